@@ -28,6 +28,7 @@ from kanab.analysis.survival_rows import SurvivalRow
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, SourceError
 from kanab.plan.model import DecisionRule
+from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.release import Receipt
 from kanab.report.charts import charts_if_installed
 from kanab.report.decision import decide
@@ -243,7 +244,7 @@ def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
         "ledger": receipt.ledger or None,
         "where": receipt.where,
         "choices": None if receipt.choices is None else dict(receipt.choices),
-    }
+    } | ({} if receipt.noise is None else {"noise": noise_dict(receipt.noise)})
 
 
 def frame(package: str, rows: list[dict[str, Any]]) -> Any:

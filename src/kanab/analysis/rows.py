@@ -116,7 +116,7 @@ class EffectRow:
             "verdict": self.verdict,
             "carries_verdict": self.carries_verdict,
             "saved": self.saved,
-        }
+        } | ({"se_noise": effect.se_noise} if effect.se_noise else {})
 
     def contrast_dict(self) -> Plain:
         """Return the row as plain data, with the weight of every arm."""

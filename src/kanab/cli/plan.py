@@ -19,10 +19,11 @@ from kanab.cli.source_options import numbers
 from kanab.errors import MissingExtraError, PlanError, listed
 from kanab.plan.file import read_plan
 from kanab.plan.model import ExperimentPlan, Plan
+from kanab.planning.epsilon import epsilon_range
 from kanab.planning.forecast import Baseline, Forecast, baseline_from_release, forecast_plan
 from kanab.planning.noise import Noise
 from kanab.planning.power import PlannedTest
-from kanab.planning.report.plan_html import plan_charts, plan_report
+from kanab.planning.report.plan_html import epsilon_svg, plan_charts, plan_report
 from kanab.privacy.release_file import read_release
 
 _STEPS = tuple(step / 8 for step in range(2, 17))
@@ -43,6 +44,8 @@ _STEPS = tuple(step / 8 for step in range(2, 17))
 @click.option("--mean", multiple=True, metavar="METRIC=MEAN", help="The control's mean, for relative effects.")
 @click.option("--power", type=float, default=0.8, show_default=True, help="Power of the detectable effects.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals.")
+@click.option("--epsilon", metavar="E,…", help="What noise at these ε costs: 0.5,1,2. Without it, that of the plan.")
+@click.option("--delta", type=float, help="The δ of --epsilon; without it, that of the plan, or 1e-6.")
 @json_option
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page with tables and curves to this file.")
 def plan_command(file: str, **flags: Any) -> None:
@@ -53,13 +56,14 @@ def plan_command(file: str, **flags: Any) -> None:
     \b
     kanab plan kanab.toml --per-day 500 --days 28 --rate bought=0.1 --sd spend=30
     kanab plan kanab.toml --per-day 500 --days 28 --release earlier.json
+    kanab plan kanab.toml --per-day 500 --days 28 --rate bought=0.1 --epsilon 0.5,1,2
     """
     plan = read_plan(file)
     if not 0 < flags["power"] < 1:
         raise PlanError("--power must lie between 0 and 1", "For example 0.8.")
     forecast = partial(
         forecast_plan, plan, per_day=_per_day(flags["per_day"]), baseline=_baseline(plan, flags), power=flags["power"],
-        test=PlannedTest(flags["confidence"]),
+        test=PlannedTest(flags["confidence"]), epsilons=_epsilons(flags["epsilon"]), delta=flags["delta"],
     )  # fmt: skip
     outlook = forecast(days=flags["days"])
     if flags["html"]:
@@ -76,11 +80,17 @@ def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days:
     """Return the page, with charts where days are flags, effects are known and the [charts] extra is installed."""
     data = outlook.to_dict() | {"days": days}
     charts: dict[str, str] = {}
+    epsilon = ""
+    if outlook.epsilons:
+        asked = [row.epsilon for row in outlook.epsilons]
+        wide = forecast(days=days, overlap=False, epsilons=epsilon_range(asked)).to_dict()["epsilons"]
+        with suppress(MissingExtraError):
+            epsilon = epsilon_svg(wide, data["epsilons"])
     if days is not None and outlook.effects:
         later = {days * step: forecast(days=days * step, overlap=False).to_dict() for step in _STEPS}
         with suppress(MissingExtraError):
             charts = plan_charts(data, later)
-    return plan_report(data, name, _summary(outlook), outlook.tables(), charts=charts)
+    return plan_report(data, name, _summary(outlook), outlook.tables(), charts=charts, epsilon=epsilon)
 
 
 def _summary(outlook: Forecast) -> str:
@@ -97,6 +107,14 @@ def _summary(outlook: Forecast) -> str:
     )
     decides = f" ({slowest.linkage} decides)" if len(known) > 1 else ""
     return f"{every} whole, with k = {outlook.k} people in every class, after {slowest.people:,} people{days}{decides}."
+
+
+def _epsilons(text: str | None) -> list[float]:
+    """Read ``0.5,1,2``."""
+    try:
+        return [] if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise PlanError("--epsilon cannot be read", "Write --epsilon 1, or several: --epsilon 0.5,1,2.") from None
 
 
 def _per_day(text: str | None) -> float | dict[str, float] | None:

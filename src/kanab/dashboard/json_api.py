@@ -54,7 +54,7 @@ def plan(request: Request, view: RequestView) -> Response:
     """Return the plan, what each table is for, and the forecast at the traffic that was asked for."""
     if view.plan is None:
         return _json(view, plan=None)
-    forecast, _ = plan_page.forecast_of(view.plan, request.query_params, view.baseline)
+    asked = plan_page.forecast_of(view.plan, request.query_params, view.baseline)
     next_seal = None if view.collection is None else view.collection.next_seal
     return _json(
         view,
@@ -62,7 +62,7 @@ def plan(request: Request, view: RequestView) -> Response:
         digest=plan_digest(view.plan),
         next_seal=None if next_seal is None else next_seal.isoformat(),
         linkages=plan_page.linkage_rows(view.plan),
-        forecast=forecast.to_dict(),
+        forecast=asked.forecast.to_dict(),
     )
 
 

@@ -105,15 +105,16 @@ class Pages:
         plan = view.plan
         if plan is None:
             return self._page(request, "plan.html", view, plan=None)
-        forecast, problem = plan_page.forecast_of(plan, request.query_params, view.baseline)
+        asked = plan_page.forecast_of(plan, request.query_params, view.baseline)
         tables = {
             "experiments": plan_page.experiment_table(plan), "linkages": plan_page.linkage_table(plan),
             "metrics": plan_page.metric_table(plan), "covariates": plan_page.covariate_table(plan),
         }  # fmt: skip
         return self._page(
-            request, "plan.html", view, plan=plan, problem=problem, cohorts=plan_page.cohort_sentence(plan),
+            request, "plan.html", view, plan=plan, problem=asked.problem, cohorts=plan_page.cohort_sentence(plan),
             tables={name: _table(table, name) for name, table in tables.items()},
-            forecast=[_table(table, table.header[0]) for table in forecast.tables()], notes=forecast.notes,
+            forecast=[_table(table, table.header[0]) for table in asked.forecast.tables()], notes=asked.forecast.notes,
+            picture=Markup(asked.picture), epsilon=request.query_params.get("epsilon", "")[:40],
             per_day=request.query_params.get("per_day", "")[:20], days=request.query_params.get("days", "")[:20],
         )  # fmt: skip
 

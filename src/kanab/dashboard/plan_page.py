@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from kanab.errors import KanabError, listed
+from kanab.errors import KanabError, MissingExtraError, listed
 from kanab.inspection.officer.fields import origin, purposes
 from kanab.plan.file import plan_to_dict
 from kanab.plan.model import Plan
+from kanab.planning.epsilon import epsilon_range
 from kanab.planning.forecast import Baseline, Forecast, forecast_plan
+from kanab.planning.report.plan_html import epsilon_svg
+from kanab.privacy.epsilon.account import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
 
@@ -103,15 +109,42 @@ def cohort_sentence(plan: Plan) -> str:
     )
 
 
-def forecast_of(plan: Plan, query: Mapping[str, str], baseline: Baseline | None) -> tuple[Forecast, str]:
-    """Return the forecast at the traffic that was asked for; and what was wrong with the query, if anything."""
+@dataclass(frozen=True)
+class PlanForecast:
+    """The forecast at the traffic and ε that were asked for, a picture of what ε costs, and what was wrong."""
+
+    forecast: Forecast
+    picture: str = ""
+    problem: str = ""
+
+
+def forecast_of(plan: Plan, query: Mapping[str, str], baseline: Baseline | None) -> PlanForecast:
+    """Return the forecast that was asked for; without what does not fit the plan, or is no number."""
     per_day, days = (_positive(query.get(key, "")) for key in ("per_day", "days"))
-    wrong = any(query.get(key, "").strip() and not value for key, value in (("per_day", per_day), ("days", days)))
-    problem = "People per day and days must be positive numbers." if wrong else ""
+    epsilons, problem = _epsilons(query.get("epsilon", ""))
+    if any(query.get(key, "").strip() and not value for key, value in (("per_day", per_day), ("days", days))):
+        problem = "People per day and days must be positive numbers."
+    make = partial(forecast_plan, plan, per_day=per_day, days=days)
     try:
-        return forecast_plan(plan, per_day=per_day, days=days, baseline=baseline), problem
+        forecast = make(baseline=baseline, epsilons=epsilons)
     except KanabError:  # what is known of earlier people does not fit a plan that was changed since
-        return forecast_plan(plan, per_day=per_day, days=days), problem
+        return PlanForecast(make(), problem=problem)
+    picture = ""
+    if forecast.epsilons:
+        wide = epsilon_range([row.epsilon for row in forecast.epsilons])
+        curves = make(baseline=baseline, epsilons=wide, overlap=False)
+        with suppress(MissingExtraError):
+            picture = epsilon_svg(curves.to_dict()["epsilons"], forecast.to_dict()["epsilons"])
+    return PlanForecast(forecast, picture, problem)
+
+
+def _epsilons(text: str) -> tuple[list[float], str]:
+    """Read at most five values of ε; with what is wrong with them, if anything."""
+    try:
+        values = [check_epsilon(float(part)) for part in text.split(",")[:5]] if text.strip() else []
+    except (ValueError, KanabError):
+        return [], f"ε must be numbers from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}, for example 0.5,1,2."
+    return values, ""
 
 
 def _positive(text: str) -> float | None:

@@ -20,6 +20,7 @@ from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
+from kanab.planning.epsilon import EpsilonForecast, check_budgets, forecast_epsilon
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.overlap import DRAWS, OverlapForecast, forecast_overlap
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
@@ -105,6 +106,7 @@ class Forecast:
     effects: tuple[EffectForecast, ...]
     notes: tuple[str, ...]
     overlaps: tuple[OverlapForecast, ...] = ()
+    epsilons: tuple[EpsilonForecast, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as plain data, ready for JSON."""
@@ -121,7 +123,8 @@ class Forecast:
         linkages = [asdict(linkage) for linkage in self.linkages]
         seals = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
         overlaps = [asdict(overlap) for overlap in self.overlaps]
-        return seals | {"linkages": linkages, "overlaps": overlaps, "effects": effects, "notes": list(self.notes)}
+        plain = seals | {"linkages": linkages, "overlaps": overlaps, "effects": effects, "notes": list(self.notes)}
+        return plain | ({"epsilons": [asdict(row) for row in self.epsilons]} if self.epsilons else {})
 
     def tables(self) -> list[Table]:
         """Return the tables of the plan, and a table of detectable effects if any are known."""
@@ -135,7 +138,19 @@ class Forecast:
             tables.append(self._overlaps())
         if self.effects:
             tables.append(self._effects())
+        if self.epsilons:
+            tables.append(self._epsilons())
         return tables
+
+    def _epsilons(self) -> Table:
+        """Return what every ε costs: wider intervals, or more people for the same width."""
+        header = ("experiment", "metric", "ε", "people", "interval wider by", "people for the same width")
+        rows = [
+            (row.experiment, row.metric, f"{row.epsilon:g}", f"{row.people:,}", _share(row.wider).lstrip("+"),
+             f"{row.people_needed:,} ({_share(row.people_needed / row.people - 1)})")
+            for row in self.epsilons
+        ]  # fmt: skip
+        return Table(header, tuple(rows))
 
     def _overlaps(self) -> Table:
         """Return effective k by experiment, before and after what the gate will merge."""
@@ -192,12 +207,15 @@ def forecast_plan(
     power: float = 0.8,
     test: PlannedTest | None = None,
     overlap: bool = True,
+    epsilons: Sequence[float] = (),
+    delta: float | None = None,
 ) -> Forecast:
     """Forecast every table and every effect of a plan, and effective k where an experiment has several covariates.
 
     ``per_day`` are people who meet an experiment, in all or by experiment; ``days`` how long it runs.
     A pair of experiments is met by whoever meets both, taken to be everybody of the smaller one.
     Effective k is simulated, which takes a second or more; without ``overlap`` it is not.
+    With ``epsilons``, or a plan that has a budget, it says what noise at that ε and ``delta`` costs.
     Raises `PlanError` where traffic or shares are not positive numbers, or name what the plan has not.
 
     >>> from kanab.plan.file import parse_plan
@@ -218,6 +236,7 @@ def forecast_plan(
     facts = baseline or Baseline()
     traffic = _Traffic(plan, per_day, days)
     linkages = tuple(_linkage(plan, linkage, facts, traffic) for linkage in plan.linkages)
+    budgets, costs = check_budgets(plan, epsilons, delta), []
     effects: list[EffectForecast] = []
     unknown: list[str] = []
     for experiment in plan.experiments:
@@ -227,11 +246,14 @@ def forecast_plan(
             if not noises:
                 unknown.append(metric.name)
             elif people is not None:
-                effects += _detectable((experiment.name, metric.name), noises, people, power, test)
+                names = (experiment.name, metric.name)
+                effects += _detectable(names, noises, people, power, test)
+                at = [forecast_epsilon(plan, each, names, noises[""], people) for each in budgets if "" in noises]
+                costs += [cost for cost in at if cost is not None]
     overlaps = tuple(_overlaps(plan, facts, traffic)) if overlap else ()
     notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic, overlaps)
     seal = "end" if plan.cohorts is None else plan.cohorts.seal
-    return Forecast(plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes), overlaps)
+    return Forecast(plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes), overlaps, tuple(costs))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from typing import Any
 from kanab.errors import MissingExtraError
 from kanab.report.decision import rule_sentences
 from kanab.report.figures import bind_numbers
+from kanab.report.noise_words import noise_terms
 from kanab.report.page import Page, PageSection, filled, header_html, table_html
 from kanab.report.sections import (
     Part,
@@ -30,7 +31,6 @@ from kanab.report.tables import (
 )
 from kanab.report.words import (
     MARKS,
-    UNCHAINED,
     alarm_sentences,
     balance_alarmed,
     balance_sentences,
@@ -50,6 +50,7 @@ from kanab.report.words import (
     summary,
     title,
     tone,
+    unchained,
     verdicts,
 )
 from kanab.tabular import Table
@@ -212,13 +213,20 @@ def _segments(data: Data, charts: Mapping[str, str]) -> str:
 def _privacy(data: Data) -> str:
     """Return the receipt as terms and their values."""
     privacy = data["privacy"]
+    rule = (
+        noise_terms(data)
+        if privacy.get("noise")
+        else [
+            ("Rule", f"k-anonymous at k = {privacy['k']}"),
+            ("Smallest class", smallest_class(data)),
+            ("Classes", f"{privacy['classes']:,}"),
+            ("Effective k", _effective(privacy)),
+            ("Audit", privacy["audit"]),
+        ]
+    )
     rows = [
-        ("Rule", f"k-anonymous at k = {privacy['k']}"),
-        ("Smallest class", smallest_class(data)),
-        ("Classes", f"{privacy['classes']:,}"),
-        ("Effective k", _effective(privacy)),
-        ("Audit", privacy["audit"]),
-        ("Ledger", privacy.get("ledger") or "chained" if privacy["chained"] else UNCHAINED),
+        *rule,
+        ("Ledger", privacy.get("ledger") or "chained" if privacy["chained"] else unchained(privacy)),
         *((f"Merged levels of {name}", into) for name, into in merged_levels(data)),
         *((f"Left out: {name}", why) for name, why in privacy["left_out"].items()),
         *(("What it cost", ended(text)) for text in privacy.get("costs", ())),

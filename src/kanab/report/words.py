@@ -18,6 +18,7 @@ from kanab.report.figures import (
     relative_figures,
     spoken_p,
 )
+from kanab.report.noise_words import NO_ACCOUNT, noise_sentences
 from kanab.stats.srm import FAULTY_RESIDUAL, SAMPLE_RATIO_ALARM, alarm_limit, is_alarm
 from kanab.tabular import number
 
@@ -544,20 +545,27 @@ UNCHAINED = "Curator only, unchained: what else was released about these people 
 def privacy_sentences(data: Data) -> list[str]:
     """Return the receipt: the rule, the smallest class, what was merged and what was left out."""
     privacy = data["privacy"]
-    k = privacy["k"]
-    effective = privacy["effective_k"]
-    where = effective_k_scope(privacy)
-    over_all = f"; effective k {where} at least {effective:,}" if effective is not None else ""
-    sentences = [
-        f"k-anonymous at k = {k}: {privacy['classes']:,} classes, the smallest holds "
-        f"{smallest_class(data)}{over_all}; audit {privacy['audit']}."
-    ]
+    if privacy.get("noise"):
+        sentences = noise_sentences(data)
+    else:
+        effective = privacy["effective_k"]
+        where = effective_k_scope(privacy)
+        over_all = f"; effective k {where} at least {effective:,}" if effective is not None else ""
+        sentences = [
+            f"k-anonymous at k = {privacy['k']}: {privacy['classes']:,} classes, the smallest holds "
+            f"{smallest_class(data)}{over_all}; audit {privacy['audit']}."
+        ]
     if not privacy["chained"]:
-        sentences.append(UNCHAINED)
+        sentences.append(unchained(privacy))
     sentences += [f"Merged levels of {name}: {into}." for name, into in merged_levels(data)]
     sentences += [ended(text) for text in privacy["left_out"].values()]
     sentences += [f"Differs from the defaults: {ended(text)}" for text in privacy["deviations"]]
     return sentences
+
+
+def unchained(privacy: Data) -> str:
+    """Return what it means that a release is in no ledger."""
+    return NO_ACCOUNT if privacy.get("noise") else UNCHAINED
 
 
 def smallest_class(data: Data) -> str:

@@ -129,12 +129,29 @@ def test_when_people_are_sealed_is_said() -> None:
     [("500", "28", False), ("", "", False), ("x", "28", True), ("-1", "", True), ("nan", "", True), ("1e99", "", True)],
 )  # fmt: skip
 def test_a_forecast_is_given_whatever_was_asked(per_day: str, days: str, wrong: bool) -> None:
-    found, said = forecast_of(PLAN, {"per_day": per_day, "days": days}, None)
+    asked = forecast_of(PLAN, {"per_day": per_day, "days": days}, None)
+    found, said = asked.forecast, asked.problem
     assert len(found.linkages) == 5
     assert bool(said) is wrong
     assert (found.linkages[0].days is not None) is (per_day == "500")
 
 
 def test_what_is_known_of_other_people_does_not_spoil_the_forecast() -> None:
-    found, said = forecast_of(PLAN, {}, Baseline(levels={"tier": {}}))
+    asked = forecast_of(PLAN, {}, Baseline(levels={"tier": {}}))
+    found, said = asked.forecast, asked.problem
     assert (len(found.linkages), said) == (5, "")
+
+
+def test_an_asked_epsilon_is_a_table_and_a_picture() -> None:
+    asked = forecast_of(PLAN, {"per_day": "900", "days": "20", "epsilon": "0.5, 1"}, Baseline(rates={"bought": 0.1}))
+    assert {row.epsilon for row in asked.forecast.epsilons} == {0.5, 1.0}
+    assert "interval wider by" in asked.picture
+    assert asked.problem == ""
+
+
+@pytest.mark.parametrize("text", ["x", "0", "-1", "nan", "1,,2", "1e9"])
+def test_an_epsilon_that_promises_nothing_is_refused_in_a_sentence(text: str) -> None:
+    asked = forecast_of(PLAN, {"per_day": "900", "days": "20", "epsilon": text}, Baseline(rates={"bought": 0.1}))
+    assert asked.problem == "ε must be numbers from 0.001 to 100, for example 0.5,1,2."
+    assert asked.forecast.epsilons == ()
+    assert asked.picture == ""

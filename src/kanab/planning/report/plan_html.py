@@ -9,7 +9,7 @@ from typing import Any
 from kanab.planning.report.power_charts import CHART_CONFIG, SCHEMA
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
-from kanab.report.charts import QUIET, UP, WIDTH, chart_svg
+from kanab.report.charts import DOWN, INK, QUIET, UP, WIDTH, chart_svg
 from kanab.report.figures import bind_numbers
 from kanab.report.page import Page, PageSection, card_table, filled, header_html
 from kanab.tabular import Table
@@ -75,16 +75,73 @@ def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, met
     }  # fmt: skip
 
 
-def plan_report(data: Data, name: str, summary: str, tables: Sequence[Table], *, charts: Mapping[str, str]) -> str:
-    """Return the page in one file without script or outside request; ``tables`` are those of the forecast."""
+_EPSILON_KEY = (
+    "In the picture: how much wider intervals are than without noise, by ε. A smaller ε is a stronger promise to "
+    "everybody, and more noise."
+)
+
+
+def epsilon_chart(rows: Sequence[Data], marked: Sequence[Data]) -> Spec:
+    """Return the chart of how much wider intervals are by ε: a line per metric, with the asked values ``marked``."""
+
+    def points(of: Sequence[Data]) -> list[Spec]:
+        return [
+            {"epsilon": row["epsilon"], "y": 100 * row["wider"], "of": f"{row['metric']} in {row['experiment']}"}
+            for row in of
+        ]
+
+    names = list(dict.fromkeys(point["of"] for point in points(marked)))
+    palette = [UP, QUIET, DOWN, INK]
+    colours = {"domain": names, "range": [palette[place % len(palette)] for place in range(len(names))]}
+    description = "; ".join(f"{p['of']} at ε {p['epsilon']:g}: {short(p['y'])} %" for p in points(marked))
+    x = {
+        "field": "epsilon", "type": "quantitative", "scale": {"type": "log", "nice": False},
+        "axis": {"title": "ε", "grid": False, "values": sorted({row["epsilon"] for row in marked}), "format": "~g"},
+    }  # fmt: skip
+    y = {"field": "y", "type": "quantitative", "axis": {"title": "interval wider by, %", "format": ",.4~r"}}
+    colour = {
+        "field": "of",
+        "type": "nominal",
+        "scale": colours,
+        "legend": {"title": None, "orient": "bottom", "labelFontSize": 13, "labelLimit": 320, "columns": 2},
+    }
+    encoding = {"x": x, "y": y, "color": colour}
+    dot = {"type": "point", "filled": True, "size": 110, "opacity": 1}
+    return {
+        "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent",
+        "config": CHART_CONFIG, "autosize": {"type": "fit", "contains": "padding"}, "description": f"{description}.",
+        "usermeta": {"title": "What noise costs, by ε"},
+        "layer": [
+            {"data": {"values": points(rows)}, "mark": {"type": "line", "strokeWidth": 3}, "encoding": encoding},
+            {"data": {"values": points(marked)}, "mark": dot, "encoding": encoding},
+        ],
+    }  # fmt: skip
+
+
+def epsilon_svg(rows: Sequence[Data], marked: Sequence[Data]) -> str:
+    """Return that chart as SVG. Raises `MissingExtraError` without the extra ``[charts]``."""
+    return chart_svg(epsilon_chart(rows, marked))
+
+
+def plan_report(
+    data: Data, name: str, summary: str, tables: Sequence[Table], *, charts: Mapping[str, str], epsilon: str = ""
+) -> str:
+    """Return the page in one file without script or outside request; ``tables`` are those of the forecast.
+
+    ``epsilon`` is the picture of what noise costs, where the forecast has a table of it: the last one.
+    """
     drawn = "".join(f"<figure>{svg}</figure>" for svg in charts.values())
     pictures = f'<p class="key">{escape(_KEY)}</p><div class="pair">{drawn}</div>' if drawn else ""
     whole, *effects = (_table(table) for table in tables)
+    noise = effects.pop() if data.get("epsilons") else ""
+    if epsilon:
+        noise += f'<p class="key">{escape(_EPSILON_KEY)}</p><figure>{epsilon}</figure>'
     notes = "".join(f"<li>{escape(bind_numbers(note))}</li>" for note in data["notes"])
     header = header_html("Forecast of a plan", name, escape(bind_numbers(summary)))
     sections = filled(
         PageSection("tables", "When is every table whole?", whole),
         PageSection("effects", "Which effects can be seen?", "".join(effects) + pictures),
+        PageSection("epsilon", "What does ε cost?", noise),
         PageSection("basis", "What this rests on", f'<ul class="said">{notes}</ul>'),
     )
     return Page(f"Forecast: {name}", header, sections, "before anybody was counted", PLAN_STYLE).to_html()

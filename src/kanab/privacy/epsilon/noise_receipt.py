@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from kanab.privacy.epsilon.mechanism import MECHANISM
 
@@ -23,3 +24,8 @@ class NoiseReceipt:
     left: float
     scales: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     mechanism: str = MECHANISM
+
+
+def noise_dict(noise: NoiseReceipt) -> dict[str, Any]:
+    """Return what a receipt says of noise as plain data."""
+    return asdict(noise)

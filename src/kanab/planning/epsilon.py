@@ -1,0 +1,83 @@
+"""What ε will cost, before anything is spent: how much wider intervals become, and how many people make up for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kanab.errors import KanabError
+from kanab.plan.model import Budget, Plan
+from kanab.planning.noise import Noise
+from kanab.privacy.epsilon.account import LARGEST_EPSILON, SMALLEST_EPSILON, check_delta, check_epsilon, rho_of
+from kanab.privacy.epsilon.split import Statistic, split_budget
+
+
+@dataclass(frozen=True)
+class EpsilonForecast:
+    """The plain effect on one metric at one ε, with the arm that noise hits hardest.
+
+    ``wider`` is by what share the interval is wider than without noise, at so many ``people``; ``people_needed``
+    make it as wide as those people do without noise.
+    """
+
+    experiment: str
+    metric: str
+    epsilon: float
+    people: int
+    wider: float
+    people_needed: int
+
+
+def check_budgets(plan: Plan, epsilons: Sequence[float], delta: float | None) -> tuple[Budget, ...]:
+    """Return one budget per ε, with δ and the weights of the plan; where none is named, that of the plan.
+
+    Raises `PrivacyError` where a number is no ε or δ.
+    """
+    planned = plan.budget
+    own = () if planned is None else (planned.per_release or planned.epsilon,)
+    at = check_delta(delta if delta is not None else Budget.delta if planned is None else planned.delta)
+    weights = {} if planned is None else planned.weights
+    return tuple(
+        Budget(check_epsilon(epsilon), at, weights=weights) for epsilon in (epsilons if len(epsilons) else own)
+    )
+
+
+def forecast_epsilon(
+    plan: Plan, budget: Budget, names: tuple[str, str], varies: Noise, people: int
+) -> EpsilonForecast | None:
+    """Return what one ε costs the plain effect on a metric; None where that cannot be known (a ratio, no bounds).
+
+    ``names`` are those of experiment and metric; ``varies`` says how people differ.
+    """
+    experiment, metric = names[0], plan.metrics_by_name[names[1]]
+    if metric.ratio is not None or not metric.declared or people < varies.fewest:
+        return None
+    try:
+        scales = split_budget(replace(plan, budget=budget), rho_of(budget.epsilon, budget.delta))[experiment]
+    except KanabError:  # a plan that does not declare enough for ε is refused when it is released
+        return None
+    grid = metric.metric()
+    low, high = grid.bounds or (0.0, 1.0)
+    axes = (experiment,)
+    people_variance = scales[Statistic("people", by=axes)].variance
+    sums_variance = scales[Statistic("sums", (metric.name,), axes)].variance / 4 / grid.scale**2
+    # of an unknown mean, the worst: at one of the bounds
+    off_centre = (high - low) / 2 if varies.mean is None else abs(varies.mean - (low + high) / 2)
+    numerator = sums_variance + off_centre**2 * people_variance
+    shares = dict(zip(varies.arms, varies.shares.tolist(), strict=True))
+    ratio = 0.0
+    for arm in varies.others:
+        error, _ = varies.error(arm, people, 0.0)
+        added = sum(numerator / (shares[side] * people) ** 2 for side in (arm, varies.control))
+        ratio = max(ratio, added / error**2)
+    # the error without noise falls with 1/n, the noise with 1/n²: the n at which both together are as they were
+    needed = people * (1 + math.sqrt(1 + 4 * ratio)) / 2
+    return EpsilonForecast(experiment, metric.name, budget.epsilon, people, math.sqrt(1 + ratio) - 1, math.ceil(needed))
+
+
+def epsilon_range(epsilons: Sequence[float]) -> list[float]:
+    """Return 25 values of ε from half the smallest to twice the largest, for a picture."""
+    low, high = math.log(min(epsilons) / 2), math.log(max(epsilons) * 2)
+    values = [math.exp(low + (high - low) * step / 24) for step in range(25)]
+    return [min(max(round(value, 6), SMALLEST_EPSILON), LARGEST_EPSILON) for value in values]

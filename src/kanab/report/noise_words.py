@@ -1,0 +1,105 @@
+"""What a report says of noise that was added on purpose: the promise, its price, and what is left to spend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Data = Mapping[str, Any]
+
+
+def promise(noise: Data) -> str:
+    """Return what ε and δ promise, in a sentence.
+
+    >>> noise = {"epsilon": 1.0, "delta": 1e-6, "mechanism": "discrete Gaussian"}
+    >>> promise(noise)[-60:]
+    'by at most a factor of 2.7, but for one chance in 1,000,000.'
+    """
+    factor = math.exp(noise["epsilon"])
+    spoken = f"{factor:.3g}" if factor < 1.5 else f"{factor:,.1f}" if factor < 100 else f"{factor:,.0f}"
+    return (
+        f"Differential privacy at ε = {noise['epsilon']:g}, δ = {noise['delta']:g}: every number carries noise "
+        f"({noise['mechanism']}), and whether any one person took part changes the chance of any result by at most "
+        f"a factor of {spoken}, but for one chance in {round(1 / noise['delta']):,}."
+    )
+
+
+def account(noise: Data) -> str:
+    """Return what was spent and is left.
+
+    >>> print(account({"epsilon": 0.5, "total": 1.0, "spent": 0.7, "left": 0.2}))
+    Spent: ε = 0.7 of 1 in all; left: 0.2, for one more release.
+    """
+    left = f"{noise['left']:.3g}, for one more release" if noise["left"] >= 0.001 else "nothing"
+    return f"Spent: ε = {noise['spent']:.3g} of {noise['total']:g} in all; left: {left}."
+
+
+def widened(effects: Sequence[Data]) -> dict[str, float]:
+    """Return by what share noise widens the interval of each metric, at most, over the rows that carry verdicts."""
+    wider: dict[str, float] = {}
+    for row in effects:
+        error, noise = row["se_population"], row.get("se_noise")
+        if noise and row.get("carries_verdict") and error > noise:
+            share = error / math.sqrt(error**2 - noise**2) - 1
+            wider[row["metric"]] = max(share, wider.get(row["metric"], 0.0))
+    return wider
+
+
+def price(data: Data) -> str:
+    """Return what the noise costs, once and for all metrics: how much wider it makes intervals.
+
+    >>> row = {"metric": "spend", "se_population": 1.04, "se_noise": 0.2857, "carries_verdict": True}
+    >>> price({"effects": [row]})
+    'Noise makes intervals 4 % wider than they would be without (spend): as if 8 % fewer people had come.'
+    """
+    wider = widened(data["effects"])
+    if not wider:
+        return ""
+    ordered = sorted(wider, key=lambda metric: wider[metric])
+    least, most = ordered[0], ordered[-1]
+    shares = _percent(wider[most]) if len(ordered) == 1 else f"{_percent(wider[least])} to {_percent(wider[most])}"
+    named = most if len(ordered) == 1 else f"{least} least, {most} most"
+    fewer = 1 - 1 / (1 + wider[most]) ** 2
+    few = (
+        ""
+        if fewer < 0.005
+        else f": as if {'' if len(ordered) == 1 else 'up to '}{_percent(fewer)} fewer people had come"
+    )
+    return f"Noise makes intervals {shares} wider than they would be without ({named}){few}."
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}".replace("%", " %") if share < 0.01 else f"{share:.0%}".replace("%", " %")
+
+
+def noise_sentences(data: Data) -> list[str]:
+    """Return what stands in the place of k's sentence in a readout with noise."""
+    privacy = data["privacy"]
+    noise = privacy["noise"]
+    return [
+        promise(noise),
+        *([text] if (text := price(data)) else []),
+        f"Levels are merged until every class has k = {privacy['k']} people and three standard deviations of the noise "
+        "more.",
+        account(noise),
+    ]
+
+
+NO_ACCOUNT = (
+    "In no ledger: nobody adds up what else was released about these people, so that ε is of this release alone."
+)
+
+
+def noise_terms(data: Data) -> list[tuple[str, str]]:
+    """Return the same as terms and their values, for the receipt of a page."""
+    privacy = data["privacy"]
+    noise = privacy["noise"]
+    scales = [f"{name}: {sd:,.4g}" for table in noise["scales"].values() for name, sd in table.items()]
+    return [
+        ("Rule", promise(noise)),
+        ("Price", price(data) or "too noisy to tell"),
+        ("Account", account(noise)),
+        ("Merging", f"k = {privacy['k']} and three standard deviations of the noise"),
+        ("Noise (one standard deviation, in grid steps)", "; ".join(scales)),
+    ]
