@@ -135,7 +135,8 @@ class Counted:
     counted. ``repeats`` are columns that look like a person's id and repeat, where rows were people.
     ``unusual`` are the people off the commonest values, per experiment and metric, where rows were there to look at.
     ``choices`` say which rows counted and how they became people, as texts. ``rates`` are the metrics that are 0 or 1
-    for everybody, where clusters of people were counted and nobody declared it.
+    for everybody, where clusters of people were counted and nobody declared it. ``undecided`` are metrics whose missing
+    values had no rule, so that the people decided it.
     """
 
     plan: Plan
@@ -156,6 +157,7 @@ class Counted:
     unusual: Mapping[str, Mapping[str, Unusual]] = field(default_factory=dict)
     choices: Mapping[str, str] = field(default_factory=dict)
     rates: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     @property
     def spans_experiments(self) -> bool:

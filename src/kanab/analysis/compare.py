@@ -12,8 +12,8 @@ from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
+from kanab.plan.pairs import Pair
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.pairs import Pair
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts, omnibus

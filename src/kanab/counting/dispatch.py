@@ -176,7 +176,15 @@ def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Seque
         raise _nobody(source, plan, options) from None
     check_survival(counted)
     again = tuple(replace(older, plan=_as_counted(older), span=options.span) for older in counted.earlier)
-    return replace(counted, plan=_as_counted(counted), earlier=again, span=options.span, choices=options.choices)
+    undecided = tuple(metric.name for metric in counted.plan.counted_metrics if metric.missing is None)
+    return replace(
+        counted,
+        plan=_as_counted(counted),
+        earlier=again,
+        span=options.span,
+        choices=options.choices,
+        undecided=undecided,
+    )
 
 
 def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:

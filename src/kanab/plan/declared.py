@@ -29,7 +29,7 @@ def declared_arms(experiment: ExperimentPlan) -> Factor | None:
 def declared_levels(plan: Plan, name: str) -> Factor | None:
     """Return the levels of a covariate, or the bins of a metric, as they are declared; None where the data decide.
 
-    The missing level is always one of them. Bins are scored by their number, for their order.
+    The missing level is one of them wherever somebody may be without. Bins are scored by their number, for their order.
 
     >>> from kanab.plan.file import parse_plan
     >>> plan = parse_plan('''
@@ -46,10 +46,19 @@ def declared_levels(plan: Plan, name: str) -> Factor | None:
     (('< 30', '30 – 50', '≥ 50', None), (1.0, 2.0, None))
     """
     planned = plan.covariate(name)
+    gone: tuple[Level, ...] = (None,) if _may_be_missing(plan, name) else ()
     if isinstance(planned.bins, tuple):
         labels: tuple[Level, ...] = bin_labels(planned.bins)
-        return Factor(name, (*labels, None), "covariate", (*map(float, range(len(labels))), None))
+        scores = (*map(float, range(len(labels))), *(None for _ in gone))
+        return Factor(name, (*labels, *gone), "covariate", scores)
     if planned.levels is None or planned.top is not None:
         return None
-    levels: tuple[Level, ...] = (*planned.levels, None)
+    levels = (*planned.levels, *gone)
     return Factor(name, levels, "covariate", numeric_scores(levels))
+
+
+def _may_be_missing(plan: Plan, name: str) -> bool:
+    """Return whether somebody can be without a level: everybody has days of survival, and a metric that counts as 0."""
+    if name in plan.binned_metrics:
+        return plan.metrics_by_name[name].missing != "zero"
+    return not any(name in experiment.survival.values() for experiment in plan.experiments)

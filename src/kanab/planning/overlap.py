@@ -17,9 +17,9 @@ from kanab.counted import Counted, floor_to_k
 from kanab.counting.signatures import Membership, make_signatures
 from kanab.errors import PrivacyError, listed
 from kanab.plan.model import Linkage, Plan
+from kanab.plan.pairs import pairs_of
 from kanab.privacy.gate import make_release
 from kanab.privacy.leverage import SLACK, leverage
-from kanab.privacy.pairs import pairs_of
 from kanab.privacy.release import Release
 from kanab.tally.cells import zeros
 from kanab.tally.factor import Factor, Level, numeric_scores

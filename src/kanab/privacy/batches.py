@@ -11,8 +11,8 @@ from kanab.arguments import check_arguments
 from kanab.errors import PrivacyError
 from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.pairs import planned_pairs
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.pairs import planned_pairs
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.factor import OTHER, Level

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from kanab.errors import listed
 from kanab.plan.model import ExperimentPlan
+from kanab.plan.pairs import pairs_of
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.pairs import pairs_of
 from kanab.privacy.release import Release
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally

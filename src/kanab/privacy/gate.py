@@ -10,6 +10,7 @@ from kanab.arguments import check_arguments
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PlanError, PrivacyError
 from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan, settle_missing
+from kanab.plan.pairs import planned_pairs
 from kanab.privacy.asking import Question, check_asking, check_choices, refusals_noted
 from kanab.privacy.audit import Audit, audit_table
 from kanab.privacy.budget import withhold_rare_values
@@ -35,7 +36,7 @@ from kanab.privacy.numbers.rule import weigh_numbers
 from kanab.privacy.numbers.subset_sums import withhold_searchable
 from kanab.privacy.numbers.weights import Weights, known_numbers
 from kanab.privacy.overlap import ReleasedTable, columns, derived_of, largest_of, linkage_of, sides_of
-from kanab.privacy.pairs import cross_pairs, planned_pairs, single_tables
+from kanab.privacy.pairs import cross_pairs, single_tables
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.privacy.shown import Place, ShownTable, ValueRule
@@ -70,7 +71,7 @@ def release(
 
     def made_after(before: Ledger | None) -> Release:
         if budget is not None:
-            return release_with_noise(counted, budget, check_k(rule, override), before)
+            return release_with_noise(counted, budget, check_k(rule, override), before, override=override)
         return make_release(counted, k, override=override, ledger=before)
 
     if ledger is None:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import CovariatePlan, Plan, settle_missing
+from kanab.plan.pairs import Pair, planned_pairs
 from kanab.privacy.batches import continues
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.weights import weighted_sums
 from kanab.privacy.overlap import Column, ReleasedTable, columns, linkage_of
-from kanab.privacy.pairs import Pair, SingleTables, joint_maps, planned_pairs, single_tables
+from kanab.privacy.pairs import SingleTables, joint_maps, single_tables
 from kanab.privacy.release import Batch, Release
 from kanab.privacy.shown import ShownTable
 from kanab.tally.tally import Tally

@@ -12,7 +12,7 @@ from kanab.errors import SourceError
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
 from kanab.plan.model import Plan, settle_missing
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.tables import linkage_named, noise_of, stated_noise
+from kanab.privacy.epsilon.tables import check_levels, noise_of, stated_noise
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.tally.plain import read
@@ -178,12 +178,9 @@ def _tables(plan: Plan, entry: ReleaseEntry) -> dict[str, Tally]:
         return {name: Tally.from_dict(table) for name, table in entry.tables.items()}
     scales = stated_noise(plan, NoiseReceipt(**_fields(entry.receipt.noise, NoiseEntry)))
     maps = _receipt(entry.receipt, entry.levels).maps
-    tables = {}
-    for name, table in entry.tables.items():
-        parts = read(table)
-        noise = noise_of(linkage_named(plan, name), scales, parts.factors, maps.get(name))
-        tables[name] = Tally(*parts, noise)
-    return tables
+    parts = {name: read(table) for name, table in entry.tables.items()}
+    check_levels(plan, {name: table.factors for name, table in parts.items()}, maps)
+    return {name: Tally(*table, noise_of(plan, name, scales, table.factors, maps)) for name, table in parts.items()}
 
 
 def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:

@@ -17,6 +17,7 @@ from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.auditor import check_release, passes
 from kanab.inspection.officer.fields import fields_of
 from kanab.plan.model import ExperimentPlan, Plan, make_plan
+from kanab.plan.pairs import Pair, pairs_of, planned_pairs
 from kanab.privacy import pairs as pairs_module
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
@@ -24,7 +25,6 @@ from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import Leverage, leverage
 from kanab.privacy.numbers.weights import Weights
 from kanab.privacy.overlap import Column
-from kanab.privacy.pairs import Pair, pairs_of, planned_pairs
 from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 BOUNDS: dict[str, Any] = {"bounds": {"y": (0, 50)}, "resolution": {"y": 1}}

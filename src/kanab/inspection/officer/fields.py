@@ -6,9 +6,9 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.plan.model import CovariatePlan, MetricPlan, Plan
+from kanab.plan.pairs import planned_pairs
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit, audit_table
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.pairs import planned_pairs
 from kanab.privacy.release import Release
 from kanab.tally.factor import OTHER, Factor
 from kanab.tally.metric import Metric

@@ -6,70 +6,89 @@ that are merged from counts with noise. The first door, `kanab.privacy.gate`, is
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.declared import declared_arms, declared_levels
-from kanab.plan.model import Budget, Linkage, Plan, settle_missing
-from kanab.privacy.class_rules import smallest_share
+from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Budget, Linkage, Plan, settle_missing
 from kanab.privacy.epsilon.accountant import check_spending
-from kanab.privacy.epsilon.mechanism import add_noise, random_bits
+from kanab.privacy.epsilon.mechanism import add_noise, check_installed, random_bits
+from kanab.privacy.epsilon.merge import TOO_FEW, TOO_SPARSE, holds, merge_to_k, people_with_noise
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.split import Statistic, TableScales, noisy_tables, split_budget
-from kanab.privacy.epsilon.tables import noise_of, receipt_scales
+from kanab.privacy.epsilon.noisy_pairs import exact_pairs, noisy_pairs, with_factors
+from kanab.privacy.epsilon.split import Statistic, TableScales, arm_tables, gaps, noisy_tables, split_budget
+from kanab.privacy.epsilon.tables import noise_of, own_and_shared, receipt_scales
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_smallest
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Receipt, Release
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Cross, Moments
-from kanab.tally.noise import AddedNoise, twice_centre
+from kanab.tally.noise import twice_centre
 from kanab.tally.tally import Tally
 
-SAFE_DEVIATIONS = 3
-"""A class stays if its people, noise and all, are k and so many standard deviations of the noise."""
 
-
-def release_with_noise(counted: Counted, budget: Budget, k: int, ledger: Ledger | None = None) -> Release:
+def release_with_noise(
+    counted: Counted, budget: Budget, k: int, ledger: Ledger | None = None, *, override: str = ""
+) -> Release:
     """Return a release after those of a ledger that costs what the budget says; nothing is written.
 
     Raises `PrivacyError` where something that has to be known without looking at the data is not declared, or where
     the ledger has spent too much already.
     """
     spending = check_spending(budget, ledger or Ledger())
-    plan = replace(settle_missing(counted.plan), k=k, budget=budget, origins=())
+    plan = _published(counted, budget, k)
     factors = declared_factors(plan)
     _check_declared(counted, plan)
+    check_installed()
     scales = split_budget(plan, spending.rho)
-    measured = {}
-    for linkage in noisy_tables(plan):
-        exact = _in_full(_exact(counted, linkage), factors)
-        measured[linkage.name] = _measure(linkage, exact, scales[linkage.name], plan)
-    tables, maps, left_out = {}, {}, {}
-    for linkage in noisy_tables(plan):
-        table = measured[linkage.name]
-        if table.why:
-            left_out[linkage.name] = table.why
-            continue
-        single = len(linkage.experiments) == 1 and not linkage.after
-        alone = measured[linkage.experiments[0]] if single else None
-        tables[linkage.name] = table.tally(scales, alone)
-        if table.levels is not None and table.levels.merged:
-            maps[linkage.name] = table.levels
+    exact = {linkage.name: _in_full(_exact(counted, linkage), factors, plan) for linkage in noisy_tables(plan)}
+    crossed = exact_pairs(counted, factors)
+    drawn = _Drawn(plan, scales)
+    for linkage in noisy_tables(plan):  # from here on noise is drawn, and nothing fails because of what is in the data
+        drawn.measure(linkage, exact[linkage.name])
+    pairs = noisy_pairs(plan, drawn.tables, drawn.maps, crossed, scales)
+    tables = {**drawn.tables, **pairs.tables}
     people = [count for table in tables.values() for count in table.people.ravel().tolist()]
     noise = NoiseReceipt(
         spending.epsilon, spending.delta, spending.total, spending.spent, spending.left, receipt_scales(scales)
     )
     receipt = Receipt(
-        k, min(people), len(people), maps, left_out, where=counted.where, choices=counted.choices, noise=noise
+        k,
+        min(people),
+        len(people),
+        {**drawn.maps, **pairs.maps},
+        {**drawn.left_out, **pairs.left_out, **_products_left_out(plan)},
+        (*([f"k = {k}: {override}"] if k < LEAST_K_WITHOUT_OVERRIDE else []), *_large_delta(plan, tables)),
+        where=counted.where,
+        choices=counted.choices,
+        noise=noise,
     )
     return Release(plan, tables, receipt, previous=None if ledger is None else ledger.head)
+
+
+def _published(counted: Counted, budget: Budget, k: int) -> Plan:
+    """Return the plan as it is published. What the data decided of missing values is decided without them: apart."""
+    metrics = tuple(
+        replace(metric, missing="exclude") if metric.name in counted.undecided else metric
+        for metric in counted.plan.metrics
+    )
+    experiments = tuple(replace(experiment, salt=None) for experiment in counted.plan.experiments)
+    plan = replace(counted.plan, metrics=metrics, experiments=experiments)
+    return replace(settle_missing(plan), k=k, budget=budget, origins=())
+
+
+def _large_delta(plan: Plan, tables: Mapping[str, Tally]) -> list[str]:
+    """Say where δ is not small beside the people that were counted, noise and all."""
+    people = max(tables[name].total for name in plan.experiment_names)
+    if plan.budget is None or plan.budget.delta * people < 1:
+        return []
+    return [f"delta = {plan.budget.delta:g} is not below one divided by the number of people"]
 
 
 def _check_declared(counted: Counted, plan: Plan) -> None:
@@ -85,14 +104,24 @@ def _check_declared(counted: Counted, plan: Plan) -> None:
                 f"a release with ε needs the bounds of {metric.name!r}",
                 f"Declare them: --bounds {metric.name}=0:100, or in the plan; a 0/1 metric has 0:1.",
             )
-    for linkage in noisy_tables(plan):
-        missing = {metric.name: metric.metric().missing for metric in plan.metrics_of(linkage)}
-        for pair in plan.products_of(linkage):
-            if any(missing.get(name) == "exclude" for name in pair):
-                raise PrivacyError(
-                    f"with ε, products of {' and '.join(pair)} need a value of everybody",
-                    'Count missing values as 0 (--missing NAME=zero, missing = "zero" in a plan).',
-                )
+    for pair in (*plan.ratios, *plan.receiving):
+        if gaps(plan, pair):
+            raise PrivacyError(
+                f"with ε, products of {' and '.join(pair)} need a value of everybody",
+                f'Count missing values as 0 (--missing {pair[0]}=zero, missing = "zero" in a plan).',
+            )
+
+
+def _products_left_out(plan: Plan) -> dict[str, str]:
+    """Say which products with numbers are not measured."""
+    return {
+        f"{linkage.name}: {' and '.join(sorted(pair))}": (
+            f"products of {' and '.join(pair)} are left out: with ε they need a value of everybody"
+        )
+        for linkage in arm_tables(plan)
+        for pair in plan.products_of(linkage)
+        if gaps(plan, pair)
+    }
 
 
 def declared_factors(plan: Plan) -> dict[str, Factor]:
@@ -124,50 +153,70 @@ def _exact(counted: Counted, linkage: Linkage) -> Tally:
     return counted.tallies[first.name].keep()
 
 
-def _in_full(tally: Tally, factors: Mapping[str, Factor]) -> Tally:
-    """Return a table with all declared arms and levels, whether or not anybody has them."""
-    for factor in tally.factors:
-        full = factors[factor.name]
-        tally = tally._fold(full, [full.index(level) for level in factor.levels])
-    return tally
+def _in_full(tally: Tally, factors: Mapping[str, Factor], plan: Plan) -> Tally:
+    """Return a table with all declared arms and levels, whether or not anybody has them, and the plan's metrics."""
+    moments = tuple(replace(part, metric=plan.metrics_by_name[part.metric.name].metric()) for part in tally.moments)
+    return with_factors(replace(tally, moments=moments), factors)
 
 
-@dataclass(frozen=True, eq=False)
-class _NoisyTable:
-    """A table as it was measured: whole numbers with noise, in half steps about the middle of bounds."""
+@dataclass
+class _Drawn:
+    """Tables as they are drawn, one by one, those of arms alone first."""
 
-    linkage: Linkage
-    metrics: tuple[Metric, ...]
-    factors: tuple[Factor, ...]
-    people: Cells
-    values: Mapping[Statistic, Cells]
-    levels: LevelMap | None
-    why: str = ""
+    plan: Plan
+    scales: Mapping[str, TableScales]
+    tables: dict[str, Tally] = field(default_factory=dict)
+    maps: dict[str, LevelMap] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    by_arm: dict[str, Mapping[Statistic, Cells]] = field(default_factory=dict)
 
-    def tally(self, scales: Mapping[str, TableScales], alone: _NoisyTable | None) -> Tally:
-        """Return the table in grid steps, with the squares and products by arm of the arms ``alone``."""
-        axes = self.linkage.axes
-        by_arm = {} if alone is None else {s: c for s, c in alone.values.items() if s.kind in ("squares", "products")}
-        values = {**by_arm, **self.values}
+    def measure(self, linkage: Linkage, exact: Tally) -> None:
+        """Add noise to people, merge levels by what comes out, then add noise to the sums of what is left."""
+        everybody, scales = Statistic("people", by=linkage.axes), self.scales[linkage.name]
+        noisy = people_with_noise(exact, scales[everybody])
+        if linkage.covariate is not None:
+            levels = merge_to_k(noisy, linkage, self.plan)
+            if len(levels.groups) == 1:
+                self.left_out[linkage.name] = f"{linkage.covariate} is left out: {TOO_SPARSE}"
+                return
+            if levels.merged:
+                self.maps[linkage.name] = levels
+            noisy, exact = levels.apply(noisy), levels.apply(exact)
+        elif len(linkage.experiments) > 1 and not holds(noisy, self.plan.k):
+            self.left_out[linkage.name] = f"{linkage.name} is left out: {TOO_FEW}"
+            return
+        values = {each: add_noise(_about(each, exact), scales[each]) for each in scales if each != everybody}
+        if len(linkage.axes) == 1:
+            self.by_arm[linkage.name] = {s: c for s, c in values.items() if s.kind in ("squares", "products")}
+        shared = {} if len(linkage.experiments) > 1 or linkage.after else self.by_arm[linkage.experiments[0]]
+        self.tables[linkage.name] = self._in_steps(linkage.name, noisy, exact.metrics, own_and_shared(values, shared))
+
+    def _in_steps(self, name: str, noisy: Tally, metrics: Sequence[Metric], values: Mapping[Statistic, Cells]) -> Tally:
+        """Return a table in grid steps, from what was measured in half steps about the middle of bounds."""
+        axes = noisy.axes
         moments: dict[str, Moments] = {}
-        for metric in self.metrics:
-            name, middle = metric.name, twice_centre(metric)
-            counts = self.values.get(Statistic("counts", (name,), axes), self.people)
-            half = self.values[Statistic("sums", (name,), axes)] + middle * counts
-            sums = (half + random_bits(half.shape)) // 2
+        for metric in metrics:
+            middle = twice_centre(metric)
+            counts = values.get(Statistic("counts", (metric.name,), axes), noisy.people)
+            sums = _rounded(values[Statistic("sums", (metric.name,), axes)] + middle * counts, 1)
             squares = {}
             for statistic, about in values.items():
-                if statistic.kind == "squares" and statistic.metrics == (name,):
+                if statistic.kind == "squares" and statistic.metrics == (metric.name,):
                     n, s = (marginal(cells, axes, statistic.by) for cells in (counts, sums))
-                    squares[statistic.by] = (about + 4 * middle * s - middle**2 * n) // 4
-            moments[name] = Moments(metric, counts, sums, squares)
+                    squares[statistic.by] = _rounded(about + 4 * middle * s - middle**2 * n, 2)
+            moments[metric.name] = Moments(metric, counts, sums, squares)
         crosses = [
             _cross(statistic, about, moments, axes)
             for statistic, about in values.items()
             if statistic.kind == "products"
         ]
-        noise = noise_of(self.linkage, scales, self.factors, self.levels)
-        return Tally(self.factors, self.people, tuple(moments.values()), tuple(crosses), noise)
+        noise = noise_of(self.plan, name, self.scales, noisy.factors, self.maps)
+        return Tally(noisy.factors, noisy.people, tuple(moments.values()), tuple(crosses), noise)
+
+
+def _rounded(cells: Cells, bits: int) -> Cells:
+    """Return numbers divided by a power of two, rounded at random so that they are right on average."""
+    return np.asarray((cells + random_bits(cells.shape, bits)) >> bits)
 
 
 def _cross(statistic: Statistic, about: Cells, moments: Mapping[str, Moments], axes: By) -> Cross:
@@ -178,25 +227,9 @@ def _cross(statistic: Statistic, about: Cells, moments: Mapping[str, Moments], a
     squares = [part.squares_by(statistic.by, axes) for part in (first, second)]
     assert squares[0] is not None
     assert squares[1] is not None
-    products = (about + 2 * h * s + 2 * g * t - g * h * n) // 4
+    products = _rounded(about + 2 * h * s + 2 * g * t - g * h * n, 2)
     pair = (statistic.metrics[0], statistic.metrics[1])
     return Cross(pair, statistic.by, n, (s, t), (squares[0], squares[1]), products)
-
-
-def _measure(linkage: Linkage, exact: Tally, scales: TableScales, plan: Plan) -> _NoisyTable:
-    """Add noise to people, merge levels by what comes out, then add noise to the sums of what is left."""
-    everybody = Statistic("people", by=linkage.axes)
-    scale = scales[everybody]
-    variance = np.full(exact.shape, scale.variance, dtype=object)
-    noisy = Tally(exact.factors, add_noise(exact.people, scale), noise=AddedNoise(variance))
-    levels, why = None, ""
-    if linkage.covariate is not None:
-        levels, why = _merge(noisy, linkage, plan)
-        if why:
-            return _NoisyTable(linkage, (), exact.factors, noisy.people, {}, levels, why)
-        noisy, exact = levels.apply(noisy), levels.apply(exact)
-    values = {each: add_noise(_about(each, exact), scales[each]) for each in scales if each != everybody}
-    return _NoisyTable(linkage, exact.metrics, exact.factors, noisy.people, values, levels)
 
 
 def _about(statistic: Statistic, exact: Tally) -> Cells:
@@ -215,22 +248,3 @@ def _about(statistic: Statistic, exact: Tally) -> Cells:
     cross = exact.cross(statistic.metrics[0], statistic.metrics[1], statistic.by)
     g, h = middles
     return np.asarray(4 * cross.products - 2 * h * cross.sums[0] - 2 * g * cross.sums[1] + g * h * cross.counts)
-
-
-def _merge(noisy: Tally, linkage: Linkage, plan: Plan) -> tuple[LevelMap, str]:
-    """Return the map of levels whose classes have enough people, noise and all; or why there is none."""
-    covariate = str(linkage.covariate)
-    possible = Tally(noisy.factors, np.maximum(noisy.people, 1))
-    share = smallest_share(plan.experiment(linkage.experiments[0]), possible)
-    least = plan.k + SAFE_DEVIATIONS * math.sqrt(float(noisy.noise.people.flat[0]))  # type: ignore[union-attr]
-    levels = merge_levels(possible, covariate, SAFETY_FACTOR * least / share)
-    while len(levels.groups) > 1 and not _holds(levels.apply(noisy), plan.k):
-        levels = merge_smallest(possible, levels)
-    why = "its levels are too sparse for this noise, merged they would be one"
-    return levels, f"{covariate} is left out: {why}" if len(levels.groups) == 1 else ""
-
-
-def _holds(noisy: Tally, k: int) -> bool:
-    assert noisy.noise is not None
-    deviations = np.sqrt(noisy.noise.people.astype(np.float64))
-    return bool(np.all(noisy.people.astype(np.float64) >= k + SAFE_DEVIATIONS * deviations))

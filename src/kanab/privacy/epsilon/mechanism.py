@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,8 +12,8 @@ from kanab.errors import MissingExtraError
 from kanab.tally.cells import Cells, zeros
 
 MECHANISM = "discrete Gaussian"
-_WIDEST = 2**40
-"""One person moves a sum by at most so many units: larger ones would not fit into 64 bits with the noise."""
+_LARGEST_DEVIATION = 2.0**55
+"""Noise has to fit into 64 bits; larger numbers are rounded to units that are nothing beside their noise."""
 
 
 @dataclass(frozen=True)
@@ -44,34 +43,44 @@ def scale_for(influence: int, rho: float) -> Scale:
     >>> scale.deviation, round(scale.rho, 12)
     (5.0, 0.02)
     """
-    unit = 1 << max(0, influence.bit_length() - _WIDEST.bit_length())
+    unit = 1 << max(0, math.ceil(math.log2(influence / math.sqrt(2 * rho) / _LARGEST_DEVIATION)))
     moved = influence if unit == 1 else -(-influence // unit) + 1  # rounding down may add a unit
     return Scale(unit, moved, moved / math.sqrt(2 * rho))
 
 
 def add_noise(cells: Cells, scale: Scale) -> Cells:
-    """Return the whole numbers with noise; no float touches them before."""
-    values = [value // scale.unit for value in cells.ravel().tolist()]
+    """Return the whole numbers with noise; neither a float nor 64 bits touch them.
+
+    Noise is drawn without them, so that no number, however large, can make drawing fail or take longer.
+    """
+    noise = draw(cells.size, scale)
     noisy = zeros(cells.shape)
-    noisy.reshape(-1)[:] = [value * scale.unit for value in _measure(values, scale)]
+    noisy.reshape(-1)[:] = [
+        (value // scale.unit + added) * scale.unit for value, added in zip(cells.ravel().tolist(), noise, strict=True)
+    ]
     return noisy
 
 
-def random_bits(shape: tuple[int, ...]) -> Cells:
-    """Return zeros and ones of the operating system's randomness, to round halves without a bias."""
-    size = math.prod(shape)
-    bits = secrets.randbits(size) if size else 0
-    cells = zeros(shape)
-    cells.reshape(-1)[:] = [bits >> place & 1 for place in range(size)]
-    return cells
-
-
-def _measure(values: Sequence[int], scale: Scale) -> list[int]:
-    if not values:
+def draw(size: int, scale: Scale) -> list[int]:
+    """Return so many draws of noise, in units. Raises `MissingExtraError` where OpenDP is not installed."""
+    if not size:
         return []
     measurement = _measurement(scale.deviation)
     assert measurement.map(float(scale.influence)) <= scale.rho * (1 + 1e-9)
-    return list(measurement(list(values)))
+    return list(measurement([0] * size))
+
+
+def check_installed() -> None:
+    """Raise `MissingExtraError` where OpenDP is not installed."""
+    _measurement(1.0)
+
+
+def random_bits(shape: tuple[int, ...], bits: int = 1) -> Cells:
+    """Return numbers of so many random bits: added before a shift, they round without a bias."""
+    size = math.prod(shape)
+    mask, cells = (1 << bits) - 1, zeros(shape)
+    cells.reshape(-1)[:] = [byte & mask for byte in secrets.token_bytes(size)]
+    return cells
 
 
 @lru_cache(maxsize=256)

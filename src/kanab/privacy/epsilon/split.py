@@ -1,20 +1,34 @@
 """How what a release may spend is shared out: over tables, and in a table over its people, sums, squares and products.
 
 Everything here follows from the plan alone, so that whoever reads a release can work it out again.
+
+Tables have equal shares, unless the plan weighs them; all pairs of covariates of an experiment share one. In a table
+the interval of the plain effect is to be shortest. The noise of a mean has the variance (h² / ρ_S + (m − c)² / ρ_n)
+/ 2n², with h half the width of the bounds, c their middle, and ρ what sums and people cost. Over M metrics that is
+least where ρ_n : ρ_S = d √M, d = |m − c| / h. d is 0.98 to 0.6 for rates of 1 % to 20 %, and 0.8 for amounts whose mean
+is at a tenth of their bounds: 0.85 is within 0.5 % of the shortest interval for all of them. Squares only say how wide
+the interval is. Their noise costs degrees of freedom, and matters less the more people there are: an eighth of the
+sums' share is within 2 % of the best for 1,000 to 25,000 people per arm, wherever intervals are at most twice as wide
+as without noise (ε = 1, in one table or four). The same goes for products.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kanab.plan.model import Linkage, MetricPlan, Plan
+from kanab.plan.pairs import planned_pairs
 from kanab.privacy.epsilon.mechanism import Scale, scale_for
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By
 
-_PEOPLE, _SUMS, _SQUARES, _PRODUCTS = 1.0, 1.0, 0.5, 0.5
-"""How much of a table's share goes to each kind of statistic, before they are made to add up."""
+_PEOPLE, _SUMS, _SQUARES, _PRODUCTS = 0.85, 1.0, 0.125, 0.125
+"""How much of a table's share goes to each kind of statistic, before they are made to add up.
+
+That of people goes with the square root of the number of metrics whose means they make.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,24 +62,31 @@ def arm_tables(plan: Plan) -> tuple[Linkage, ...]:
 
 
 def noisy_tables(plan: Plan) -> tuple[Linkage, ...]:
-    """Return all tables of a release with noise: arms alone, and what else the plan needs."""
+    """Return all tables of a release with noise but pairs of covariates: arms alone, and what else the plan needs."""
     arms = arm_tables(plan)
     return (*arms, *(linkage for linkage in plan.linkages if linkage not in arms))
 
 
 def split_budget(plan: Plan, rho: float) -> dict[str, TableScales]:
     """Return the scale of every statistic of every table, for ρ in all."""
-    linkages = noisy_tables(plan)
+    linkages, pairs = noisy_tables(plan), planned_pairs(plan)
     weights = {} if plan.budget is None else plan.budget.weights
-    shares = {linkage.name: weights.get(linkage.name, 1.0) for linkage in linkages}
-    whole = sum(shares.values())
-    return {linkage.name: _table_scales(plan, linkage, rho * shares[linkage.name] / whole) for linkage in linkages}
+    siblings = [pair.experiment for pair in pairs.values()]
+    default = {linkage.name: 1.0 for linkage in linkages}
+    default |= {name: 1 / siblings.count(pair.experiment) for name, pair in pairs.items()}
+    shares = {name: weights.get(name, share) for name, share in default.items()}
+    whole = math.fsum(shares.values())
+    scales = {linkage.name: _table_scales(plan, linkage, rho * shares[linkage.name] / whole) for linkage in linkages}
+    for name, pair in pairs.items():
+        people = Statistic("people", by=(pair.experiment, *pair.covariates))
+        scales[name] = {people: scale_for(1, rho * shares[name] / whole)}
+    return scales
 
 
 def _table_scales(plan: Plan, linkage: Linkage, rho: float) -> TableScales:
     metrics = {metric.name: metric.metric() for metric in plan.metrics_of(linkage)}
     weights = dict(_statistics(plan, linkage, metrics))
-    whole = sum(weights.values())
+    whole = math.fsum(weights.values())
     return {
         statistic: scale_for(_influence(statistic, metrics), rho * weight / whole)
         for statistic, weight in weights.items()
@@ -77,7 +98,8 @@ def _statistics(plan: Plan, linkage: Linkage, metrics: Mapping[str, Metric]) -> 
 
     Squares and products by arm are measured once, in the table of arms alone.
     """
-    yield Statistic("people", by=linkage.axes), _PEOPLE
+    of_everybody = sum(metric.missing == "zero" for metric in metrics.values())
+    yield Statistic("people", by=linkage.axes), _PEOPLE * math.sqrt(max(1, of_everybody))
     alone = linkage.axes == linkage.experiments and len(linkage.experiments) == 1
     for name, metric in metrics.items():
         if metric.missing == "exclude":
@@ -88,7 +110,13 @@ def _statistics(plan: Plan, linkage: Linkage, metrics: Mapping[str, Metric]) -> 
                 yield Statistic("squares", (name,), by), _SQUARES
     if alone:
         for pair in plan.products_of(linkage):
-            yield Statistic("products", pair, linkage.axes), _PRODUCTS
+            if not gaps(plan, pair):
+                yield Statistic("products", pair, linkage.axes), _PRODUCTS
+
+
+def gaps(plan: Plan, pair: tuple[str, str]) -> bool:
+    """Return whether somebody may be without a value of two metrics: who has both is counted nowhere."""
+    return any(plan.metrics_by_name[name].missing == "exclude" for name in pair)
 
 
 def _marginals(linkage: Linkage, metric: MetricPlan) -> list[By]:
@@ -112,5 +140,5 @@ def _influence(statistic: Statistic, metrics: Mapping[str, Metric]) -> int:
     if statistic.kind in ("people", "counts"):
         return 1
     if statistic.kind == "squares":
-        return int(widths[0] ** 2)
-    return int(widths[0] if statistic.kind == "sums" else widths[0] * widths[1])
+        widths *= 2
+    return max(1, math.prod(widths))  # on a grid that is coarser than its bounds nobody moves anything
