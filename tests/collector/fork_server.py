@@ -79,6 +79,7 @@ def rehearse(path: str, *, guarded: bool) -> None:
     GuardedClock.__init__.__kwdefaults__ |= {"wall": clock} | ({} if guarded else {"steady": None})
     Service.__init__.__kwdefaults__ |= {"check_seconds": 0.05}
     housekeeping.COMPACT_AFTER, housekeeping.TIDY_EVERY, housekeeping.RETRY_AFTER = 1, 0.1, 0.1
+    housekeeping.LOOK_EVERY = 0.1
     writer.HOUSEKEEPING_SECONDS = 0.05
 
 

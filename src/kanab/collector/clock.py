@@ -101,7 +101,7 @@ class GuardedClock:
             step = now.timestamp() - steady - self._ahead
             if -STEP_LIMIT <= step <= STEP_LIMIT:
                 slewed = SLEW * (steady - self._read)
-                followed = min(max(step, -slewed), slewed)
+                followed = step if -slewed <= step <= slewed else slewed if step > 0 else -slewed
                 self._ahead, step = self._ahead + followed, step - followed
                 if self._jumped and steady - self._jumped_at > BACK_SECONDS:
                     self._jumped = 0.0

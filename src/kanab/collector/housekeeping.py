@@ -17,6 +17,9 @@ COMPACT_AFTER = 256
 TIDY_EVERY = 60.0
 """Seconds between two times at which space is given back to the disk."""
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the clock: nonces are forgotten by the hour."""
+
 RETRY_AFTER = 5.0
 """Seconds until the next try after a failure, and between two looks for seals of other collectors."""
 
@@ -31,7 +34,7 @@ class Housekeeping:
         self._clock = clock
         self._sizes = store.sizes()
         self._sealed_through = NOTHING_SEALED
-        self._checked = self._tidied = self._retry = time.monotonic()
+        self._checked = self._tidied = self._retry = self._next_look = time.monotonic()
         self._forgotten = -1
         self._untidy = False
         self.trouble: StoreError | None = None
@@ -50,7 +53,7 @@ class Housekeeping:
         try:
             self._move_key(now)
             self._merge()
-            self._forget()
+            self._forget(now)
             self._tidy(now)
             self.trouble = None
         except Exception as problem:  # the thread must go on: posts wait for it
@@ -74,16 +77,18 @@ class Housekeeping:
                 self._sizes[cohort] = 1
                 self._untidy = True
 
-    def _forget(self) -> None:
+    def _forget(self, now: float) -> None:
         """Forget a portion of the expired nonces, with an hour to spare for clocks that differ."""
-        now = self._clock()
-        if now is None:
+        if now < self._next_look:
             return
-        before = oldest_hour(int(now), self._life) - GRACE_HOURS
+        seconds = self._clock()
+        before = -1 if seconds is None else oldest_hour(int(seconds), self._life) - GRACE_HOURS
         if before > self._forgotten:
             self._untidy = True
-            if not self._store.forget_nonces(before):
-                self._forgotten = before
+            if self._store.forget_nonces(before):
+                return  # there are more of them: the next portion comes after the next commit
+            self._forgotten = before
+        self._next_look = now + LOOK_EVERY
 
     def _tidy(self, now: float) -> None:
         if self._untidy and now - self._tidied > TIDY_EVERY:

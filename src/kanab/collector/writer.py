@@ -24,7 +24,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.limits import MOST_WAITING_POSTS
 from kanab.collector.protocol.nonces import hour_of
-from kanab.collector.stores.store import CountedPost, PostOutcome, Store
+from kanab.collector.stores.store import NEW, CountedPost, PostOutcome, Store
 from kanab.errors import KanabError, StoreError
 
 MOST_IN_COMMIT = 5_000
@@ -140,7 +140,7 @@ class Writer:
             if group:
                 since, began = self._group_since, time.perf_counter()
                 results = self._commit(group)
-                self.tempo.add(since, began, len(group), sum(outcome is PostOutcome.NEW for _, outcome in results))
+                self.tempo.add(since, began, len(group), [outcome for _, outcome in results].count(NEW))
                 self._report(results)
             self._housekeeping.run()
 

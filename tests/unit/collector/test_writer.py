@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -311,6 +312,22 @@ def test_old_nonces_are_forgotten_by_the_clock(store: Held, begin: Callable[...,
     store.append([CountedPost(bytes(15) + bytes([h % 256]), h, DELTAS) for h in hours], RecordCipher(keyring).encrypt)
     begin()
     until(lambda: store._db.execute("SELECT hour FROM nonces").fetchall() == [(h,) for h in hours[2:]])
+
+
+def test_the_clock_for_old_nonces_is_read_once_a_second_and_not_for_every_commit(store: Held, keyring: Keyring) -> None:
+    read: list[float] = []
+
+    def clock() -> float:
+        read.append(time.monotonic())
+        return NOW
+
+    own = Writer(store, keyring, life=86_400, clock=clock)
+    for number in range(40):
+        own.submit(nonce(number), DELTAS).result(10)
+    own.close()
+    assert read
+    assert len(store.groups) == 40
+    assert all(later - earlier > 0.9 for earlier, later in itertools.pairwise(read))
 
 
 @pytest.mark.usefixtures("hurried")

@@ -53,7 +53,8 @@ class PostAcceptor:
         self.plan = plan
         self.calendar = Calendar(plan)
         self._prefixes = LinePrefixes(plan, self.calendar, began)
-        self._moment = self._at(datetime(1970, 1, 1, tzinfo=UTC))
+        self._now = datetime(1970, 1, 1, tzinfo=UTC)
+        self._moment = self._at(0)
         tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
 
     def accept(
@@ -61,19 +62,19 @@ class PostAcceptor:
     ) -> Accepted:
         """Return what a post adds; raises `MessageError` with the reason why it is refused."""
         post = read_post(body, content_type)
+        if self._now is not now:  # posts that are begun together share it
+            self._follow(now)
         moment = self._moment
-        if moment.now is not now:  # posts that are begun together share it
-            moment = self._moment = self._at(now)
         if hour_of(post.nonce) not in moment.hours:
             raise untimely_error(post.nonce, moment.hours)
         groups, dropped = self._grouped(post)
         by_experiment = _check_whole(groups, self._prefixes.own_tables) if groups else {}
         deltas: dict[int, Counters] = {}
-        late: set[CohortClass] = set()
+        late: list[CohortClass] = []
         for target, transitions in groups.items():
             cohort = target.cohort
             if _is_late(cohort, transitions, moment.opening, sealed_through):
-                late.add(target)
+                late.append(target)
                 continue
             more = increment(target.counters, transitions)
             if cohort in deltas:
@@ -85,12 +86,18 @@ class PostAcceptor:
             if len(targets) > 1 and ENROLLED in groups[first] and first.cohort in deltas:
                 deltas[first.cohort][signature_name([target.counters for target in targets])] = 1
         if late:
-            dropped += [Reason.LATE] * self._lines_of(late, post)
+            dropped += [Reason.LATE] * self._lines_of(set(late), post)
         return Accepted(post.nonce, deltas, tuple(dropped), post.epoch)
 
-    def _at(self, now: datetime) -> _Moment:
+    def _follow(self, now: datetime) -> None:
+        """Find out what is open now, once in a second: it changes by whole ones."""
         seconds = seconds_of(now)
-        return _Moment(now, open_hours(seconds, self.calendar.life), self.calendar.opening(seconds))
+        if seconds != self._moment.seconds:
+            self._moment = self._at(seconds)
+        self._now = now
+
+    def _at(self, seconds: int) -> _Moment:
+        return _Moment(seconds, open_hours(seconds, self.calendar.life), self.calendar.opening(seconds))
 
     def _grouped(self, post: Post) -> tuple[Groups, list[Reason]]:
         """Return the transitions of every class that the post names, and the reasons of lines not in the plan."""
@@ -143,9 +150,9 @@ class PostAcceptor:
 
 
 class _Moment(NamedTuple):
-    """What is open at a moment: the hours of nonces, and the cohorts."""
+    """What is open at a moment, in seconds since 1970: the hours of nonces, and the cohorts."""
 
-    now: datetime
+    seconds: int
     hours: range
     opening: Opening
 

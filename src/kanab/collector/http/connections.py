@@ -21,7 +21,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from kanab.collector.http.addresses import NOBODY, Proxies
+from kanab.collector.http.addresses import Proxies
 from kanab.collector.http.app import DONE, FAST_POST, PROXIES, FastPost, Response
 from kanab.collector.http.fast_post import FIRST_LINE, PlainHead, plain_head
 from kanab.collector.protocol.limits import LAST_SECONDS, MOST_HEAD_BYTES, MOST_REQUEST_BYTES, REQUEST_SECONDS
@@ -145,7 +145,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._size = self._head_size = 0  # bytes of the request under way
         self._in_head = False
         self._fast_post: FastPost | None = None if self.root_path else self.app_state.get(FAST_POST)
-        self._proxies: Proxies = self.app_state.get(PROXIES, NOBODY)
+        self._proxies: Proxies | None = self.app_state.get(PROXIES) or None  # most have none, and are not asked
         self._post = FastCycle()
         self._stopping = False
         self._arriving: tuple[PlainHead, bytes] | None = None
@@ -199,7 +199,7 @@ class PatientProtocol(HttpToolsProtocol):
             self._post.response_complete = False
             self.cycle = self._post  # type: ignore[assignment]
             address = self.client[0] if self.client else None
-            if self._proxies:
+            if self._proxies is not None:
                 address = self._proxies.visitor_in_head(address, data[: head.start])
             self._fast_post(head.kind, head.origin, address, data[head.start :], self._reply)
 

@@ -33,7 +33,7 @@ from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
 from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
 from kanab.collector.sealing import people_by_arm, seal_ripe
-from kanab.collector.stores.store import PostOutcome, Store
+from kanab.collector.stores.store import NEW, PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
 from kanab.errors import KanabError, MessageError, StoreError
@@ -141,7 +141,7 @@ class Service:
 
         ``on_outcome`` is called on the event loop when the post is on disk, or cannot be written.
         """
-        if self._clock_trouble() is not None:
+        if self._behind or self._clock.trouble is not None:
             self._tell_clock()
             raise clock_error()
         if self._older is not None:
@@ -151,13 +151,14 @@ class Service:
         except MessageError as problem:
             raise (self._clock.untimely(problem) if problem.reason in OUT_OF_TIME else problem) from None
         self._clock.timely()
-        if accepted.dropped:
-            self.drops.add(*accepted.dropped)
-        if not accepted.deltas:
-            self.answers.add(accepted.dropped[0])
-            return accepted.dropped[0]
+        nonce, deltas, dropped, epoch = accepted
+        if dropped:
+            self.drops.add(*dropped)
+        if not deltas:
+            self.answers.add(dropped[0])
+            return dropped[0]
         try:
-            self._writer.post(accepted.nonce, accepted.deltas, on_outcome, accepted.epoch)
+            self._writer.post(nonce, deltas, on_outcome, epoch)
         except StoreError as problem:
             self._tell(problem)
             raise
@@ -171,10 +172,10 @@ class Service:
             raise outcome
         if self.readiness.noted:
             self.readiness.set(Problem.STORE, wrong=False)
+        if outcome is NEW:
+            return None
         if outcome is PostOutcome.EXPIRED:
             raise expired_error()
-        if outcome is PostOutcome.NEW:
-            return None
         if outcome is PostOutcome.EPOCH:
             if self.epoch != self._writer.epoch:
                 self._publish()

@@ -76,9 +76,9 @@ def _read_text(body: bytes) -> Post:
     first, *lines = text.split("\n")
     if not first.startswith(_FIRST):
         raise refused(Reason.FORMAT, "a post must begin with kanab/1 and a nonce", at="line 1")
-    digits, _, epoch = first[len(_FIRST) :].partition(" ")
+    digits, space, epoch = first[len(_FIRST) :].partition(" ")
     nonce = read_nonce(digits, "line 1")
-    if epoch or first.endswith(" "):
+    if space:
         _check_epoch(epoch, "line 1")
     if lines and not lines[-1]:
         lines.pop()  # the newline after the last line

@@ -59,16 +59,18 @@ class SeenNonces:
     def fresh(self, posts: Sequence[CountedPost]) -> list[bool]:
         """Return which posts are new: neither remembered, nor earlier in the same group."""
         hours: dict[int, list[bytes]] = {}
-        for nonce, hour, *_ in posts:
+        for nonce, hour, _, _ in posts:
             hours.setdefault(hour, []).append(nonce)
         seen: set[bytes] = set()
         for hour, nonces in hours.items():
             if hour in self._hours:
                 seen |= self._hours[hour].seen(nonces)
+        if not seen and len({post.nonce for post in posts}) == len(posts):
+            return [True] * len(posts)
         fresh = []
-        for nonce, *_ in posts:
-            fresh.append(nonce not in seen)
-            seen.add(nonce)
+        for post in posts:
+            fresh.append(post.nonce not in seen)
+            seen.add(post.nonce)
         return fresh
 
     def __len__(self) -> int:

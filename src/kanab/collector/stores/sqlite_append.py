@@ -73,7 +73,7 @@ class PostGroup:
             (cohort, encrypt(cohort, counters, state.epoch, state.generation)) for cohort, counters in sums.items()
         ]
         hours: dict[int, list[bytes]] = {}
-        for (nonce, hour, *_), is_fresh in zip(posts, fresh, strict=True):
+        for (nonce, hour, _, _), is_fresh in zip(posts, fresh, strict=True):
             if is_fresh and hour >= state.forgotten:
                 hours.setdefault(hour, []).append(nonce)
         self._nonces = sorted(hours.items())

@@ -72,12 +72,13 @@ class StoreFile:
             folder = os.stat(self._folder)
         except OSError:
             raise _gone_error() from None
-        mark = None if self._is_link else _mark(folder)
-        if mark != self._folder_mark or mark is None:
+        if self._is_link or _mark(folder) != self._folder_mark:
+            mark = _settled_mark(folder)
             self._check_names()
             self._folder_mark = mark
-        mark = _mark(os.fstat(self._handle))
-        if mark != self._file_mark or mark is None:
+        file = os.fstat(self._handle)
+        if _mark(file) != self._file_mark:
+            mark = _settled_mark(file)
             self._check_content()
             self._file_mark = mark
 
@@ -176,12 +177,17 @@ def _identity_of(path: str | Path) -> tuple[int, int] | None:
         return None
 
 
-def _mark(state: os.stat_result) -> tuple[int, ...] | None:
+def _mark(state: os.stat_result) -> tuple[int, ...]:
+    """Return what changes when a file or folder does."""
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
+def _settled_mark(state: os.stat_result) -> tuple[int, ...] | None:
     """Return what changes when a file or folder does; None while a further change might not show."""
     changed = max(state.st_mtime_ns, state.st_ctime_ns)
     if time.time_ns() - changed < (_SETTLED if changed % 1_000_000_000 else _COARSE):
         return None
-    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    return _mark(state)
 
 
 def _log_number(page: bytes) -> int:

@@ -37,6 +37,10 @@ class PostOutcome(StrEnum):
     EPOCH = "epoch"  # it was made for another epoch of the store: nothing is added or remembered
 
 
+NEW = PostOutcome.NEW
+"""What nearly every post is: looking it up in the class takes as long as reading a clock."""
+
+
 class CountedPost(NamedTuple):
     """One post: the hash (16 bytes) and hour of its nonce, what it adds to each cohort, and for which epoch."""
 
@@ -183,16 +187,21 @@ def sort_posts(
     """
     outcomes: list[PostOutcome] = []
     sums: dict[int, Counters] = {}
-    for post, is_fresh in zip(posts, fresh, strict=True):
-        outcome = (
-            PostOutcome.EXPIRED if post.hour < forgotten else PostOutcome.NEW if is_fresh else PostOutcome.DUPLICATE
-        )
-        if outcome is PostOutcome.NEW:
-            for cohort, counters in post.deltas.items():
-                if cohort <= sealed_through:
-                    outcome = PostOutcome.LATE
-                else:
-                    add_counters(sums.setdefault(cohort, {}), counters)
+    for (_, hour, deltas, _), is_fresh in zip(posts, fresh, strict=True):
+        if hour < forgotten:
+            outcomes.append(PostOutcome.EXPIRED)
+            continue
+        if not is_fresh:
+            outcomes.append(PostOutcome.DUPLICATE)
+            continue
+        outcome = NEW
+        for cohort, counters in deltas.items():
+            if cohort <= sealed_through:
+                outcome = PostOutcome.LATE
+            elif cohort in sums:
+                add_counters(sums[cohort], counters)
+            else:
+                sums[cohort] = {**counters}
         outcomes.append(outcome)
     return outcomes, sums
 

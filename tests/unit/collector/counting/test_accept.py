@@ -370,6 +370,14 @@ def test_nonces_live_their_life_and_come_at_most_an_hour_early(when: tuple[int, 
         assert refusal(once, "banner:on", now=now).status == status
 
 
+def test_what_is_open_is_known_anew_in_every_second() -> None:
+    last = datetime(2026, 11, 16, 16, 59, 59, 900_000, tzinfo=UTC)
+    for _ in range(2):  # whichever came before
+        assert accept(once, "banner:on", now=last.replace(microsecond=0)).deltas
+        assert accept(once, "banner:on", now=last).deltas
+        assert refusal(once, "banner:on", now=last + timedelta(seconds=0.1)).status == 410
+
+
 @pytest.mark.parametrize(
     ("first", "begins"),
     [
