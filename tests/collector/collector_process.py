@@ -30,13 +30,14 @@ def free_port() -> int:
 
 
 class ForkServer:
-    """The process that forks commands; see fork_server.py."""
+    """The process that forks commands; see fork_server.py. ``preload`` is a library before all others in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, preload: Path | None = None) -> None:
         script = str(Path(__file__).with_name("fork_server.py"))
         self._process = subprocess.Popen(
-            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+            [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | ({} if preload is None else {"LD_PRELOAD": str(preload)}),
+        )  # fmt: skip
         self._lock = threading.Lock()
 
     def order(self, **order: Any) -> Any:
@@ -149,7 +150,7 @@ class Server:
     def _file(self, end: str) -> Path:
         return self.place.root / f"{self.name}.{end}"
 
-    def start(self, *, wait: bool = True, healthy: bool = True) -> Server:
+    def start(self, *, wait: bool = True, healthy: bool | None = True) -> Server:
         assert self.pid is None
         if self._fresh:
             with self._file("out").open("ab") as out, self._file("err").open("ab") as err:
@@ -164,11 +165,12 @@ class Server:
             self.wait_ready(healthy=healthy)
         return self
 
-    def wait_ready(self, seconds: float = 60, *, healthy: bool = True) -> None:
+    def wait_ready(self, seconds: float = 60, *, healthy: bool | None = True) -> None:
+        """Wait until it answers that it is healthy, or is not; with None until it answers at all."""
         end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        while time.monotonic() < end and not self._is_dead():
             with suppress(OSError, http.client.HTTPException):
-                if (self.ask("GET", "/healthz")[0] == 200) == healthy:
+                if healthy in (None, self.ask("GET", "/healthz")[0] == 200):
                     return
             time.sleep(0.02)
         raise AssertionError(f"the collector did not start: {self.stderr}")
@@ -183,8 +185,15 @@ class Server:
 
     def _signal(self, number: int) -> int:
         assert self.pid is not None
-        os.kill(self.pid, number)
+        if not self._is_dead():
+            os.kill(self.pid, number)
         return self.ended()
+
+    def _is_dead(self) -> bool:
+        """Whether the process has ended by itself, without asking what came of it."""
+        with suppress(OSError):  # only Linux tells
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return False
 
     def ended(self, seconds: float = 30) -> int:
         """Wait for the end; the exit code."""

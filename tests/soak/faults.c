@@ -28,7 +28,8 @@ static int is_store(int fd) {
 static int fault(int fd) {
     if (!every) {
         const char *text = getenv("KANAB_FAULTS");
-        if (!text || sscanf(text, "%u:%u", &state, &every) != 2 || !every) every = UINT_MAX;
+        if (!text) return 0; /* perhaps a process that forks those which shall fail */
+        if (sscanf(text, "%u:%u", &state, &every) != 2 || !every) every = UINT_MAX;
         state ^= (unsigned int)getpid() * 2654435761u;
     }
     if (every == UINT_MAX || !is_store(fd)) return 0;

@@ -27,17 +27,16 @@ def build_faults(folder: Path) -> Path:
 
 def fail_disks(folder: Path, rounds: int, seed: int = 3, one_in: int = 150) -> str:
     """Serve from a failing disk so often, each time for a moment; then from a good one, and compare."""
-    rng, fork_server = random.Random(seed), ForkServer()
-    library = build_faults(folder)
+    rng, fork_server = random.Random(seed), ForkServer(preload=build_faults(folder))
     visitors, seen = Visitors(seed), set[int]()
     place = Place(folder / "disk", fork_server)
     options = ("--plan", place.plan(PLAN_TEXT), "--data", place.data)
     Server(place, *options).start().stop()  # a new store, from a good disk
     for number in range(rounds):
-        place.variables = {"LD_PRELOAD": str(library), "KANAB_FAULTS": f"{rng.randrange(2**31)}:{one_in}"}
-        server = Server(place, *options, name=f"faults{number}", fresh=True)
+        place.variables = {"KANAB_FAULTS": f"{rng.randrange(2**31)}:{one_in}"}
+        server = Server(place, *options, name=f"faults{number}")
         with suppress(AssertionError):  # a start may fail: then the next one has its chance
-            server.start()
+            server.start(healthy=None)  # as far as its disk lets it: it is not waited for until that is well
             asyncio.run(_for(visitors, server, seen, rng.uniform(0.2, 1.5)))
         server.close()
         assert "Traceback" not in server.stderr, server.stderr
