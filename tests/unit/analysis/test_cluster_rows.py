@@ -66,6 +66,7 @@ def test_effects_are_those_of_a_cluster_robust_regression_on_rows() -> None:
     assert "Arms were assigned by shop" in answer.to_report()
 
 
+@pytest.mark.slow
 def test_files_and_frames_give_the_same_digits(tmp_path: Path) -> None:
     rows = shops()
     file = tmp_path / "visits.csv"
@@ -113,6 +114,7 @@ def test_a_covariate_of_clusters_is_adjusted_for_and_that_of_people_is_refused()
         kb.readout(rows, **CHOICES, adjust=["tier"])
 
 
+@pytest.mark.slow
 def test_fewer_than_k_clusters_in_an_arm_are_refused_and_fewer_than_thirty_cautioned_about() -> None:
     with pytest.raises(PrivacyError, match="an arm of variant holds fewer than k = 10 clusters"):
         kb.readout(shops(18), **CHOICES)
@@ -121,6 +123,7 @@ def test_fewer_than_k_clusters_in_an_arm_are_refused_and_fewer_than_thirty_cauti
     assert not [caution for caution in kb.readout(shops(), **CHOICES).cautions if caution.code == "few-clusters"]
 
 
+@pytest.mark.slow
 def test_clusters_with_people_of_two_arms_are_left_out_and_if_all_are_that_is_said() -> None:
     rows = shops()
     mixed = np.where(rows["shop"] < 12, np.where(np.arange(len(rows["shop"])) % 2 == 0, "A", "B"), rows["variant"])
@@ -167,6 +170,7 @@ def test_a_withheld_number_of_people_is_not_shown() -> None:
     assert readout_text(plain).startswith("variant: 60 clusters (shop) in 2 arms")
 
 
+@pytest.mark.slow
 def test_what_is_counted_and_compared_is_called_clusters() -> None:
     answer = kb.readout(shops(), **CHOICES)
     text = " ".join(str(answer).split())

@@ -68,6 +68,7 @@ def test_the_bins_that_are_published_are_all_people(answer: kb.Readout) -> None:
     assert min(count for people in read["people"].values() for count in people if count) >= 10
 
 
+@pytest.mark.slow
 def test_the_readout_says_it_in_words_and_draws_it(answer: kb.Readout) -> None:
     text = " ".join(str(answer).split())
     assert "Median of latency is clearly less in B:" in text

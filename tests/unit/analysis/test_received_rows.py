@@ -151,6 +151,7 @@ def test_arms_that_received_alike_have_no_effect_of_receiving() -> None:
     assert any("both arms have the same mean of 'opened'" in note for note in answer.notes)
 
 
+@pytest.mark.slow
 def test_a_dose_is_said_per_unit_and_the_report_has_its_picture() -> None:
     rows = mailing(anyway=0.1)
     rows["opened"] = rows["opened"] * (1 + np.arange(4_000) % 3)

@@ -89,6 +89,7 @@ def test_the_text_says_sooner_or_later_and_frames_have_the_rows(answer: kb.Reado
     json.dumps(answer.to_dict(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_the_picture_has_steps_bands_and_people_at_risk(answer: kb.Readout) -> None:
     data = answer.to_dict()
     svg = chart_svg(survival_chart(data, "cancelled") or {})

@@ -51,6 +51,7 @@ def spend(people: int = 2_000, *, seed: int = 4, factor: float = 1.0) -> dict[st
     return {"variant": variant, "spend": np.round(np.where(variant == "B", factor, 1.0) * paid, 2)}
 
 
+@pytest.mark.slow
 def test_a_small_arm_that_lacks_large_values_is_to_be_watched_and_not_said_to_lower_them() -> None:
     kinds = []
     for seed in range(60):

@@ -48,6 +48,7 @@ def by_hand(low: float, high: float, value: str, how: str) -> float:
     return float(person[arm == "B"].mean() - person[arm == "A"].mean())
 
 
+@pytest.mark.slow
 def test_metrics_of_several_windows_are_those_of_the_rows_in_them() -> None:
     metrics = ["spend", "spend@0d..7d", "spend@7d..14d", "visit@7d..14d"]
     answer = kb.readout(EXPOSURES, metrics=metrics, aggregate={"visit": "max"}, **CHOICES)
@@ -105,6 +106,7 @@ def test_a_column_of_such_a_name_counts_as_it_is() -> None:
     assert answer.effects[0].effect.estimate == pytest.approx(by_hand(0, 28, "visit", "sum"), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_windows_in_names(tmp_path: Path) -> None:
     EXPOSURES.to_csv(tmp_path / "seen.csv", index=False)
     EVENTS.to_csv(tmp_path / "orders.csv", index=False)

@@ -185,6 +185,7 @@ def test_batches_are_looks_and_are_cautioned_about(tmp_path: Path) -> None:
     assert [one["kind"] for one in looks["cautions"]] == ["shares-changed"]
 
 
+@pytest.mark.slow
 def test_the_looks_at_a_growing_file_are_said_or_kept(tmp_path: Path) -> None:
     source, looks = tmp_path / "visits.csv", tmp_path / "looks.json"
     design = ("--arm", "variant", "--metric", "bought", "--sequential", "spending", "--looks", "4")

@@ -33,6 +33,7 @@ def run(*arguments: str) -> Result:
     return result
 
 
+@pytest.mark.slow
 def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
     shown = run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device,country")
     assert shown.exit_code == 0
@@ -42,6 +43,7 @@ def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
     assert "spend by country" in shown.output
 
 
+@pytest.mark.slow
 def test_json_has_the_documented_fields(visits: Path) -> None:
     data = json.loads(run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device", "--json").output)
     assert {"people", "k", "arms", "effects", "segments", "sample_ratio", "privacy"} <= data.keys()
@@ -221,6 +223,7 @@ def test_bounds_are_needed_for_a_file(visits: Path, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["kanab.ledger"]  # with a note of it
 
 
+@pytest.mark.slow
 def test_k_below_5_needs_a_reason(visits: Path) -> None:
     with pytest.raises(PrivacyError, match="below 5"):
         run("analyze", str(visits), *FLAGS, "--k", "3")

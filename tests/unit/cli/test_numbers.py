@@ -76,6 +76,7 @@ def test_a_collector_says_why_it_takes_no_numbers() -> None:
         layouts(parse_plan(FILE))
 
 
+@pytest.mark.slow
 def test_a_ledger_takes_a_second_release_beside_one_with_numbers(program: Program, shop: str, tmp_path: Path) -> None:
     chosen = ("release", shop, "--arm", "variant", "--adjust", "before,tier", "--bounds", "spend=0:300,before=0:150")
     ledger = str(tmp_path / "kanab.ledger")

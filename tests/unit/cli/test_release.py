@@ -89,6 +89,7 @@ def test_the_ledger_stands_beside_the_file(source: str, tmp_path: Path) -> None:
     assert read_release(tmp_path / "a.json").chained
 
 
+@pytest.mark.slow
 def test_a_second_release_counts_the_first_again_and_joins_the_chain(source: str, tmp_path: Path) -> None:
     done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
     done("release", source, *FLAGS, "--covariate", "tier", "-o", str(tmp_path / "b.json"))
@@ -108,6 +109,7 @@ def test_another_binning_of_the_same_column_is_counted_beside_the_first(tmp_path
     assert len(read_ledger(tmp_path / "kanab.ledger").releases) == 2
 
 
+@pytest.mark.slow
 def test_other_rows_are_refused_and_leave_nothing_but_a_note(source: str, tmp_path: Path) -> None:
     done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
     before = read_ledger(tmp_path / "kanab.ledger").hashes
@@ -306,6 +308,7 @@ def test_a_batch_whose_arms_are_too_small_waits_for_the_next_tick(plan: tuple[st
     assert json.loads(done("analyze", str(tmp_path / "1.json"), "--json"))["people"] == 608
 
 
+@pytest.mark.slow
 def test_the_clock_decides_what_is_ripe(plan: tuple[str, ...], tmp_path: Path) -> None:
     today = datetime.now(UTC).date()
     old, new = (today - timedelta(days=60)).isoformat(), (today - timedelta(days=3)).isoformat()
@@ -315,6 +318,7 @@ def test_the_clock_decides_what_is_ripe(plan: tuple[str, ...], tmp_path: Path) -
     assert json.loads(done("analyze", str(tmp_path / "1.json"), "--json"))["people"] == 600
 
 
+@pytest.mark.slow
 def test_a_ledger_of_releases_about_the_same_people_is_not_added_up(source: str, tmp_path: Path) -> None:
     done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
     ledger = str(tmp_path / "kanab.ledger")

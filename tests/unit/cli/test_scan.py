@@ -56,6 +56,7 @@ def test_a_pattern_scans_every_pair(users: str) -> None:
     assert "Curator only, unchained" in shown
 
 
+@pytest.mark.slow
 def test_segments_are_judged_by_the_same_rules_as_pairs(users: str) -> None:
     flags = ("--metric", "revenue", *FLAGS, "--segment", "device", "--alpha", "0.01", "--family", "all", "--json")
     data = json.loads(

@@ -183,6 +183,7 @@ def test_a_stray_arm_is_not_named_but_the_large_ones_are(strays: str, program: P
     )
 
 
+@pytest.mark.slow
 def test_only_the_named_arms_are_counted_and_the_others_left_out(strays: str, program: Program) -> None:
     done = program("analyze", strays, *FLAGS, "--arms", "A,B")
     assert done.code == 0, done.err
@@ -221,6 +222,7 @@ ARM_MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("flags", "told"), ARM_MISTAKES.values(), ids=ARM_MISTAKES)
 def test_a_mistaken_arm_is_told_by_names_that_may_be_shown(
     strays: str, program: Program, flags: tuple[str, ...], told: str
@@ -269,6 +271,7 @@ def test_two_files_are_pointed_to_a_join(visits: str, regions: str, program: Pro
     assert "is joined: --join countries.csv --on user_id." in done.err
 
 
+@pytest.mark.slow
 def test_a_second_file_is_joined_and_who_is_not_in_it_has_a_missing_level(
     visits: str, regions: str, program: Program
 ) -> None:

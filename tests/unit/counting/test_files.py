@@ -260,6 +260,7 @@ def test_texts_in_place_of_numbers_are_told_by_what_they_look_like(
         kb.count(tmp_path / "rows.csv", arm="variant", metrics=["spend"])
 
 
+@pytest.mark.slow
 def test_a_query_of_a_file_or_a_frame_calls_it_rows(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_bytes(FILES["rows.csv"])
     query = "SELECT * FROM rows WHERE tier > 1;"

@@ -46,6 +46,7 @@ def test_missing_ids_are_nobody() -> None:
     assert repeated_in(np.array([*ids, *range(50)], dtype=object), 10)
 
 
+@pytest.mark.slow
 def test_rows_counted_as_people_are_told_for_every_source_and_no_number_with_it(tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     pd.DataFrame(VISITS).to_csv(file, index=False)

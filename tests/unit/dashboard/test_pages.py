@@ -104,6 +104,7 @@ def test_the_plain_data_are_the_readout(app: Dashboard, total: kb.Release) -> No
     assert newest["bought", "B"]["estimate"] == pytest.approx(adjusted["estimate"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_experiments_page_has_history_merges_and_a_way_through_it(app: Dashboard) -> None:
     page = words(ask(app, "/experiments/checkout"))
     headings = re.findall(r'<h2 id="([\w-]+)">', page)
@@ -147,6 +148,7 @@ def test_pairs_privacy_and_plan_say_what_reports_say(app: Dashboard, source: Fil
     assert "People per day and days must be positive numbers." in words(ask(app, "/plan?per_day=-3"))
 
 
+@pytest.mark.slow
 def test_reports_are_whole_files_under_a_policy_of_their_own(app: Dashboard) -> None:
     for path in ("/reports/checkout", "/privacy/report"):
         answer = ask(app, path)
@@ -163,6 +165,7 @@ def test_the_plan_can_be_downloaded_and_served_again(app: Dashboard) -> None:
     assert parse_plan(plan_toml(COLLECTED)) == COLLECTED
 
 
+@pytest.mark.slow
 def test_an_older_release_of_an_experiment_can_be_chosen(tmp_path: Path) -> None:
     app = Dashboard(
         FileReleases(write(tmp_path, a_release_json=alone(), b_release_json=alone(seed=6)), "store.db"), patience=60
@@ -178,6 +181,7 @@ def test_an_older_release_of_an_experiment_can_be_chosen(tmp_path: Path) -> None
     assert "not evaluated" in words(ask(app, "/privacy"))
 
 
+@pytest.mark.slow
 def test_pages_show_the_sections_of_the_reports_as_they_are(app: Dashboard) -> None:
     for path, report in (("/experiments/checkout", "/reports/checkout"), ("/privacy", "/privacy/report")):
         sections = re.findall(r"<section .*?</section>\n", words(ask(app, report)), re.DOTALL)

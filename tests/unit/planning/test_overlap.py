@@ -94,6 +94,7 @@ def test_an_arm_that_stays_below_k_leaves_nothing() -> None:
     assert set(few.left_out) >= {"checkout/device", "checkout/tier", "checkout/town"}
 
 
+@pytest.mark.slow
 def test_many_classes_are_forecast_without_tables_of_two_covariates() -> None:
     text = TEXT.replace("covariates.tier = [1, 2, 3, 4]", f"covariates.tier = {list(range(80))}")
     many = LEVELS | {"tier": dict.fromkeys(range(80), 1 / 80)}
@@ -102,6 +103,7 @@ def test_many_classes_are_forecast_without_tables_of_two_covariates() -> None:
     assert forecast.effective_k is not None
 
 
+@pytest.mark.slow
 def test_the_command_prints_and_writes_effective_k(tmp_path: Path) -> None:
     (tmp_path / "kanab.toml").write_text(TEXT)
     words = [str(tmp_path / "kanab.toml"), "--per-day", "100", "--days", "20"]

@@ -44,6 +44,7 @@ def test_no_evidence_is_no_discovery():
     assert e_bh([math.inf, 0.0])[0] == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95])
 def test_the_share_of_false_discoveries_is_bounded_under_dependence_and_stopping(correlation):
     # Thirty experiments share their noise, and each is stopped at the first of twenty looks at which |z| is above 3.

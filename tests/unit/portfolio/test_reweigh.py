@@ -90,6 +90,7 @@ def test_reweighing_costs_fewer_events_than_equal_shares() -> None:
     assert adaptive < 0.7 * fixed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rates", [[0.3, 0.3, 0.3], [0.3, 0.3, 0.4]])
 def test_intervals_by_batches_hold_although_shares_followed_results(rates: list[float]) -> None:
     held = [simulate(rates, adaptive=True, seed=seed)[1] for seed in range(300)]

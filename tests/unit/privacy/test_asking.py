@@ -234,6 +234,7 @@ def test_the_same_attempt_is_noted_once(tmp_path: Path, program: Program) -> Non
     assert len(read_ledger(tmp_path / "shop.ledger").notes) == 1
 
 
+@pytest.mark.slow
 def test_nobody_in_an_arm_is_a_refusal_too(tmp_path: Path, program: Program) -> None:
     words = released(tmp_path, program)
     assert program(*words, "--arms", "X,Y").code == 2

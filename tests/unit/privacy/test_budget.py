@@ -99,6 +99,7 @@ def test_independent_assignments_put_about_1_2_times_the_average_leverage_on_one
     assert 1.05 < h.max() / (m / people) < 1.45
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pair-scan", "pair-scan-sparse"])
 def test_the_bad_pair_scans_are_over_budget(name: str) -> None:
     bad = example(name)
@@ -197,6 +198,7 @@ def test_people_off_a_commonest_value_between_the_bounds_count(
     assert len(tables_with(made, "y")) <= 2
 
 
+@pytest.mark.slow
 def test_odd_cents_among_whole_amounts_are_rare_values() -> None:
     rng = np.random.default_rng(4)
     rows = crowd(rng)

@@ -91,6 +91,7 @@ def test_where_merging_costs_little_a_smaller_k_is_said_to_gain_nothing() -> Non
     ]
 
 
+@pytest.mark.slow
 def test_neighbouring_numbers_cost_what_their_trend_says() -> None:
     rng = np.random.default_rng(1)
     said, true = [], []

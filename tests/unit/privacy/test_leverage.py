@@ -70,6 +70,7 @@ def test_nested_covariates_give_away_the_people_of_their_difference(people: int)
     assert leverage(cells, np.array([400, people, 600])) == Leverage(float(people), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("among", [MILLIONS, 100 * MILLIONS])
 @pytest.mark.parametrize("tables", [0, 1, 6, 20])
 @pytest.mark.parametrize("moved", [1, 9, 25])

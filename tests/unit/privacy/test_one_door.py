@@ -494,6 +494,7 @@ def test_analyzing_a_release_of_a_ledger_does_not_say_so(tmp_path: Path) -> None
         assert "unchained" not in out
 
 
+@pytest.mark.slow
 def test_commands_that_count_refuse_with_1_and_write_nothing_but_a_note(tmp_path: Path) -> None:
     few = people(30) | {"variant": np.array(["A"] * 23 + ["B"] * 7)}
     source = write(tmp_path / "people.csv", few)

@@ -121,6 +121,7 @@ def test_a_pair_that_cannot_be_made_large_enough_is_left_out_and_the_others_stay
     assert {"arm/u/w", "arm/v/w"} <= set(made.tables)
 
 
+@pytest.mark.slow
 def test_pairs_that_single_people_out_together_are_merged_or_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = people(700)
     counted = count_rows(rows, plan("x", "z", "w"))

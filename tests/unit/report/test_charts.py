@@ -184,6 +184,7 @@ def test_markup_in_names_is_text_in_an_svg(small: Maker, effect: Maker) -> None:
     assert evil in (root.findtext(f"{SVG}title") or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["altair", "vl_convert"])
 def test_without_the_extra_the_pip_line_is_said(
     hillstrom: Readout, monkeypatch: pytest.MonkeyPatch, package: str

@@ -81,6 +81,7 @@ def test_the_policy_allows_this_style_sheet_and_nothing_else(report: str) -> Non
     assert not re.search(r"\son\w+=", report)
 
 
+@pytest.mark.slow
 def test_headings_go_down_one_step_at_a_time(report: str) -> None:
     levels = [int(tag[1]) for tag, _ in Outline(report).tags if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1

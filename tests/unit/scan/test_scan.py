@@ -117,6 +117,7 @@ def test_alarms_beyond_the_budget_are_said_and_not_named() -> None:
     assert "more tests were flagged than may be shown (at least 30 more); which ones stays with the curator" in text
 
 
+@pytest.mark.slow
 def test_the_attacker_learns_nothing_from_a_scan_over_the_budget() -> None:
     rng = np.random.default_rng(0)
     arms = {f"t{i}": rng.choice(["a", "b"], 300) for i in range(40)}

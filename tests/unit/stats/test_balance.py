@@ -204,6 +204,7 @@ def test_means_of_a_number_are_compared_by_the_share_of_its_squares_between_arms
     assert f"mean: {check.arm}" in str(check)
 
 
+@pytest.mark.slow
 def test_a_number_that_differs_between_arms_is_an_alarm_and_one_that_does_not_is_none():
     _, _, apart = of_numbers(np.random.default_rng(2), shift=8)
     (check,) = check_balance([apart], numbers=["before"])

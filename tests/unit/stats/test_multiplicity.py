@@ -41,6 +41,7 @@ def test_adjusted_p_values_are_those_of_statsmodels(method, theirs, m):
         assert correct(p.tolist(), method) == pytest.approx(multipletests(p, method=theirs)[1].tolist(), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "theirs"), THEIRS.items())
 def test_ties_zeros_and_ones_are_those_of_statsmodels(method, theirs):
     p = [0.01, 0.01, 0.04, 0.0, 1.0, 1.0, 0.04]

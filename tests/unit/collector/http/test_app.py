@@ -57,6 +57,7 @@ def test_every_answer_to_a_post_says_in_a_header_what_became_of_it(app: Collecto
         assert (answer.status, answer.headers["kanab-answer"]) == (status, reason)
 
 
+@pytest.mark.slow
 def test_a_body_may_come_in_pieces_and_without_a_length(app: Collector, running: RunningService) -> None:
     body = running.enroll()
     assert ask(app, "POST", "/v1/t", [body[:10], body[10:40], body[40:]]).status == 204

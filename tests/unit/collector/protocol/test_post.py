@@ -149,6 +149,7 @@ def test_json_goes_by_its_content_type(kind: str) -> None:
         read_post(body, "multipart/form-data")
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.lists(

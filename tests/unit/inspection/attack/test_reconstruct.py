@@ -267,6 +267,7 @@ def test_metrics_without_bounds_are_not_tried() -> None:
     assert find_sparse_values(knows(people, {Metric("free"): np.zeros(60, dtype=np.int64)}, *LINKS), 5) == []
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
 @settings(max_examples=25)
 def test_whoever_is_named_has_that_value(seed: int, buyers: int, mostly: bool) -> None:
@@ -294,6 +295,7 @@ def test_where_everybody_can_have_more_and_less_no_program_is_solved(monkeypatch
     assert find_sparse_values(place_people(people, [release]), 10) == []
 
 
+@pytest.mark.slow
 def test_in_large_systems_no_program_is_solved_where_many_are_off_every_value(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     people = {"arm": rng.choice(["A", "B"], 2_000), **{f"x{i}": rng.integers(0, 20, 2_000) for i in range(6)}}

@@ -122,6 +122,7 @@ def test_two_cuts_give_three_people_away_to_the_cent() -> None:
     assert all(one.people == 1 for one in played.findings)
 
 
+@pytest.mark.slow
 def test_blacked_out_classes_are_found_with_their_exact_counts_and_sums() -> None:
     bad = example("suppressed")
     people = bad.people
@@ -179,6 +180,7 @@ def test_the_arm_totals_of_many_experiments_name_the_few_who_bought() -> None:
     assert sorted(named) == sorted(f"person {person} has bought = 1" for person in buyers)
 
 
+@pytest.mark.slow
 def test_who_does_not_pay_what_everybody_pays_is_named_with_the_price_and_odd_cents_are_seen() -> None:
     bad = example("unusual-price")
     named = {finding.learnt for finding in found_by(attacked("unusual-price"), "sparse values")}

@@ -105,6 +105,7 @@ def test_nobody_is_nobody() -> None:
     assert design.leverage([True]).effective_k == float("inf")
 
 
+@pytest.mark.slow
 def test_fifty_thousand_signatures_and_a_thousand_classes_take_about_a_second() -> None:
     rng = np.random.default_rng(0)
     arm = rng.integers(0, 2, 50_000)

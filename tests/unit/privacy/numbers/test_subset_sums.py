@@ -50,6 +50,7 @@ def test_digits_are_those_of_all_groups() -> None:
     assert bits_of_groups(60, 0) == bits_of_groups(0, 0) == 0
 
 
+@pytest.mark.slow
 def test_a_search_names_every_buyer_although_each_is_of_many() -> None:
     """Why there is a rule: forty people, ten buyers, one sum of numbers of 12 digits."""
     rng = np.random.default_rng(4)

@@ -175,6 +175,7 @@ def test_a_scan_without_any_test_to_show_says_why(six: Scan, more: bool, says: s
     assert "Nothing could be tested" not in text
 
 
+@pytest.mark.slow
 def test_a_hundred_experiments_stay_readable(six: Scan) -> None:
     text = scan_text(widened(six, 100))
     assert len(text.splitlines()) < 45

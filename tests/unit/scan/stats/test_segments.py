@@ -122,6 +122,7 @@ def test_plain_data_is_ready_for_json():
     assert scan.summary()["correction"] == "bh"
 
 
+@pytest.mark.slow
 def test_many_levels_are_compared_too():
     rng = np.random.default_rng(3)
     rows = {"arm": rng.integers(0, 3, 60_000), "city": rng.integers(0, 150, 60_000), "y": rng.normal(0, 1, 60_000)}

@@ -189,6 +189,7 @@ def test_what_cannot_be_had_is_said_with_a_remedy():
         received_effect(counted(gone, missing={"spend": "exclude", "opened": "exclude"}), "spend", "opened")
 
 
+@pytest.mark.slow
 def test_both_intervals_cover_the_effect_on_compliers_as_often_as_they_say():
     rng = np.random.default_rng(16)
     covered = np.zeros(2)
