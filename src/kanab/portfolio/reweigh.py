@@ -3,8 +3,8 @@
 An arm's share is its chance to be the best, by a flat prior on effects and a level of its own for every batch, so that
 a good week does not pass for a good arm; every arm keeps a least share. Shares that follow results bias means over all
 people, but not the effect within a batch, whose shares were fixed before its people came. So effects are read by
-batches: each batch's z is standard normal whatever came before, and their sum over √batches is, too (batched inference,
-Zhang, Janson and Murphy 2020). The estimate weighs batches by 1/se.
+batches, adjusted as the plan says: each batch's z is standard normal whatever came before, and their sum over √batches
+is, too (batched inference, Zhang, Janson and Murphy 2020). The estimate weighs batches by 1/se.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import scipy
 
+from kanab.analysis.api import is_rate, released_means
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.combine import check_different_people
@@ -24,7 +25,7 @@ from kanab.portfolio.released import Releases, named_releases
 from kanab.portfolio.report.reweigh import shares_report, shares_text
 from kanab.privacy.release import Release
 from kanab.stats.distributions import check_sides
-from kanab.stats.effect import ArmMeans, plain_means
+from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats
 from kanab.stats.margins import Better
 from kanab.tally.factor import Level, label
@@ -51,7 +52,7 @@ class ArmShare:
 
 @dataclass(frozen=True, repr=False)
 class ProposedShares:
-    """Shares for the next period. ``to_dict`` is documented and stable."""
+    """Shares for the next period, by effects adjusted for ``covariates``. ``to_dict`` is documented and stable."""
 
     experiment: str
     metric: str
@@ -62,6 +63,7 @@ class ProposedShares:
     least_share: float
     confidence: float
     arms: tuple[ArmShare, ...]
+    covariates: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return shares_text(self.to_dict())
@@ -76,7 +78,10 @@ class ProposedShares:
         """Return everything as plain data, ready for JSON."""
         arms = [vars(arm) | {"interval": None if arm.interval is None else list(arm.interval)} for arm in self.arms]
         names = ("experiment", "metric", "control", "better", "binary", "batches", "least_share", "confidence")
-        return {name: getattr(self, name) for name in names} | {"arms": arms}
+        return {name: getattr(self, name) for name in names} | {
+            "arms": arms,
+            "covariates": list(self.covariates),
+        }
 
 
 @check_arguments(skip=("releases",))
@@ -113,8 +118,8 @@ def propose_shares(
         raise AnalysisError("every arm cannot have that least share", "Give at most 1 over the number of arms.")
     base = arms.index(means[0].base(control))
     y = np.array([batch.means for batch in means])
-    v = np.array([batch.sample for batch in means])
-    if not np.all(v > 0):
+    v = np.array([batch.covariance for batch in means])
+    if not all(np.all(batch.sample > 0) for batch in means):
         raise AnalysisError("in a batch nothing varies in an arm", "Wait for more people, or add batches first.")
     best = best_chances(y, v, base, better=better)
     people = np.sum([batch.people for batch in means], axis=0)
@@ -124,40 +129,44 @@ def propose_shares(
     for place, arm in enumerate(arms):
         estimate, interval = None, None
         if place != base:
-            estimate, interval = batched_effect(y[:, place] - y[:, base], v[:, place] + v[:, base], confidence)
+            between = v[:, place, place] + v[:, base, base] - 2 * v[:, place, base]
+            estimate, interval = batched_effect(y[:, place] - y[:, base], between, confidence)
         chance, now = float(best[place]), float(last[place])
         rows.append(ArmShare(label(arm), int(people[place]), estimate, interval, chance, now, shares[place]))
-    binary = means[0].events is not None
+    binary = is_rate(batches[0], name, means[0].metric)
+    covariates = tuple(sorted({covariate for batch in means for covariate in batch.covariates}))
     return ProposedShares(
-        name, means[0].metric, label(arms[base]), better, binary, len(batches), least_share, confidence, tuple(rows)
-    )
+        name, means[0].metric, label(arms[base]), better, binary, len(batches), least_share, confidence, tuple(rows),
+        covariates,
+    )  # fmt: skip
 
 
 def _means(batch: Release, experiment: str, metric: str | None) -> ArmMeans:
-    totals, numbers = batch.totals(experiment), batch.plan.numbers
-    outcomes = [name for name in totals.metric_names if name not in numbers]
+    """Return the means that the readout of a batch compares: the adjusted ones where there are some."""
+    measured = released_means(batch, experiment)
+    outcomes, numbers = list(dict.fromkeys(means.metric for means in measured)), batch.plan.numbers
     if metric is None and len(outcomes) > 1:
         raise AnalysisError("several metrics, and none named", f"Name one of: {', '.join(outcomes)}.")
     if metric in numbers:
         raise AnalysisError(f"{metric} was measured before the experiment", f"Name one of: {', '.join(outcomes)}.")
-    if metric is not None and metric not in outcomes:
-        raise AnalysisError("unknown metric", f"The release has: {', '.join(outcomes)}.")
-    return plain_means(totals, metric if metric is not None or not outcomes else outcomes[0])
+    if not outcomes or (metric is not None and metric not in outcomes):
+        raise AnalysisError("unknown metric", f"The release has: {', '.join(outcomes) or 'none'}.")
+    return [means for means in measured if metric in (None, means.metric)][-1]
 
 
 def best_chances(
-    means: Floats, variances: Floats, base: int, *, better: Better = "higher", draws: int = _DRAWS
+    means: Floats, covariances: Floats, base: int, *, better: Better = "higher", draws: int = _DRAWS
 ) -> Floats:
-    """Return each arm's chance to be the best, from means by batch and arm and their variances.
+    """Return each arm's chance to be the best, from means by batch and arm and the covariances of each batch.
 
     Every batch has a level of its own, so only differences within batches count. The chances are those of draws with a
     fixed seed: the same batches give the same shares.
     """
-    weights = 1 / variances
     precision = np.zeros((means.shape[1], means.shape[1]))
     moments = np.zeros(means.shape[1])
-    for y, w in zip(means, weights, strict=True):
-        within = np.diag(w) - np.outer(w, w) / w.sum()
+    for y, weights in zip(means, np.linalg.inv(covariances), strict=True):
+        levels = weights.sum(axis=0)
+        within = weights - np.outer(levels, levels) / levels.sum()
         precision += within
         moments += within @ y
     others = [arm for arm in range(means.shape[1]) if arm != base]

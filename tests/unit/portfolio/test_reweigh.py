@@ -27,8 +27,13 @@ def batch(seed: int, rates: dict[str, float], people: int = 2000) -> Release:
 BATCHES = [batch(1, {"A": 0.10, "B": 0.13, "C": 0.10}), batch(2, {"A": 0.30, "B": 0.33, "C": 0.30})]
 
 
+def each_alone(variances: np.ndarray) -> np.ndarray:
+    """Return the covariances of arms that have nothing in common."""
+    return np.array([np.diag(row) for row in variances])
+
+
 def test_with_two_arms_the_chance_is_that_of_the_normal_distribution() -> None:
-    means, variances = np.array([[0.1, 0.12], [0.3, 0.31]]), np.full((2, 2), 1e-4)
+    means, variances = np.array([[0.1, 0.12], [0.3, 0.31]]), each_alone(np.full((2, 2), 1e-4))
     weights = np.full(2, 1 / 2e-4)
     z = float(weights @ (means[:, 1] - means[:, 0]) / math.sqrt(weights.sum()))
     assert best_chances(means, variances, 0)[1] == pytest.approx(stats.norm.cdf(z), abs=0.01)
@@ -39,7 +44,7 @@ def test_with_two_arms_the_chance_is_that_of_the_normal_distribution() -> None:
 def test_a_good_week_does_not_pass_for_a_good_arm() -> None:
     # In the second batch everybody buys more, and B has most of its people there.
     means = np.array([[0.10, 0.10], [0.30, 0.30]])
-    variances = np.array([[1e-5, 1e-3], [1e-3, 1e-5]])
+    variances = each_alone(np.array([[1e-5, 1e-3], [1e-3, 1e-5]]))
     assert best_chances(means, variances, 0)[1] == pytest.approx(0.5, abs=0.02)
 
 
@@ -76,7 +81,7 @@ def simulate(rates: list[float], *, adaptive: bool, seed: int, batches: int = 8,
         variances.append(means[-1] * (1 - means[-1]) / (n - 1))
         regret += float(n @ (p.max() - p))
         if adaptive:
-            best = best_chances(np.array(means), np.array(variances), 0, draws=500)
+            best = best_chances(np.array(means), each_alone(np.array(variances)), 0, draws=500)
             shares = 0.1 + (1 - 0.1 * len(p)) * best
     y, v = np.array(means), np.array(variances)
     low, high = batched_effect(y[:, -1] - y[:, 0], v[:, -1] + v[:, 0], 0.95)[1]
@@ -141,3 +146,42 @@ def test_a_number_that_is_adjusted_for_is_nothing_to_be_best_at() -> None:
     assert propose_shares([week]).metric == "spend"
     with pytest.raises(AnalysisError, match=r"before was measured before the experiment. Name one of: spend."):
         propose_shares([week], metric="before")
+
+
+def test_effects_are_adjusted_as_the_plan_says() -> None:
+    weeks = []
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        rows = {"button": rng.choice(["A", "B", "C"], 3000), "before": rng.gamma(2, 5, 3000).round(2)}
+        rows["tier"] = rng.choice(["x", "y"], 3000)
+        rows["spend"] = (rows["before"] + 5 * (rows["tier"] == "x") + rng.gamma(2, 2, 3000)).round(2)
+        choices = {"bounds": {"before": (0, 40), "spend": (0, 100)}, "adjust": ["before", "tier"]}
+        weeks.append(kb.release(kb.count(rows, arm="button", metrics=["spend"], **choices)))
+    proposed = propose_shares(weeks)
+    effects = [
+        row.effect
+        for week in weeks
+        for row in kb.analyze(week).effects
+        if row.effect.method == "adjusted" and row.effect.arm == "C"
+    ]
+    weights = [1 / effect.se_population for effect in effects]
+    assert proposed.arms[2].estimate == pytest.approx(
+        sum(w * effect.estimate for w, effect in zip(weights, effects, strict=True)) / sum(weights)
+    )
+    assert proposed.arms[2].interval is not None
+    half = (proposed.arms[2].interval[1] - proposed.arms[2].interval[0]) / 2
+    assert half == pytest.approx(1.959963984540054 * math.sqrt(2) / sum(weights))
+    assert proposed.to_dict()["covariates"] == ["before", "tier"]
+    assert "They are adjusted for before, tier." in " ".join(str(proposed).split())
+    assert "adjusted for" not in str(propose_shares(BATCHES))
+
+
+def test_batches_of_clusters_are_compared_per_person() -> None:
+    rng = np.random.default_rng(5)
+    shop = np.repeat(np.arange(60), rng.integers(5, 60, 60))
+    rows = {"shop": shop, "button": np.where(shop % 2, "B", "A"), "bought": (rng.random(len(shop)) < 0.3).astype(int)}
+    week = kb.release(kb.count(rows, arm="button", metrics=["bought"], assigned_by="shop"))
+    proposed = propose_shares([week])
+    (row,) = kb.analyze(week).effects
+    assert (proposed.metric, proposed.binary) == ("bought", True)
+    assert proposed.arms[1].estimate == pytest.approx(row.effect.estimate)

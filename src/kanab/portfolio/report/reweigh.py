@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from kanab.errors import listed
 from kanab.portfolio.report.charts import picture
 from kanab.report.charts import INK, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.report.figures import figures_of, percent
@@ -36,12 +37,13 @@ def shares_title(data: Data) -> str:
 def shares_sentences(data: Data) -> list[str]:
     """Say what to write into the plan, and how effects may be read."""
     shares = ", ".join(f"{arm['arm']} = {round(100 * arm['next_share'])}" for arm in data["arms"])
+    adjusted = f" They are adjusted for {listed(data['covariates'])}." if data["covariates"] else ""
     return [
         f"In the plan, from the next period on: arms = {{ {shares} }}.",
         f"Each share is the chance that the arm is the best ({data['better']} is better); every arm keeps at least "
         f"{percent(data['least_share'])}.",
         "Effects are read batch by batch and then combined, because shares follow results: means over all people "
-        "would be biased. Planned looks and ordinary p-values do not hold any more.",
+        f"would be biased.{adjusted} Planned looks and ordinary p-values do not hold any more.",
     ]
 
 
