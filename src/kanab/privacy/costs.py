@@ -68,7 +68,8 @@ def merging_costs(release: Release, experiment: ExperimentPlan) -> list[str]:
     known = {place: share for place, share in wider.items() if share is not None}
     told = {place: share for place, share in known.items() if share >= SAID_FROM}
     sentences = [
-        f"the interval of {metric} adjusted for {covariate} is {_about(share)} wider than without merging, {_IF}"
+        f"the interval of {metric} adjusted for {covariate} is {_about(share)} wider than without merging, "
+        f"as if {_fewer(share)} fewer people had come, {_IF}"
         for (covariate, metric), share in told.items()
     ]
     cheap = [each for each in dict.fromkeys(c for c, _ in known) if not any(c == each for c, _ in told)]
@@ -82,6 +83,16 @@ def merging_costs(release: Release, experiment: ExperimentPlan) -> list[str]:
 
 def _about(share: float) -> str:
     return f"more than {MOST_SAID * 100:g} %" if share > MOST_SAID else f"about {share * 100:.0f} %"
+
+
+def _fewer(share: float) -> str:
+    """Return how many people fewer make an interval wider by a share: its square is that of their number.
+
+    >>> _fewer(0.12), _fewer(2)
+    ('20 %', 'more than 56 %')
+    """
+    lost = 1 - 1 / (1 + min(share, MOST_SAID)) ** 2
+    return f"{'more than ' if share > MOST_SAID else ''}{lost * 100:.0f} %"
 
 
 def wider_by(table: Tally, levels: LevelMap, part: Moments) -> float | None:

@@ -77,8 +77,14 @@ def test_a_wider_interval_is_said_with_its_share() -> None:
     )
     (sentence,) = costs_of(released)
     assert sentence.startswith("the interval of y adjusted for x is about ")
-    assert sentence.endswith(" % wider than without merging, if merged levels differ as much as the others do")
-    assert 10 <= int(sentence.split("about ")[1].split(" %")[0]) <= 50
+    wider = int(sentence.split("about ")[1].split(" %")[0])
+    fewer = int(sentence.split("as if ")[1].split(" %")[0])
+    assert 10 <= wider <= 50
+    assert fewer / 100 == pytest.approx(1 - 1 / (1 + wider / 100) ** 2, abs=0.01)
+    assert sentence.endswith(
+        f" % wider than without merging, as if {fewer} % fewer people had come, if merged levels differ as much as the "
+        "others do"
+    )
 
 
 def test_where_merging_costs_little_a_smaller_k_is_said_to_gain_nothing() -> None:
