@@ -27,7 +27,9 @@ TWO = Plan(
         MetricPlan("per_order", ratio=("spend", "rating")),
     ),
     (
-        ExperimentPlan("variant", adjust=("tier",), interactions=("banner",), numbers=("prior", "orders", "balance")),
+        ExperimentPlan(
+            "variant", None, None, ("tier",), ("device",), ("banner",), numbers=("prior", "orders", "balance")
+        ),
         ExperimentPlan("banner", numbers=("prior",)),
     ),
     (CovariatePlan("tier"),),
@@ -48,6 +50,11 @@ def test_numbers_and_their_products_have_the_same_digits_everywhere(engine: Load
     counted = kb.count(engine.load(SHOP), plan)
     assert_same_numbers(counted, kb.count(SHOP, plan))
     assert len(counted.plan.numbers) == (3 if plan is TWO else 2)
+    if plan is TWO:  # segments need squares by level of what they compare, and of nothing else
+        table = counted.tallies["variant/device"]
+        by = {part.metric.name: {*part.squares} for part in table.moments}
+        assert by["spend"] == {("variant",), ("device",)}
+        assert by["prior"] == by["orders"] == by["balance"] == {("variant",)}
 
 
 def test_counted_beside_an_older_plan_that_has_the_number_as_a_metric(duckdb_loader: Loader) -> None:
@@ -59,6 +66,18 @@ def test_counted_beside_an_older_plan_that_has_the_number_as_a_metric(duckdb_loa
     assert_same(counted.earlier[0], expected.earlier[0])
     assert counted.earlier[0].signatures.numbers is None
     assert counted.tallies == kb.count(SHOP, new).tallies
+
+
+def test_squares_of_numbers_by_level_stay_out_beside_older_plans_and_in_releases(duckdb_loader: Loader) -> None:
+    bounds = {"spend": (0, 60), "prior": (0, 90)}
+    plan = make_plan("variant", ["spend"], adjust=["prior"], segments=["device"], bounds=bounds)
+    older = make_plan("variant", ["spend", "prior"], segments=["device"], bounds=bounds)
+    for source in (SHOP, duckdb_loader.load(SHOP)):
+        counted = kb.count(source, plan, earlier=[older])
+        for tables in (counted.tallies, kb.release(kb.count(source, plan)).tables):
+            assert {*tables["variant/device"].moments_of("prior").squares} == {("variant",)}
+        before = counted.earlier[0].tallies["variant/device"]
+        assert {*before.moments_of("prior").squares} == {("variant",), ("device",)}
 
 
 def test_a_number_of_people_with_several_rows_is_taken_like_a_covariate(duckdb_loader: Loader) -> None:

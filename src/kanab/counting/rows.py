@@ -21,7 +21,7 @@ from kanab.counting.bins import (
     not_numbers,
     quantile_shares,
 )
-from kanab.counting.columns import MetricSteps, Squares, check_classes, fill_tally, group_sums, measure
+from kanab.counting.columns import MetricSteps, check_classes, fill_tally, group_sums, measure
 from kanab.counting.dates import in_span
 from kanab.counting.derived import choose_derived, count_derived
 from kanab.counting.frames import Array, check_days, column_names, encode, get_columns, to_numbers
@@ -295,9 +295,7 @@ def _tally(
 ) -> Tally:
     inside = cell != DROPPED
     everyone = bool(inside.all())
-    squares: dict[str, Squares] = {
-        metric.name: "class" if metric.squares == "class" else linkage.squares for metric in plan.metrics
-    }
+    squares = {metric.name: plan.squares_of(linkage, metric.name) for metric in plan.counted_metrics}
     return fill_tally(
         tuple(coded.factor for coded in axes),
         cell if everyone else cell[inside],

@@ -340,6 +340,18 @@ class Plan:
         """The names of metrics whose squares are kept in every class."""
         return frozenset(metric.name for metric in self.metrics if metric.squares == "class")
 
+    def squares_of(self, linkage: Linkage, metric: str) -> Literal["arm", "marginals", "class"]:
+        """Return how finely a table keeps the squares of a metric: those of numbers per arm, adjusting needs no others.
+
+        >>> shop = ExperimentPlan("checkout", segments=("tier",), numbers=("before",))
+        >>> plan = Plan((MetricPlan("spend"), MetricPlan("before")), (shop,))
+        >>> [plan.squares_of(plan.linkages[0], metric) for metric in plan.metric_names]
+        ['marginals', 'arm']
+        """
+        if metric in self.metrics_squared_by_class:
+            return "class"
+        return "arm" if metric in self.numbers else linkage.squares
+
     def joint_shares(self, first: str, second: str) -> JointShares | None:
         """Return the planned shares of two experiments' pairs of arms; None where they are assigned independently."""
         for experiment in self.experiments:

@@ -235,12 +235,13 @@ def _squares(
     """Return Σ r² about 0 of every class, or on every marginal that the plan needs."""
     keys = answer.query.axes(linkage)
     names = tuple(key.name for key in keys)
-    if measure.name in answer.query.plan.metrics_squared_by_class:
+    wanted = answer.query.plan.squares_of(linkage, measure.name)
+    if wanted == "class":
         rows = answer.of("classes", keys, linkage.experiments)
         return {names: _about_zero(measure, rows, [places[name] for name in names], *totals)}
     squares: dict[By, Cells] = {}
     for axis, key in enumerate(keys):
-        if key.name in linkage.experiments or linkage.squares == "marginals":
+        if key.name in linkage.experiments or wanted == "marginals":
             part = "arms" if key.name in linkage.experiments else "levels"
             others = tuple(other for other in range(len(keys)) if other != axis)
             counts, sums = (np.asarray(cells.sum(axis=others)) for cells in totals)

@@ -14,7 +14,7 @@ from kanab.counted import Counted, Derived, DerivedCells
 from kanab.counting.engine.group_keys import as_plain, in_experiment, kind_of
 from kanab.counting.frames import check_column
 from kanab.plan.joint import JointPlan, View, column_of, populations
-from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import ExperimentPlan, Linkage, Plan
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally
 
@@ -134,7 +134,7 @@ def _tally(joint: Tally, linkage: Linkage, view: View) -> Tally:
     return Tally(
         tuple(replace(factor, name=names[factor.name]) for factor in joint.factors),
         joint.people,
-        tuple(_moments(joint.moments_of(metrics[metric.name]), metric, linkage, names) for metric in plans),
+        tuple(_moments(joint.moments_of(metrics[metric.name]), metric.name, linkage, view, names) for metric in plans),
         tuple(
             _cross(joint, pair, (metrics[pair[0]], metrics[pair[1]]), joint_arm, names[joint_arm])
             for pair in view.plan.products_of(linkage)
@@ -143,13 +143,14 @@ def _tally(joint: Tally, linkage: Linkage, view: View) -> Tally:
     )
 
 
-def _moments(joint: Moments, plan: MetricPlan, linkage: Linkage, names: Mapping[str, str]) -> Moments:
+def _moments(joint: Moments, metric: str, linkage: Linkage, view: View, names: Mapping[str, str]) -> Moments:
+    by_arm = view.plan.squares_of(linkage, metric) == "arm"
     squares: dict[By, Any] = {}
     for by, cells in joint.squares.items():
         marginal = tuple(names[name] for name in by)
-        if plan.squares == "class" or linkage.squares == "marginals" or marginal != (linkage.covariate,):
+        if not by_arm or marginal != (linkage.covariate,):
             squares[marginal] = cells
-    return Moments(replace(joint.metric, name=plan.name), joint.counts, joint.sums, squares)
+    return Moments(replace(joint.metric, name=metric), joint.counts, joint.sums, squares)
 
 
 def _cross(joint: Tally, pair: tuple[str, str], joint_pair: tuple[str, str], by: str, arm: str) -> Cross:

@@ -336,9 +336,10 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
     if by_marginal or crosses:
         arms = tuple((query.arms[name],) for name in experiments)
         yield QueryPart("arms", arms, (*by_marginal, *crosses), experiments)
-    if by_marginal and segmented:
+    by_level = _square_names(query, [measure for measure in measures if measure.name not in query.plan.numbers])[1]
+    if by_level and segmented:
         levels = tuple((query.axes(linkage)[-1],) for linkage in segmented)
-        yield QueryPart("levels", levels, by_marginal, experiments)
+        yield QueryPart("levels", levels, by_level, experiments)
 
 
 def _check_values(stage: Any, query: CountQuery) -> Iterator[tuple[str, str]]:
