@@ -442,6 +442,8 @@ def _tables_of(released: Release, experiment: str | None) -> tuple[ExperimentPla
     plan = released.plan.experiment(experiment)
     others = {link.name for link in released.plan.linkages_of(plan.name) if link.after}
     tables = {name: table for name, table in released.tables_of(plan.name).items() if name not in others}
+    if released.receipt.noise is not None and plan.name in tables:
+        tables[plan.name] = released.totals(plan.name)
     if not tables:
         raise AnalysisError(f"the release holds no table of {plan.name}", "Release it with more people.")
     return plan, tables

@@ -12,12 +12,13 @@ from typing import Any
 
 from kanab.errors import KanabError, MissingExtraError, listed
 from kanab.inspection.officer.fields import origin, purposes
+from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON
 from kanab.plan.file import plan_to_dict
 from kanab.plan.model import Plan
 from kanab.planning.epsilon import epsilon_range
 from kanab.planning.forecast import Baseline, Forecast, forecast_plan
 from kanab.planning.report.plan_html import epsilon_svg
-from kanab.privacy.epsilon.account import LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
+from kanab.privacy.epsilon.account import check_epsilon
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
 

@@ -16,6 +16,7 @@ from numbers import Real
 from typing import Any, get_args
 
 from kanab.errors import GridError, PlanError, listed
+from kanab.plan.budget import budget_mistakes
 from kanab.plan.joint_shares import joint_share_mistakes
 from kanab.plan.model import MOST_LEVELS, SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.tally.factor import Level
@@ -54,6 +55,7 @@ def find_mistakes(plan: Plan) -> Iterator[str]:
     tables = plan.linkage_names
     for name in sorted({name for name in tables if tables.count(name) > 1}):
         yield f"experiments needs two tables called {name!r}; rename an experiment or a covariate"
+    yield from budget_mistakes(plan)
 
 
 def refuse(mistakes: Sequence[str], where: str = "the plan") -> None:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kanab.errors import KanabError
+from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON
 from kanab.plan.model import Budget, Plan
 from kanab.planning.noise import Noise
-from kanab.privacy.epsilon.account import LARGEST_EPSILON, SMALLEST_EPSILON, check_delta, check_epsilon, rho_of
+from kanab.privacy.epsilon.account import check_delta, check_epsilon, rho_of
 from kanab.privacy.epsilon.split import Statistic, split_budget
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
+from kanab.privacy.epsilon.combined import combine_arms
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.merging import LevelMap
 from kanab.tally.tally import Tally
@@ -139,12 +140,22 @@ class Release:
     def totals(self, experiment: str) -> Tally:
         """Return every metric of an experiment per arm. Raises `PrivacyError` where the release has no table of it."""
         if self.receipt.noise is not None and experiment in self.tables:
-            return self.tables[experiment]
+            return self._combined(experiment)
         arms = [table.keep() for table in self.tables_of(experiment).values()]
         if not arms:
             raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")
         parts = {part.metric.name: part for table in arms for part in table.moments}
         return Tally(arms[0].factors, arms[0].people, tuple(parts.values()))
+
+    def _combined(self, experiment: str) -> Tally:
+        """Return the arms of an experiment from all its tables with noise, batch by batch."""
+        batches = [part for part in self.parts if experiment in part.plan.experiment_names]
+        if not batches:
+            own = self.tables_of(experiment)
+            return combine_arms(own.pop(experiment), own.values())
+        totals = [part.totals(experiment) for part in batches]
+        alike = all(table.metrics == totals[0].metrics for table in totals)
+        return sum(totals[1:], totals[0]) if alike else self.tables[experiment]
 
     def __repr__(self) -> str:
         names = ", ".join(self.tables)

@@ -119,7 +119,8 @@ def write(parts: Parts) -> dict[str, Any]:
             {part.metric.name: part.counts.item(place) for part in parts.moments if part.metric.missing == "exclude"},
         )
         for place in np.ndindex(*parts.people.shape)
-        if parts.people.item(place) or any(part.sums.item(place) for part in parts.moments)  # noise may leave nobody
+        if parts.people.item(place)
+        or any(part.sums.item(place) or part.counts.item(place) for part in parts.moments)  # noise may leave nobody
     ]
     document = Document(
         "kanab-tally/1",

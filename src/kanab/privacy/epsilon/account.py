@@ -6,9 +6,7 @@ import math
 from functools import lru_cache
 
 from kanab.errors import PrivacyError
-
-SMALLEST_EPSILON, LARGEST_EPSILON = 1e-3, 100.0
-"""Below, noise leaves nothing to read; above, it hides nobody."""
+from kanab.plan.budget import delta_problem, epsilon_problem
 
 DEFAULT_DELTA = 1e-6
 """The δ of a budget that names none."""
@@ -16,22 +14,18 @@ DEFAULT_DELTA = 1e-6
 
 def check_epsilon(epsilon: object, name: str = "epsilon") -> float:
     """Return ε as a float. Raises `PrivacyError` where it is not a number that promises something."""
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not math.isfinite(epsilon):
-        raise PrivacyError(f"{name} must be a finite number", f"For example {name} = 1.")
-    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
-        raise PrivacyError(
-            f"{name} must lie between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}",
-            "Usual are 0.5 to 2: the smaller, the more noise and the stronger the promise.",
-        )
+    if problem := epsilon_problem(epsilon):
+        remedy = "Usual are 0.5 to 2: the smaller, the more noise and the stronger the promise."
+        raise PrivacyError(f"{name} {problem}", remedy)
+    assert isinstance(epsilon, (int, float))
     return float(epsilon)
 
 
 def check_delta(delta: object) -> float:
     """Return δ as a float. Raises `PrivacyError` where it is no small probability."""
-    if isinstance(delta, bool) or not isinstance(delta, (int, float)) or not 1e-15 <= delta <= 1e-2:
-        raise PrivacyError(
-            "delta must be a small probability", "For example 1e-6: well below one divided by the number of people."
-        )
+    if problem := delta_problem(delta):
+        raise PrivacyError(f"delta {problem}", "For example 1e-6: well below one divided by the number of people.")
+    assert isinstance(delta, (int, float))
     return float(delta)
 
 

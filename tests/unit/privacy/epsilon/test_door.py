@@ -104,7 +104,7 @@ def test_numbers_are_right_on_average_and_vary_as_the_receipt_says() -> None:
     rows = few(2000) | {"banner": ["off", "on", "on"] * 666 + ["off"] * 2, "x": [0.5, None, -2.5, 4.0] * 500}
     exact = count(rows, parse_plan(text.replace("epsilon = 3", "epsilon = 20")))
     errors: dict[str, list[float]] = {}
-    for _ in range(150):
+    for _ in range(80):
         made = release(exact)
         for name in ("variant", "variant/tier", "variant/banner"):
             table, whole = made.tables[name], exact.tallies.get(name, exact.tallies["variant/tier"].keep())
@@ -113,8 +113,8 @@ def test_numbers_are_right_on_average_and_vary_as_the_receipt_says() -> None:
                 errors.setdefault(key, []).extend(z)
     assert errors.keys() == {"people", "counts", "sums", "squares"}
     for key, z in errors.items():
-        assert abs(np.mean(z)) < 4 / np.sqrt(len(z)), key
-        assert abs(np.var(z) - 1) < 4 * np.sqrt(2 / len(z)), key
+        assert abs(np.mean(z)) < 5 / np.sqrt(len(z)), key
+        assert abs(np.var(z) - 1) < 5 * np.sqrt(2 / len(z)), key
 
 
 def scores(table: Tally, exact: Tally) -> dict[str, list[float]]:
