@@ -15,6 +15,9 @@ from kanab.stats.counts.survival import Survival, SurvivalCurve, SurvivalEffect,
 from kanab.stats.multiplicity import correct
 from kanab.tally.factor import Level, label
 
+NO_SURVIVAL = "every day of its curve would carry noise, and no interval here knows how that adds up"
+"""Why a release with ε has no survival."""
+
 
 @dataclass(frozen=True)
 class SurvivalRow:
@@ -73,6 +76,8 @@ def survival_curves(
                 f"There is no survival until {event}: people by {days} did not pass the gate. "
                 f"Wider bins ({flag('--bin', f'{days}=7:14:21:28')}) or more people may."
             )
+        elif table.noise is not None:
+            notes.append(f"There is no survival until {event}: {NO_SURVIVAL}.")
         else:
             pooled = table.pool_arms(pool, plan.name) if pool else table
             read.append(survival(pooled, days, event, confidence=confidence))

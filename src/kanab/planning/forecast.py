@@ -430,8 +430,8 @@ def baseline_from_release(released: Release) -> Baseline:
     noises: dict[tuple[str, str], dict[str, Noise]] = {}
     for tally in released.tables.values():
         for factor in tally.covariates:
-            people = {level: n for level, n in tally.people_by(factor.name).items() if n}
-            levels.setdefault(factor.name, {level: n / tally.total for level, n in people.items()})
+            people = {level: n for level, n in tally.people_by(factor.name).items() if n > 0}
+            levels.setdefault(factor.name, {level: n / sum(people.values()) for level, n in people.items()})
         if len(tally.arms) == 1:
             plan = released.plan.experiment(tally.experiment.name)
             shares = None if plan.shares is None else dict(plan.shares)

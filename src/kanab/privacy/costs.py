@@ -59,7 +59,8 @@ def experiment_costs(release: Release, experiment: ExperimentPlan) -> list[str]:
 def merging_costs(release: Release, experiment: ExperimentPlan) -> list[str]:
     """Say how much wider adjusted intervals of an experiment are than without merging."""
     wider = {}
-    for covariate in sorted(set(experiment.adjust)):
+    covariates = () if release.receipt.noise is not None else experiment.adjust  # by noise, the levels kept differ, too
+    for covariate in sorted(set(covariates)):
         name = f"{experiment.name}/{covariate}"
         levels, table = release.receipt.maps.get(name), release.tables.get(name)
         if levels is not None and levels.merged and table is not None:

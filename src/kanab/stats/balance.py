@@ -22,8 +22,9 @@ from kanab.errors import AnalysisError
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import corrected_array
+from kanab.stats.noise import class_mean_noise, floats
 from kanab.stats.sequential import TUNED_AT, any_time_f_p, log_evidence_of_counts, tuning
-from kanab.stats.srm import sample_ratio
+from kanab.stats.srm import independence, sample_ratio
 from kanab.tabular import number, p_value
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor, Level, label
@@ -87,6 +88,8 @@ class _Counts:
     arms: Factor
     levels: Factor
     people: Floats
+    noise: Floats | None = None
+    """The covariance of the noise in people, row by row."""
 
 
 @check_arguments()
@@ -134,6 +137,11 @@ def check_balance_any_time(
         raise AnalysisError("tuned_at must be a positive whole number", "For example 10_000.")
     checks = []
     for counts in _counts(tables, experiment):
+        if counts.noise is not None:  # people are no whole numbers of a multinomial then; χ² is that of a normal
+            check = _check(counts, control)
+            p = any_time_f_p(check.p, check.df, counts.table.total, confidence=1 - BALANCE_ALARM, tuned_at=tuned_at)
+            checks.append(replace(check, p_any_time=p))
+            continue
         planned = sample_ratio(counts.table, shares, experiment).shares
         evidence = log_evidence_of_imbalance(counts.people, np.array(list(planned.values())), tuned_at)
         checks.append(replace(_check(counts, control), p_any_time=math.exp(-max(0.0, evidence))))
@@ -158,20 +166,35 @@ def _counts(tables: Sequence[Tally], experiment: str) -> Iterator[_Counts]:
         if arms.role != "arm":
             raise AnalysisError(f"{arms.name!r} is a covariate, not an experiment", "Name the arm column.")
         everyone = marginal(table.people, table.axes, (arms.name,))
-        parts = [
-            _Counts("covariate", table, arms, factor, _by(table, table.people, (arms.name, factor.name)))
-            for factor in table.covariates
-        ]
+        parts = []
+        for factor in table.covariates:
+            keep = arms.name, factor.name
+            noise = None if table.noise is None else np.diag(_by(table, table.noise.people, keep).ravel())
+            parts.append(_Counts("covariate", table, arms, factor, _by(table, table.people, keep), noise))
         for part in table.moments:
             if part.metric.missing == "exclude":
                 have = marginal(part.counts, table.axes, (arms.name,))
                 people = np.stack([have, everyone - have], axis=1).astype(np.float64)
-                parts.append(_Counts("values", table, arms, Factor(part.metric.name, _HAS_VALUE), people))
+                levels = Factor(part.metric.name, _HAS_VALUE)
+                parts.append(_Counts("values", table, arms, levels, people, _values_noise(table, arms, part.metric)))
         for counts in parts:
             place = counts.about, counts.levels.name
             if place not in seen and min(np.count_nonzero(counts.people.sum(axis=side)) for side in (0, 1)) > 1:
                 yield counts
             seen.add(place)
+
+
+def _values_noise(table: Tally, arms: Factor, metric: Metric) -> Floats | None:
+    """Return the covariance of the noise in those who have a value and those who have none, arm by arm."""
+    if table.noise is None:
+        return None
+    cells = table.noise.counts_of(metric.name), table.noise.people
+    have, everyone = (floats(marginal(each, table.axes, (arms.name,))) for each in cells)
+    blocks = np.zeros((2 * len(have), 2 * len(have)))
+    for place, (h, n) in enumerate(zip(have, everyone, strict=True)):
+        at = slice(2 * place, 2 * place + 2)
+        blocks[at, at] = [[h, -h], [-h, h + n]]
+    return blocks
 
 
 def _by(table: Tally, cells: Cells, keep: tuple[str, str]) -> Floats:
@@ -183,20 +206,27 @@ def _by(table: Tally, cells: Cells, keep: tuple[str, str]) -> Floats:
 def _check(counts: _Counts, control: Level) -> BalanceCheck:
     people = counts.people
     total, rows, columns = people.sum(), people.sum(axis=1), people.sum(axis=0)
+    chi2, df, residuals = _chi2(people) if counts.noise is None else independence(people, counts.noise)
+    base = counts.arms.index(counts.arms.control if control is None else control)
+    arm, level = _worst(residuals[:, :1] if counts.about == "values" else residuals, base)
+    others = total - rows[arm]
+    return BalanceCheck(
+        counts.about, counts.levels.name, chi2, df, chi2_tail(chi2, df), counts.levels.levels[level],
+        counts.arms.levels[arm], float(people[arm, level] / rows[arm]),
+        float((columns[level] - people[arm, level]) / others), _differences(counts, base),
+    )  # fmt: skip
+
+
+def _chi2(people: Floats) -> tuple[float, int, Floats]:
+    """Return Pearson's χ², its degrees of freedom and standardised residuals of people who were counted exactly."""
+    total, rows, columns = people.sum(), people.sum(axis=1), people.sum(axis=0)
     expected = np.outer(rows, columns) / total
     some = expected > 0
     chi2 = float(np.sum((people - expected)[some] ** 2 / expected[some]))
     df = (np.count_nonzero(rows) - 1) * (np.count_nonzero(columns) - 1)
     spread = expected * np.outer(1 - rows / total, 1 - columns / total)
     residuals = np.where(some, (people - expected) / np.sqrt(np.where(some, spread, 1.0)), 0.0)
-    base = counts.arms.index(counts.arms.control if control is None else control)
-    arm, level = _worst(residuals[:, :1] if counts.about == "values" else residuals, base)
-    others = total - rows[arm]
-    return BalanceCheck(
-        counts.about, counts.levels.name, chi2, int(df), chi2_tail(chi2, int(df)), counts.levels.levels[level],
-        counts.arms.levels[arm], float(people[arm, level] / rows[arm]),
-        float((columns[level] - people[arm, level]) / others), _differences(counts, base),
-    )  # fmt: skip
+    return chi2, int(df), residuals
 
 
 def _number_checks(
@@ -211,14 +241,26 @@ def _number_checks(
             n, sums = (marginal(cells, table.axes, (arms.name,)) for cells in (part.counts, part.sums))
             total, everything = int(n.sum()), int(sums.sum())
             around = (int(squares.sum()) * total - everything**2) / max(total, 1)
-            if around > 0 and np.count_nonzero(n) > 1:
-                yield _number_check(part.metric, arms, (n, sums, squares), around, control)
+            noise = None if table.noise is None else class_mean_noise(table.keep(), name)
+            if (around > 0 or noise is not None) and np.count_nonzero(n > 0) > 1:
+                yield _number_check(
+                    part.metric, arms, (n, sums, squares), control, around=max(0.0, around), noise=noise
+                )
 
 
 def _number_check(
-    metric: Metric, arms: Factor, cells: tuple[Cells, Cells, Cells], around: float, control: Level
+    metric: Metric,
+    arms: Factor,
+    cells: tuple[Cells, Cells, Cells],
+    control: Level,
+    *,
+    around: float,
+    noise: Floats | None,
 ) -> BalanceCheck:
-    """Compare the arms' means of a number, given its squares around the common mean."""
+    """Compare the arms' means of a number, given its squares around the common mean.
+
+    With noise in the means, each is weighed by its variance, noise and all.
+    """
     people, sums, squares = cells
     total, everything = int(people.sum()), int(sums.sum())
     some = people > 0
@@ -226,14 +268,20 @@ def _number_check(
     off = np.zeros(len(n))  # each arm's sum less what the common mean makes of it, subtracted as integers
     off[some] = [(s * total - everything * k) / total for s, k in zip(sums[some], people[some], strict=True)]
     means = np.divide(off, n, out=np.zeros_like(off), where=some)
-    chi2 = float((total - 1) * np.sum(off * means) / around)
     df = int(np.count_nonzero(some)) - 1
     base = arms.index(arms.control if control is None else control)
-    spread = np.sqrt(np.maximum(n * (1 - n / total), 1e-300) * around / (total - 1))
-    arm, _ = _worst(np.where(some, off / spread, 0.0)[:, None], base)
+    if noise is None:
+        chi2 = float((total - 1) * np.sum(off * means) / around)
+        spread = np.sqrt(np.maximum(n * (1 - n / total), 1e-300) * around / (total - 1))
+        residuals = np.where(some, off / spread, 0.0)
+    else:
+        weights = np.where(some, 1 / (around / (total - 1) / np.maximum(n, 1.0) + noise), 0.0)
+        means = means - weights @ means / weights.sum()
+        chi2, residuals = float(weights @ means**2), means * np.sqrt(weights)
+    arm, _ = _worst(residuals[:, None], base)
     scale = metric.scale
     within = [
-        max(0.0, (int(q) * int(k) - int(s) ** 2) / int(k)) if k else 0.0
+        max(0.0, (int(q) * int(k) - int(s) ** 2) / int(k)) if k > 0 else 0.0
         for k, s, q in zip(people, sums, squares, strict=True)
     ]
     differences = {}

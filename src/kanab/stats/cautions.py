@@ -14,16 +14,19 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, flag, listed
 from kanab.stats.distributions import Alternative, chi2_tail
 from kanab.stats.gram import arm_squares
+from kanab.stats.noise import squares_noise
 from kanab.stats.score import FEWEST_EXPECTED
-from kanab.stats.srm import alarm_limit
+from kanab.stats.srm import alarm_limit, independence, people_noise
 from kanab.tabular import p_value
 from kanab.tally.factor import Level, label
+from kanab.tally.moments import Moments
+from kanab.tally.noise import twice_centre
 from kanab.tally.tally import Tally
 
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "few-events", "tails-could-matter",
     "looked-early", "assigned-jointly", "rows-not-people", "design-ended",
-    "weak-assignment", "few-clusters",
+    "weak-assignment", "few-clusters", "too-noisy",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001
@@ -34,6 +37,9 @@ FEWEST_CARRIERS = 20
 
 NOMINAL_TAIL = 0.025
 """The error on one side of an ordinary two-sided test at 95 %."""
+
+SURE = 2.0
+"""So many standard deviations of the noise are taken off before anything is said of people."""
 
 MOST_TAIL_EXCESS = 0.02
 """How much larger than `NOMINAL_TAIL` the error on one side may be before a caution."""
@@ -74,12 +80,19 @@ def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Ca
         raise AnalysisError("the batches have different arms", "Compare batches of one experiment.")
     people = [batch.people_by(batch.factor(experiment).name) for batch in batches]
     table = np.array([[n[arm] for arm in levels[0]] for n in people], dtype=np.float64)
-    table = table[table.sum(axis=1) > 0]
+    held = table.sum(axis=1) > 0
+    table = table[held]
     if len(table) < 2:
         return []
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
-    chi2 = float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
-    p = chi2_tail(chi2, (len(table) - 1) * (int(np.sum(table.sum(axis=0) > 0)) - 1))
+    noise = [people_noise(batch, batch.factor(experiment).name) for batch in batches]
+    if any(part is not None for part in noise):
+        variances = np.array([np.zeros(table.shape[1]) if part is None else part for part in noise])
+        chi2, df, _ = independence(table, np.diag(variances[held].ravel()))
+    else:
+        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
+        chi2 = float(np.sum((table - expected) ** 2 / np.where(expected > 0, expected, 1.0)))
+        df = (len(table) - 1) * (int(np.sum(table.sum(axis=0) > 0)) - 1)
+    p = chi2_tail(chi2, df)
     sentence = (
         f"The arms' shares changed between batches (p = {p_value(p)}; {alarm_limit(CHANGED_SHARES_ALARM)}): whatever "
         "else differs between them is taken for an effect. Add only batches of equal shares, or adjust for the batch."
@@ -114,10 +127,12 @@ def metric_cautions(tally: Tally, metric: str | None = None, ends: tuple[float, 
 
     ``ends`` lie below and above all values of a metric that declares no bounds; without them nothing is known
     about its tails. Of a 0/1 metric, which the score test takes care of, warn only if events are few, or nobody's
-    values differ.
+    values differ. Where numbers carry noise, warn only if `SURE` of its deviations could be all that there is.
     """
     table = tally.keep()
     name = table.moments_of(metric).metric.name
+    if table.noise is not None:
+        return _noisy_cautions(table, name)
     if table.moments_of(metric).metric.binary:
         return _rate_cautions(table, name)
     arms = _arms(table, metric, ends)
@@ -164,6 +179,18 @@ def _rate_cautions(table: Tally, name: str) -> list[Caution]:
     return [Caution("few-events", sentence, name)]
 
 
+def _noisy_cautions(table: Tally, name: str) -> list[Caution]:
+    """Warn if noise leaves so little of an arm's mean that few people could have made it."""
+    few = [arm.level for arm in _arms(table, name, None) if (arm.carriers or 0.0) < FEWEST_CARRIERS]
+    if not few:
+        return []
+    sentence = (
+        f"The noise of this release hides whether more than a few people make the mean of {name} in {_named(few)}: "
+        "intervals reckon with the noise, but may be rough. Wait for more people, or spend more ε."
+    )
+    return [Caution("too-noisy", sentence, name)]
+
+
 def people_for_verdict(p_null: float, people: int, confidence: float, alternative: Alternative) -> int | None:
     """Return about how many people, instead of these, would make an effect of this size clear by the second test.
 
@@ -191,7 +218,8 @@ def people_off_commonest(
 
     Of a 0/1 metric these are events, or people without, whichever are fewer. Of amounts it is taken that the commonest
     value is a bound (most have 0, and nobody less): (Σd)²/Σd² is never more than the people who are off it.
-    ``ends`` take the place of bounds that were not declared; without them the number is infinite.
+    ``ends`` take the place of bounds that were not declared; without them the number is infinite. With noise it is what
+    is left beyond `SURE` of its deviations.
 
     >>> from kanab.counting.columns import count_columns
     >>> shop = {"arm": [0] * 90 + [1] * 10, "bought": [True] * 3 + [False] * 97}
@@ -276,10 +304,12 @@ def _arms(table: Tally, metric: str | None, ends: tuple[float, float] | None) ->
     arms = []
     for place, level in enumerate(table.experiment.levels):
         n, s, q = (int(cells[place]) for cells in (part.counts, part.sums, squares))
-        if n == 0:
+        if n <= 0:
             continue
         spread = q * n - s * s  # n² times the variance, in whole steps
         carriers = None if bounds is None else min(_carriers((n, s, q), end) for end in bounds)
+        if table.noise is not None and bounds is not None:
+            carriers = min(_sure_carriers(table, part, place, q, end) for end in bounds)
         skewness = None if bounds is None or spread <= 0 else max(_skewness((n, s), spread, end) for end in bounds)
         arms.append(_Arm(level, n, spread / n**2, carriers, skewness))
     return arms
@@ -290,6 +320,22 @@ def _carriers(sums: tuple[int, int, int], end: int) -> float:
     n, s, q = sums
     away, squares = s - n * end, q - 2 * end * s + n * end**2
     return away**2 / squares if squares else 0.0
+
+
+def _sure_carriers(table: Tally, part: Moments, place: int, squares: int, end: int) -> float:
+    """Return the same where sums carry noise: the least that it leaves, within `SURE` of its deviations."""
+    assert table.noise is not None
+    n, s = int(part.counts[place]), int(part.sums[place])
+    own = table.noise.metrics[part.metric.name]
+    people, sums = float(table.noise.counts_of(part.metric.name)[place]), float(own.sums[place])
+    off = twice_centre(part.metric) / 2 - end
+    away = max(0.0, abs(s - n * end) - SURE * math.sqrt(sums + off**2 * people))
+    if part.metric.binary:
+        return away
+    about = squares - 2 * end * s + n * end**2
+    noise = squares_noise(table, part.metric.name)[place] + 4 * off**2 * sums + off**4 * people
+    most = max(0.0, about) + SURE * math.sqrt(noise)
+    return away**2 / most
 
 
 def _skewness(sums: tuple[int, int], spread: int, end: int) -> float:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanab.stats.gram import Classes, Floats
+from kanab.stats.noise import ClassNoise, floats, freedom_with_noise
 from kanab.tally.cells import Cells
 
 _STILL = "nothing varies in a class, an arm or a level"
 _ALONE = "a class, an arm or a level has too few people"
+TOO_NOISY = "too noisy to tell"
+
+KNOWN = 1e9
+"""The degrees of freedom of a variance that is known: that of noise. Files have no number without end."""
+
+_SURE_PEOPLE = 3.0
+"""A class has people if they are more than so many standard deviations of their noise."""
+
+_MOST_NOISE = 0.5
+"""The error of a cell's mean may be known so badly, as a share of its variance, before nothing is tested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +34,18 @@ class Spread:
     variances: Floats
     df: Floats
     problem: str = ""
+    noise: Floats | None = None
+    """The variance of the noise in the mean of every cell, where there is some."""
+
+    def of_people(self, n: Floats) -> Floats:
+        """Return n times the variance of every cell's mean, noise and all."""
+        own = self.variances[self.group]
+        return own if self.noise is None else own + n * self.noise
+
+    def estimated(self, n: Floats) -> Floats:
+        """Return the share of the variance of every cell's mean that is estimated: noise is known."""
+        own = self.variances[self.group]
+        return np.ones_like(n) if self.noise is None else own / (own + n * self.noise)
 
 
 def _spread(group: NDArray[np.intp], within: Floats, df: Floats) -> Spread:
@@ -61,7 +85,15 @@ def two_marginals(classes: Classes, rows: Cells, columns: Cells) -> Spread:
         return Spread(cells, freedom, freedom, _ALONE)
     if np.any(row_within <= 0) or np.any(column_within <= 0):
         return Spread(cells, freedom, freedom, _STILL)
-    u = row_within / row_df
+    u, v = _fitted((row, row_within), (column, column_within), row_within / row_df, freedom)
+    return Spread(cells, u[row] * v[column], freedom)
+
+
+def _fitted(
+    rows: tuple[NDArray[np.intp], Floats], columns: tuple[NDArray[np.intp], Floats], start: Floats, freedom: Floats
+) -> tuple[Floats, Floats]:
+    """Return u and v such that Σ freedom · u · v has both marginals, by iterative proportional fitting."""
+    (row, row_within), (column, column_within), u = rows, columns, start
     v = np.ones(len(column_within))
     for _ in range(50):
         v = column_within / np.bincount(column, weights=freedom * u[row])
@@ -69,10 +101,86 @@ def two_marginals(classes: Classes, rows: Cells, columns: Cells) -> Spread:
         step = float(np.max(np.abs(moved / u - 1)))
         u = moved
         if step < 1e-14:
-            break
+            return u, v
+    return _newton((row, row_within, u), (column, column_within, v), freedom)
+
+
+def noisy_spread(classes: Classes, noise: ClassNoise, axes: Sequence[tuple[int, Cells, Floats]]) -> Spread:
+    """Return the variances of cells whose numbers carry noise, from marginals of squares, and the noise in their means.
+
+    ``axes`` are rows (0) or columns (1), or every class (−1), each with its squares and the variance of their noise.
+    Noise makes squares within classes too small on average, which is put right. What is left may be below nothing, then
+    it is taken for nothing: the noise in the means, which is known, is far more. Two marginals are made to agree on
+    everybody's squares first; where one of them is below nothing, the rows alone are taken.
+    """
+    if np.any(classes.n <= _SURE_PEOPLE * np.sqrt(noise.people)):
+        return Spread(np.arange(len(classes.n)), classes.n, classes.n, TOO_NOISY)
+    sides = [_noisy_marginal(classes, noise, *axis) for axis in axes]
+    if len(sides) == 2 and all(np.all(side.within > 0) for side in sides):
+        rows, columns = _agreeing(*sides)
+        freedom = classes.n - 1
+        variances = _proportional(rows, columns, freedom)
+        doubt = (rows.noise / rows.within**2)[rows.group] + (columns.noise / columns.within**2)[columns.group]
+        spread = Spread(np.arange(len(freedom)), variances, 2 / (2 / freedom + doubt), "", noise.means)
+        unsure = variances * np.sqrt(doubt)
     else:
-        u, v = _newton((row, row_within, u), (column, column_within, v), freedom)
-    return Spread(cells, u[row] * v[column], freedom)
+        side = sides[0]
+        within = np.maximum(0.0, side.within)
+        df = freedom_with_noise(within, side.df, side.noise)
+        spread = Spread(side.group, within / side.df, df, "", noise.means)
+        unsure = (np.sqrt(side.noise) / side.df)[side.group]
+    vague = np.any(unsure > _MOST_NOISE * spread.of_people(classes.n))
+    return replace(spread, problem=TOO_NOISY) if vague else spread
+
+
+@dataclass(frozen=True, eq=False)
+class _NoisyMarginal:
+    """Squares within classes of rows or columns, with the variance of their noise."""
+
+    group: NDArray[np.intp]
+    within: Floats
+    df: Floats
+    noise: Floats
+
+
+def _noisy_marginal(
+    classes: Classes, noise: ClassNoise, axis: int, squares: Cells, variances: Floats
+) -> _NoisyMarginal:
+    """Return the squares within the classes of every row, column or class, put right for the noise in their means."""
+    n, s, k = classes.n, classes.sums, classes.centre
+    if axis < 0:
+        group, at = np.arange(len(n)), tuple(classes.places.T)
+        about, of_squares = squares[at], floats(variances)[at]
+    else:
+        present, group = np.unique(classes.places[:, axis], return_inverse=True)
+        about, of_squares = squares[present], floats(variances)[present]
+    people, sums = (
+        np.array([int(cells[group == place].sum()) for place in range(len(about))], dtype=object)
+        for cells in (classes.counts, s)
+    )
+    centred = floats(about - 2 * k * (sums + people * k) + people * k**2)
+    between = np.bincount(group, weights=floats(s) ** 2 / n - n * noise.means)
+    df: Floats = np.bincount(group, weights=n - 1).astype(np.float64)
+    within = centred - between
+    return _NoisyMarginal(group, within, df, noise.within(group, of_squares, np.maximum(0.0, within) / df))
+
+
+def _agreeing(rows: _NoisyMarginal, columns: _NoisyMarginal) -> tuple[_NoisyMarginal, _NoisyMarginal]:
+    """Return both marginals with the same sum: that of both by their precisions, spread by the noise of each part."""
+    sums, noise = zip(*((side.within.sum(), side.noise.sum()) for side in (rows, columns)), strict=True)
+    common = (sums[0] / noise[0] + sums[1] / noise[1]) / (1 / noise[0] + 1 / noise[1])
+    sides = []
+    for side in (rows, columns):
+        within = side.within + (common - side.within.sum()) * side.noise / side.noise.sum()
+        sides.append(replace(side, within=np.maximum(within, 1e-9 * common)))
+    # what was cut off above may have left a difference
+    return sides[0], replace(sides[1], within=sides[1].within * sides[0].within.sum() / sides[1].within.sum())
+
+
+def _proportional(rows: _NoisyMarginal, columns: _NoisyMarginal, freedom: Floats) -> Floats:
+    """Return u_row · v_column, fitted to both marginals."""
+    u, v = _fitted((rows.group, rows.within), (columns.group, columns.within), rows.within / rows.df, freedom)
+    return np.asarray(u[rows.group] * v[columns.group])
 
 
 _Side = tuple[NDArray[np.intp], Floats, Floats]

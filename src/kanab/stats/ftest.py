@@ -16,10 +16,11 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
-from kanab.stats.cell_variance import Spread, by_arm, by_class, marginal, two_marginals
+from kanab.stats.cell_variance import KNOWN, TOO_NOISY, Spread, by_arm, by_class, marginal, noisy_spread, two_marginals
 from kanab.stats.distributions import f_tail
 from kanab.stats.formula import Variable, design, parse
 from kanab.stats.gram import Classes, Floats, Solution, arm_squares, classes_of, difference_of_fits, independent, solve
+from kanab.stats.noise import class_noise, refuse_noise, squares_noise
 from kanab.tabular import number, p_value
 from kanab.tally.tally import Tally
 
@@ -27,6 +28,9 @@ Variance = Literal["pooled", "by_class", "two_marginals", "by_arm"]
 
 FARTHEST = 30.0
 """Standard deviations: how far out a person is taken to be where bounds and squares allow more."""
+
+NOISE_VARIES = "noise differs between classes, so that only the robust test is made"
+"""Why there is no pooled test of numbers with noise."""
 
 EQUAL_VARIANCES = "assumes equal variance across levels"
 """What is said where variances are by arm."""
@@ -124,12 +128,16 @@ def two_way(tally: Tally, covariate: str | None = None, metric: str | None = Non
 def pooled_f(tally: Tally, covariate: str | None = None, metric: str | None = None) -> FTest:
     """Test the interaction by the paper's partial F, with one error variance for all classes.
 
+    Numbers with noise are not tested so: what noise does to a mean differs from class to class.
+
     >>> from kanab.datasets import eighteen
     >>> print(pooled_f(eighteen()))
     minutes: treatment × tier (pooled) F(2, 12) = 41.7046, p = 3.96e-06
     """
     cells = two_way(tally, covariate, metric)
     classes = cells.classes
+    if tally.noise is not None:
+        return FTest(cells.metric, cells.between, "pooled", None, None, None, NOISE_VARIES)
     extra = float(classes.n @ cells.residuals(classes.n) ** 2)
     return _pooled(cells.metric, cells.between, (extra, cells.q), (cells.within, classes.total - len(cells.main)))
 
@@ -161,7 +169,8 @@ def robust_f(
 
     By default variances are by class where class squares are known (0/1 metrics always), else
     from the two marginals of squares, else by arm, which assumes equal variance across levels.
-    Raises `AnalysisError` for an unknown kind of variance, or one whose squares were not kept.
+    Noise that numbers carry is added to them, class by class. Raises `AnalysisError` for an unknown
+    kind of variance, or one whose squares were not kept.
 
     >>> from kanab.datasets import eighteen
     >>> print(robust_f(eighteen()))
@@ -174,14 +183,14 @@ def robust_f(
     if spread.problem or cells.q < 1:
         problem = spread.problem or "too few combinations hold people"
         return FTest(cells.metric, cells.between, chosen, None, None, None, problem)
-    weights = cells.classes.n / spread.variances[spread.group]
+    weights = cells.classes.n / spread.of_people(cells.classes.n)
     residuals = cells.residuals(weights)
     j = float(weights @ residuals**2)
     q = cells.q
-    h1, h2 = _small_sample(cells.main, weights, spread)
+    h1, h2 = _small_sample(cells.main, weights, spread, spread.estimated(cells.classes.n))
     shrink = 1 + 2 * (q * h2 - h1) / (q * (q + 2))
     f = (j / q) / shrink
-    df = q * (q + 2) / (h1 + 2 * h2)
+    df = q * (q + 2) / max(h1 + 2 * h2, 1 / KNOWN)
     guarded = f_tail(min(f, _guarded(cells, spread) / q / shrink), q, df)
     return FTest(cells.metric, cells.between, chosen, f, (float(q), df), f_tail(f, q, df), note, guarded)
 
@@ -194,11 +203,13 @@ def _guarded(cells: TwoWay, spread: Spread) -> float:
     a normal. Variances of 0/1 metrics are also those of the additive fit, where these are larger. The scan of many
     tests does the same.
     """
-    n, variances = cells.classes.n, spread.variances[spread.group]
+    n = cells.classes.n
+    variances = spread.of_people(n)
     means = cells.classes.means + float(cells.classes.centre)
     if cells.tally.moments_of(cells.metric).metric.binary:
         additive = np.clip(means - cells.residuals(n), 0.0, 1.0)
-        variances = np.maximum(variances, additive * (1 - additive))
+        noise = 0.0 if spread.noise is None else n * spread.noise
+        variances = np.maximum(variances, additive * (1 - additive) + noise)
     weights = n / variances
     extra = float(weights @ cells.residuals(weights) ** 2)
     free = np.maximum(np.diag(_left_over(cells.main, weights)), 0.0)
@@ -216,7 +227,7 @@ def _farthest(cells: TwoWay, means: Floats, variances: Floats) -> Floats:
     if metric.binary:
         return limits[0]
     limits.append(FARTHEST * np.sqrt(variances))
-    for axis, name in enumerate(table.axes):
+    for axis, name in enumerate(table.axes if table.noise is None else ()):
         if table.squares(cells.metric, (name,)) is not None:
             group, within, _ = marginal(cells.classes, arm_squares(table, cells.metric, (name,)), axis)
             limits.append(np.sqrt(np.maximum(within, 0.0))[group])
@@ -229,9 +240,12 @@ def _left_over(main: Floats, weights: Floats) -> Floats:
     return np.asarray(np.eye(len(main)) - basis @ basis.T)
 
 
-def _small_sample(main: Floats, weights: Floats, spread: Spread) -> tuple[float, float]:
-    """Return H1 and H2: what estimating each group's variance costs (Welch's correction, generalised)."""
-    m = _left_over(main, weights)
+def _small_sample(main: Floats, weights: Floats, spread: Spread, estimated: Floats) -> tuple[float, float]:
+    """Return H1 and H2: what estimating each group's variance costs (Welch's correction, generalised).
+
+    Only a share of a cell's variance may be ``estimated``, noise is known.
+    """
+    m = np.sqrt(np.outer(estimated, estimated)) * _left_over(main, weights)
     same_group = spread.group[:, None] == spread.group[None, :]
     t = np.bincount(spread.group, weights=np.diag(m))
     u = np.bincount(spread.group, weights=np.sum(m**2 * same_group, axis=1))
@@ -250,6 +264,8 @@ def finest_variance(cells: TwoWay) -> Literal["by_class", "two_marginals", "by_a
 def cell_spread(cells: TwoWay, variance: str) -> Spread:
     """Return the variances of the cells, in groups, with their degrees of freedom."""
     table, metric, classes = cells.tally, cells.metric, cells.classes
+    if table.noise is not None and variance in NOISY_MARGINALS:
+        return _noisy_spread(cells, variance)
     if variance == "by_class":
         return by_class(classes, arm_squares(table, metric, table.axes))
     if variance == "two_marginals":
@@ -259,6 +275,22 @@ def cell_spread(cells: TwoWay, variance: str) -> Spread:
         return by_arm(classes, arm_squares(table, metric))
     kinds = ", ".join(kind for kind in get_args(Variance) if kind != "pooled")
     raise AnalysisError("unknown kind of variance", f"Use one of: {kinds}.")
+
+
+NOISY_MARGINALS = {"by_class": (-1,), "two_marginals": (0, 1), "by_arm": (0,)}
+"""The marginals of squares that every kind of variance takes: classes (−1), rows (0), columns (1)."""
+
+
+def _noisy_spread(cells: TwoWay, variance: str) -> Spread:
+    """Return the variances of cells that carry noise."""
+    table, metric, classes = cells.tally, cells.metric, cells.classes
+    if len(classes.counts) < table.people.size:
+        return Spread(np.arange(len(classes.counts)), classes.n, classes.n, TOO_NOISY)
+    axes = []
+    for axis in NOISY_MARGINALS[variance]:
+        by = table.axes if axis < 0 else (table.axes[axis],)
+        axes.append((axis, arm_squares(table, metric, by), squares_noise(table, metric, by)))
+    return noisy_spread(classes, class_noise(table, metric, classes.places), axes)
 
 
 @check_arguments()
@@ -271,6 +303,7 @@ def nested_f(tally: Tally, main: str, full: str, metric: str | None = None) -> F
     >>> print(nested_f(eighteen(), "arm + tier", "arm * tier"))
     minutes: arm + tier → arm * tier (pooled) F(1, 14) = 5.33548, p = 0.0367
     """
+    refuse_noise(tally, "a test of two formulas")
     classes = classes_of(tally, metric)
     models: Sequence[Floats] = [design(tally, parse(text), classes).matrix for text in (main, full)]
     small, large = (matrix[:, independent(matrix, classes.n)] for matrix in models)

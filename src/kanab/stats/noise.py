@@ -6,11 +6,15 @@ metric's bounds, so that its noise has the variance (σ_S² + (mean − c)² σ_
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from kanab.errors import AnalysisError
 from kanab.stats.gram import Floats
 from kanab.tally.cells import Cells, marginal
+from kanab.tally.moments import By
 from kanab.tally.noise import twice_centre
 from kanab.tally.tally import Tally
 
@@ -43,17 +47,17 @@ def lost_squares(tally: Tally, metric: str) -> Floats:
     return class_mean_noise(tally, metric) * floats(tally.moments_of(metric).counts)
 
 
-def squares_noise(tally: Tally, metric: str) -> Floats:
-    """Return the variance of the noise in each arm's squares about the middle of the bounds, in grid steps⁴.
+def squares_noise(tally: Tally, metric: str, by: By = ()) -> Floats:
+    """Return the variance of the noise in squares about the middle of the bounds, by arm or marginal, in grid steps⁴.
 
     The squares of a 0/1 metric are its sums, which have no noise of their own beside that in the mean.
     """
     assert tally.noise is not None
-    arm = (tally.experiment.name,)
-    for by, cells in tally.noise.metrics[metric].squares.items():
-        if set(arm) <= set(by):
-            return floats(marginal(cells, by, arm))
-    return np.zeros(len(tally.experiment.levels))
+    wanted = by or (tally.experiment.name,)
+    for kept, cells in tally.noise.metrics[metric].squares.items():
+        if set(wanted) <= set(kept):
+            return floats(marginal(cells, kept, wanted))
+    return np.zeros(tally.shape_of(wanted))
 
 
 def freedom_with_noise(rss: Floats, df: Floats, squares: Floats) -> Floats:
@@ -64,3 +68,41 @@ def freedom_with_noise(rss: Floats, df: Floats, squares: Floats) -> Floats:
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(rss > 0, 2 * rss**2 / (2 * rss**2 / df + squares), df)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassNoise:
+    """The noise of classes, one after the other: variances in their sums and people, and means less the middle, c."""
+
+    n: Floats
+    off_centre: Floats
+    sums: Floats
+    people: Floats
+    binary: bool
+
+    @property
+    def means(self) -> Floats:
+        """The variance of the noise in class means, in steps²."""
+        return np.asarray((self.sums + self.off_centre**2 * self.people) / self.n**2)
+
+    def within(self, group: NDArray[np.intp], squares: Floats, variances: Floats) -> Floats:
+        """Return the variance of the noise in Σ (y − class mean)² of groups of classes, whose people vary so.
+
+        ``squares`` is that in Σ (y − c)². What noise in people does to the degrees of freedom is taken off; squares of
+        a 0/1 metric about c = ½ are a quarter of its people.
+        """
+        off = self.off_centre**2
+        with_people = off - variances[group] + (0.25 if self.binary else 0.0)
+        each = 4 * off * self.sums + with_people**2 * self.people
+        return np.asarray(squares + np.bincount(group, weights=each, minlength=len(squares)))
+
+
+def class_noise(tally: Tally, metric: str, places: NDArray[np.intp]) -> ClassNoise:
+    """Return the noise of the classes of a tally at some places, which hold people."""
+    assert tally.noise is not None
+    part, at = tally.moments_of(metric), tuple(places.T)
+    n, s, sums, people = (
+        floats(cells)[at]
+        for cells in (part.counts, part.sums, tally.noise.metrics[metric].sums, tally.noise.counts_of(metric))
+    )
+    return ClassNoise(n, s / n - twice_centre(part.metric) / 2, sums, people, part.metric.binary)

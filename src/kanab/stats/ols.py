@@ -19,6 +19,7 @@ from kanab.stats.counts.glm import CountErrors, CountFamily, CountFit, Family, f
 from kanab.stats.distributions import check_sides, f_tail, t_interval, t_tail
 from kanab.stats.formula import Design, design, parse
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, refit, solve
+from kanab.stats.noise import refuse_noise
 from kanab.tabular import Table, number, p_value
 from kanab.tally.tally import Tally
 
@@ -135,6 +136,7 @@ def fit(
         return fit_counts(tally, formula, metric, family=family, errors=errors, confidence=confidence)  # type: ignore[arg-type]
     if errors != "model":
         return robust_fit(tally, formula, metric, errors=errors, confidence=confidence)  # type: ignore[arg-type]
+    refuse_noise(tally, "a fit of a formula")
     check_sides(confidence, "two-sided")
     classes = classes_of(tally, metric)
     model = design(tally, parse(formula), classes)

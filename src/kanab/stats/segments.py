@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
-from kanab.stats.cell_variance import Spread
+from kanab.stats.cell_variance import KNOWN, TOO_NOISY, Spread
 from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_tail
 from kanab.stats.ftest import EQUAL_VARIANCES, TwoWay, Variance, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Classes, Floats
@@ -105,7 +106,8 @@ def segment_effects(
 
     Rates (0/1 metrics) are compared by the score test and interval of Miettinen and Nurminen. Others have
     variances by class where class squares are known, else from the two marginals of squares, else by
-    arm, which assumes equal variance across levels; Satterthwaite's degrees of freedom. Levels hold
+    arm, which assumes equal variance across levels; Satterthwaite's degrees of freedom. Numbers with noise, rates
+    too, have Welch's t with the noise of both classes in the error. Levels hold
     different people and arms share a control, so Šidák's level over levels × arms is exact for two arms
     and a little wide for more. A level that an arm lacks is left out. Raises `AnalysisError` for a
     pair of experiments.
@@ -137,6 +139,8 @@ def _spreads(cells: TwoWay) -> tuple[Variance, Spread]:
     """Return the finest variances that can be had: one still or lonely class takes them from itself alone."""
     variance: Variance = finest_variance(cells)
     spread = cell_spread(cells, variance)
+    if spread.problem == TOO_NOISY:
+        return variance, spread
     if variance == "two_marginals" and spread.problem:
         variance, spread = "by_arm", cell_spread(cells, "by_arm")
     if spread.problem:  # the squares are not yet divided: some group has none, or nobody to spare
@@ -166,8 +170,12 @@ def _in_level(
         _exact_difference(classes, there, here) / classes.scale, variance,
         note=EQUAL_VARIANCES if variance == "by_arm" else "",
     )  # fmt: skip
+    if spread.problem:
+        return replace(effect, note=spread.problem)
     group = spread.group[places]
     parts = spread.variances[group] / classes.n[places]
+    if spread.noise is not None:
+        return _with_noise(effect, spread, classes, places, alternative)
     if cells.tally.moments_of(cells.metric).metric.binary:
         (control, events) = (
             int(classes.sums[place]) + classes.centre * n for place, n in zip(places, people, strict=True)
@@ -183,6 +191,19 @@ def _in_level(
     common = spread.variances[group] @ (n - 1) / (n.sum() - 2) * np.sum(1 / n)
     se, wide = (float(np.sqrt(variance)) / classes.scale for variance in (parts.sum(), common))
     return replace(effect, se=se, df=df, p_null=t_tail(effect.estimate / wide, float(n.sum() - 2), alternative))
+
+
+def _with_noise(
+    effect: SegmentEffect, spread: Spread, classes: Classes, places: NDArray[np.intp], alternative: Alternative
+) -> SegmentEffect:
+    """Return an effect at a level whose numbers carry noise: its error has that of people and that of the noise."""
+    assert spread.noise is not None
+    n, group, noise = classes.n[places], spread.group[places], float(spread.noise[places].sum())
+    own = spread.variances[group] / n
+    df = satterthwaite_df(np.array([*own, noise]), np.array([*spread.df[group], KNOWN]))
+    common = spread.variances[group] @ (n - 1) / (n.sum() - 2) * np.sum(1 / n)
+    se, wide = (float(np.sqrt(variance + noise)) / classes.scale for variance in (own.sum(), common))
+    return replace(effect, se=se, df=df, p_null=t_tail(effect.estimate / wide, df, alternative))
 
 
 def _tested(effect: SegmentEffect, confidence: float, alternative: Alternative) -> SegmentEffect:
@@ -305,9 +326,12 @@ def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level,
     scale = cells.classes.scale
     effects = {other: _exact_difference(cells.classes, row[arm, other], row[base, other]) for other in shared}
     difference = float(weights @ residuals) / scale  # main effects cancel: nothing large is subtracted
-    noise = weights**2 * spread.variances[spread.group] / n
-    parts: Floats = np.bincount(spread.group, weights=noise, minlength=len(spread.df)).astype(np.float64)
-    df = satterthwaite_df(parts, spread.df)
+    own = weights**2 * spread.variances[spread.group] / n
+    parts: Floats = np.bincount(spread.group, weights=own, minlength=len(spread.df)).astype(np.float64)
+    freedom = spread.df
+    if spread.noise is not None:
+        parts, freedom = np.append(parts, weights**2 @ spread.noise), np.append(freedom, KNOWN)
+    df = satterthwaite_df(parts, freedom)
     se = float(np.sqrt(parts.sum())) / scale
     t = difference / se
     p = t_tail(t, df)

@@ -132,6 +132,24 @@ def quadratic(off: Floats, covariance: Floats) -> float:
     return float(off[:-1] @ np.linalg.solve(covariance[:-1, :-1], off[:-1]))
 
 
+def independence(people: Floats, noise: Floats) -> tuple[float, int, Floats]:
+    """Return χ², its degrees of freedom and standardised residuals of arms by levels that carry noise.
+
+    ``noise`` is the covariance of its cells, row by row. Whether arms and levels are independent is asked of people
+    less what both marginals make of them, whose covariance under independence is known; that of the noise is added.
+    """
+    rows, columns = (np.maximum(people.sum(axis=side), 0.0) for side in (1, 0))
+    p, q = rows / rows.sum(), columns / columns.sum()
+    off_rows, off_columns = (np.eye(len(share)) - share[:, None] for share in (p, q))
+    project = np.kron(off_rows, off_columns)
+    covariance = np.kron(multinomial(p, 1.0), multinomial(q, people.sum())) + project @ noise @ project.T
+    off = off_rows @ people @ off_columns.T
+    df = (len(p) - 1) * (len(q) - 1)
+    free = np.arange(people.size).reshape(people.shape)[:-1, :-1].ravel()
+    chi2 = float(off.ravel()[free] @ np.linalg.solve(covariance[np.ix_(free, free)], off.ravel()[free]))
+    return chi2, df, off / np.sqrt(np.diag(covariance)).reshape(people.shape)
+
+
 def log_evidence_with_noise(people: Floats, shares: Floats, noise: Floats, concentration: float) -> float:
     """Return the logarithm of the evidence against planned shares in people per arm that carry noise.
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from kanab.tally.cells import Cells, marginal
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
 from kanab.tally.noise import AddedNoise, MetricNoise, twice_centre
 from kanab.tally.tally import Tally
@@ -47,3 +51,39 @@ def with_noise(tally: Tally, noise: AddedNoise, rng: np.random.Generator) -> Tal
             squares[by] = cells + drawn(own.squares[by]) + twice * more - twice**2 * more_people // 4
         moments.append(Moments(part.metric, counts, sums, squares))
     return Tally(tally.factors, people, tuple(moments), (), noise)
+
+
+def restated(tally: Tally, factor: float) -> Tally:
+    """The same numbers with noise that is said to be so many times larger."""
+    noise = tally.noise
+    metrics = {
+        name: MetricNoise(
+            None if part.counts is None else part.counts * factor,
+            part.sums * factor,
+            {by: cells * factor for by, cells in part.squares.items()},
+        )
+        for name, part in noise.metrics.items()
+    }
+    products = {key: cells * factor for key, cells in noise.products.items()}
+    return replace(tally, noise=AddedNoise(noise.people * factor, metrics, products))
+
+
+def shop(people: int, rng: np.random.Generator, *, effect: float = 0.0, by_class: bool = False) -> Tally:
+    """Two arms by three tiers: a rate that differs by tier, and amounts from 0 to 20 with squares by arm and by tier.
+
+    ``effect`` is that of B on the rate in the third tier.
+    """
+    counts = rng.multinomial(people, np.outer([0.5, 0.5], [0.5, 0.3, 0.2]).ravel()).reshape(2, 3)
+    bought, spend, squares = (np.zeros((2, 3), dtype=object) for _ in range(3))
+    for arm, tier in np.ndindex(2, 3):
+        n = int(counts[arm, tier])
+        bought[arm, tier] = int(rng.binomial(n, (0.1, 0.15, 0.2)[tier] + effect * (arm == 1 and tier == 2)))
+        values = rng.binomial(20, rng.beta(1, 3 - tier / 2, n))
+        spend[arm, tier], squares[arm, tier] = int(values.sum()), int((values**2).sum())
+    by = {("arm",): squares.sum(axis=1), ("tier",): squares.sum(axis=0)}
+    counts = counts.astype(object)
+    parts = (
+        Moments(Metric("bought", 1, (0, 1)), counts, bought, {}),
+        Moments(Metric("spend", 1, (0, 20)), counts, spend, {("arm", "tier"): squares} if by_class else by),
+    )
+    return Tally((Factor("arm", ("A", "B"), "arm"), Factor("tier", ("1", "2", "3"))), counts, parts)

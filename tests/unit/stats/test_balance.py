@@ -1,5 +1,7 @@
 """Balance: the arms hold alike people and have values equally often, or an alarm says who and where."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import Table as Contingency
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
+from tests.unit.stats.noisy_tables import restated, stated_noise, with_noise
 
 from kanab import count_columns
 from kanab.datasets import eighteen
@@ -16,6 +19,8 @@ from kanab.stats import check_balance, check_balance_any_time
 from kanab.stats.balance import BALANCE_ALARM, log_evidence_of_imbalance
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+from kanab.tally.noise import AddedNoise
 from kanab.tally.tally import Tally
 
 
@@ -239,3 +244,66 @@ def test_an_arm_of_one_person_has_no_standardised_difference():
     rows = {"arm": ["A", "B"], "x": [1, 5]}
     (check,) = check_balance([count_columns(rows, arm="arm", metrics=["x"])], numbers=["x"])
     assert (check.chi2, check.differences) == (1.0, {})
+
+
+# ── people with noise ──────────────────────────────────────────────────────────────────────────
+
+
+def test_noise_of_no_size_leaves_the_check_as_it_is():
+    people = np.array([[60, 80, 30], [55, 70, 60]], dtype=object)
+    exact = table(people)
+    noisy = replace(exact, noise=AddedNoise(np.full((2, 3), 1e-9, dtype=object)))
+    (plain,), (stated,) = (check_balance([each]) for each in (exact, noisy))
+    assert (stated.chi2, stated.df, stated.p) == pytest.approx((plain.chi2, plain.df, plain.p), rel=1e-9)
+    assert (stated.arm, stated.level, stated.share) == (plain.arm, plain.level, plain.share)
+
+
+def noisy_arms(rng, people=2_000):
+    """Return levels, values that some lack, and a number, none of which differ between arms, with noise."""
+    counts = rng.multinomial(people, np.outer([0.5, 0.5], [0.5, 0.3, 0.2]).ravel()).reshape(2, 3)
+    have = rng.binomial(counts, 0.9)
+    age, squares = np.zeros((2, 3), dtype=object), np.zeros(2, dtype=object)
+    for arm, level in np.ndindex(2, 3):
+        values = rng.integers(0, 41, counts[arm, level])
+        age[arm, level] = int(values.sum())
+        squares[arm] += int((values**2).sum())
+    cells = counts.astype(object)
+    parts = (
+        Moments(Metric("y", 1, (0, 1), "exclude"), have.astype(object), rng.binomial(have, 0.4).astype(object), {}),
+        Moments(Metric("age", 1, (0, 40)), cells, age, {("arm",): squares}),
+    )
+    exact = replace(table(cells, levels=("1", "2", "3")), moments=parts)
+    return with_noise(exact, stated_noise(exact, 0.003), rng)
+
+
+def test_checks_of_noisy_people_keep_their_size_and_those_that_ignore_noise_do_not():
+    rng, known, ignored = np.random.default_rng(2), [], []
+    for _ in range(200):
+        noisy = noisy_arms(rng)
+        known.append([check.p for check in check_balance([noisy], numbers=["age"])])
+        ignored.append([check.p for check in check_balance([restated(noisy, 1e-9)], numbers=["age"])])
+    assert np.shape(known) == (200, 3)  # levels, who has a value, and the number
+    rings = np.mean(np.array(known) < 0.05, axis=0)
+    assert np.all(abs(rings - 0.05) < 0.045)
+    assert np.all(np.mean(np.array(ignored) < 0.05, axis=0) > 0.12)
+
+
+def test_an_imbalance_is_seen_through_noise_and_at_any_time():
+    tables = [replace(table(np.array(people, dtype=object)), noise=AddedNoise(np.full((2, 3), 90.0, dtype=object)))
+              for people in ([[1_000, 600, 400], [1_000, 600, 400]], [[1_200, 500, 300], [900, 700, 400]])]  # fmt: skip
+    even, uneven = (check_balance_any_time([each])[0] for each in tables)
+    assert (even.p_any_time, even.alarm) == (1.0, False)
+    assert uneven.p_any_time < 1e-6
+    assert uneven.alarm
+    assert (uneven.arm, uneven.level) == ("B", "L0")
+
+
+def test_a_number_whose_squares_are_lost_in_noise_is_compared_by_the_noise_of_its_means():
+    noisy = noisy_arms(np.random.default_rng(4))
+    part = noisy.moments_of("age")
+    lost = replace(
+        noisy, moments=(noisy.moments_of("y"), replace(part, squares={("arm",): part.squares[("arm",)] * 0}))
+    )
+    (check,) = [each for each in check_balance([lost], numbers=["age"]) if each.about == "number"]
+    assert 0 < check.p <= 1
+    assert check.differences == {}

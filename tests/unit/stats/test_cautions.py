@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from scipy import stats
+from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError
@@ -19,6 +20,9 @@ from kanab.stats.cautions import (
     people_off_commonest,
     rows_not_people,
 )
+from kanab.tally.factor import Factor
+from kanab.tally.noise import AddedNoise
+from kanab.tally.tally import Tally
 
 AMOUNT = Metric("y", 1, (0, 500))
 
@@ -179,3 +183,41 @@ def test_what_is_not_in_the_answer_and_rows_that_are_not_people_are_said():
     assert (ended.code, rows.code) == ("design-ended", "rows-not-people")
     assert "look 5 (2026-W46)" in ended.sentence
     assert rows.sentence.endswith("Count people (--unit user_id).")
+
+
+# ── numbers with noise ─────────────────────────────────────────────────────────────────────────
+
+
+def noisy_batch(people, variance):
+    arms, noise = Factor("arm", ("A", "B"), "arm"), np.full(2, variance, dtype=object)
+    return Tally((arms,), np.array(people, dtype=object), noise=AddedNoise(noise))
+
+
+def test_changed_shares_of_noisy_batches_are_judged_by_chance_and_noise():
+    people = [[520, 480], [430, 570]]
+    assert codes(changed_shares([noisy_batch(each, 1e-9) for each in people])) == ["shares-changed"]
+    assert changed_shares([noisy_batch(each, 900.0) for each in people]) == []
+    exact = Tally((Factor("arm", ("A", "B"), "arm"),), np.array([5_200, 4_800], dtype=object))
+    assert codes(changed_shares([exact, noisy_batch([4_300, 5_700], 900.0)])) == ["shares-changed"]
+
+
+@pytest.mark.parametrize("metric", ["bought", "spend"])
+def test_a_mean_that_noise_could_have_made_is_cautioned_about_and_others_are_not(metric):
+    rng = np.random.default_rng(1)
+    exact = shop(4_000, rng)
+    assert metric_cautions(with_noise(exact, stated_noise(exact, 0.05), rng), metric) == []
+    (caution,) = metric_cautions(with_noise(exact, stated_noise(exact, 1e-6), rng), metric)
+    assert (caution.code, caution.metric) == ("too-noisy", metric)
+    assert "hides whether more than a few people make the mean" in caution.sentence
+
+
+def test_people_off_the_commonest_value_are_not_overstated_by_noise():
+    rng = np.random.default_rng(1)
+    exact = shop(4_000, rng)
+    rates = people_off_commonest(exact, "bought")
+    noise = stated_noise(exact, 0.005)
+    drawn = [people_off_commonest(with_noise(exact, noise, rng), "bought") for _ in range(100)]
+    assert np.mean([each["A"] <= rates["A"] for each in drawn]) > 0.94
+    assert np.median([each["A"] for each in drawn]) > rates["A"] / 2
+    amounts = people_off_commonest(exact, "spend")
+    assert people_off_commonest(with_noise(exact, noise, rng), "spend")["B"] < amounts["B"]

@@ -1,10 +1,14 @@
 """Variances of cells: by class, by arm, and from two margins."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
 from kanab import Metric, count_columns
 from kanab.stats.cell_variance import _newton, by_arm, by_class, two_marginals
+from kanab.stats.ftest import cell_spread, two_way
 from kanab.stats.gram import arm_squares, classes_of
 
 CELLS = {
@@ -132,3 +136,62 @@ def test_a_still_arm_or_level_is_a_problem_of_the_margins():
         assert two_marginals(classes, rows, columns).problem == STILL
     classes, rows = classes_and(arm, ("arm",))
     assert by_arm(classes, rows).problem == STILL
+
+
+# ── numbers with noise ─────────────────────────────────────────────────────────────────────────
+
+
+def spread_of(table, metric, variance):
+    return cell_spread(two_way(table, "tier", metric), variance)
+
+
+@pytest.mark.parametrize(
+    ("metric", "variance"), [("bought", "by_class"), ("spend", "by_arm"), ("spend", "two_marginals")]
+)
+def test_variances_of_noisy_cells_are_right_on_average_and_vary_as_stated(metric, variance):
+    exact = shop(4_000, np.random.default_rng(5))
+    noise, rng = stated_noise(exact, 0.02), np.random.default_rng(6)
+    plain = spread_of(exact, metric, variance)
+    drawn = [spread_of(with_noise(exact, noise, rng), metric, variance) for _ in range(250)]
+    variances = np.array([spread.variances for spread in drawn])
+    stated = np.mean([2 / spread.df for spread in drawn], axis=0) - 2 / plain.df
+    relative = np.var(variances, axis=0) / plain.variances**2
+    np.testing.assert_allclose(variances.mean(axis=0), plain.variances, rtol=0.06)
+    np.testing.assert_allclose(relative, stated, rtol=0.5)
+
+
+def test_the_noise_of_noisy_cells_is_that_of_their_means():
+    exact = shop(4_000, np.random.default_rng(5))
+    noise, rng = stated_noise(exact), np.random.default_rng(6)
+    drawn = [two_way(with_noise(exact, noise, rng), "tier", "spend").classes for _ in range(250)]
+    means = np.array([classes.means + classes.centre for classes in drawn])
+    stated = spread_of(replace(exact, noise=noise), "spend", "two_marginals").noise
+    np.testing.assert_allclose(means.var(axis=0), stated, rtol=0.25)
+
+
+def test_squares_below_nothing_leave_the_noise_alone():
+    exact = shop(4_000, np.random.default_rng(5))
+    part = exact.moments_of("spend")
+    none = {by: cells - cells for by, cells in part.squares.items()}
+    table = replace(exact, moments=(replace(part, squares=none),), noise=stated_noise(exact))
+    spread = spread_of(table, "spend", "two_marginals")
+    assert spread.variances.tolist() == [0, 0]
+    assert (spread.group.tolist(), spread.problem) == ([0, 0, 0, 1, 1, 1], "")
+    n = two_way(table, "tier", "spend").classes.n
+    np.testing.assert_allclose(spread.of_people(n), n * spread.noise)
+    assert spread.estimated(n).tolist() == [0] * 6
+
+
+def test_squares_that_noise_hides_are_too_noisy_to_tell():
+    exact = shop(4_000, np.random.default_rng(5))
+    noise = stated_noise(exact)
+    own = noise.metrics["spend"]
+    loud = replace(own, squares={by: cells * 1e6 for by, cells in own.squares.items()})
+    table = replace(exact, noise=replace(noise, metrics={**noise.metrics, "spend": loud}))
+    assert spread_of(table, "spend", "by_arm").problem == "too noisy to tell"
+
+
+def test_classes_of_fewer_people_than_noise_are_too_noisy_to_tell():
+    exact = shop(40, np.random.default_rng(5))
+    table = replace(exact, noise=stated_noise(exact, 0.001))
+    assert spread_of(table, "spend", "by_arm").problem == "too noisy to tell"

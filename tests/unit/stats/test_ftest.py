@@ -1,9 +1,12 @@
 """Does the effect differ? Pooled, robust and nested F, in the open and at the edges."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
+from tests.unit.stats.noisy_tables import restated, shop, stated_noise, with_noise
 
 import kanab as kb
 from kanab import Metric, Tally, count_columns
@@ -443,3 +446,69 @@ def test_only_robust_tests_are_guarded():
     assert guarded.p is not None
     assert guarded.p_guarded is not None
     assert guarded.p_guarded > guarded.p
+
+
+# ── numbers with noise ─────────────────────────────────────────────────────────────────────────
+
+
+def noisy_shop(seed, people=3_000, rho=0.01, **world):
+    rng = np.random.default_rng(seed)
+    tally = shop(people, rng, **world)
+    return with_noise(tally, stated_noise(tally, rho), rng)
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+@pytest.mark.parametrize("metric", ["bought", "spend"])
+def test_noise_of_hardly_any_size_leaves_the_robust_test_as_it_is(metric, by_class):
+    exact = shop(3_000, np.random.default_rng(5), by_class=by_class)
+    stated = robust_f(restated(replace(exact, noise=stated_noise(exact)), 1e-9), "tier", metric)
+    plain = robust_f(exact, "tier", metric)
+    assert (stated.F, stated.p) == pytest.approx((plain.F, plain.p), rel=1e-4)
+    assert stated.df == pytest.approx(plain.df, rel=1e-3)
+    assert stated.variance == plain.variance
+    assert stated.p_guarded == pytest.approx(plain.p_guarded, rel=0.01)
+
+
+@pytest.mark.parametrize("metric", ["bought", "spend"])
+def test_the_robust_test_of_noisy_numbers_keeps_its_size_and_one_that_ignores_noise_does_not(metric):
+    known, ignored = [], []
+    for seed in range(150):
+        table = noisy_shop(seed, rho=0.002)
+        known.append(robust_f(table, "tier", metric).p)
+        ignored.append(robust_f(restated(table, 1e-9), "tier", metric).p)
+    assert abs(np.mean(np.array(known) < 0.05) - 0.05) < 0.05
+    assert np.mean(np.array(ignored) < 0.05) > 0.2
+
+
+def test_an_interaction_is_seen_through_the_noise():
+    assert robust_f(noisy_shop(1, people=20_000, effect=0.1), "tier", "bought").p < 1e-6
+
+
+def test_a_kind_of_variance_may_be_named_for_numbers_with_noise():
+    test = robust_f(noisy_shop(1), "tier", "spend", variance="by_arm")
+    assert (test.variance, test.note) == ("by_arm", "assumes equal variance across levels")
+    with pytest.raises(AnalysisError, match="unknown kind of variance"):
+        robust_f(noisy_shop(1), "tier", "spend", variance="other")
+
+
+@pytest.mark.parametrize(("people", "rho"), [(3_000, 1e-5), (40, 0.01)])
+def test_classes_that_noise_hides_are_too_noisy_to_tell(people, rho):
+    test = robust_f(noisy_shop(3, people=people, rho=rho), "tier", "bought")
+    assert (test.F, test.p, test.note) == (None, None, "too noisy to tell")
+    assert "not testable: too noisy to tell" in str(test)
+
+
+def test_there_is_no_pooled_test_of_numbers_with_noise_and_it_says_why():
+    test = pooled_f(noisy_shop(1), "tier", "bought")
+    assert test.F is None
+    assert str(test) == (
+        "bought: arm × tier (pooled) not testable: noise differs between classes, so that only the robust test is made"
+    )
+
+
+def test_a_class_that_noise_has_emptied_is_too_noisy_to_tell():
+    table = noisy_shop(1)
+    people = table.people.copy()
+    people[1, 2] = -4
+    parts = tuple(replace(part, counts=people) for part in table.moments)
+    assert robust_f(replace(table, people=people, moments=parts), "tier", "bought").note == "too noisy to tell"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
+from tests.unit.stats.noisy_tables import restated, shop, stated_noise, with_noise
 
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen
@@ -432,3 +433,61 @@ def test_the_note_that_a_few_people_could_have_made_it_comes_and_goes_with_its_r
     assert watched.note.startswith("assumed; a test with one variance for both arms does not ring here")
     assert with_watch_note(watched, 0.95) == watched
     assert with_watch_note(replace(watched, p_adjusted=0.3), 0.95).note == "assumed"
+
+
+# ── numbers with noise ─────────────────────────────────────────────────────────────────────────
+
+
+def noisy_shop(seed, people=3_000, rho=0.01, **world):
+    rng = np.random.default_rng(seed)
+    tally = shop(people, rng, **world)
+    return with_noise(tally, stated_noise(tally, rho), rng)
+
+
+def test_noise_of_hardly_any_size_leaves_effects_at_levels_as_they_are():
+    exact = shop(3_000, np.random.default_rng(5))
+    stated = restated(replace(exact, noise=stated_noise(exact)), 1e-9)
+    for noisy, plain in zip(
+        segment_effects(stated, "tier", "spend"), segment_effects(exact, "tier", "spend"), strict=True
+    ):
+        assert noisy.estimate == plain.estimate
+        assert (noisy.se, noisy.df, noisy.p) == pytest.approx((plain.se, plain.df, plain.p), rel=1e-3)
+        assert noisy.interval_adjusted == pytest.approx(plain.interval_adjusted, rel=1e-3)
+        assert noisy.p_null == pytest.approx(plain.p_null, rel=0.01)
+    for noisy, plain in zip(follow_ups(stated, "tier", "spend"), follow_ups(exact, "tier", "spend"), strict=True):
+        assert (noisy.difference, noisy.se, noisy.p) == pytest.approx((plain.difference, plain.se, plain.p), rel=1e-3)
+
+
+def test_the_error_of_a_noisy_level_is_that_of_its_draws():
+    exact = shop(4_000, np.random.default_rng(5))
+    noise, rng = stated_noise(exact), np.random.default_rng(6)
+    drawn = [segment_effects(with_noise(exact, noise, rng), "tier", "spend")[1] for _ in range(200)]
+    rows = segment_effects(exact, "tier", "spend")
+    stated = np.mean([effect.se**2 for effect in drawn]) - rows[1].se ** 2
+    assert np.var([effect.estimate for effect in drawn]) == pytest.approx(stated, rel=0.25)
+
+
+@pytest.mark.parametrize("metric", ["bought", "spend"])
+def test_simultaneous_intervals_of_noisy_levels_cover_and_those_that_ignore_noise_do_not(metric):
+    missed = {1.0: 0, 1e-9: 0}
+    rings = {1.0: 0, 1e-9: 0}
+    for seed in range(80):
+        table = noisy_shop(seed, rho=0.002)
+        for factor in missed:
+            stated = restated(table, factor)
+            intervals = [effect.interval_adjusted for effect in segment_effects(stated, "tier", metric)]
+            missed[factor] += any(not low <= 0 <= high for low, high in intervals)
+            rings[factor] += any(row.p_adjusted < 0.05 for row in follow_ups(stated, "tier", metric))
+    assert missed[1.0] <= 9
+    assert rings[1.0] <= 9
+    assert missed[1e-9] > 20
+    assert rings[1e-9] > 20
+
+
+def test_levels_that_noise_hides_have_no_test_and_say_so():
+    table = noisy_shop(3, rho=1e-5)
+    effects = segment_effects(table, "tier", "bought")
+    assert effects
+    assert all((effect.p, effect.note) == (None, "too noisy to tell") for effect in effects)
+    with pytest.raises(AnalysisError, match="too noisy to tell"):
+        follow_ups(table, "tier", "bought")

@@ -14,7 +14,9 @@ from kanab.stats.srm import (
     LIVE_SAMPLE_RATIO_ALARM,
     SAMPLE_RATIO_ALARM,
     alarm_limit,
+    independence,
     is_alarm,
+    log_evidence_with_noise,
     multinomial,
     noise_off_shares,
     people_noise,
@@ -191,3 +193,30 @@ def test_the_alarm_of_noisy_people_keeps_its_size_and_the_one_that_ignores_noise
 def test_noise_that_leaves_nobody_is_refused():
     with pytest.raises(AnalysisError, match="nobody has been counted"):
         sample_ratio(noisy([3, -5], 81.0))
+
+
+def test_arms_and_levels_of_noisy_people_have_pearsons_chi2_if_the_noise_is_nothing():
+    people = np.array([[60.0, 80.0, 30.0], [55.0, 70.0, 60.0]])
+    expected = stats.chi2_contingency(people, correction=False)
+    chi2, df, residuals = independence(people, np.zeros((6, 6)))
+    assert (chi2, df) == (pytest.approx(expected.statistic, rel=1e-12), expected.dof)
+    rows, columns = people.sum(axis=1) / people.sum(), people.sum(axis=0) / people.sum()
+    spread = expected.expected_freq * np.outer(1 - rows, 1 - columns)
+    np.testing.assert_allclose(residuals, (people - expected.expected_freq) / np.sqrt(spread))
+
+
+def test_noise_between_arms_and_levels_is_that_of_draws():
+    rng, noise = np.random.default_rng(1), np.diag([40.0, 90.0, 20.0, 60.0, 10.0, 250.0])
+    shares = np.outer([0.6, 0.4], [0.5, 0.3, 0.2])
+    draws = rng.multinomial(2_000, shares.ravel(), 1_500) + rng.normal(0, np.sqrt(np.diag(noise)), (1_500, 6))
+    chi2 = [independence(people.reshape(2, 3), noise)[0] for people in draws]
+    assert np.mean(chi2) == pytest.approx(2, abs=0.2)
+    assert np.mean(np.array(chi2) > stats.chi2.ppf(0.95, 2)) == pytest.approx(0.05, abs=0.02)
+
+
+def test_evidence_of_noisy_people_is_one_on_average_and_grows_where_shares_are_off():
+    rng, shares, noise = np.random.default_rng(1), np.array([0.5, 0.3, 0.2]), np.full(3, 80.0)
+    draws = rng.multinomial(2_000, shares, 4_000) + rng.normal(0, math.sqrt(80), (4_000, 3))
+    evidence = [math.exp(log_evidence_with_noise(people, shares, noise, 3_000.0)) for people in draws]
+    assert np.mean(evidence) == pytest.approx(1, abs=0.05)
+    assert log_evidence_with_noise(np.array([1_200.0, 500.0, 300.0]), shares, noise, 3_000.0) > 5

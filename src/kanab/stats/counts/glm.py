@@ -21,6 +21,7 @@ from kanab.errors import AnalysisError, DesignError, FormulaError, listed
 from kanab.stats.distributions import check_sides, chi2_tail, t_quantile, t_tail
 from kanab.stats.formula import Design, design, parse
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, dependent_terms, independent
+from kanab.stats.noise import refuse_noise
 from kanab.tabular import Table, number, p_value
 from kanab.tally.tally import Tally
 
@@ -347,6 +348,7 @@ def _check_choices(family: str, errors: str) -> None:
 
 def _prepared(tally: Tally, formula: str, metric: str | None, family: CountFamily) -> tuple[Tally, Classes, _Model]:
     """Return the table of the covariates that a formula names, its classes, and the model on them."""
+    refuse_noise(tally, "a fit of a formula")
     named = {variable.name for term in parse(formula) for variable in term}
     table = tally.keep(*(factor.name for factor in tally.covariates if factor.name in named))
     moments = table.moments_of(metric)

@@ -17,6 +17,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
 from kanab.stats.distributions import Alternative, check_sides, chi2_tail, t_interval, t_tail
 from kanab.stats.gram import Floats
+from kanab.stats.noise import refuse_noise
 from kanab.stats.score import Rates
 from kanab.tabular import Table, number, p_value
 from kanab.tally.factor import Level, label
@@ -149,6 +150,7 @@ def common_odds(
     bought: B against A over device
     ...
     """
+    refuse_noise(tally, "an odds ratio over strata")
     check_sides(confidence, alternative)
     arms = tally.experiment
     names = [factor.name for factor in tally.covariates] if covariates is None else [covariates]

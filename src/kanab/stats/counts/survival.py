@@ -19,6 +19,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
 from kanab.stats.distributions import Alternative, check_sides, chi2_tail, t_quantile, t_tail
 from kanab.stats.gram import Floats
+from kanab.stats.noise import refuse_noise
 from kanab.tabular import Table, number, p_value
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
@@ -232,6 +233,7 @@ def survival(
     B         4       2   6.000            0.0 %
     log-rank χ²(1) = 3.315, p = 0.0686
     """
+    refuse_noise(tally, "survival until an event")
     check_sides(confidence, "two-sided")
     names = [factor.name for factor in tally.covariates]
     if covariate is None and len(names) != 1:

@@ -10,6 +10,7 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.stats.cautions import Caution
 from kanab.stats.effect import ArmMeans
+from kanab.stats.noise import refuse_noise
 from kanab.stats.ratio import ratio_means
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
@@ -33,6 +34,7 @@ def cluster_means(tally: Tally, metric: str, people: str = "people") -> ArmMeans
     >>> cluster_means(shops, "spend").means
     array([2., 3.])
     """
+    refuse_noise(tally, "a mean of clusters")
     means = ratio_means(tally, metric, people)
     return between_clusters(replace(means, metric=metric), effective_clusters(tally, people))
 
@@ -45,6 +47,7 @@ def effective_clusters(tally: Tally, people: str) -> dict[Level, float]:
     >>> {arm: round(n, 2) for arm, n in effective_clusters(shops, "n").items()}
     {'A': 2.0, 'B': 1.22}
     """
+    refuse_noise(tally, "a number of clusters")
     arms = tally.keep()
     part = arms.moments_of(people)
     squares = part.squares_by(arms.axes, arms.axes)

@@ -22,6 +22,7 @@ from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile
 from kanab.stats.effect import ArmMeans, difference_in_means
 from kanab.stats.gram import arm_cross
+from kanab.stats.noise import refuse_noise
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric
@@ -308,6 +309,7 @@ def _arm(tally: Tally, cross: Cross, place: int) -> _ArmMoments:
 
 def _products(tally: Tally, metric: str, received: str) -> Cross:
     """Return the products of the pair per arm, what was received first."""
+    refuse_noise(tally, "an effect of receiving")
     for name in (metric, received):
         tally.moments_of(name)
     for cross in tally.crosses:

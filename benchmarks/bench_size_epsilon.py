@@ -1,0 +1,205 @@
+"""How often do tests of a release with ε ring, where nothing differs (nominal: .05) and where something does?
+
+Two arms by three levels, a rate and an amount from 0 to 100, ε and δ = 1e-6 shared out as a release does. Every test is
+made as it is, and once more by somebody who takes the noisy numbers for exact ones. The noise is drawn as rounded
+normals with the variances that the tables state.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab import Tally
+from kanab.errors import AnalysisError
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Linkage
+from kanab.privacy.epsilon.account import rho_of
+from kanab.privacy.epsilon.split import split_budget
+from kanab.privacy.epsilon.tables import noise_of
+from kanab.stats import check_balance, follow_ups, robust_f, sample_ratio, segment_effects
+from kanab.tally.cells import Cells, marginal
+from kanab.tally.factor import Factor
+from kanab.tally.moments import Moments
+from kanab.tally.noise import AddedNoise, twice_centre
+
+PLAN = parse_plan("""
+[metrics.bought]
+bounds = [0, 1]
+resolution = 1
+[metrics.spend]
+bounds = [0, 100]
+resolution = 1
+[covariates]
+tier = { levels = ["1", "2", "3"] }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+segments = ["tier"]
+""")
+ARMS, TIERS = Factor("checkout", ("A", "B"), "arm"), Factor("tier", ("1", "2", "3"))
+SHARES = np.array([0.5, 0.3, 0.2])
+VALUES = np.arange(101)
+SIMULATIONS = 4_000
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Case:
+    """People, ε, the rate of the events, the share of the first arm, and how much the effect differs by level."""
+
+    people: int
+    epsilon: float
+    rate: float = 0.1
+    first_arm: float = 0.5
+    differs: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """The case in a row of the table."""
+        return f"{self.people:>7,} people, ε = {self.epsilon:g}, rate {self.rate:g}, {self.first_arm:g} in A"
+
+
+CASES = tuple(
+    Case(people, epsilon, rate, first)
+    for people in (2_000, 20_000, 100_000)
+    for epsilon in (0.5, 1.0, 2.0)
+    for rate, first in ((0.1, 0.5), (0.01, 0.5), (0.1, 0.1))
+)
+
+
+def noise_of_case(epsilon: float) -> AddedNoise:
+    """The variances of the noise in a table of arms by tiers of this plan."""
+    scales = split_budget(PLAN, rho_of(epsilon, 1e-6))
+    return noise_of(Linkage(("checkout",), "tier"), scales, (ARMS, TIERS), None)
+
+
+def amounts(mean_of_buyers: float) -> NDArray[np.float64]:
+    """The shares of values from 1 to 100 among those who buy: geometric, cut at 100."""
+    shares = (1 - 1 / mean_of_buyers) ** VALUES[1:]
+    return np.asarray(shares / shares.sum())
+
+
+def draw(case: Case, rng: np.random.Generator) -> Tally:
+    """One experiment: the same effect at every level, but for what differs at the third."""
+    people = rng.multinomial(case.people, np.outer([case.first_arm, 1 - case.first_arm], SHARES).ravel()).reshape(2, 3)
+    bought, spent, squares = (np.zeros((2, 3), dtype=object) for _ in range(3))
+    for arm, level in np.ndindex(2, 3):
+        more = case.differs if (arm, level) == (1, 2) else 0.0
+        rate = case.rate * ((0.8, 1.0, 1.4)[level] * (1 + more) + 0.1 * arm)
+        n = rng.binomial(people[arm, level], rate)
+        at = rng.multinomial(rng.binomial(people[arm, level], 0.4), amounts((10.0, 14.0, 22.0)[level] * (1 + more / 2)))
+        bought[arm, level], spent[arm, level] = int(n), int(at @ VALUES[1:])
+        squares[arm, level] = int(at @ VALUES[1:] ** 2)
+    by = {("checkout",): squares.sum(axis=1), ("tier",): squares.sum(axis=0)}
+    metrics = {metric.name: metric.metric() for metric in PLAN.metrics}
+    counted = people.astype(object)
+    parts = Moments(metrics["bought"], counted, bought, {}), Moments(metrics["spend"], counted, spent, by)
+    return Tally((ARMS, TIERS), counted, parts)
+
+
+def with_noise(tally: Tally, noise: AddedNoise, rng: np.random.Generator) -> Tally:
+    """The table with noise, whose variances it states."""
+
+    def drawn(variances: Cells) -> Cells:
+        values = np.rint(rng.normal(0.0, np.sqrt(variances.astype(np.float64))))
+        return np.array([int(value) for value in values.ravel()], dtype=object).reshape(variances.shape)
+
+    people = tally.people + drawn(noise.people)
+    parts = []
+    for part in tally.moments:
+        own, twice = noise.metrics[part.metric.name], twice_centre(part.metric)
+        sums = part.sums + drawn(own.sums) + (people - part.counts) * twice // 2
+        more = {
+            by: [marginal(new, tally.axes, by) for new in (people - part.counts, sums - part.sums)]
+            for by in part.squares
+        }
+        squares = {
+            by: cells + drawn(own.squares[by]) + twice * more[by][1] - twice**2 * more[by][0] // 4
+            for by, cells in part.squares.items()
+        }
+        parts.append(Moments(part.metric, people, sums, squares))
+    return Tally(tally.factors, people, tuple(parts), (), noise)
+
+
+def ignoring(noisy: Tally) -> Tally:
+    """The same numbers with noise that is said to be nothing: as exact tables they would be impossible."""
+    assert noisy.noise is not None
+    return replace(noisy, noise=scaled(noisy.noise, 1e-9))
+
+
+def scaled(noise: AddedNoise, factor: float) -> AddedNoise:
+    """Noise that is stated to be so many times larger."""
+    metrics = {
+        name: replace(part, sums=part.sums * factor, squares={by: cells * factor for by, cells in part.squares.items()})
+        for name, part in noise.metrics.items()
+    }
+    return replace(noise, people=noise.people * factor, metrics=metrics)
+
+
+def tests(table: Tally, case: Case) -> Iterator[tuple[str, bool | None]]:
+    """Every test and whether it rings; None where it cannot be made."""
+    shares = {"A": case.first_arm, "B": 1 - case.first_arm}
+    yield "sample ratio", sample_ratio(table, shares).p < ALPHA
+    yield "balance", check_balance([table], "checkout")[0].p < ALPHA
+    for metric in ("bought", "spend"):
+        test = robust_f(table, "tier", metric)
+        yield f"robust F {metric}", None if test.p is None else test.p < ALPHA
+        try:
+            rows = follow_ups(table, "tier", metric)
+            yield f"follow-ups {metric}", any(row.p_adjusted < ALPHA for row in rows)
+        except AnalysisError:
+            yield f"follow-ups {metric}", None
+        if metric == "bought":  # true effects at levels
+            truths = [case.rate * (0.1 + more) for more in (0.0, 0.0, 1.4 * case.differs)]
+            effects = segment_effects(table, "tier", metric)
+            intervals = [effect.interval_adjusted for effect in effects]
+            missed = [
+                not low <= truth <= high
+                for truth, (low, high) in zip(truths, [each for each in intervals if each], strict=False)
+            ]
+            yield f"levels {metric}", any(missed) if len(missed) == 3 else None
+
+
+def run(case: Case, simulations: int, seed: int) -> dict[str, tuple[float, float, float]]:
+    """By test: how often it rings, how often if noise is ignored, and how often it is made."""
+    rng, noise = np.random.default_rng(seed), noise_of_case(case.epsilon)
+    rings: Counter[str] = Counter()
+    made: Counter[str] = Counter()
+    for _ in range(simulations):
+        noisy = with_noise(draw(case, rng), noise, rng)
+        for kind, table in (("", noisy), ("control ", ignoring(noisy))):
+            for name, rang in tests(table, case):
+                if rang is not None:
+                    made[kind + name] += 1
+                    rings[kind + name] += bool(rang)
+    share = {name: rings[name] / made[name] for name in made}
+    return {
+        name: (value, share.get(f"control {name}", float("nan")), made[name] / simulations)
+        for name, value in share.items()
+        if not name.startswith("control ")
+    }
+
+
+def main() -> None:
+    """Print one line per case and test."""
+    simulations = int(sys.argv[1]) if len(sys.argv) > 1 else SIMULATIONS
+    power = tuple(replace(case, differs=0.3) for case in CASES if case.rate == 0.1 and case.first_arm == 0.5)
+    with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        for title, cases in (("size", CASES), ("power, 30 % more at one level", power)):
+            print(f"{title} at {ALPHA:g}: knowing the noise, ignoring it, share of releases that can be tested")
+            results = pool.map(run, cases, [simulations] * len(cases), range(len(cases)))
+            for case, by_test in zip(cases, results, strict=True):
+                print(case.name)
+                for name, (known, ignored, made) in by_test.items():
+                    print(f"    {name:<20} {known:.3f}  {ignored:.3f}  {made:.0%}")
+
+
+if __name__ == "__main__":
+    main()
