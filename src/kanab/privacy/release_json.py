@@ -48,7 +48,7 @@ class BatchEntry(_ReleasePart):
 
 
 class NoiseEntry(_ReleasePart):
-    """The promise of a release with noise, its account, and the standard deviation of the noise in grid steps."""
+    """The promise of a release with noise, its account, and the standard deviation of the noise."""
 
     epsilon: float
     delta: float

@@ -101,5 +101,5 @@ def noise_terms(data: Data) -> list[tuple[str, str]]:
         ("Price", price(data) or "too noisy to tell"),
         ("Account", account(noise)),
         ("Merging", f"k = {privacy['k']} and three standard deviations of the noise"),
-        ("Noise (one standard deviation, in grid steps)", "; ".join(scales)),
+        ("Noise (one standard deviation)", "; ".join(scales)),
     ]

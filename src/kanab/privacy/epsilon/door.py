@@ -56,7 +56,7 @@ def release_with_noise(
     tables = {**drawn.tables, **pairs.tables}
     people = [count for table in tables.values() for count in table.people.ravel().tolist()]
     noise = NoiseReceipt(
-        spending.epsilon, spending.delta, spending.total, spending.spent, spending.left, receipt_scales(scales)
+        spending.epsilon, spending.delta, spending.total, spending.spent, spending.left, receipt_scales(scales, plan)
     )
     receipt = Receipt(
         k,

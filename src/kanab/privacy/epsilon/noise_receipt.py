@@ -13,8 +13,8 @@ from kanab.privacy.epsilon.mechanism import MECHANISM
 class NoiseReceipt:
     """The ε and δ of one release, what its ledger has spent and has left after it, and standard deviations.
 
-    ``scales`` has, by table and statistic, the standard deviation of the noise in grid steps. ``total`` is the ε that
-    all releases of the ledger may spend together.
+    ``scales`` has, by table and statistic, the standard deviation of the noise, in units of the metrics. ``total`` is
+    the ε that all releases of the ledger may spend together.
     """
 
     epsilon: float

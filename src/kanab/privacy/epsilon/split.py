@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kanab.plan.model import Linkage, MetricPlan, Plan
+from kanab.plan.model import Linkage, Plan
 from kanab.plan.pairs import planned_pairs
 from kanab.privacy.epsilon.mechanism import Scale, scale_for
 from kanab.tally.metric import Metric
@@ -106,7 +106,7 @@ def _statistics(plan: Plan, linkage: Linkage, metrics: Mapping[str, Metric]) -> 
             yield Statistic("counts", (name,), linkage.axes), _PEOPLE
         yield Statistic("sums", (name,), linkage.axes), _SUMS
         if not metric.binary:
-            for by in _marginals(linkage, plan.metrics_by_name[name]):
+            for by in _marginals(linkage, plan.squares_of(linkage, name)):
                 yield Statistic("squares", (name,), by), _SQUARES
     if alone:
         for pair in plan.products_of(linkage):
@@ -119,15 +119,15 @@ def gaps(plan: Plan, pair: tuple[str, str]) -> bool:
     return any(plan.metrics_by_name[name].missing == "exclude" for name in pair)
 
 
-def _marginals(linkage: Linkage, metric: MetricPlan) -> list[By]:
+def _marginals(linkage: Linkage, kept: str) -> list[By]:
     """Return the marginals of squares that a table measures itself."""
     if linkage.after:
         return []
-    if len(linkage.axes) == 1 or metric.squares == "class":
+    if len(linkage.axes) == 1 or kept == "class":
         return [linkage.axes]
     if len(linkage.experiments) > 1:
         return [(name,) for name in linkage.experiments]
-    return [(str(linkage.covariate),)] if linkage.squares == "marginals" else []
+    return [(str(linkage.covariate),)] if kept == "marginals" else []
 
 
 def _influence(statistic: Statistic, metrics: Mapping[str, Metric]) -> int:

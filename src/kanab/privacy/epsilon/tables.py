@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -27,12 +28,17 @@ _HALVES, _QUARTERS = 1 / 8, 5 / 32
 _T = TypeVar("_T")
 
 
-def receipt_scales(scales: Mapping[str, TableScales]) -> dict[str, dict[str, float]]:
-    """Return the standard deviation of the noise in every statistic, in grid steps, as receipts say it."""
+def receipt_scales(scales: Mapping[str, TableScales], plan: Plan) -> dict[str, dict[str, float]]:
+    """Return the standard deviation of the noise in every statistic, in units of the metrics, as receipts say it."""
+    grids = {metric.name: metric.metric().scale for metric in plan.counted_metrics}
+
+    def deviation(statistic: Statistic, scale: Scale) -> float:
+        steps = math.prod(grids[name] for name in statistic.metrics) if statistic.kind != "counts" else 1
+        steps = steps**2 if statistic.kind == "squares" else steps
+        return float(f"{_variance(statistic, scale) ** 0.5 / steps:.6g}")
+
     return {
-        name: {
-            statistic.label: float(f"{_variance(statistic, scale) ** 0.5:.6g}") for statistic, scale in table.items()
-        }
+        name: {statistic.label: deviation(statistic, scale) for statistic, scale in table.items()}
         for name, table in scales.items()
     }
 
@@ -53,7 +59,7 @@ def stated_noise(plan: Plan, receipt: NoiseReceipt) -> dict[str, TableScales]:
     if promised != (receipt.epsilon, receipt.delta, receipt.total) or receipt.mechanism != MECHANISM:
         raise SourceError("the ε that this release states is not that of its plan", "Release it again.")
     scales = split_budget(plan, rho_of(receipt.epsilon, receipt.delta))
-    if receipt_scales(scales) != {name: dict(table) for name, table in receipt.scales.items()}:
+    if receipt_scales(scales, plan) != {name: dict(table) for name, table in receipt.scales.items()}:
         raise SourceError("the noise that this release states is not that of its plan", "Release it again.")
     return scales
 
