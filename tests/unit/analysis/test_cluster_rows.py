@@ -218,3 +218,20 @@ def test_bounds_are_a_persons_where_a_row_stands_for_several() -> None:
     small, large = kb.readout(summed, **choices), kb.readout(rows, **choices)
     assert small.to_dict()["effects"] == large.to_dict()["effects"]
     assert small.clusters == large.clusters
+
+
+@pytest.mark.parametrize("nobody", [0.0, 0.5, -1.0, None, math.nan])
+def test_a_row_that_stands_for_nobody_is_refused_so_that_k_clusters_have_k_people(nobody: float | None) -> None:
+    rows = {
+        "shop": list(range(40)),
+        "variant": ["A", "B"] * 20,
+        "spend": [n % 7 + 1.5 if n < 12 else 0.0 for n in range(40)],
+        "people": [3.0 if n < 12 else nobody for n in range(40)],
+    }
+    choices: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "assigned_by": "shop"}
+    with pytest.raises(
+        SourceError, match=r"fewer than one person, or parts of people, in 'people'\. Leave out such rows"
+    ):
+        kb.readout(rows, **choices)
+    with pytest.raises(PrivacyError, match="an arm of variant holds fewer than k = 10 clusters"):
+        kb.readout(rows, **choices, where="people >= 1")

@@ -14,6 +14,7 @@ from kanab.counting.engine.group_keys import kind_of
 from kanab.counting.engine.people import CLUSTER
 from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.frames import check_column
+from kanab.errors import SourceError
 from kanab.plan.model import Plan
 
 _BETWEEN = "\x1f"
@@ -42,9 +43,22 @@ def cluster_rows(rows: Any, by: Sequence[str], clamp: Mapping[str, tuple[float, 
 
 
 def find_rates(rows: Any, plan: Plan, where: str | None) -> tuple[str, ...]:
-    """Return the metrics without bounds that are 0 or 1 in every row, where a row is a person."""
+    """Return the metrics without bounds that are 0 or 1 in every row, where a row is a person.
+
+    Raises `SourceError` where a row stands for less than one person: k clusters have to have k people.
+    """
     inside = rows if where is None else filter_rows(rows, where)
+    there = inside[PEOPLE]
+    if there.type().is_floating():
+        there = there.isnan().ifelse(0, there)
+    if there.type().is_numeric():
+        inside = inside.mutate(**{PEOPLE: there.fill_null(0)})
     metrics = [metric.name for metric in plan.counted_metrics if metric.bounds is None and metric.name != PEOPLE]
-    kinds = {name: kind_of(rows, name, metric=True) for name in (*metrics, PEOPLE)}
-    profiles = profile_columns(inside, kinds).profiles if metrics else {}
-    return tuple(name for name in metrics if profiles[name].binary and profiles[PEOPLE].high <= 1)
+    profiles = profile_columns(inside, {name: kind_of(rows, name, metric=True) for name in (*metrics, PEOPLE)}).profiles
+    people = profiles[PEOPLE]
+    if people.low < 1 or not people.whole:
+        raise SourceError(
+            f"a row has fewer than one person, or parts of people, in {PEOPLE!r}",
+            f"Leave out such rows: --where {PEOPLE} >= 1; or rename the column, where it says something else.",
+        )
+    return tuple(name for name in metrics if profiles[name].binary and people.high <= 1)

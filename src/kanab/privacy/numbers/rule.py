@@ -81,11 +81,13 @@ def weigh_numbers(
         return WeighedNumbers(
             {(e, frozenset({x})): UNKNOWN.format(number=x, experiment=e) for x, e in published}, fixed
         )
-    before = {column.number for column in fixed.columns} - {*signatures.numbers.names}
+    before = [column for column in fixed.columns if column.number not in signatures.numbers.names]
     cells, people, k = np.stack(classes, axis=1), signatures.people, counted.plan.k
     weights, result, withheld = fixed, None, {}
     for number, experiment in published:
         own = _columns(counted, _of(tables, experiment), number)
+        inside = np.any([column.rows for columns in own.values() for column in columns], axis=0) & (people > 0)
+        apart = sorted({column.number for column in before if (column.rows & inside).any()})
         # All at once; if not, then first what everybody has a value of: a metric that some lack costs no other one.
         for metrics in [[*own], *([metric] for metric in sorted(own) if len(own) > 1)]:
             columns = [column for metric in metrics for column in own[metric]]
@@ -97,14 +99,14 @@ def weigh_numbers(
                     if len(metrics) == len(own):
                         break
                     continue
-                why, others = APART, sorted(before)
-                if not before and metrics == [_EVERYBODY]:
+                why, others = APART, apart
+                if not apart and metrics == [_EVERYBODY]:
                     why, others = _reason(weights, columns, cells, people, k)
                     plans = [each.plan for each in (counted, *counted.earlier)]
                     others = others or sorted({name for plan in plans for name in plan.factors_in_use}) or ["others"]
             except PrivacyError:
                 why, others = UNCHECKED, []
-            if metrics == [_EVERYBODY] or why == UNCHECKED or before:
+            if metrics == [_EVERYBODY] or why == UNCHECKED or apart:
                 withheld[experiment, frozenset({number})] = why.format(
                     number=number, experiment=experiment, others=listed(others), flag=_bounds(number)
                 )

@@ -1,0 +1,139 @@
+"""How often intervals hold the truth, and tests alarm for nothing, in designs beyond people in two arms.
+
+Receiving (Fieller's set, and the delta method's interval), clusters of 3 to 59 people, odds ratios over strata, and
+survival. Beside each stands what one would do without the design, as a control: it has to miss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kanab import count_columns
+from kanab.stats import against_control, cluster_means, common_odds, plain_means, received_effect, survival
+from kanab.stats.counts.survival import survival_effect
+
+Answers = dict[str, tuple[bool, bool]]
+"""By method: whether the interval holds the truth, and whether the test alarms at 5 %."""
+
+ARMS = np.array(["A", "B"])
+
+
+def held(interval: tuple[float, float] | None, truth: float) -> bool:
+    """Return whether an interval holds the truth; one that cannot be given misses."""
+    return interval is not None and interval[0] <= truth <= interval[1]
+
+
+def plain(arm: np.ndarray, values: np.ndarray, truth: float) -> tuple[bool, bool]:
+    """Compare the means of two groups of people."""
+    effect = against_control(plain_means(count_columns({"arm": arm, "y": values}, arm="arm", metrics=["y"])))
+    return held(effect.interval, truth), effect.p is not None and effect.p < 0.05
+
+
+def receiving(rng: np.random.Generator, effect: float, compliers: float) -> Answers:
+    """2,000 people, some of whom receive because of their arm, a tenth always; who receives differs from the others."""
+    arm, kind = rng.integers(0, 2, 2000), rng.random(2000)
+    always, moved = kind < 0.1, (kind >= 0.1) & (kind < 0.1 + compliers)
+    got = always | (moved & (arm == 1))
+    y = np.round(10 + 4 * always + 2 * moved + effect * got + rng.normal(0, 5, 2000), 1)
+    rows = {"arm": ARMS[arm], "y": y, "got": got.astype(int)}
+    table = count_columns(rows, arm="arm", metrics=["y", "got"], products=[("y", "got")], resolution={"y": 0.1})
+    answer = received_effect(table, "y", "got")
+    sets = answer.ranges or ()
+    return {
+        "Fieller": (any(held(each, effect) for each in sets), not any(held(each, 0.0) for each in sets)),
+        "delta method": (held(answer.interval, effect), not held(answer.interval, 0.0)),
+        "control: those who received": plain(np.where(got, "B", "A"), y, effect),
+    }
+
+
+def clusters(rng: np.random.Generator, effect: float, number: int) -> Answers:
+    """Clusters of 3 to 59 people that differ by half as much as their people do."""
+    sizes = rng.integers(3, 60, number)
+    shop, arm = np.repeat(np.arange(number), sizes), rng.permutation(np.arange(number) % 2)
+    y = np.round(20 + (rng.normal(0, 2, number) + effect * arm)[shop] + rng.normal(0, 4, len(shop)), 1)
+    sums = {"arm": ARMS[arm], "y": np.round(np.bincount(shop, y), 1), "people": sizes}
+    table = count_columns(
+        sums, arm="arm", metrics=["y", "people"], products=[("y", "people")], resolution={"y": 0.1}
+    )  # fmt: skip
+    answer = against_control(cluster_means(table, "y"))
+    return {
+        "clusters": (held(answer.interval, effect), answer.p is not None and answer.p < 0.05),
+        "control: people": plain(ARMS[arm[shop]], y, effect),
+    }
+
+
+def strata(rng: np.random.Generator, effect: float, levels: int) -> Answers:
+    """2,000 people, or 20 in each of many strata; rates and shares of arms rise together over them."""
+    people = 2000 if levels < 10 else 20 * levels
+    level = rng.integers(0, levels, people)
+    along = level / (levels - 1)
+    arm = rng.random(people) < 0.25 + 0.5 * along
+    event = rng.random(people) < 1 / (1 + np.exp(2 - 2.5 * along - effect * arm))
+    rows = {"arm": ARMS[arm.astype(int)], "level": level, "event": event.astype(int)}
+    (answer,) = common_odds(count_columns(rows, arm="arm", covariates=["level"], metrics=["event"]))
+    a, b, c, d = (float(np.sum((arm == x) & (event == y))) for x in (True, False) for y in (True, False))
+    crude, error = math.log(a * d / (b * c)), math.sqrt(1 / a + 1 / b + 1 / c + 1 / d)
+    return {
+        "Mantel–Haenszel": (held(answer.interval, math.exp(effect)), answer.p is not None and answer.p < 0.05),
+        "control: no strata": (abs(crude - effect) < 1.96 * error, abs(crude) > 1.96 * error),
+    }
+
+
+def until_event(rng: np.random.Generator, effect: float, people: int) -> Answers:
+    """Events at 3 % of people a day; people of the arm are followed half as long. The difference is after day 20."""
+    arm = rng.integers(0, 2, people)
+    event = np.ceil(rng.exponential(1 / (0.03 * np.exp(effect * arm)))).astype(int)
+    last = rng.integers(1, np.where(arm == 1, 41, 81))
+    rows = {"arm": ARMS[arm], "day": np.minimum(event, last), "left": (event <= last).astype(int)}
+    read = survival(count_columns(rows, arm="arm", covariates=["day"], metrics=["left"]))
+    curves = {curve.arm: curve for curve in read.curves}
+    answer = survival_effect(curves["B"], curves["A"], day=20)
+    truth = math.exp(-0.6 * math.exp(effect)) - math.exp(-0.6)
+    return {
+        "curves, log-rank": (held(answer.interval, truth), answer.p is not None and answer.p < 0.05),
+        "control: share that had it": plain(rows["arm"], rows["left"], -truth),
+    }
+
+
+CASES: dict[str, tuple[Callable[..., Answers], float, Any]] = {
+    "receiving, 40 % because of their arm": (receiving, 3.0, 0.4),
+    "receiving, 5 % because of their arm": (receiving, 3.0, 0.05),
+    "20 clusters": (clusters, 2.0, 20),
+    "50 clusters": (clusters, 2.0, 50),
+    "5 strata": (strata, 0.5, 5),
+    "50 strata of 20 people": (strata, 0.5, 50),
+    "survival, 200 people": (until_event, -0.4, 200),
+    "survival, 2,000 people": (until_event, -0.4, 2000),
+}
+
+
+def main() -> None:
+    """Print a table of coverage and alarms."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--times", type=int, default=2000)
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    asked = parser.parse_args()
+    times = asked.times
+    print(f"{times} experiments a cell; standard error of a share of 0.05: {math.sqrt(0.05 * 0.95 / times):.4f}")
+    for name, (draw, effect, argument) in CASES.items():
+        if asked.only not in name:
+            continue
+        began, answers = time.perf_counter(), {}
+        for truth in (0.0, effect):
+            rng = np.random.default_rng(16)
+            answers[truth] = [draw(rng, truth, argument) for _ in range(times)]
+        for method in answers[0.0][0]:
+            alarms = sum(answer[method][1] for answer in answers[0.0]) / times
+            none, some = (sum(answer[method][0] for answer in answers[truth]) / times for truth in (0.0, effect))
+            print(f"{name}, {method}: alarms {alarms:.3f}, coverage {none:.3f} without an effect, {some:.3f} with one")
+        print(f"  {(time.perf_counter() - began) / times / 2 * 1000:.1f} ms each", flush=True)
+
+
+if __name__ == "__main__":
+    main()
