@@ -18,9 +18,9 @@ from kanab.privacy.epsilon.split import split_budget
 
 PLAN = parse_plan("""
 [metrics]
-spend = { bounds = [0, 100], resolution = 0.01 }
-bought = { kind = "binary" }
-orders = { bounds = [0, 5], resolution = 1 }
+spend = { bounds = [0, 100], resolution = 0.01, missing = "zero" }
+bought = { kind = "binary", missing = "zero" }
+orders = { bounds = [0, 5], resolution = 1, missing = "zero" }
 per_order = { ratio = ["spend", "orders"] }
 [covariates]
 tier = { levels = [1, 2, 3] }
