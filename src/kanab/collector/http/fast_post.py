@@ -14,8 +14,7 @@ from kanab.collector.protocol.limits import MOST_HEAD_BYTES, MOST_POST_BYTES
 
 FIRST_LINE = b"POST /v1/t HTTP/1.1\r\n"
 
-_HEAD = re.compile(rb"POST /v1/t HTTP/1\.1(?:\r\n[-!#$%&'*+.^_`|~0-9A-Za-z]+:[^\r]*)+\r\n\r\n")
-_PRINTABLE = bytes([9, *range(32, 127), *range(128, 256)])
+_HEAD = re.compile(rb"POST /v1/t HTTP/1\.1(?:\r\n[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*)+\r\n\r\n")
 _MEANINGFUL = re.compile(
     rb"\r\n((?i:content-length|content-type|origin|connection|expect|upgrade|transfer-encoding)):[ \t]*([^\r]*)"
 )
@@ -41,11 +40,8 @@ def plain_head(data: bytes) -> PlainHead | None:
     match = _HEAD.match(data)
     if match is None or (start := match.end()) > MOST_HEAD_BYTES:
         return None
-    head = data[: start - 2]
-    if head.translate(None, _PRINTABLE) != b"\r\n" * head.count(b"\n"):
-        return None  # a control character, or half of a line's end
     headers: dict[bytes, bytes] = {}
-    for written, value in _MEANINGFUL.findall(head):
+    for written, value in _MEANINGFUL.findall(data, 0, start):
         name = written.lower()
         if name in headers:
             return None

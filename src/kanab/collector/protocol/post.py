@@ -83,7 +83,8 @@ def _read_text(body: bytes) -> Post:
     if lines and not lines[-1]:
         lines.pop()  # the newline after the last line
     _check_lines(len(lines))
-    return Post(nonce, _read_lines(lines), epoch=epoch)
+    post = Post(nonce, _read_lines(lines))
+    return post._replace(epoch=epoch) if epoch else post
 
 
 def _check_epoch(epoch: str, at: str) -> None:
