@@ -9,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from tests.collector.collector_process import Done, Place, Server, every_file
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, cohort_label
 
 from kanab.collector.drill import rehearse
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.stores.postgres import PostgresStore
 from kanab.privacy.ledger import read_ledger
 
 
@@ -47,7 +49,7 @@ def test_a_drill_says_whether_a_restore_would_work_and_what_would_be_lost(place:
     good = drilled(place, backed_up)
     week = cohort_label(datetime.now(UTC))
     assert good.code == 0, good
-    assert "The store opens, and its pages are sound.\nIts ledger verifies: 0 sealed batches.\n" in good.out
+    assert "The store opens, and all of it can be read.\nIts ledger verifies: 0 sealed batches.\n" in good.out
     assert "The key is the one of this store.\n" in good.out
     assert f"Open cohorts decrypt: {week}.\n" in good.out
     assert "Lost: posts to open cohorts that came after the hour of " in good.out
@@ -96,3 +98,85 @@ def test_a_broken_backup_is_called_broken(place: Place, backed_up: Path) -> None
     assert "Wrong: the backup is damaged." in nonsense.out
     file.unlink()
     assert drilled(place, backed_up).code == 2
+
+
+def test_a_dump_in_a_scratch_database_is_drilled_without_a_change_to_it(
+    place: Place, postgres_url: str, closing: Callable[[Any], Any], tmp_path: Path
+) -> None:
+    plan, key = place.plan(PLAN_TEXT), place.root / "shared.key"
+    server = closing(Server(place, "--plan", plan, "--store", postgres_url, "--key", key))
+    nobody = place.run("drill", postgres_url, "--key", key)
+    assert (nobody.code, "there is no store in this database" in nobody.err) == (2, True)
+    Keyring.create(key)
+    server.start()
+    asyncio.run(Visitors(72).for_a_while([server.port], 60, most=200))
+    server.kill()
+    early = tmp_path / "early.key"
+    shutil.copy(key, early)
+    week = cohort_label(datetime.now(UTC))
+    before = everything_in(postgres_url)
+    good = place.run("drill", postgres_url, "--key", early)
+    assert good.code == 0, good
+    assert "The key is the one of this store.\n" in good.out
+    assert f"Open cohorts decrypt: {week}.\n" in good.out
+    assert "Lost: posts to open cohorts that came after the hour of " in good.out
+    assert good.out.endswith("\nA restore would work.\n")
+    without = place.run("drill", postgres_url)
+    assert (without.code, f"Lost: the open cohorts {week}; what is sealed needs no key.\n" in without.out) == (1, True)
+    Keyring.create(tmp_path / "other.key")
+    other = place.run("drill", postgres_url, "--key", tmp_path / "other.key")
+    assert (other.code, "Wrong: this is not the key of this store." in other.out) == (1, True)
+    assert everything_in(postgres_url) == before
+    assert list((place.root / "tmp").iterdir()) == []
+
+    dump = copy_of_tables(postgres_url)
+    assert (
+        place.run("seal", "--plan", plan, "--store", postgres_url, "--key", key, "--as-of", after_everything()).code
+        == 0
+    )
+    assert place.run("export", "--store", postgres_url, "-o", tmp_path / "kanab.ledger").code == 0
+    sealed = place.run("drill", postgres_url, "--key", key)
+    assert (sealed.code, "Its ledger verifies: 1 sealed batch.\n" in sealed.out) == (0, True), sealed
+    put_back(postgres_url, dump)  # the dump from before the seal, with the key from after it
+    old = place.run("drill", postgres_url, "--key", key)
+    assert old.code == 1
+    assert f"Wrong: {week} was sealed after this backup, and its batch is not in it. Give the exported" in old.out
+    now = datetime.fromisoformat(after_everything()).replace(tzinfo=UTC) + timedelta(days=1)
+    database = closing(PostgresStore(postgres_url, read_only=True))
+    report = rehearse(database, Keyring.from_file(key), read_ledger(tmp_path / "kanab.ledger"), now)
+    assert "The exported ledger continues it: 1 entry is put back (kanab restore)." in report.lines
+    assert report.works, report.text
+
+
+def test_an_address_with_a_password_is_refused(place: Place) -> None:
+    done = place.run("drill", "postgresql://somebody:secret@localhost/scratch")
+    assert done.code == 2
+    assert "list of processes" in done.err
+    assert "secret" not in done.err + done.out
+
+
+def everything_in(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all tables of a store."""
+    with psycopg.connect(url) as db:
+        query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+        names = [name for (name,) in db.execute(query).fetchall()]
+        return {name: sorted(db.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in names}
+
+
+def copy_of_tables(url: str) -> dict[str, bytes]:
+    """What pg_dump writes of a store's tables."""
+    with psycopg.connect(url) as db:
+        dump = {}
+        for name in everything_in(url):
+            with db.cursor().copy(f"COPY {name} TO STDOUT") as copy:
+                dump[name] = b"".join(copy)
+        return dump
+
+
+def put_back(url: str, dump: dict[str, bytes]) -> None:
+    """Replace the rows of a store by those of a dump."""
+    with psycopg.connect(url) as db:
+        for name, rows in dump.items():
+            db.execute(f"TRUNCATE {name}")
+            with db.cursor().copy(f"COPY {name} FROM STDIN") as copy:
+                copy.write(rows)

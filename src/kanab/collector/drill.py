@@ -16,7 +16,8 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.restoring import missing_entries
 from kanab.collector.sealing import stored_ledger
-from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.sqlite import SqliteStore, copied_store
+from kanab.collector.stores.store import Store
 from kanab.errors import KanabError, StoreError
 from kanab.plan.periods import Periods
 from kanab.privacy.ledger import Ledger
@@ -45,11 +46,14 @@ class DrillReport:
         return "\n".join([*parts, verdict])
 
 
-def rehearse(file: Path, keyring: Keyring | None, ledger: Ledger | None, now: datetime) -> DrillReport:
-    """Restore a copy of a store's file with its key and an exported ledger, and report what would come of it."""
+def rehearse(backup: Path | Store, keyring: Keyring | None, ledger: Ledger | None, now: datetime) -> DrillReport:
+    """Restore a copy of a store with its key and an exported ledger, and report what would come of it.
+
+    The backup is a store's file, or an open store, such as a scratch database with a dump in it. It is only read.
+    """
     report = DrillReport()
     try:
-        with _restored(file) as store:
+        with _restored(backup) as store:
             _read(store, keyring, ledger, now, report)
     except KanabError as problem:
         report.wrong.append(str(problem))
@@ -57,23 +61,27 @@ def rehearse(file: Path, keyring: Keyring | None, ledger: Ledger | None, now: da
 
 
 @contextmanager
-def _restored(file: Path) -> Iterator[SqliteStore]:
+def _restored(backup: Path | Store) -> Iterator[SqliteStore]:
     """Open a copy of a store in a temporary folder, which is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="kanab-drill-") as folder:
         copy = Path(folder) / "store.db"
-        try:
-            shutil.copyfile(file, copy)
-            log = file.with_name(f"{file.name}-wal")
-            if log.exists():
-                shutil.copyfile(log, copy.with_name(f"{copy.name}-wal"))
-        except OSError as problem:
-            raise StoreError(f"the backup cannot be read: {problem.strerror}", "Check path and rights.") from None
-        _check_pages(copy)
-        store = SqliteStore(copy)
+        store = _copied_file(backup, copy) if isinstance(backup, Path) else copied_store(backup, copy)
         try:
             yield store
         finally:
             store.close()
+
+
+def _copied_file(file: Path, copy: Path) -> SqliteStore:
+    try:
+        shutil.copyfile(file, copy)
+        log = file.with_name(f"{file.name}-wal")
+        if log.exists():
+            shutil.copyfile(log, copy.with_name(f"{copy.name}-wal"))
+    except OSError as problem:
+        raise StoreError(f"the backup cannot be read: {problem.strerror}", "Check path and rights.") from None
+    _check_pages(copy)
+    return SqliteStore(copy)
 
 
 def _check_pages(file: Path) -> None:
@@ -96,7 +104,7 @@ def _read(
     versions = Versions.read(store)
     if not versions.entries:
         raise StoreError("the backup has no plan: no collector has used this store", "Take another one.")
-    report.lines.append("The store opens, and its pages are sound.")
+    report.lines.append("The store opens, and all of it can be read.")
     batches = len(stored_ledger(store).releases)
     report.lines.append(f"Its ledger verifies: {_counted(batches, 'sealed batch', 'sealed batches')}.")
     if ledger is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from kanab.cli.stores import FILE
+from kanab.cli.operating.settings import has_password
+from kanab.cli.stores import FILE, store_to_read
 from kanab.collector.drill import rehearse
 from kanab.collector.keys.keyfile import key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
@@ -18,35 +20,47 @@ from kanab.privacy.ledger import read_ledger
 
 
 @click.command()
-@click.argument("backup", type=click.Path(exists=True))
+@click.argument("backup")
 @click.option("--key", type=click.Path(dir_okay=False), help="Copy of the key file; default beside the backup.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger that was exported from the store.")
 def drill(backup: str, *, key: str | None, ledger: str | None) -> None:
     """Rehearse a restore.
 
-    BACKUP is a copy of a data directory, or of its store.db. It is restored in a temporary folder and only read itself:
-    does it open, does the key fit, do open cohorts decrypt, does the ledger verify, and how old is it? Exit 1 if a
-    restore would not work.
+    BACKUP is a copy of a data directory, or of its store.db, or the address of a scratch database with a dump in it. It
+    is restored in a temporary folder and only read itself: does it open, does the key fit, do open cohorts decrypt,
+    does the ledger verify, and how old is it? Exit 1 if a restore would not work.
 
     \b
     kanab drill backup/kanab-data --key apart/kanab-data.key --ledger kanab.ledger
     kanab drill copy.db --key kanab-data.key
+    kanab drill postgresql://localhost/scratch --key kanab.key --ledger kanab.ledger
     """
-    place = Path(backup)
-    file = place / FILE if place.is_dir() else place
-    if not file.exists():
-        raise StoreError(f"there is no store in {place.name!r}", "Name a copy of a data directory, or of its store.db.")
     exported = read_ledger(ledger) if ledger is not None else None
-    report = rehearse(file, _keyring(key, place), exported, datetime.now(UTC))
+    now = datetime.now(UTC)
+    if "://" in backup:
+        if has_password(backup):
+            remedy = "Leave it out, and give it in PGPASSWORD or ~/.pgpass."
+            raise StoreError("the password in the address would stand in the list of processes", remedy)
+        with closing(store_to_read(None, backup)) as database:
+            report = rehearse(database, _keyring(key, None), exported, now)
+    else:
+        place = Path(backup)
+        file = place / FILE if place.is_dir() else place
+        if not file.exists():
+            remedy = "Name a copy of a data directory, or of its store.db."
+            raise StoreError(f"there is no store in {place.name!r}", remedy)
+        report = rehearse(file, _keyring(key, place), exported, now)
     click.echo(report.text)
     if not report.works:
         sys.exit(1)
 
 
-def _keyring(key: str | None, place: Path) -> Keyring | None:
+def _keyring(key: str | None, place: Path | None) -> Keyring | None:
     """Read a copy of the key, which nothing here moves or writes; None where there is none."""
     secret = os.environ.get("KANAB_KEY")
     if key is None and secret:
         return Keyring(KeyChain.from_secret(secret))
-    path = Path(key) if key is not None else key_beside(place)
-    return Keyring.from_file(path) if key is not None or path.exists() else None
+    if key is not None:
+        return Keyring.from_file(Path(key))
+    path = None if place is None else key_beside(place)
+    return Keyring.from_file(path) if path is not None and path.exists() else None

@@ -97,7 +97,7 @@ def _doubts(ctx: click.Context) -> Iterator[str]:
         known = variables(*root.commands.values())
         for name in sorted(ours - known):
             yield f"nothing reads the variable {name}; {nearest(name, sorted(known), 'known')}."
-    if _from_flag(ctx, "store") and _has_password(ctx.params["store"]):
+    if _from_flag(ctx, "store") and has_password(ctx.params["store"]):
         yield (
             "the password in --store stands in the list of processes. "
             "Give the address in KANAB_STORE, or in a file (--store-file)."
@@ -127,10 +127,10 @@ def _from_flag(ctx: click.Context, name: str) -> bool:
     return name in ctx.params and ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
-def _has_password(url: str) -> bool:
+def has_password(url: str) -> bool:
     """Return whether an address holds a password.
 
-    >>> [_has_password(f"postgresql://{text}") for text in ("db/kanab", "me:secret@db/kanab", "db/kanab?password=x")]
+    >>> [has_password(f"postgresql://{text}") for text in ("db/kanab", "me:secret@db/kanab", "db/kanab?password=x")]
     [False, True, True]
     """
     try:

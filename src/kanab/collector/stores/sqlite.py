@@ -33,6 +33,7 @@ from kanab.collector.stores.store import (
     MakeNote,
     Merge,
     Record,
+    Store,
     StoredPlan,
     newer_schema_error,
     of_epoch,
@@ -427,6 +428,27 @@ class SqliteStore:
         (fingerprint,) = self._db.execute("SELECT fingerprint FROM store").fetchone()
         if fingerprint is not None:
             self._watched.claim(fingerprint)
+
+
+def copied_store(source: Store, path: Path) -> SqliteStore:
+    """Return a new store with a copy of what another one of any kind holds, but for its single nonces."""
+    store = SqliteStore(path)
+    try:
+        for number, version in enumerate(source.versions()):
+            store.add_version(number, version)
+        fingerprint = source.fingerprint()
+        if fingerprint is not None:
+            store.claim(fingerprint)
+        through = source.sealed_through()
+        with store._transaction() as db:
+            db.executemany("INSERT INTO sealed (through, batch) VALUES (?, ?)", [(through, e) for e in source.sealed()])
+            db.executemany("INSERT INTO records (cohort, box) VALUES (?, ?)", source.records())
+            numbers = through, source.last_hour(), source.epoch()
+            db.execute("UPDATE store SET sealed_through = ?, forgotten = ?, epoch = ?", numbers)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:
