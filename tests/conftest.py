@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+STATE = tempfile.TemporaryDirectory(prefix="kanab-state-")  # for witnesses of ledgers with ε
+os.environ["XDG_STATE_HOME"] = STATE.name
 
 TESTS = Path(__file__).parent
 NOT_QUICK = tuple(TESTS / folder for folder in ("browser", "collector", "golden", "property", "sources"))

@@ -31,14 +31,17 @@ def read_text(
         raise error(f"{file.name or path} cannot be read: {problem.strerror}", "Check the path.") from None
 
 
-def write_whole(path: str | PathLike[str], text: str) -> None:
-    """Replace a file by a text, or leave it as it was. Raises `SourceError` where it cannot be written."""
-    with staged(path, text) as finish:
+def write_whole(path: str | PathLike[str], text: str, under: str = "") -> None:
+    """Replace a file by a text, or leave it as it was; ``under`` is a temporary name, by default a random one.
+
+    Raises `SourceError` where it cannot be written.
+    """
+    with staged(path, text, under) as finish:
         finish()
 
 
 @contextmanager
-def staged(path: str | PathLike[str], text: str) -> Iterator[Callable[[], None]]:
+def staged(path: str | PathLike[str], text: str, under: str = "") -> Iterator[Callable[[], None]]:
     """Write a text under a temporary name, and yield the function that renames it to its own.
 
     Without that call nothing is left behind. A pipe or a device (``/dev/null``) is written into, never replaced.
@@ -53,10 +56,15 @@ def staged(path: str | PathLike[str], text: str) -> Iterator[Callable[[], None]]
     def finish() -> None:
         with _explained(target):
             Path(temporary).replace(target)
+        _sync_folder(target.parent)
 
     try:
         with _explained(target):
-            handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.", text=False)
+            if under:
+                temporary = str(target.with_name(under))
+                handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            else:
+                handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.", text=False)
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
                 stream.write(text)
                 stream.flush()
@@ -67,6 +75,16 @@ def staged(path: str | PathLike[str], text: str) -> Iterator[Callable[[], None]]
         if temporary:
             with suppress(OSError):
                 Path(temporary).unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name last, where folders can be synced: what is said afterwards must not be forgotten."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _write_into(target: Path, text: str) -> None:

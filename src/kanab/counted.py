@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -167,3 +167,12 @@ class Counted:
     def __repr__(self) -> str:
         lines = [f"  {name}: {tally!r}" for name, tally in self.tallies.items()]
         return "\n".join(["Counted, not yet released:", *lines])
+
+
+def decided_plan(counted: Counted) -> Plan:
+    """Return the plan of what was counted without what the people decided: missing values without a rule are apart."""
+    metrics = tuple(
+        replace(metric, missing="exclude") if metric.name in counted.undecided else metric
+        for metric in counted.plan.metrics
+    )
+    return replace(counted.plan, metrics=metrics)

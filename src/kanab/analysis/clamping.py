@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kanab.counted import Counted
+from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
 from kanab.privacy.gate import release
 from kanab.privacy.numbers.rule import extreme_numbers
@@ -26,8 +27,14 @@ def release_clamped(
     """Count and release; once more with numbers clamped, if nobody declared bounds, their extremes tell, and it helps.
 
     ``clamp`` returns a plan with bounds of some numbers, beyond which a share of all people lies: 1 %, or k of them.
-    They come from the data, so such a release cannot be saved.
+    They come from the data, so such a release cannot be saved. Raises `PrivacyError` where the plan has an ε: every
+    further readout of the rows would spend it again.
     """
+    if plan.budget is not None:
+        raise PrivacyError(
+            "this plan has an ε, and reading the rows would spend it each time, in no ledger",
+            "Release them first (kanab release, release()), then analyze what was released.",
+        )
     counted = count(plan)
     released = release(counted, k, override=override)
     extreme = extreme_numbers(counted.plan, released.receipt.left_out)

@@ -17,14 +17,18 @@ from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError, PrivacyError
 from kanab.plan.model import Cohorts, Plan, rules_of, settle_missing
 from kanab.plan.periods import Periods, Span
-from kanab.privacy.asking import Question, check_asking, refusals_noted
+from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
 from kanab.privacy.class_rules import arm_too_small
 from kanab.privacy.costs import costs_of
-from kanab.privacy.gate import make_release
+from kanab.privacy.epsilon.accountant import asked_budget, within_ledger
+from kanab.privacy.epsilon.noise_receipt import promise, spent_sentence
+from kanab.privacy.gate import deviating, make_release, release_into
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
+from kanab.privacy.recount import batch_of
 from kanab.privacy.release import Batch, Release
 from kanab.privacy.release_file import release_text
 
+TAKEN = "- Taken from the ledger, where the same was asked for: nothing was drawn or spent."
 NO_LEDGER = "not chained: what else was released about these people was not checked"
 
 
@@ -41,6 +45,8 @@ NO_LEDGER = "not chained: what else was released about these people was not chec
 @click.option("--cohort", metavar="COLUMN", help="Time of enrollment: release only the cohorts that are ripe now.")
 @click.option("--every", metavar="PERIOD", help="Length of a cohort; default the plan's, or 7d.")
 @click.option("--as-of", metavar="DATE", help="Day to take as today; recorded as a deviation.")
+@click.option("--epsilon", type=float, help="Add noise to every number, so that differential privacy holds at this ε.")
+@click.option("--delta", type=float, help="The δ of --epsilon; default the plan's, or 1e-6.")
 def release(source: str, **flags: Any) -> None:
     """Write what may leave a source as one release file.
 
@@ -53,13 +59,18 @@ def release(source: str, **flags: Any) -> None:
     flags["adjust"] = ",".join(dict.fromkeys([*names(flags["adjust"]), *names(flags["segment"])]))
     path = _ledger_path(flags)
     before = Ledger() if path is None else read_ledger(path)
-    plan = settle_missing(_with_cohorts(plan_of(flags), flags), rules_of(before.plans))
+    plan = _with_budget(_with_cohorts(plan_of(flags), flags), before, flags)
+    plan = settle_missing(plan, rules_of(before.plans) if plan.budget is None else {})
     span, deviations = _next_span(plan, before, flags)
-    earlier = () if span is not None else before.plans
+    earlier = () if span is not None or plan.budget is not None else before.plans
     question = Question(replace(plan, k=flags["k"] or plan.k), rows_of(flags).choices, span)
     if path is not None and not flags["show_sql"]:
         with hold_ledger(path) as held:
             check_asking(path, held, question, new_ledger=flags["new_ledger"], reviewed=flags["reviewed"])
+        if (same := same_release(_decided(question), held)) is not None:
+            write_whole(flags["output"], release_text(same))
+            _say(same, flags, TAKEN)
+            return
     try:
         counted = _counted(source, plan, flags, earlier, span)
     except (NobodyError, PrivacyError):
@@ -68,11 +79,21 @@ def release(source: str, **flags: Any) -> None:
                 raise
         raise
     released = _write(counted, path, before, deviations, flags)
+    begun = path is not None and not before.releases
+    taken = any(old.salt == released.salt for old in before.releases)
+    first = f"- A new ledger was begun: {path.name}." if path is not None and begun else ""
+    _say(released, flags, TAKEN if taken else first)
+
+
+def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
+    """Print what is in the file, and what it cost."""
     receipt = released.receipt
     tables = f"{len(released.tables)} table{'s' if len(released.tables) > 1 else ''}"
     click.echo(f"{flags['output']}: {tables}, {_how_anonymous(released)}.")
-    if path is not None and not before.releases:
-        click.echo(f"- A new ledger was begun: {path.name}.")
+    if first:
+        click.echo(first)
+    if receipt.noise is not None:
+        click.echo(f"- {spent_sentence(receipt.noise, chained=released.chained)}.")
     if receipt.batch is not None:
         click.echo(f"- People who enrolled {_when(receipt.batch)}.")
     for sentence in (*receipt.left_out.values(), *released.fewer_bins(released.plan.experiment_names)):
@@ -112,29 +133,39 @@ def _write(
     counted: Counted, path: Path | None, before: Ledger, deviations: tuple[str, ...], flags: Mapping[str, Any]
 ) -> Release:
     """Take what was counted through the gate; write the file and its entry in the ledger, both or none."""
-    k, override, question = flags["k"], flags["override"], Question.of(counted)
+    k, override, question = flags["k"], flags["override"], Question.of(counted, flags["k"])
     if path is None:
-        released = _deviating(make_release(counted, k, override=override), (*deviations, NO_LEDGER))
+        alone = (NO_LEDGER,) if counted.plan.budget is None else ()
+        released = deviating(make_release(counted, k, override=override), (*deviations, *alone))
         write_whole(flags["output"], release_text(released))
         return released
     with ExitStack() as stack:
         now = stack.enter_context(hold_ledger(path))
         if len(now.releases) != len(before.releases):
             raise LedgerError(f"{path.name} has grown while the source was counted", "Release it again.")
+        if counted.plan.budget is not None:
+            with staged(flags["output"], ""):  # what cannot be written is noticed before anything is drawn
+                pass
+            same = same_release(question, now)
+            if same is None and any(old.receipt.batch == batch_of(counted) is not None for old in now.noisy):
+                raise PrivacyError(*_NONE_RIPE)
+            released = same or release_into(
+                path, now, counted, k, override=override, question=question, deviations=deviations
+            )
+            write_whole(flags["output"], release_text(released))
+            return released
         with refusals_noted(path, now, question):
-            released = _deviating(make_release(counted, k, override=override, ledger=now), deviations)
+            released = deviating(make_release(counted, k, override=override, ledger=now), deviations)
         finish = stack.enter_context(staged(flags["output"], release_text(released)))
         append_release(path, now, released)
         finish()
     return released
 
 
-def _deviating(released: Release, deviations: tuple[str, ...]) -> Release:
-    return replace(released, receipt=replace(released.receipt, deviations=(*released.receipt.deviations, *deviations)))
-
-
 def _how_anonymous(released: Release) -> str:
     receipt = released.receipt
+    if receipt.noise is not None:
+        return f"{promise(receipt.noise)}; classes of at least k = {receipt.k} people, by counts with noise"
     effective = "not evaluated" if receipt.effective_k is None else f"at least {receipt.effective_k:,}"
     over = f"everything in ledger {receipt.ledger}" if released.chained else "this release alone"
     return f"k-anonymous at k = {receipt.k}; effective k over {over}: {effective}; audit passed"
@@ -163,6 +194,20 @@ def _with_cohorts(plan: Plan, flags: Mapping[str, Any]) -> Plan:
     return replace(plan, cohorts=replace(base, every=flags["every"] or base.every, window=window))
 
 
+def _decided(question: Question) -> Question:
+    """Return a question with the rule for missing values that it gets with ε, where nothing else decides."""
+    return replace(question, plan=settle_missing(question.plan, "exclude"))
+
+
+def _with_budget(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> Plan:
+    """Return the plan with what this release spends, if it has an ε."""
+    budget = asked_budget(plan, flags["epsilon"], flags["delta"])
+    return replace(plan, budget=budget and within_ledger(budget, plan, ledger))
+
+
+_NONE_RIPE = "no further cohort is ripe", "A cohort is sealed when its period and the window after it are over."
+
+
 def _next_span(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> tuple[Span | None, tuple[str, ...]]:
     """Return the cohorts that are ripe and not yet in the ledger, and what deviates from the clock."""
     if flags["cohort"] is None:
@@ -171,11 +216,12 @@ def _next_span(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> tuple[Sp
     periods = Periods(plan.cohorts.every)
     now = datetime.now(UTC) if flags["as_of"] is None else moment(flags["as_of"])
     through = periods.last_ripe(now, plan.cohorts.window)
-    sealed = ledger.releases[-1].receipt.batch if ledger.releases else None
+    releases = ledger.exact if plan.budget is None else ledger.noisy
+    sealed = releases[-1].receipt.batch if releases else None
     after = None if sealed is None else sealed.through
-    if after is not None and periods.number(through) <= periods.number(after):
-        raise PrivacyError(
-            "no further cohort is ripe", "A cohort is sealed when its period and the window after it are over."
-        )
+    if sealed is not None and periods.number(through) <= periods.number(sealed.through):
+        if plan.budget is None:
+            raise PrivacyError(*_NONE_RIPE)
+        after, through = sealed.after, sealed.through  # asked again: the ledger has it
     deviations = (f"cohorts as of {flags['as_of']}, not as of the clock",) if flags["as_of"] else ()
     return Span(flags["cohort"], plan.cohorts.every, after, through), deviations

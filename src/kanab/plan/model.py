@@ -618,6 +618,12 @@ def settle_missing(plan: Plan, rules: Mapping[str, Missing] | Missing = "zero") 
     return replace(plan, metrics=metrics)
 
 
+def published_plan(plan: Plan, k: int) -> Plan:
+    """Return the plan as a release with this k publishes it: without hosts, and without what arms are drawn by."""
+    experiments = tuple(replace(experiment, salt=None) for experiment in plan.experiments)
+    return replace(settle_missing(plan), k=k, origins=(), experiments=experiments)
+
+
 def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
     """Return the plan with what its columns decide: which covariates are adjusted for as numbers.
 

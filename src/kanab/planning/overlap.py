@@ -133,7 +133,7 @@ def _drawn(plan: Plan, arms: Shares, levels: Mapping[str, Shares], people: int, 
             np.bincount(cells[linkage.name], minlength=sizes[linkage.name]).astype(object).reshape(counts.shape)
         )
         tallies[linkage.name] = Tally(factors, counts)
-    return Counted(plan, tallies, make_signatures([Membership(cells, sizes, {})])[0])
+    return Counted(replace(plan, budget=None), tallies, make_signatures([Membership(cells, sizes, {})])[0])
 
 
 def _unmerged(counted: Counted) -> int | None:

@@ -8,19 +8,20 @@ depend on the data; it leaves a note in the ledger, and after `MOST_REFUSED` of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 
-from kanab.counted import Counted
+from kanab.counted import Counted, decided_plan
 from kanab.errors import LedgerError, NobodyError, PrivacyError, listed
-from kanab.plan.model import Plan
+from kanab.plan.file import plan_digest
+from kanab.plan.model import Plan, published_plan
 from kanab.plan.periods import Span
 from kanab.privacy.ledger import Ledger, append_note
 from kanab.privacy.ledger_note import LedgerNote
-from kanab.privacy.release import Receipt, Release
+from kanab.privacy.release import Batch, Receipt, Release
 from kanab.tally.factor import label
 
 MOST_REFUSED = 20
@@ -28,6 +29,9 @@ MOST_REFUSED = 20
 
 AGGREGATE = "aggregate of "
 """How the choice of a metric's aggregate is called; it says nothing about other metrics."""
+
+WHO_IS_A_PERSON = ("unit", "assigned_by")
+"""The choices that say whose ε it is: they stay the same in a ledger with ε, whatever rows are counted."""
 
 _QUOTES_AND_COMMENTS = re.compile(r"['\"`$#]|--|/\*")
 
@@ -41,10 +45,13 @@ class Question:
     span: Span | None = None
 
     @classmethod
-    def of(cls, counted: Counted) -> Question:
-        """Return what was asked to get this."""
+    def of(cls, counted: Counted, k: int | None = None) -> Question:
+        """Return what was asked to get this; with ε by another ``k`` than the plan's, if there is one."""
         where = {"where": counted.where} if counted.where else {}
-        return cls(counted.plan, where | dict(counted.choices), counted.span)
+        plan = counted.plan if counted.plan.budget is None else decided_plan(counted)
+        if k is not None and plan.budget is not None:
+            plan = replace(plan, k=k)
+        return cls(plan, where | dict(counted.choices), counted.span)
 
     @property
     def text(self) -> dict[str, str]:
@@ -60,6 +67,9 @@ class Question:
             "k": str(plan.k),
             "cohorts": "" if span is None else f"after {span.after or 'nobody'} and through {span.through}",
         }
+        if plan.budget is not None:
+            spends = plan.budget.per_release or plan.budget.epsilon
+            said["epsilon"] = f"{spends:g} of {plan.budget.epsilon:g} at delta {plan.budget.delta:g}"
         return {name: text for name, text in said.items() if text} | dict(self.choices)
 
 
@@ -91,7 +101,7 @@ def check_asking(
             "Look at them (kanab audit), and say why that is no reason to stop: --reviewed REASON (reviewed=…).",
         )
     with refusals_noted(path, ledger, question):
-        check_choices(question.choices, ledger)
+        check_question(question, ledger)
     return ledger
 
 
@@ -105,13 +115,31 @@ def refusals_noted(path: str | PathLike[str], ledger: Ledger, question: Question
         raise
 
 
-def check_choices(choices: Mapping[str, str], ledger: Ledger) -> None:
-    """Compare the choices of rows and people with those of a ledger's releases, as texts.
+def check_question(question: Question, ledger: Ledger) -> None:
+    """Compare what is asked with what a ledger's releases of the same kind were made by, with ε or without, as texts.
+
+    With ε the account adds up whichever rows are counted, but people have to stay people; who is in which cohort
+    hangs on everything. Raises `PrivacyError` where something differs, and says in what.
+    """
+    if question.plan.budget is None:
+        check_choices(question.choices, ledger.exact, ledger.name)
+        return
+    everything = question.span is not None
+    who = {name: text for name, text in question.choices.items() if everything or name in WHO_IS_A_PERSON}
+    check_choices(who, ledger.noisy, ledger.name, () if everything else WHO_IS_A_PERSON)
+
+
+def check_choices(
+    choices: Mapping[str, str], releases: Iterable[Release], ledger: str = "", only: Collection[str] = ()
+) -> None:
+    """Compare the choices of rows and people with those of earlier releases, as texts; ``only`` those that are named.
 
     Raises `PrivacyError` where they differ, and says in which; the data do not matter.
     """
-    for old in ledger.releases:
+    for old in releases:
         before, now = _recorded(old.receipt), choices
+        if only:
+            before = {name: text for name, text in before.items() if name in only}
         if old.receipt.choices is None:  # of before they were recorded
             now = {name: text for name, text in choices.items() if name == "where"}
         others = _differing(before, now, old)
@@ -119,10 +147,36 @@ def check_choices(choices: Mapping[str, str], ledger: Ledger) -> None:
             flags = listed(f"--{name.replace(AGGREGATE, 'aggregate ').replace('_', '-')}" for name in others)
             without = "without" if not any(name in before for name in others) else "with another"
             raise PrivacyError(
-                f"the releases in {ledger.name or 'the ledger'} were made {without} {flags}: "
+                f"the releases in {ledger or 'the ledger'} were made {without} {flags}: "
                 "other choices may count other people",
                 "Ask as before, or release into another ledger (--ledger FILE --new-ledger).",
             )
+
+
+def batch_at(span: Span) -> Batch:
+    """Return cohorts as a receipt names them."""
+    return Batch(span.every, span.after, span.through, span.column)
+
+
+def same_release(question: Question, ledger: Ledger) -> Release | None:
+    """Return the release with ε that a ledger holds as the answer to the same question, if there is one.
+
+    It is what was published: asking again draws nothing and spends nothing.
+    """
+    if question.plan.budget is None:
+        return None
+    plan, now = published_plan(question.plan, question.plan.k), question.choices
+    batch = None if question.span is None else batch_at(question.span)
+    for old in ledger.noisy:
+        before = _recorded(old.receipt)
+        if (
+            plan_digest(old.plan) == plan_digest(plan)
+            and old.receipt.batch == batch
+            and before.keys() == now.keys()
+            and all(plain_text(before[name]) == plain_text(text) for name, text in now.items())
+        ):
+            return old
+    return None
 
 
 def _recorded(receipt: Receipt) -> dict[str, str]:

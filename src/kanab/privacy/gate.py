@@ -9,9 +9,9 @@ from os import PathLike
 from kanab.arguments import check_arguments
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PlanError, PrivacyError
-from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Plan, settle_missing
+from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Budget, published_plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.asking import Question, check_asking, check_choices, refusals_noted
+from kanab.privacy.asking import Question, check_asking, check_question, refusals_noted, same_release
 from kanab.privacy.audit import Audit, audit_table
 from kanab.privacy.budget import withhold_rare_values
 from kanab.privacy.class_rules import (
@@ -25,8 +25,9 @@ from kanab.privacy.class_rules import (
     published_map,
     ways_out,
 )
-from kanab.privacy.epsilon.accountant import asked_budget
+from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, check_beside, within_ledger
 from kanab.privacy.epsilon.door import release_with_noise
+from kanab.privacy.epsilon.witness import ready_witness
 from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.leverage import SLACK
@@ -67,22 +68,46 @@ def release(
     and differential privacy holds at that ε and ``delta``. Raises `PrivacyError` where a rule cannot be kept.
     """
     budget = asked_budget(_checked(counted).plan, epsilon, delta)
-    rule = counted.plan.k if k is None else k
-
-    def made_after(before: Ledger | None) -> Release:
-        if budget is not None:
-            return release_with_noise(counted, budget, check_k(rule, override), before, override=override)
-        return make_release(counted, k, override=override, ledger=before)
-
     if ledger is None:
-        return made_after(None)
-    question = Question.of(_checked(counted))
+        return make_release(_asking(counted, budget), k, override=override)
     with hold_ledger(ledger) as held:
+        asked = _asking(counted, budget and within_ledger(budget, counted.plan, held))
+        question = Question.of(asked, k)
         before = check_asking(ledger, held, question, new_ledger=new_ledger, reviewed=reviewed)
-        with refusals_noted(ledger, before, question):
-            made = made_after(before)
-        append_release(ledger, before, made)
-        return made
+        if (same := same_release(question, before)) is not None:
+            return same
+        return release_into(ledger, before, asked, k, override=override, question=question)
+
+
+def release_into(
+    path: str | PathLike[str],
+    before: Ledger,
+    counted: Counted,
+    k: int | None,
+    *,
+    override: str,
+    question: Question,
+    deviations: tuple[str, ...] = (),
+) -> Release:
+    """Make a release after those of a ledger that is held, and add it: nothing leaves before the ledger has it.
+
+    Raises `PrivacyError` where a rule cannot be kept; the ledger notes it.
+    """
+    if counted.plan.budget is not None:
+        ready_witness()
+    with refusals_noted(path, before, question):
+        made = deviating(make_release(counted, k, override=override, ledger=before), deviations)
+    append_release(path, before, made)
+    return made
+
+
+def deviating(released: Release, deviations: tuple[str, ...]) -> Release:
+    """Return a release whose receipt records further deviations."""
+    return replace(released, receipt=replace(released.receipt, deviations=(*released.receipt.deviations, *deviations)))
+
+
+def _asking(counted: Counted, budget: Budget | None) -> Counted:
+    return replace(counted, plan=replace(counted.plan, budget=budget))
 
 
 def _check_events(counted: Counted) -> None:
@@ -112,15 +137,21 @@ def make_release(
 ) -> Release:
     """Make a release after those of a ledger; nothing is written. Raises `PrivacyError` where a rule cannot be kept.
 
-    Tables ``without`` which it is to be made are left out, with the reason.
+    Where the plan has a budget every number carries noise, through the other door. Tables ``without`` which a release
+    without ε is to be made are left out, with the reason.
     """
-    check_choices(Question.of(_checked(counted)).choices, ledger or Ledger())
+    before, budget = ledger or Ledger(), _checked(counted).plan.budget
+    check_question(Question.of(counted), before)
     rule = check_k(counted.plan.k if k is None else k, override)
-    counted = replace(counted, plan=_published(counted.plan, rule))
-    before = ledger or Ledger()
-    if any(old.receipt.k > rule for old in before.releases):
+    deviations: tuple[str, ...] = (f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()
+    deviations += check_beside(budget, before)
+    if budget is not None:
+        alone = (NOBODY_ADDS_UP,) if ledger is None else ()
+        return release_with_noise(counted, budget, rule, ledger, deviations=(*deviations, *alone))
+    counted = replace(counted, plan=published_plan(counted.plan, rule))
+    if any(old.receipt.k > rule for old in before.exact):
         raise PrivacyError("earlier releases of the ledger promise a larger k", "Give that k, or a larger one (--k).")
-    maps = check_batches(counted, before)
+    maps = check_batches(counted, before.exact)
     # Arms before anything that values decide: where an arm is too small, no value changes what is said.
     units = "clusters" if "assigned_by" in counted.choices else "people"
     for linkage in first_linkages(counted.plan):
@@ -131,7 +162,7 @@ def make_release(
             "Declare them: --bounds spend=0:500, or in the plan.",
         )
     _check_events(counted)
-    earlier = () if counted.span is not None else recount_earlier(counted, before)
+    earlier = () if counted.span is not None else recount_earlier(counted, before.exact)
     old = [classes for table in earlier for classes in table.columns]
     counted, apart = leave_out_experiments(counted, old)
     drafts = coarsen_shared_levels(counted, _drafts(counted, maps, before, without or {}))
@@ -147,7 +178,7 @@ def make_release(
     return Release(
         counted.plan,
         gate.tables,
-        gate.receipt((f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else (), before.name),
+        gate.receipt(deviations, before.name),
         counted.bounds_declared,
         None if ledger is None else ledger.head,
         ranges=_ranges(counted),
@@ -166,18 +197,12 @@ def _ranges(counted: Counted) -> dict[str, tuple[float, float]]:
     }
 
 
-def _published(plan: Plan, k: int) -> Plan:
-    """Return the plan as it is published: without hosts, and without what arms are drawn by."""
-    experiments = tuple(replace(experiment, salt=None) for experiment in plan.experiments)
-    return replace(settle_missing(plan), k=k, origins=(), experiments=experiments)
-
-
 def _drafts(
     counted: Counted, maps: Mapping[str, LevelMap | None], before: Ledger, without: Mapping[str, str]
 ) -> dict[str, Draft]:
     """Draft every table by its own rules. What an earlier batch left out stays out."""
     drafts = {}
-    planned_before = {name for old in before.releases for name in old.plan.linkage_names}
+    planned_before = {name for old in before.exact for name in old.plan.linkage_names}
     for linkage in counted.plan.linkages:
         draft = draft_table(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
         gone = counted.span is not None and linkage.name in planned_before and linkage.name not in maps

@@ -20,6 +20,7 @@ from kanab.arguments import check_arguments
 from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, LedgerError
 from kanab.plan.model import Plan
+from kanab.privacy.epsilon.witness import check_witness, note_witness
 from kanab.privacy.ledger_note import LedgerNote, is_note, note_from_dict, note_to_dict
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_to_dict
@@ -61,7 +62,17 @@ class Ledger:
     @property
     def plans(self) -> tuple[Plan, ...]:
         """The plans that have to be counted again before a further release about the same people."""
-        return tuple(release.plan for release in self.releases if release.receipt.batch is None)
+        return tuple(release.plan for release in self.exact if release.receipt.batch is None)
+
+    @property
+    def exact(self) -> tuple[Release, ...]:
+        """The releases without ε: all that exact numbers may be compared with."""
+        return tuple(release for release in self.releases if release.receipt.noise is None)
+
+    @property
+    def noisy(self) -> tuple[Release, ...]:
+        """The releases with ε."""
+        return tuple(release for release in self.releases if release.receipt.noise is not None)
 
 
 @check_arguments()
@@ -122,10 +133,37 @@ def read_entry(line: str | bytes) -> tuple[Release | LedgerNote, str]:
 
 @contextmanager
 def hold_ledger(path: str | PathLike[str]) -> Iterator[Ledger]:
-    """Lock a ledger and yield it verified. Raises `LedgerError` where it was changed or another process holds it."""
+    """Lock a ledger and yield it verified, with an entry that a killed process had written whole but not yet renamed.
+
+    Raises `LedgerError` where it was changed, is an older copy, or another process holds it.
+    """
     file = Path(path)
     with _locked(file.with_name(f".{file.name}.lock"), file.name):
-        yield read_ledger(file)
+        ledger = _taken_up(file, read_ledger(file))
+        check_witness(ledger.hashes, ledger.name)
+        if ledger.noisy:
+            note_witness(ledger.hashes)
+        yield ledger
+
+
+def _taken_up(file: Path, ledger: Ledger) -> Ledger:
+    """Return a ledger with the entry that a killed process left beside it, if it is whole: it may have been seen."""
+    left = file.with_name(_next_name(file))
+    if not left.exists():
+        return ledger
+    try:
+        longer = read_ledger(left)
+    except LedgerError:
+        longer = ledger
+    if longer.hashes[:-1] != ledger.hashes:
+        left.unlink(missing_ok=True)
+        return ledger
+    left.replace(file)
+    return replace(longer, name=file.name)
+
+
+def _next_name(file: Path) -> str:
+    return f".{file.name}.next"
 
 
 def append_release(path: str | PathLike[str], ledger: Ledger, release: Release) -> Ledger:
@@ -144,7 +182,9 @@ def append_note(path: str | PathLike[str], ledger: Ledger, note: LedgerNote) -> 
 
 def _append(path: str | PathLike[str], ledger: Ledger, entry: Release | LedgerNote) -> Ledger:
     longer = replace(ledger, entries=(*ledger.entries, entry), hashes=(*ledger.hashes, _entry_to_dict(entry)["hash"]))
-    write_whole(path, ledger_text(longer))
+    write_whole(path, ledger_text(longer), _next_name(Path(path)))
+    if longer.noisy:
+        note_witness(longer.hashes)
     return longer
 
 

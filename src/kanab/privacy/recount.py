@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import CovariatePlan, Plan, settle_missing
 from kanab.plan.pairs import Pair, planned_pairs
+from kanab.privacy.asking import batch_at
 from kanab.privacy.batches import continues
-from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.weights import weighted_sums
 from kanab.privacy.overlap import Column, ReleasedTable, columns, linkage_of
@@ -20,28 +20,28 @@ from kanab.privacy.shown import ShownTable
 from kanab.tally.tally import Tally
 
 
-def recount_earlier(counted: Counted, ledger: Ledger) -> tuple[ShownTable, ...]:
-    """Return everything released before with its classes, counted again over the same people.
+def recount_earlier(counted: Counted, releases: Sequence[Release]) -> tuple[ShownTable, ...]:
+    """Return everything released before without ε with its classes, counted again over the same people.
 
     A ledger is one population. If a digit of an earlier table has changed, then so have people or
     values, and the difference between then and now would tell about the few who did. Raises
     `PrivacyError` where that is so, or where they were not counted again.
     """
-    if not ledger.releases:
+    if not releases:
         return ()
     if counted.signatures is None:
         raise PrivacyError(
             "nobody knows how these tables overlap with those released before",
             "Release everything about these people at once, or by cohorts.",
         )
-    if [_terms(again.plan) for again in counted.earlier] != [_terms(old.plan) for old in ledger.releases]:
+    if [_terms(again.plan) for again in counted.earlier] != [_terms(old.plan) for old in releases]:
         raise PrivacyError(
             "the ledger holds earlier releases about these people, and they were not counted again",
             "Count with earlier=read_ledger(…).plans, as kanab release does.",
         )
-    _check_metrics(counted, ledger)
+    _check_metrics(counted, releases)
     tables: list[ShownTable] = []
-    for again, old in zip(counted.earlier, ledger.releases, strict=True):
+    for again, old in zip(counted.earlier, releases, strict=True):
         if any(_again(again, old, name) != table for name, table in old.tables.items()):
             raise PrivacyError(
                 "an earlier release of the ledger comes out differently now: people or values have changed",
@@ -53,10 +53,10 @@ def recount_earlier(counted: Counted, ledger: Ledger) -> tuple[ShownTable, ...]:
     return tuple(tables)
 
 
-def _check_metrics(counted: Counted, ledger: Ledger) -> None:
+def _check_metrics(counted: Counted, releases: Sequence[Release]) -> None:
     """Refuse other bounds or another grid: what changes between two clamped sums is the few beyond the bounds."""
     metrics = {metric.name: metric for tally in counted.tallies.values() for metric in tally.metrics}
-    before = [metric for old in ledger.releases for table in old.tables.values() for metric in table.metrics]
+    before = [metric for old in releases for table in old.tables.values() for metric in table.metrics]
     for metric in before:
         if metrics.get(metric.name, metric) != metric:
             raise PrivacyError(
@@ -110,19 +110,19 @@ def _again(again: Counted, old: Release, name: str) -> Tally:
 
 def batch_of(counted: Counted) -> Batch | None:
     """Return the cohorts that were counted, if only some were."""
-    span = counted.span
-    return None if span is None else Batch(span.every, span.after, span.through, span.column)
+    return None if counted.span is None else batch_at(counted.span)
 
 
-def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | None]:
+def check_batches(counted: Counted, releases: Sequence[Release]) -> Mapping[str, LevelMap | None]:
     """Return the level maps of the tables in earlier batches, which the next one may only make coarser.
 
-    Raises `PrivacyError` where the cohorts or the plan do not continue those of the ledger.
+    The releases of the ledger are those of one kind, with ε or without. Raises `PrivacyError` where the cohorts or the
+    plan do not continue theirs.
     """
     batch = batch_of(counted)
-    if not ledger.releases:
+    if not releases:
         return {}
-    last = ledger.releases[-1]
+    last = releases[-1]
     if (batch is None) != (last.receipt.batch is None):
         raise PrivacyError(
             "cohorts and releases about everybody do not go into one ledger",
@@ -130,7 +130,7 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
         )
     if batch is None or last.receipt.batch is None:
         return {}
-    same = all(continues(counted.plan, old.plan) for old in ledger.releases)
+    same = all(continues(counted.plan, old.plan) for old in releases)
     if not same or _calendar(batch) != _calendar(last.receipt.batch):
         raise PrivacyError(
             "the batches of a ledger are released by one plan",
@@ -139,7 +139,7 @@ def check_batches(counted: Counted, ledger: Ledger) -> Mapping[str, LevelMap | N
     if batch.after != last.receipt.batch.through:
         raise PrivacyError("these cohorts do not follow the last ones of the ledger", "Seal the periods in order.")
     maps: dict[str, LevelMap | None] = {}
-    for old in ledger.releases:
+    for old in releases:
         for name in old.plan.linkage_names:
             maps.pop(name, None)  # a table that a batch left out stays out
         for name, table in old.tables.items():

@@ -142,9 +142,9 @@ def test_how_a_further_metric_is_added_up_is_free_and_how_an_earlier_one_was_is_
 def test_a_ledger_of_before_choices_were_recorded_compares_its_filters() -> None:
     old = read_ledger(Path(__file__).with_name("before_salts.ledger"))
     assert [release.receipt.choices for release in old.releases] == [None, None]
-    check_choices({"unit": "user_id"}, old)
+    check_choices({"unit": "user_id"}, old.releases)
     with pytest.raises(PrivacyError, match=r"the releases in before_salts\.ledger were made without --where"):
-        check_choices({"where": "tier > 1"}, old)
+        check_choices({"where": "tier > 1"}, old.releases, old.name)
 
 
 def test_choices_stand_in_the_receipt_and_are_read_with_it(tmp_path: Path, program: Program) -> None:

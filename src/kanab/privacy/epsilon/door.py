@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kanab.counted import Counted
+from kanab.counted import Counted, decided_plan
 from kanab.errors import PrivacyError
 from kanab.plan.declared import declared_arms, declared_levels
-from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Budget, Linkage, Plan, settle_missing
+from kanab.plan.model import Budget, Linkage, Plan, published_plan
 from kanab.privacy.epsilon.accountant import check_spending
 from kanab.privacy.epsilon.mechanism import add_noise, check_installed, random_bits
 from kanab.privacy.epsilon.merge import TOO_FEW, TOO_SPARSE, holds, merge_to_k, people_with_noise
@@ -24,6 +24,7 @@ from kanab.privacy.epsilon.split import Statistic, TableScales, arm_tables, gaps
 from kanab.privacy.epsilon.tables import noise_of, own_and_shared, receipt_scales
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.recount import batch_of, check_batches
 from kanab.privacy.release import Receipt, Release
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor
@@ -34,24 +35,31 @@ from kanab.tally.tally import Tally
 
 
 def release_with_noise(
-    counted: Counted, budget: Budget, k: int, ledger: Ledger | None = None, *, override: str = ""
+    counted: Counted, budget: Budget, k: int, ledger: Ledger | None = None, *, deviations: Sequence[str] = ()
 ) -> Release:
     """Return a release after those of a ledger that costs what the budget says; nothing is written.
 
     Raises `PrivacyError` where something that has to be known without looking at the data is not declared, or where
     the ledger has spent too much already.
     """
-    spending = check_spending(budget, ledger or Ledger())
-    plan = _published(counted, budget, k)
+    before = ledger or Ledger()
+    spending = check_spending(budget, before, batch=counted.span is not None)
+    plan = replace(published_plan(decided_plan(counted), k), budget=budget)
+    begun = check_batches(replace(counted, plan=plan), before.noisy)
     factors = declared_factors(plan)
     _check_declared(counted, plan)
     check_installed()
     scales = split_budget(plan, spending.rho)
     exact = {linkage.name: _in_full(_exact(counted, linkage), factors, plan) for linkage in noisy_tables(plan)}
     crossed = exact_pairs(counted, factors)
-    drawn = _Drawn(plan, scales)
+    drawn = _Drawn(plan, scales, begun)
+    planned = {linkage.name for old in before.noisy for linkage in noisy_tables(old.plan)}
+    gone = planned - {*begun} if counted.span is not None else set()
     for linkage in noisy_tables(plan):  # from here on noise is drawn, and nothing fails because of what is in the data
-        drawn.measure(linkage, exact[linkage.name])
+        if linkage.name in gone:
+            drawn.left_out[linkage.name] = f"{linkage.name} is left out: an earlier batch is without it"
+        else:
+            drawn.measure(linkage, exact[linkage.name])
     pairs = noisy_pairs(plan, drawn.tables, drawn.maps, crossed, scales)
     tables = {**drawn.tables, **pairs.tables}
     people = [count for table in tables.values() for count in table.people.ravel().tolist()]
@@ -64,23 +72,14 @@ def release_with_noise(
         len(people),
         {**drawn.maps, **pairs.maps},
         {**drawn.left_out, **pairs.left_out, **_products_left_out(plan)},
-        (*([f"k = {k}: {override}"] if k < LEAST_K_WITHOUT_OVERRIDE else []), *_large_delta(plan, tables)),
+        (*deviations, *_large_delta(plan, tables)),
         where=counted.where,
-        choices=counted.choices,
+        batch=batch_of(counted),
+        choices={name: text for name, text in counted.choices.items() if name != "where"},
+        ledger=before.name,
         noise=noise,
     )
     return Release(plan, tables, receipt, previous=None if ledger is None else ledger.head)
-
-
-def _published(counted: Counted, budget: Budget, k: int) -> Plan:
-    """Return the plan as it is published. What the data decided of missing values is decided without them: apart."""
-    metrics = tuple(
-        replace(metric, missing="exclude") if metric.name in counted.undecided else metric
-        for metric in counted.plan.metrics
-    )
-    experiments = tuple(replace(experiment, salt=None) for experiment in counted.plan.experiments)
-    plan = replace(counted.plan, metrics=metrics, experiments=experiments)
-    return replace(settle_missing(plan), k=k, budget=budget, origins=())
 
 
 def _large_delta(plan: Plan, tables: Mapping[str, Tally]) -> list[str]:
@@ -161,10 +160,14 @@ def _in_full(tally: Tally, factors: Mapping[str, Factor], plan: Plan) -> Tally:
 
 @dataclass
 class _Drawn:
-    """Tables as they are drawn, one by one, those of arms alone first."""
+    """Tables as they are drawn, one by one, those of arms alone first.
+
+    Maps of levels that earlier batches have ``begun`` may only become coarser.
+    """
 
     plan: Plan
     scales: Mapping[str, TableScales]
+    begun: Mapping[str, LevelMap | None]
     tables: dict[str, Tally] = field(default_factory=dict)
     maps: dict[str, LevelMap] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -175,7 +178,7 @@ class _Drawn:
         everybody, scales = Statistic("people", by=linkage.axes), self.scales[linkage.name]
         noisy = people_with_noise(exact, scales[everybody])
         if linkage.covariate is not None:
-            levels = merge_to_k(noisy, linkage, self.plan)
+            levels = merge_to_k(noisy, linkage, self.plan, self.begun.get(linkage.name))
             if len(levels.groups) == 1:
                 self.left_out[linkage.name] = f"{linkage.covariate} is left out: {TOO_SPARSE}"
                 return

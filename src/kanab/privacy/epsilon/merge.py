@@ -43,18 +43,21 @@ def holds(noisy: Tally, k: int) -> bool:
     return bool(np.all(enough(noisy, k)))
 
 
-def merge_to_k(noisy: Tally, linkage: Linkage, plan: Plan) -> LevelMap:
+def merge_to_k(noisy: Tally, linkage: Linkage, plan: Plan, begun: LevelMap | None = None) -> LevelMap:
     """Return the map of levels whose classes have enough people, or that leaves a single level.
 
-    What decides, and the scores of merged levels, are counts with noise.
+    What decides, and the scores of merged levels, are counts with noise. A map that earlier batches have ``begun`` is
+    kept, or becomes coarser.
     """
     covariate = str(linkage.covariate)
     possible = Tally(noisy.factors, np.maximum(noisy.people, 1))
     share = smallest_share(plan.experiment(linkage.experiments[0]), possible)
     least = plan.k + SAFE_DEVIATIONS * float(deviations(noisy).flat[0])
-    levels = merge_levels(possible, covariate, SAFETY_FACTOR * least / share)
+    levels = begun or merge_levels(possible, covariate, SAFETY_FACTOR * least / share)
     while len(levels.groups) > 1 and not holds(levels.apply(noisy), plan.k):
         levels = merge_smallest(possible, levels)
+    if begun is not None and levels == begun:
+        return begun
     if linkage.people_only:
         return without_means(levels, possible)
     if linkage.event is not None:

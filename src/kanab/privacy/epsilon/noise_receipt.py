@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -29,3 +30,25 @@ class NoiseReceipt:
 def noise_dict(noise: NoiseReceipt) -> dict[str, Any]:
     """Return what a receipt says of noise as plain data."""
     return asdict(noise)
+
+
+def promise(noise: NoiseReceipt) -> str:
+    """Say what a release with noise promises.
+
+    >>> promise(NoiseReceipt(0.5, 1e-6, 1, 0.5, 0.8))
+    'noise in every number: ε = 0.5 at δ = 1e-06'
+    """
+    return f"noise in every number: ε = {noise.epsilon:g} at δ = {noise.delta:g}"
+
+
+def spent_sentence(noise: NoiseReceipt, *, chained: bool) -> str:
+    """Say what has been spent with a release, and what is left; alone, nobody knows.
+
+    >>> spent_sentence(NoiseReceipt(0.5, 1e-6, 1, 0.5, 0.827), chained=True)
+    'Spent in all: ε = 0.5 of 1. A further release about these people may spend up to ε = 0.827'
+    """
+    if not chained:
+        return f"Spent: ε = {noise.epsilon:g}, and nobody adds up what else was spent about these people"
+    left = math.floor(1000 * noise.left) / 1000
+    rest = f"A further release about these people may spend up to ε = {left:g}" if left else "Nothing is left"
+    return f"Spent in all: ε = {noise.spent:.3g} of {noise.total:g}. {rest}"

@@ -1,0 +1,348 @@
+"""A ledger as an accountant: what would overspend is refused, what was asked for before is the same file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.cli.program import Program
+
+import kanab as kb
+from kanab.cli.release import _write
+from kanab.errors import LedgerError, PrivacyError
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Cohorts
+from kanab.privacy.epsilon import mechanism
+from kanab.privacy.epsilon.account import epsilon_of, rho_of
+from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP
+from kanab.privacy.ledger import hold_ledger, read_ledger
+from kanab.privacy.release import Release
+
+PLAN = """
+[metrics]
+bought = { kind = "binary" }
+[covariates]
+device = ["phone", "desktop"]
+[experiments.variant]
+arms = { A = 1, B = 1 }
+adjust = ["device"]
+"""
+EXACT = PLAN.replace("bought", "visited")
+
+
+def shop(n: int = 2000, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "variant": rng.choice(["A", "B"], n).tolist(),
+        "device": rng.choice(["phone", "desktop"], n).tolist(),
+        "bought": (rng.random(n) < 0.3).astype(int).tolist(),
+        "visited": (rng.random(n) < 0.6).astype(int).tolist(),
+        "enrolled": [f"2026-09-{day:02d}" for day in rng.integers(7, 28, n)],
+    }
+
+
+ROWS = shop()
+
+
+def counted(privacy: str = "", text: str = PLAN) -> kb.Counted:
+    return kb.count(ROWS, parse_plan(text + (f"[privacy]\n{privacy}" if privacy else "")))
+
+
+def noise(release: Release) -> Any:
+    assert release.receipt.noise is not None
+    return release.receipt.noise
+
+
+def test_releases_add_up_as_rho_and_say_what_is_spent_and_left(tmp_path: Path) -> None:
+    ledger = tmp_path / "shop.ledger"
+    half = counted("epsilon = 1\nper_release = 0.5")
+    first = noise(kb.release(half, ledger=ledger, new_ledger=True))
+    assert (first.epsilon, first.total) == (0.5, 1)
+    assert first.spent == pytest.approx(0.5)
+    second = noise(kb.release(half, epsilon=0.4, ledger=ledger))
+    rho = rho_of(0.5, 1e-6) + rho_of(0.4, 1e-6)
+    assert second.spent == pytest.approx(epsilon_of(rho, 1e-6))
+    assert second.left == pytest.approx(epsilon_of(rho_of(1, 1e-6) - rho, 1e-6))
+    assert len(read_ledger(ledger).noisy) == 2
+
+
+def test_what_would_overspend_is_refused_before_anything_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = tmp_path / "shop.ledger"
+    kb.release(counted("epsilon = 1"), ledger=ledger, new_ledger=True)
+    monkeypatch.setattr(mechanism, "draw", lambda *_: pytest.fail("drawn"))
+    with pytest.raises(PrivacyError, match=r"total of ε = 1 does not allow another release of ε = 0\.1"):
+        kb.release(counted("epsilon = 1"), epsilon=0.1, ledger=ledger)
+    note = read_ledger(ledger).notes[-1]
+    assert note.asked["epsilon"] == "0.1 of 1 at delta 1e-06"
+    assert read_ledger(ledger).releases[-1].receipt.noise is not None
+
+
+def test_the_same_release_asked_for_twice_is_taken_from_the_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = tmp_path / "shop.ledger"
+    first = kb.release(counted("epsilon = 1"), ledger=ledger, new_ledger=True)
+    monkeypatch.setattr(mechanism, "draw", lambda *_: pytest.fail("drawn"))
+    again = kb.release(counted("epsilon = 1"), epsilon=1, delta=1e-6, ledger=ledger)
+    assert again.salt == first.salt
+    assert all(again.tables[name] == table for name, table in first.tables.items())
+    assert len(read_ledger(ledger).entries) == 1
+
+
+def test_without_a_total_in_the_plan_the_ledgers_holds(tmp_path: Path) -> None:
+    ledger = tmp_path / "shop.ledger"
+    kb.release(counted("epsilon = 2\nper_release = 1"), ledger=ledger, new_ledger=True)
+    second = noise(kb.release(counted(), epsilon=0.5, ledger=ledger))
+    assert (second.epsilon, second.total) == (0.5, 2)
+
+
+def test_a_total_may_fall_but_not_rise_and_delta_stays(tmp_path: Path) -> None:
+    ledger = tmp_path / "shop.ledger"
+    kb.release(counted("epsilon = 1\nper_release = 0.5"), ledger=ledger, new_ledger=True)
+    with pytest.raises(PrivacyError, match="promise a total of ε = 1"):
+        kb.release(counted("epsilon = 2\nper_release = 0.5"), ledger=ledger)
+    with pytest.raises(PrivacyError, match="at δ = 1e-06"):
+        kb.release(counted("epsilon = 1\nper_release = 0.2\ndelta = 1e-7"), ledger=ledger)
+    smaller = counted("epsilon = 0.8\nper_release = 0.2")
+    assert noise(kb.release(smaller, ledger=ledger)).total == 0.8
+    with pytest.raises(PrivacyError, match=r"promise a total of ε = 0\.8"):
+        kb.release(counted("epsilon = 1\nper_release = 0.1"), ledger=ledger)
+
+
+def test_a_ledger_is_with_epsilon_or_without_unless_the_plan_says_why(tmp_path: Path) -> None:
+    noisy, exact = tmp_path / "noisy.ledger", tmp_path / "exact.ledger"
+    kb.release(counted("epsilon = 1"), ledger=noisy, new_ledger=True)
+    with pytest.raises(PrivacyError, match="has a total of ε, and this release is without"):
+        kb.release(counted(), ledger=noisy)
+    kb.release(counted(text=EXACT), ledger=exact, new_ledger=True)
+    with pytest.raises(PrivacyError, match="has releases without ε"):
+        kb.release(counted("epsilon = 1"), ledger=exact)
+    why = 'epsilon = 1\nbeside_exact = "visits are public"'
+    deviation = "releases with and without ε in one ledger, and ε is no promise about the latter: visits are public"
+    assert kb.release(counted(why), ledger=exact).receipt.deviations == (deviation,)
+    further = kb.release(kb.count(ROWS, parse_plan(EXACT), earlier=read_ledger(exact).plans), ledger=exact)
+    assert further.receipt.deviations == (deviation,)
+    assert further.receipt.noise is None
+
+
+def test_exact_numbers_are_counted_again_without_a_look_at_noisy_ones(tmp_path: Path) -> None:
+    """Were a table with noise compared with one that is counted again, every further exact release would be refused."""
+    ledger = tmp_path / "shop.ledger"
+    kb.release(counted('epsilon = 1\nbeside_exact = "a pilot"'), ledger=ledger, new_ledger=True)
+    kb.release(counted(text=EXACT), ledger=ledger)
+    assert [plan.metric_names for plan in read_ledger(ledger).plans] == [("visited",)]
+    other = kb.count(shop(2001), parse_plan(EXACT), earlier=read_ledger(ledger).plans)
+    with pytest.raises(PrivacyError, match="comes out differently now"):
+        kb.release(other, ledger=ledger)
+
+
+def test_other_rows_are_other_people_for_k_and_the_same_account_for_epsilon(tmp_path: Path) -> None:
+    ledger = tmp_path / "shop.ledger"
+    half = parse_plan(PLAN + "[privacy]\nepsilon = 1\nper_release = 0.5")
+    kb.release(kb.count(ROWS, half), ledger=ledger, new_ledger=True)
+    kb.release(replace(kb.count(ROWS, half), where="device = 'phone'"), ledger=ledger)
+    assert [release.receipt.where for release in read_ledger(ledger).noisy] == ["", "device = 'phone'"]
+    with pytest.raises(PrivacyError, match="were made without --unit"):
+        kb.release(replace(kb.count(ROWS, half), choices={"unit": "id"}), epsilon=0.1, ledger=ledger)
+
+
+def test_without_a_ledger_the_receipt_says_that_nobody_adds_up() -> None:
+    released = kb.release(counted(), epsilon=1)
+    assert released.receipt.deviations == (NOBODY_ADDS_UP,)
+    assert not released.chained
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, float("inf"), float("nan"), 1e-9, 1e9])
+def test_an_epsilon_that_promises_nothing_is_refused(epsilon: float) -> None:
+    for privacy in ("", "epsilon = 1"):
+        with pytest.raises(PrivacyError, match="epsilon must"):
+            kb.release(counted(privacy), epsilon=epsilon)
+
+
+def test_what_contradicts_the_plan_is_refused() -> None:
+    with pytest.raises(PrivacyError, match="delta is given without epsilon"):
+        kb.release(counted(), delta=1e-6)
+    with pytest.raises(PrivacyError, match="delta must be a small probability"):
+        kb.release(counted(), epsilon=1, delta=0.5)
+    with pytest.raises(PrivacyError, match="delta is not that of the plan"):
+        kb.release(counted("epsilon = 1"), epsilon=1, delta=1e-5)
+    with pytest.raises(PrivacyError, match="may not spend more than the plan's total"):
+        kb.release(counted("epsilon = 1"), epsilon=2)
+
+
+def test_rows_are_not_read_by_a_plan_with_epsilon() -> None:
+    with pytest.raises(PrivacyError, match="reading the rows would spend it each time"):
+        kb.readout(ROWS, plan=parse_plan(PLAN + "[privacy]\nepsilon = 1"))
+
+
+def test_the_salt_that_arms_are_drawn_by_is_not_published() -> None:
+    plan = parse_plan(PLAN.replace("adjust", 'salt = "secret"\nadjust'))
+    assert kb.release(kb.count(ROWS, plan), epsilon=1).plan.experiment().salt is None
+
+
+# ── the command ────────────────────────────────────────────────────────────────────────────────
+
+Words = tuple[str, ...]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Words:
+    source, plan = tmp_path / "visits.csv", tmp_path / "kanab.toml"
+    with source.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(ROWS)
+        writer.writerows(zip(*ROWS.values(), strict=True))
+    plan.write_text(PLAN, encoding="utf-8")
+    return "release", str(source), "--plan", str(plan), "-o", str(tmp_path / "a.json"), "--epsilon", "1"
+
+
+def test_the_command_says_what_was_spent_and_what_is_left(words: Words, tmp_path: Path, program: Program) -> None:
+    (tmp_path / "kanab.toml").write_text(f"{PLAN}[privacy]\nepsilon = 2\n", encoding="utf-8")
+    said = program(*words, "--new-ledger")
+    assert said.err == ""
+    assert said.out.splitlines()[:3] == [
+        f"{tmp_path / 'a.json'}: 2 tables, noise in every number: ε = 1 at δ = 1e-06; "
+        "classes of at least k = 10 people, by counts with noise.",
+        "- A new ledger was begun: kanab.ledger.",
+        "- Spent in all: ε = 1 of 2. A further release about these people may spend up to ε = 1.678.",
+    ]
+    before = (tmp_path / "a.json").read_text()
+    (tmp_path / "a.json").unlink()
+    again = program(*words)
+    assert "- Taken from the ledger, where the same was asked for: nothing was drawn or spent." in again.out
+    assert (tmp_path / "a.json").read_text() == before
+
+
+def test_the_command_without_a_ledger_says_that_nobody_adds_up(words: Words, program: Program) -> None:
+    said = program(*words, "--no-ledger").out
+    assert "- Spent: ε = 1, and nobody adds up what else was spent about these people." in said
+    assert f"- Deviation: {NOBODY_ADDS_UP}." in said
+
+
+def test_a_file_that_cannot_be_written_costs_nothing(words: Words, tmp_path: Path, program: Program) -> None:
+    ledger = ("--ledger", str(tmp_path / "shop.ledger"), "--new-ledger")
+    gone = tuple(str(tmp_path / "gone" / "a.json") if word.endswith("a.json") else word for word in words)
+    assert program(*gone, *ledger).code == 2
+    assert not read_ledger(tmp_path / "shop.ledger").releases
+
+
+def test_cohorts_with_epsilon_are_other_people_so_the_largest_counts(
+    words: Words, tmp_path: Path, program: Program
+) -> None:
+    cohorts = ("--cohort", "enrolled", "--window", "7d", "--every", "7d", "--as-of")
+    assert program(*words, *cohorts, "2026-09-22", "--new-ledger").err == ""
+    again = program(*words, *cohorts, "2026-09-22")
+    assert "Taken from the ledger" in again.out
+    other = program(*words[:-1], "0.5", *cohorts, "2026-09-22")
+    assert "no further cohort is ripe" in other.err
+    plan = replace(parse_plan(f"{PLAN}[privacy]\nepsilon = 1"), cohorts=Cohorts("7d", "7d"))
+    week = kb.plan.Span("enrolled", "7d", "2026-W37", "2026-W38")
+    second = kb.release(kb.count(ROWS, plan, span=week), ledger=tmp_path / "kanab.ledger")
+    assert (noise(second).spent, noise(second).left) == (pytest.approx(1), 0)
+    batches = [release.receipt.batch for release in read_ledger(tmp_path / "kanab.ledger").noisy]
+    assert [batch and batch.through for batch in batches] == ["2026-W37", "2026-W38"]
+
+
+# ── crashes, two processes, backups ────────────────────────────────────────────────────────────
+
+
+def killed_at(step: int, folder: Path, run: Callable[[], None]) -> bool:
+    """Run in a process of its own that is killed before a step that touches a file; tell whether it was."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def watch(event: str, arguments: tuple[Any, ...]) -> None:
+            nonlocal left
+            if event.startswith(("open", "os.")) and any(str(folder) in str(word) for word in arguments):
+                left -= 1
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.dup2(null, 2)
+        try:
+            run()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def draws(folder: Path) -> set[str]:
+    """Return the hashes of all releases that lie in a folder, in files of any name."""
+    lines = [line for file in folder.iterdir() if file.is_file() for line in file.read_text().splitlines()]
+    whole = [(folder / "a.json").read_text()] if (folder / "a.json").exists() else []
+    entries = [
+        json.loads(text) for text in (*whole, *(line for line in lines if '"tables"' in line and line[0] == "{"))
+    ]
+    return {entry["hash"] for entry in entries if isinstance(entry, dict) and "tables" in entry}
+
+
+def test_killed_at_every_step_a_release_is_drawn_once_or_nobody_has_seen_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "out"
+    path, asked = folder / "shop.ledger", counted("epsilon = 1")
+    flags = {"k": None, "override": "", "output": str(folder / "a.json")}
+
+    def run() -> None:
+        with hold_ledger(path) as held:
+            pass
+        _write(asked, path, held, (), flags)
+
+    step, kills, kept = 0, 0, 0
+    while True:
+        folder.mkdir()
+        killed = killed_at(step, folder, run)
+        seen = draws(folder)
+        run()
+        ledger = read_ledger(path)
+        assert len(ledger.noisy) == 1
+        assert seen <= {ledger.head} == draws(folder)
+        assert not (folder / ".shop.ledger.next").exists()
+        kills, kept, step = kills + killed, kept + bool(seen and killed), step + 1
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+        if not killed:
+            break
+    assert kills > 10
+    assert kept > 2
+
+
+def test_a_torn_entry_is_removed_and_a_whole_one_is_taken_up(tmp_path: Path) -> None:
+    ledger, left = tmp_path / "shop.ledger", tmp_path / ".shop.ledger.next"
+    half = counted("epsilon = 1\nper_release = 0.5")
+    kb.release(half, ledger=ledger, new_ledger=True)
+    before = ledger.read_text()
+    second = kb.release(half, epsilon=0.2, ledger=ledger)
+    after = ledger.read_text()
+    ledger.write_text(before)
+    left.write_text(after[:-10])
+    with pytest.raises(LedgerError, match="older copy"), hold_ledger(ledger):
+        pass
+    assert not left.exists()
+    left.write_text(after)
+    assert kb.release(half, epsilon=0.2, ledger=ledger).salt == second.salt
+    assert ledger.read_text() == after
+
+
+def test_two_processes_do_not_spend_at_once(tmp_path: Path) -> None:
+    ledger = tmp_path / "shop.ledger"
+    with hold_ledger(ledger), pytest.raises(LedgerError, match="another release into shop"):
+        kb.release(counted("epsilon = 1"), ledger=ledger, new_ledger=True)
+    assert not ledger.exists()
