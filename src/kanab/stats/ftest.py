@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
@@ -61,6 +62,56 @@ class FTest:
         return f"{head} F({first:g}, {second:,.6g}) = {number(self.F, 6)}, p = {p_value(self.p)}{note}"
 
 
+LARGE = 20_000
+"""Designs of more numbers than that are not written down: the levels of the second factor are taken out one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class LevelsOut:
+    """An orthonormal basis of weighted main effects: a column per level of the second factor, then the first factor's.
+
+    A level's column is ``own`` where ``level`` says so, and 0 elsewhere.
+    """
+
+    root: Floats
+    level: NDArray[np.intp]
+    own: Floats
+    rest: Floats
+
+    @classmethod
+    def of(cls, places: NDArray[np.intp], weights: Floats) -> LevelsOut | None:
+        """Return the basis; None where some levels share no row with the others."""
+        root = np.sqrt(weights)
+        level = np.unique(places[:, 1], return_inverse=True)[1]
+        own = root / np.sqrt(np.bincount(level, weights=weights))[level]
+        rows = np.unique(places[:, 0])[1:]
+        marks = root[:, None] * (places[:, :1] == rows)
+        means = [np.bincount(level, weights=own * column)[level] for column in marks.T]
+        rest, r = np.linalg.qr(marks - own[:, None] * np.reshape(means, marks.T.shape).T)
+        if np.any(np.abs(np.diag(r)) <= 1e-9 * root.max()):
+            return None
+        return cls(root, level, own, np.asarray(rest))
+
+    def residuals(self, values: Floats) -> Floats:
+        """Return what weighted main effects leave of the values."""
+        left = self.root * values
+        for _ in range(2):  # what rounding leaves of them goes, too
+            left = left - self.own * np.bincount(self.level, weights=self.own * left)[self.level]
+            left = left - self.rest @ (self.rest.T @ left)
+        return np.asarray(left / self.root)
+
+    def left_over(self, group: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Return the diagonal of the projection onto what is left over, and its squares added within each group.
+
+        No group holds two cells of one level, unless it is a cell by itself.
+        """
+        alone, others = 1 - self.own**2, np.sum(self.rest**2, axis=1)
+        within = np.bincount(group, weights=alone**2 - 2 * alone * others)
+        crossed = [self.rest[group == g] for g in range(len(within))] if len(within) < len(group) else []
+        added = [float(np.sum((part.T @ part) ** 2)) for part in crossed] or others**2
+        return alone - others, within + added
+
+
 @dataclass(frozen=True, eq=False)
 class TwoWay:
     """The cells of two crossed factors and their main-effects design, without idle columns."""
@@ -68,32 +119,65 @@ class TwoWay:
     tally: Tally
     metric: str
     classes: Classes
-    main: Floats
 
     @property
     def between(self) -> str:
         """The two factors, in words."""
         return " × ".join(self.tally.axes)
 
-    @property
+    @cached_property
+    def main(self) -> Floats:
+        """The main-effects design, a row per cell."""
+        terms = tuple((Variable(name, categorical=True),) for name in self.tally.axes)
+        matrix = design(self.tally, terms, self.classes).matrix
+        return np.asarray(matrix[:, independent(matrix, self.classes.n)])
+
+    def levels_out(self, weights: Floats) -> LevelsOut | None:
+        """Return a basis of a large main-effects design; None where it is better written down."""
+        if len(self.classes.places) * sum(self.tally.shape) <= LARGE or self.tally.noise is not None:
+            return None
+        near = float(np.abs(self.classes.means).max()) ** 2 * self.classes.total <= 100 * self.within
+        return LevelsOut.of(self.classes.places, weights) if near else None  # far apart: fitted in integers
+
+    @cached_property
     def q(self) -> int:
         """Interaction degrees of freedom: non-empty cells − (rows + columns − components)."""
-        cells, parameters = self.main.shape
-        return int(cells - parameters)
+        basis = self.levels_out(self.classes.n)
+        if basis is None:
+            return int(self.main.shape[0] - self.main.shape[1])
+        return len(basis.level) - int(basis.level.max() + 1 + basis.rest.shape[1])
 
     @cached_property
     def within(self) -> float:
         """The squares within cells, in steps²."""
         return self.classes.within(int(arm_squares(self.tally, self.metric).sum()))
 
-    def fitted(self, weights: Floats) -> Solution:
-        """Return the weighted main-effects fit."""
-        names = tuple(str(position) for position in range(self.main.shape[1]))
-        return solve(self.main, weights, self.classes, names, self.within)
-
     def residuals(self, weights: Floats) -> Floats:
         """Return the cell means minus the weighted main-effects fit, in steps."""
-        return self.fitted(weights).residuals
+        basis = self.levels_out(weights)
+        if basis is not None:
+            return basis.residuals(self.classes.means)
+        return _fit(self.main, weights, self.classes, self.within).residuals
+
+    def left_over(self, weights: Floats, group: NDArray[np.intp], share: Floats | float = 1.0) -> tuple[Floats, Floats]:
+        """Return the diagonal of the projection onto what main effects leave over, and its squares in each group.
+
+        With noise a ``share`` of each cell counts.
+        """
+        basis = self.levels_out(weights)
+        if basis is not None:
+            return basis.left_over(group)
+        columns, _ = np.linalg.qr(np.sqrt(weights)[:, None] * self.main)
+        root = np.sqrt(share * np.ones(len(self.main)))
+        m = np.outer(root, root) * (np.eye(len(self.main)) - columns @ columns.T)
+        same_group = group[:, None] == group[None, :]
+        squares = np.bincount(group, weights=np.sum(m**2 * same_group, axis=1))
+        return np.diag(m), np.asarray(squares, dtype=np.float64)
+
+
+def _fit(matrix: Floats, weights: Floats, classes: Classes, within: float) -> Solution:
+    names = tuple(str(position) for position in range(matrix.shape[1]))
+    return solve(matrix, weights, classes, names, within)
 
 
 def two_way(tally: Tally, covariate: str | None = None, metric: str | None = None) -> TwoWay:
@@ -116,12 +200,7 @@ def two_way(tally: Tally, covariate: str | None = None, metric: str | None = Non
             "an interaction is tested between two experiments, or between one and a covariate",
             "Collapse the others first.",
         )
-    classes = classes_of(table, metric)
-    terms = tuple((Variable(name, categorical=True),) for name in table.axes)
-    matrix = design(table, terms, classes).matrix
-    return TwoWay(
-        table, table.moments_of(metric).metric.name, classes, matrix[:, independent(matrix, classes.n)]
-    )  # fmt: skip
+    return TwoWay(table, table.moments_of(metric).metric.name, classes_of(table, metric))
 
 
 @check_arguments()
@@ -139,7 +218,7 @@ def pooled_f(tally: Tally, covariate: str | None = None, metric: str | None = No
     if tally.noise is not None:
         return FTest(cells.metric, cells.between, "pooled", None, None, None, NOISE_VARIES)
     extra = float(classes.n @ cells.residuals(classes.n) ** 2)
-    return _pooled(cells.metric, cells.between, (extra, cells.q), (cells.within, classes.total - len(cells.main)))
+    return _pooled(cells.metric, cells.between, (extra, cells.q), (cells.within, classes.total - len(classes.counts)))
 
 
 def _pooled(metric: str, between: str, extra: tuple[float, int], residual: tuple[float, int]) -> FTest:
@@ -187,7 +266,7 @@ def robust_f(
     residuals = cells.residuals(weights)
     j = float(weights @ residuals**2)
     q = cells.q
-    h1, h2 = _small_sample(cells.main, weights, spread, spread.estimated(cells.classes.n))
+    h1, h2 = _small_sample(cells, weights, spread)
     shrink = 1 + 2 * (q * h2 - h1) / (q * (q + 2))
     f = (j / q) / shrink
     df = q * (q + 2) / max(h1 + 2 * h2, 1 / KNOWN)
@@ -212,7 +291,7 @@ def _guarded(cells: TwoWay, spread: Spread) -> float:
         variances = np.maximum(variances, additive * (1 - additive) + noise)
     weights = n / variances
     extra = float(weights @ cells.residuals(weights) ** 2)
-    free = np.maximum(np.diag(_left_over(cells.main, weights)), 0.0)
+    free = np.maximum(cells.left_over(weights, spread.group)[0], 0.0)
     pull = float(np.max(_farthest(cells, means, variances) * np.sqrt(free / (n * variances))))
     return extra / (1 + pull * math.sqrt(extra) / 3)
 
@@ -234,21 +313,13 @@ def _farthest(cells: TwoWay, means: Floats, variances: Floats) -> Floats:
     return np.asarray(np.maximum(np.min(limits, axis=0), 0.0))
 
 
-def _left_over(main: Floats, weights: Floats) -> Floats:
-    """Return the projection onto what the weighted main effects leave over."""
-    basis, _ = np.linalg.qr(np.sqrt(weights)[:, None] * main)
-    return np.asarray(np.eye(len(main)) - basis @ basis.T)
-
-
-def _small_sample(main: Floats, weights: Floats, spread: Spread, estimated: Floats) -> tuple[float, float]:
+def _small_sample(cells: TwoWay, weights: Floats, spread: Spread) -> tuple[float, float]:
     """Return H1 and H2: what estimating each group's variance costs (Welch's correction, generalised).
 
-    Only a share of a cell's variance may be ``estimated``, noise is known.
+    Only a share of a cell's variance may be estimated, noise is known.
     """
-    m = np.sqrt(np.outer(estimated, estimated)) * _left_over(main, weights)
-    same_group = spread.group[:, None] == spread.group[None, :]
-    t = np.bincount(spread.group, weights=np.diag(m))
-    u = np.bincount(spread.group, weights=np.sum(m**2 * same_group, axis=1))
+    diagonal, u = cells.left_over(weights, spread.group, spread.estimated(cells.classes.n))
+    t = np.bincount(spread.group, weights=diagonal)
     return float(np.sum(t**2 / spread.df)), float(np.sum(u / spread.df))
 
 
@@ -311,9 +382,9 @@ def nested_f(tally: Tally, main: str, full: str, metric: str | None = None) -> F
     if independent(both, classes.n).sum() > large.shape[1]:
         raise FormulaError("the first formula is not contained in the second", "Give nested formulas.")
     name = tally.moments_of(metric).metric.name
-    inner, outer = (TwoWay(tally, name, classes, matrix) for matrix in (small, large))
-    below, above = inner.fitted(classes.n), outer.fitted(classes.n)
+    within = classes.within(int(arm_squares(tally, name).sum()))
+    below, above = (_fit(matrix, classes.n, classes, within) for matrix in (small, large))
     extra = difference_of_fits((large, above), (small, below), classes.n)
-    rss = inner.within + float(classes.n @ above.residuals**2)
+    rss = within + float(classes.n @ above.residuals**2)
     q, df = large.shape[1] - small.shape[1], classes.total - large.shape[1]
     return _pooled(name, f"{main} → {full}", (float(classes.n @ extra**2), q), (rss, df))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,17 +37,17 @@ class Classes:
     centre: int
     scale: int
 
-    @property
+    @cached_property
     def n(self) -> Floats:
         """People per class."""
         return self.counts.astype(np.float64)
 
-    @property
+    @cached_property
     def means(self) -> Floats:
         """Class means in steps about the centre, each correctly rounded."""
         return np.asarray(self.sums / self.counts, dtype=np.float64)
 
-    @property
+    @cached_property
     def total(self) -> int:
         """Everyone who has a value."""
         return int(self.counts.sum())

@@ -198,7 +198,9 @@ def test_q_is_cells_minus_rows_plus_columns_minus_components(pattern, q):
             assert test.note == "too few combinations hold people"
 
 
-def test_a_disconnected_table_is_tested_piece_by_piece():
+@pytest.mark.parametrize("large", [20_000, 0])
+def test_a_disconnected_table_is_tested_piece_by_piece(large, monkeypatch):
+    monkeypatch.setattr("kanab.stats.ftest.LARGE", large)
     cells = filled("1100/1100/0011/0011", n=6)
     blocks = [{key: values for key, values in cells.items() if key[0] in arms} for arms in ("AB", "CD")]
     pieces = [two_way(table(block)) for block in blocks]
@@ -512,3 +514,31 @@ def test_a_class_that_noise_has_emptied_is_too_noisy_to_tell():
     people[1, 2] = -4
     parts = tuple(replace(part, counts=people) for part in table.moments)
     assert robust_f(replace(table, people=people, moments=parts), "tier", "bought").note == "too noisy to tell"
+
+
+@pytest.mark.parametrize("variance", ["by_class", "two_marginals", "by_arm"])
+@pytest.mark.parametrize("empty", [(), (3, 77, 120), range(0, 180, 2)])
+def test_many_levels_are_taken_out_one_by_one_and_give_the_figures_of_the_design_written_down(
+    variance, empty, monkeypatch
+):
+    rng = np.random.default_rng(4)
+    arm, level = rng.choice(3, 9_000, p=[0.5, 0.3, 0.2]), rng.integers(0, 60, 9_000)
+    kept = ~np.isin(arm * 60 + level, list(empty))
+    rows = {"arm": arm[kept], "level": level[kept]}
+    rows["y"] = (rng.gamma(2, 5 + arm + level % 7).round() + 3 * level)[kept]
+    rows["bought"] = (rng.random(9_000) < 0.2 + level / 100)[kept].astype(int)
+    table = count_columns(rows, arm="arm", covariates=["level"], metrics=["y", "bought"], squares="class")
+    kinds = {"y": variance, "bought": "by_class"}
+
+    def tests():
+        return [
+            (test.F, *test.df, test.p, test.p_guarded or 0)
+            for metric, kind in kinds.items()
+            for test in (pooled_f(table, "level", metric), robust_f(table, "level", metric, variance=kind))
+        ]
+
+    monkeypatch.setattr("kanab.stats.ftest.LARGE", 1e9)
+    written = tests()
+    monkeypatch.setattr("kanab.stats.ftest.LARGE", 0)
+    monkeypatch.setattr("kanab.stats.ftest.solve", None)
+    np.testing.assert_allclose(tests(), written, rtol=1e-9)
