@@ -208,16 +208,23 @@ def _with_noise(
 
 def _tested(effect: SegmentEffect, confidence: float, alternative: Alternative) -> SegmentEffect:
     """Return the effect with its test by itself: the score test of rates, or Welch's t where it has an error."""
+    interval = _interval(effect, confidence, alternative)
     if effect.rates is not None:
         rates = effect.rates
         p = max(rates.p(alternative), rates.p_exact(alternative)) if rates.thin else rates.p(alternative)
-        interval = rates.difference_interval(1 - confidence, alternative)
         return replace(effect, t=rates.z_difference(), p=p, interval=interval)
     if effect.se is None or effect.df is None:
         return effect
     t = effect.estimate / effect.se
-    interval = t_interval(effect.estimate, effect.se, effect.df, confidence, alternative)
     return replace(effect, t=t, p=t_tail(t, effect.df, alternative), interval=interval)
+
+
+def _interval(effect: SegmentEffect, confidence: float, alternative: Alternative) -> tuple[float, float] | None:
+    if effect.rates is not None:
+        return effect.rates.difference_interval(1 - confidence, alternative)
+    if effect.se is None or effect.df is None:
+        return None
+    return t_interval(effect.estimate, effect.se, effect.df, confidence, alternative)
 
 
 def _simultaneous(
@@ -228,7 +235,7 @@ def _simultaneous(
     corrected, second = (
         correct(ps, "sidak") for ps in ([effect.p for effect in effects], [effect.p_null for effect in effects])
     )
-    wider = (_tested(effect, each, alternative).interval for effect in effects)
+    wider = (_interval(effect, each, alternative) for effect in effects)
     together = [
         replace(effect, p_adjusted=p, interval_adjusted=interval, p_null_adjusted=p_null)
         for effect, p, interval, p_null in zip(effects, corrected, wider, second, strict=True)

@@ -101,7 +101,7 @@ class Factor:
         """The position of each level; True is not the number 1."""
         return {(level, isinstance(level, bool)): position for position, level in enumerate(self.levels)}
 
-    @property
+    @cached_property
     def labels(self) -> tuple[str, ...]:
         """The levels as texts; the missing level is called "missing"."""
         return tuple(label(level) for level in self.levels)
