@@ -26,9 +26,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import uvicorn  # noqa: F401 - what a server needs is imported once
+# What a server or a seal needs, also where kanab imports it on first use, is imported once.
+import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
+import psycopg  # noqa: F401
+import scipy.linalg
+import scipy.sparse.csgraph
+import scipy.sparse.linalg
+import scipy.special  # noqa: F401
+import uvicorn.lifespan.on
+import uvicorn.loops.uvloop  # noqa: F401
 
-import kanab.collector.http.connections  # noqa: F401
+import kanab.collector.http.connections
+import kanab.dashboard.app
+import kanab.privacy.exact_rank  # noqa: F401
 from kanab.cli.main import COMMANDS, main
 from kanab.collector import housekeeping, writer
 from kanab.collector.clock import GuardedClock

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -131,12 +132,15 @@ def test_a_seal_may_be_killed_at_any_moment(copied: Callable[[], Place], filled:
 def test_a_collector_erases_the_keys_that_a_crash_left(
     copied: Callable[[], Place], closing: Callable[[Any], Any]
 ) -> None:
-    for step in range(200):  # the first crash after the commit
-        place = copied()
-        assert seal(place, die_at=step).code == -signal.SIGKILL
-        _, batches, through = state(place)
-        if batches:
-            break
+    def committed(step: int) -> bool:
+        seal(place := copied(), die_at=step)
+        return bool(state(place)[1])
+
+    first = bisect_left(range(200), True, key=committed)  # the first crash after the commit
+    place = copied()
+    assert seal(place, die_at=first).code == -signal.SIGKILL
+    _, batches, through = state(place)
+    assert batches
     assert read_key_file(place.key).period == 0
     server = closing(Server(place, "--plan", place.root / "kanab.toml", "--data", place.data)).start(healthy=False)
     assert read_key_file(place.key).period == through + 1
