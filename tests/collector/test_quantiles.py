@@ -140,6 +140,8 @@ def test_the_receipt_says_that_bins_are_looked_at_by_themselves(honest: Release)
         "tables",
     )
     assert honest.receipt.effective_k is not None
+    bins = [honest.tables[name].people for name in ("checkout/seconds", "checkout/rating")]
+    assert honest.receipt.effective_k <= min(int(people) for table in bins for people in table.ravel() if people)
 
 
 def test_no_combination_of_sums_rests_on_fewer_people_because_of_bins(rows: Rows, honest: Release) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 
 from kanab.analysis.options import ResolvedOptions
 from kanab.analysis.rows import plain_interval
+from kanab.analysis.verdicts import family_verdicts
 from kanab.arguments import check_arguments
 from kanab.counting.bins import Bins
 from kanab.errors import AnalysisError
 from kanab.plan.model import ExperimentPlan, MetricPlan
 from kanab.privacy.release import Release
 from kanab.report.words import Kind
-from kanab.stats.multiplicity import correct
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
@@ -133,10 +133,8 @@ def quantile_rows(
         for arm in each.people
         if arm != options.control and options.control in each.people
     ]
-    correction = "holm" if options.correction == "dunnett" else options.correction
-    adjusted = correct([row.effect.p for row in rows], correction)
-    alpha = 1 - options.confidence
-    return [replace(row, p_adjusted=p, verdict=_verdict(row, p, alpha)) for row, p in zip(rows, adjusted, strict=True)]
+    family = family_verdicts([(row.effect.p, row.effect.estimate) for row in rows], options)
+    return [replace(row, p_adjusted=p, verdict=verdict) for row, (p, verdict) in zip(rows, family, strict=True)]
 
 
 def _row(each: Distribution, arm: Level, probability: float, options: ResolvedOptions) -> QuantileRow:
@@ -160,14 +158,6 @@ def _note(effect: QuantileEffect, sides: tuple[BinnedPeople, BinnedPeople], arms
                 "or count more people where bins were merged"
             )
     return "the bins are coarse there; finer ones would move it" if effect.coarse else ""
-
-
-def _verdict(row: QuantileRow, p: float | None, alpha: float) -> Kind:
-    if p is None or row.effect.estimate is None:
-        return "untestable"
-    if p > alpha:
-        return "unclear"
-    return "up" if row.effect.estimate > 0 else "down"
 
 
 @check_arguments()

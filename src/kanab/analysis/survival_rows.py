@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.analysis.options import ResolvedOptions
+from kanab.analysis.verdicts import family_verdicts
 from kanab.errors import flag
 from kanab.plan.model import ExperimentPlan
 from kanab.privacy.release import Release
 from kanab.report.words import Kind
 from kanab.stats.counts.survival import Survival, SurvivalCurve, SurvivalEffect, survival, survival_effect
-from kanab.stats.multiplicity import correct
 from kanab.tally.factor import Level, label
 
 NO_SURVIVAL = "every day of its curve would carry noise, and no interval here knows how that adds up"
@@ -100,15 +100,5 @@ def survival_rows(read: Sequence[Survival], options: ResolvedOptions, notes: lis
                 )
                 better = options.better(each.metric)
                 rows.append(SurvivalRow(each.metric, each.covariate, (control, curve), effect, better))
-    correction = "holm" if options.correction == "dunnett" else options.correction
-    adjusted = correct([row.effect.p for row in rows], correction)
-    alpha = 1 - options.confidence
-    return [replace(row, p_adjusted=p, verdict=_verdict(row, p, alpha)) for row, p in zip(rows, adjusted, strict=True)]
-
-
-def _verdict(row: SurvivalRow, p: float | None, alpha: float) -> Kind:
-    if p is None or row.effect.z is None:
-        return "untestable"
-    if p > alpha:
-        return "unclear"
-    return "up" if row.effect.z > 0 else "down"
+    family = family_verdicts([(row.effect.p, row.effect.z) for row in rows], options)
+    return [replace(row, p_adjusted=p, verdict=verdict) for row, (p, verdict) in zip(rows, family, strict=True)]

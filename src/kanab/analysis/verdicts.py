@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kanab.analysis.options import ResolvedOptions
 from kanab.analysis.rows import EffectRow, SegmentRow
 from kanab.report.words import Kind, SegmentKind
+from kanab.stats.multiplicity import correct
 
 
 def carriers(rows: Sequence[EffectRow]) -> list[int]:
@@ -53,3 +55,18 @@ def segment_verdict(row: SegmentRow, alpha: float) -> SegmentKind:
 
 def _adjusted(row: EffectRow) -> bool:
     return row.effect.method == "adjusted" and row.p is not None
+
+
+def family_verdicts(
+    tests: Sequence[tuple[float | None, float | None]], options: ResolvedOptions
+) -> list[tuple[float | None, Kind]]:
+    """Return corrected p-values and verdicts of tests that are a family by themselves, from p and what has its sign."""
+    correction = "holm" if options.correction == "dunnett" else options.correction
+    adjusted = correct([p for p, _ in tests], correction)
+    verdicts: list[tuple[float | None, Kind]] = []
+    for (_, sign), p in zip(tests, adjusted, strict=True):
+        if p is None or sign is None:
+            verdicts.append((p, "untestable"))
+        else:
+            verdicts.append((p, "unclear" if p > 1 - options.confidence else "up" if sign > 0 else "down"))
+    return verdicts

@@ -159,11 +159,6 @@ def chosen_plan(
 
 def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
     """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords."""
-    if options.assigned_by is not None and any(experiment.survival for experiment in plan.experiments):
-        raise SourceError(
-            "survival compares people, and arms were assigned by groups of them",
-            "Leave out survival, or what arms were assigned by.",
-        )
     options = _clamping(plan, options)
     plans = _plans(plan, earlier, options)
     try:

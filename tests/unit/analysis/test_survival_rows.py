@@ -19,6 +19,7 @@ from kanab.errors import PlanError
 from kanab.inspection.officer.fields import purposes
 from kanab.plan.file import plan_from_dict, plan_to_dict
 from kanab.privacy.batches import _added
+from kanab.privacy.release_json import release_to_dict
 from kanab.report.charts import chart_svg, report_charts, survival_chart
 from kanab.stats.multiplicity import correct
 
@@ -189,3 +190,16 @@ def test_batches_add_up_and_days_that_they_merge_differently_end_with_the_last()
     assert ends[0] != ends[1]
     assert added.factors[1].scores == tuple(sorted({*ends[0]} & {*ends[1]}))  # a mean would be no day at all
     assert added.total == len(ROWS["days"])
+
+
+def test_a_day_that_few_people_have_is_not_told_and_days_are_no_covariate() -> None:
+    rng = np.random.default_rng(4)
+    days = np.minimum(rng.geometric(0.1, 3000), 40)
+    days[7] = 9173
+    rows = {"variant": rng.choice(["A", "B"], 3000), "days": days, "left": (rng.random(3000) < 0.7).astype(int)}
+    released = kb.release(kb.count(rows, arm="variant", metrics=["left"], survival={"left": "days"}))
+    assert "9173" not in json.dumps(release_to_dict(released))
+    data = kb.analyze(released).to_dict()
+    assert "9173" not in json.dumps(data)
+    assert data["survival"]
+    assert not [row for row in data["balance"]["rows"] if row["name"] == "days"]

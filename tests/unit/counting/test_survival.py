@@ -38,7 +38,7 @@ def test_parts_of_days_are_counted_between_edges() -> None:
 
 
 def test_survival_is_of_people_not_of_groups_that_arms_were_assigned_to() -> None:
-    with pytest.raises(SourceError, match="survival compares people, and arms were assigned by groups"):
+    with pytest.raises(PlanError, match="survival is of people, and clusters were assigned; leave it out"):
         kb.count(rows(shop=np.repeat(np.arange(20), 2)), **ASKED, assigned_by="shop")
 
 
