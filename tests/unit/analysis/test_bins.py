@@ -111,6 +111,7 @@ def test_the_order_of_typing_changes_not_one_byte(
 # ── fewer bins than asked for ──────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_fewer_bins_than_asked_for_are_said(people: pd.DataFrame, tmp_path: Path) -> None:
     few = people.assign(visits=np.where(people.visits < 20, 0, people.visits))
     sentence = "visits: 3 bins instead of 5, because many people share a value."

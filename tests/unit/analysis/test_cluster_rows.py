@@ -78,6 +78,7 @@ def test_files_and_frames_give_the_same_digits(tmp_path: Path) -> None:
     assert json.loads(shown.output)["effects"] == kb.readout(pd.DataFrame(rows), **CHOICES).to_dict()["effects"]
 
 
+@pytest.mark.slow
 def test_several_columns_make_the_clusters_of_a_switchback() -> None:
     rng = np.random.default_rng(5)
     city, hour = np.repeat(np.arange(4), 1_000), np.tile(np.arange(1_000) // 20, 4)
@@ -91,6 +92,7 @@ def test_several_columns_make_the_clusters_of_a_switchback() -> None:
     assert answer.effects[0].effect == alone.effects[0].effect
 
 
+@pytest.mark.slow
 def test_a_column_called_people_says_how_many_a_row_stands_for() -> None:
     rows = shops()
     frame = pd.DataFrame(rows)
@@ -103,6 +105,7 @@ def test_a_column_called_people_says_how_many_a_row_stands_for() -> None:
     assert small.effects[0].effect.estimate == pytest.approx(large.effects[0].effect.estimate, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_covariate_of_clusters_is_adjusted_for_and_that_of_people_is_refused() -> None:
     rows = shops(80)
     answer = kb.readout(rows, **CHOICES, adjust=["region"])
@@ -135,6 +138,7 @@ def test_clusters_with_people_of_two_arms_are_left_out_and_if_all_are_that_is_sa
         kb.readout(rows | {"variant": everywhere}, **CHOICES)
 
 
+@pytest.mark.slow
 def test_bounds_are_a_persons_and_a_ledger_keeps_to_its_clusters(tmp_path: Path) -> None:
     rows = shops()
     rows["spend"][:5] = 400.0
@@ -179,6 +183,7 @@ def test_what_is_counted_and_compared_is_called_clusters() -> None:
     assert "<dd>30 clusters</dd>" in answer.to_report()
 
 
+@pytest.mark.slow
 def test_rates_are_shown_in_percent_and_counts_are_not(tmp_path: Path) -> None:
     rows = shops()
     rows["orders"] = rows["bought"] * 2
@@ -198,6 +203,7 @@ def test_rates_are_shown_in_percent_and_counts_are_not(tmp_path: Path) -> None:
         assert "means in %" not in str(each).split("── orders")[1]
 
 
+@pytest.mark.slow
 def test_what_a_filter_leaves_out_decides_nothing_about_rates() -> None:
     rows = shops()
     rows["bought"] = np.where(rows["tier"] == 1, 7, rows["bought"])
@@ -206,6 +212,7 @@ def test_what_a_filter_leaves_out_decides_nothing_about_rates() -> None:
         assert answer.to_dict()["clusters"]["rates"] == rates
 
 
+@pytest.mark.slow
 def test_bounds_are_a_persons_where_a_row_stands_for_several() -> None:
     rows = shops()
     summed = (

@@ -80,6 +80,7 @@ def test_numbers_are_no_results():
             read(shop(600), ["before", "tier"], **question)
 
 
+@pytest.mark.slow
 def test_the_arms_means_of_numbers_are_checked():
     rows = shop()
     assert "2 covariates are alike across arms" in str(read(rows, ["before", "tier"]))

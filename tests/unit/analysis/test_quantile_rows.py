@@ -114,6 +114,7 @@ def test_a_release_proposes_bins_or_says_that_it_has_none() -> None:
         kb.planning.propose_bins(kb.release(kb.count(ROWS, **ASKED)), "spend")
 
 
+@pytest.mark.slow
 def test_the_command_line_asks_for_the_same(tmp_path: Path, answer: kb.Readout) -> None:
     lines = ["variant,tier,latency", *(f"{a},{t},{y}" for a, t, y in zip(*ROWS.values(), strict=True))]
     (tmp_path / "visits.csv").write_text("\n".join(lines), encoding="utf-8")

@@ -53,6 +53,7 @@ def test_a_readout_has_the_effect_of_receiving_beside_that_of_being_assigned() -
     assert json.loads(json.dumps(data["received"])) == data["received"]
 
 
+@pytest.mark.slow
 def test_files_counted_by_an_engine_give_the_same_digits_as_rows_in_memory(tmp_path: Path) -> None:
     rows = mailing()
     columns = list(rows)
@@ -180,6 +181,7 @@ def test_a_collector_refuses_a_plan_that_needs_products_of_what_was_received() -
         layouts(plan)
 
 
+@pytest.mark.slow
 def test_adjusted_effects_stand_below_plain_ones_and_are_put_into_words() -> None:
     rows = mailing()
     tier, device = np.arange(4_000) % 3, np.arange(4_000) // 3 % 2

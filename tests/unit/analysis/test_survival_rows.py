@@ -100,6 +100,7 @@ def test_the_picture_has_steps_bands_and_people_at_risk(answer: kb.Readout) -> N
     assert "survival: cancelled" in report_charts(data)
 
 
+@pytest.mark.slow
 def test_memory_and_engine_count_alike(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     pd.DataFrame(ROWS).to_parquet(path)

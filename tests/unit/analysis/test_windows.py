@@ -82,6 +82,7 @@ def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
     assert window_charts(alone) == {}
 
 
+@pytest.mark.slow
 def test_one_sided_intervals_run_to_the_edge_of_the_picture() -> None:
     metrics = ["spend@0d..7d", "spend@7d..14d"]
     answer = kb.readout(EXPOSURES, metrics=metrics, alternative="greater", **CHOICES)

@@ -156,6 +156,7 @@ def test_what_cannot_be_read_says_what_to_write(released: Path, case: str) -> No
     assert said in str(problem.value)
 
 
+@pytest.mark.slow
 def test_arms_of_several_experiments_need_a_name(tmp_path: Path) -> None:
     (tmp_path / "v.csv").write_text("a,b,y\n" + "".join(f"{i % 2},{i // 2 % 2},{i % 3 % 2}\n" for i in range(600)))
     (tmp_path / "p.toml").write_text(

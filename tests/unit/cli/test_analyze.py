@@ -137,12 +137,14 @@ def test_bins_and_top_make_levels(visits: Path) -> None:
     assert data["segments"][0]["covariate"] == "country"
 
 
+@pytest.mark.slow
 def test_where_is_recorded(visits: Path) -> None:
     data = json.loads(run("analyze", str(visits), *FLAGS, "--where", "device = 'phone'", "--json").output)
     assert data["people"] < 6_000
     assert "Only people where device = 'phone'." in data["notes"]
 
 
+@pytest.mark.slow
 def test_exposures_and_events_count_what_happened_in_the_window(tmp_path: Path) -> None:
     exposures, events = ["user,variant,time"], ["user,time,spend"]
     for user in range(120):
@@ -157,6 +159,7 @@ def test_exposures_and_events_count_what_happened_in_the_window(tmp_path: Path) 
         run("analyze", str(tmp_path / "exposures.csv"), *flags)
 
 
+@pytest.mark.slow
 def test_the_statement_can_be_seen_before_it_runs(visits: Path, tmp_path: Path) -> None:
     shown = run("release", str(visits), *FLAGS, "--covariate", "device", "--show-sql", "-o", str(tmp_path / "x.json"))
     assert shown.exit_code == 0
@@ -200,6 +203,7 @@ def test_bad_input_is_one_line_and_exit_2(
     assert words in done.err
 
 
+@pytest.mark.slow
 def test_a_release_and_counting_flags_contradict(visits: Path, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     run("release", str(visits), *FLAGS, "-o", str(file), "--new-ledger")
@@ -207,6 +211,7 @@ def test_a_release_and_counting_flags_contradict(visits: Path, tmp_path: Path) -
         run("analyze", str(file), "--arm", "variant")
 
 
+@pytest.mark.slow
 def test_bounds_are_needed_for_a_file(visits: Path, tmp_path: Path) -> None:
     with pytest.raises(PrivacyError, match="Declare them"):
         run(
@@ -230,6 +235,7 @@ def test_k_below_5_needs_a_reason(visits: Path) -> None:
     assert "k = 3: a rehearsal" in run("analyze", str(visits), *FLAGS, "--k", "3", "--override", "a rehearsal").output
 
 
+@pytest.mark.slow
 def test_several_experiments_are_answered_together_or_by_name(tmp_path: Path) -> None:
     (tmp_path / "v.csv").write_text("a,b,y\n" + "".join(f"{i % 2},{i // 2 % 2},{i % 3 % 2}\n" for i in range(600)))
     (tmp_path / "p.toml").write_text(

@@ -27,6 +27,7 @@ def shop(tmp_path: Path) -> str:
     return str(tmp_path / "shop.csv")
 
 
+@pytest.mark.slow
 def test_numbers_are_named_by_a_flag_or_by_bounds(program: Program, shop: str, tmp_path: Path) -> None:
     out = tmp_path / "release.json"
     ended = program(

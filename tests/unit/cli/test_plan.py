@@ -185,6 +185,7 @@ def test_files_that_cannot_be_read_are_said(file: Path, tmp_path: Path) -> None:
     assert isinstance(problem(file, "--confidence", "2"), KanabError)
 
 
+@pytest.mark.slow
 def test_the_page_has_tables_notes_and_a_curve_for_every_metric(file: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     words = (file, *TRAFFIC, "--rate", "bought=0.1", "--sd", "spend=30")

@@ -263,6 +263,7 @@ def test_where_a_mean_is_given_both_kinds_of_effect_are_answered_for() -> None:
     assert "If it adds the same to everybody's value: power 80 %." in text
 
 
+@pytest.mark.slow
 def test_the_page_answers_for_both_kinds_of_effect(tmp_path: Path) -> None:
     words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1", "--effect", "0.365", "--relative", "--power", "0.8")
     html = page(tmp_path, *words)
@@ -330,6 +331,7 @@ def test_the_page_holds_the_answer_both_curves_and_their_numbers(tmp_path: Path)
     assert "<script" not in html
 
 
+@pytest.mark.slow
 def test_the_page_of_amounts_says_what_skew_does_and_plain_data_stay_as_they_were(tmp_path: Path) -> None:
     words = (*SD, "--people", "9000", "--effect", "1")
     html = page(tmp_path, *words)

@@ -78,6 +78,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_the_ledger_stands_beside_the_file(source: str, tmp_path: Path) -> None:
     output = done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
     assert (
@@ -121,6 +122,7 @@ def test_other_rows_are_refused_and_leave_nothing_but_a_note(source: str, tmp_pa
     done(*beginning(source, *FLAGS, "-o", str(tmp_path / "b.json"), "--ledger", str(tmp_path / "other.ledger")))
 
 
+@pytest.mark.slow
 def test_a_filter_chooses_other_people(source: str, tmp_path: Path) -> None:
     done(*beginning(source, *FLAGS, "-o", str(tmp_path / "a.json")))
     result = run("release", source, *FLAGS, "--where", "tier > 1", "-o", str(tmp_path / "b.json"))
@@ -171,6 +173,7 @@ def test_while_another_process_releases_this_one_fails_cleanly(source: str, tmp_
     assert names(tmp_path) == {"visits.csv"}
 
 
+@pytest.mark.slow
 def test_a_ledger_that_grew_meanwhile_is_noticed(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import kanab.cli.release as command  # noqa: PLC0415
 
@@ -372,6 +375,7 @@ def test_a_metric_keeps_the_rule_for_missing_values_that_its_ledger_has(tmp_path
     assert "another rule for missing" in str(result.exception)
 
 
+@pytest.mark.slow
 def test_a_release_says_what_merging_and_leaving_out_cost(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     level = rng.choice(15, 1_500, p=[0.3, 0.25, 0.2] + [0.25 / 12] * 12)

@@ -49,6 +49,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_pattern_scans_every_pair(users: str) -> None:
     shown = run("scan", users, "--experiments", "test_*", "--metric", "revenue,bought", *FLAGS).output
     assert shown.startswith("5 experiments, 10 pairs, 2 metrics (revenue, bought); at least 5,000 people.")
@@ -93,6 +94,7 @@ def test_a_report_is_written_whole(users: str, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["scan.html"]
 
 
+@pytest.mark.slow
 def test_stored_pair_tables_are_scanned(users: str, tmp_path: Path) -> None:
     (tmp_path / "kanab.toml").write_text(PLAN, encoding="utf-8")
     run("release", users, "--plan", str(tmp_path / "kanab.toml"), "-o", str(tmp_path / "pair.json"), "--new-ledger")
@@ -101,6 +103,7 @@ def test_stored_pair_tables_are_scanned(users: str, tmp_path: Path) -> None:
     assert data["privacy"]["chained"] is True
 
 
+@pytest.mark.slow
 def test_stored_tables_are_scanned_by_the_covariates_that_are_named(users: str, tmp_path: Path) -> None:
     covariates = '[covariates]\ndevice = ["phone", "desktop"]\nbought = [0, 1]\n'
     plan = PLAN.replace("[metrics]", f"{covariates}[metrics]", 1)

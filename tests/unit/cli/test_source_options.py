@@ -58,6 +58,7 @@ def test_shares_that_cannot_be_meant_are_told(visits: str, program: Program, sha
     assert told in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shares", ["A=50%,B=50%", "A=0.5,B=0.5", "A=1,B=1", "A=50,B=50"])
 def test_shares_may_be_percentages_parts_or_ratios(visits: str, program: Program, shares: str) -> None:
     done = program("analyze", visits, *FLAGS, "--shares", shares)
@@ -66,6 +67,7 @@ def test_shares_may_be_percentages_parts_or_ratios(visits: str, program: Program
     assert "50.00 %" in done.out
 
 
+@pytest.mark.slow
 def test_rounded_percentages_need_not_add_up_to_the_last_digit(visits: str, program: Program) -> None:
     rounded = program("analyze", visits, *FLAGS, "--arm", "tier", "--shares", "1=33%,2=33%,3=33%")
     assert rounded.code == 0, rounded.err
@@ -156,6 +158,7 @@ def test_reserved_words_and_a_leading_where_are_read(visits: str, program: Progr
         assert "variant: 1,000 people" in program("analyze", visits, *FLAGS, "--where", where).out
 
 
+@pytest.mark.slow
 def test_too_many_levels_are_refused_without_their_number(visits: str, program: Program) -> None:
     done = program("analyze", visits, *FLAGS, "--adjust", "user_id")
     assert "'user_id' has more than 1,000 levels. Adjust for a number as it is (--number user_id)" in done.err
@@ -174,6 +177,7 @@ def strays(people: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> 
     return write_csv(tmp_path_factory.mktemp("strays") / "visits.csv", people | {"variant": arms})
 
 
+@pytest.mark.slow
 def test_a_stray_arm_is_not_named_but_the_large_ones_are(strays: str, program: Program) -> None:
     done = program("analyze", strays, *FLAGS)
     assert (done.code, done.out) == (1, "")
@@ -194,6 +198,7 @@ def test_only_the_named_arms_are_counted_and_the_others_left_out(strays: str, pr
     assert "an arm of variant holds fewer than k = 10 people. Declared as slip: wait" in most.err
 
 
+@pytest.mark.slow
 def test_people_of_other_arms_are_reported_in_steps_of_k(visits: str, program: Program) -> None:
     done = program("analyze", visits, "--arm", "tier", "--metric", "bought", "--arms", "1,2")
     assert "tier: " in done.out
@@ -233,11 +238,13 @@ def test_a_mistaken_arm_is_told_by_names_that_may_be_shown(
     assert "slip" not in done.err
 
 
+@pytest.mark.slow
 def test_arms_and_shares_may_say_the_same(visits: str, program: Program) -> None:
     done = program("analyze", visits, *FLAGS, "--arms", "A,B", "--shares", "A=1,B=1")
     assert "People arrived in the planned shares" in done.out
 
 
+@pytest.mark.slow
 def test_a_release_of_some_arms_is_read_back_with_them(strays: str, tmp_path: Path, program: Program) -> None:
     done = program("release", strays, *FLAGS, "--arms", "A,B", "-o", str(tmp_path / "out.json"), "--new-ledger")
     assert done.code == 0, done.err
@@ -329,6 +336,7 @@ def test_frames_are_joined_in_python(people: dict[str, Any]) -> None:
 # ── what is said in vain ───────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [

@@ -86,6 +86,7 @@ def _murmur3_of_ids(prefix: str, count: int) -> np.ndarray:
     return found ^ found >> np.uint64(16)
 
 
+@pytest.mark.slow
 def test_experiments_that_exclude_each_other_share_nobody_and_divide_everybody() -> None:
     names = ("one", "two", "three")
     experiments = {

@@ -72,6 +72,7 @@ def test_both_totals_at_once_count(processes: list[Client], collector: CountingC
     assert (collector.number(f"{TIER}|minutes|s"), collector.number(SQUARES)) == (1000, 1000**2)
 
 
+@pytest.mark.slow
 def test_a_hundred_requests_at_once_on_one_file_all_count(
     tmp_path: Path, collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
 ) -> None:

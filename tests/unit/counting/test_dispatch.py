@@ -260,10 +260,12 @@ def test_no_refusal_names_a_value_of_the_data(tmp_path: Path, bare: None) -> Non
 # ── engines ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_csv_file_is_the_same_by_an_engine(visits: Path) -> None:
     assert same(count(visits, **FLAGS), count(ROWS, **FLAGS))
 
 
+@pytest.mark.slow
 def test_a_parquet_file_is_the_same_as_its_frame(tmp_path: Path) -> None:
     pl.DataFrame(ROWS).write_parquet(tmp_path / "visits.parquet")
     assert same(count(tmp_path / "visits.parquet", **FLAGS), count(ROWS, **FLAGS))
@@ -283,6 +285,7 @@ def test_rows_of_a_frame_can_be_chosen(kind: str) -> None:
     assert counted.where == "tier > 1"
 
 
+@pytest.mark.slow
 def test_several_rows_of_a_person_are_added_up_first() -> None:
     rows = {"who": [1, 1, 2, 3, 3], "variant": ["A", "A", "B", "A", "B"], "spend": [1, 2, 4, 8, 16]}
     counted = count(rows, arm="variant", metrics=["spend"], unit="who")
@@ -308,6 +311,7 @@ DAYS = ["2026-11-08", "2026-11-09", "2026-11-15T23:59", "2026-11-16", None, "202
 WEEK = Span("day", "7d", "2026-W45", "2026-W46")
 
 
+@pytest.mark.slow
 def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path) -> None:
     for source in (ROWS, visits):
         counted = count(source, arm="variant", metrics=["spend"], adjust=["tier"], earlier=[OLD, OLD])

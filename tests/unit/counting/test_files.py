@@ -161,6 +161,7 @@ def test_excel_without_its_extra_says_which(tmp_path: Path, monkeypatch: pytest.
         counted(tmp_path / "rows.xlsx")
 
 
+@pytest.mark.slow
 def test_decimal_commas_are_read_where_they_are_said(tmp_path: Path, reader: str) -> None:
     (tmp_path / "rows.csv").write_text(as_csv(";", ","), encoding="utf-8")
     assert tables(counted(tmp_path / "rows.csv", decimal=",")) == tables(counted(COLUMNS))

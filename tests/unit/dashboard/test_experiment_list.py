@@ -119,6 +119,7 @@ def with_roles(tmp_path: Path, **roles: Any) -> Results:
     return Results(FixedSource(RawSource("kanab.ledger", tuple(batches), ledger=True)))
 
 
+@pytest.mark.slow
 def test_the_list_says_what_to_do_and_is_filtered_by_it(tmp_path: Path) -> None:
     results = with_roles(tmp_path)
     lines = summaries(results.readouts(results.source.read()), None)
@@ -132,6 +133,7 @@ def test_the_list_says_what_to_do_and_is_filtered_by_it(tmp_path: Path) -> None:
     assert ListPage(lines, ListFilter()).decisions == {"ship": 1}
 
 
+@pytest.mark.slow
 def test_what_still_runs_without_planned_looks_goes_on_and_alarms_are_looked_into(tmp_path: Path) -> None:
     results = with_roles(tmp_path, looks=None)
     (readout,) = results.readouts(results.source.read())["checkout"]

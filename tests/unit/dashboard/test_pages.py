@@ -94,6 +94,7 @@ def test_an_experiments_page_has_the_numbers_of_its_readout(app: Dashboard, tota
     assert "Look 3 of 3: you may stop." in page
 
 
+@pytest.mark.slow
 def test_the_plain_data_are_the_readout(app: Dashboard, total: kb.Release) -> None:
     found = plain(ask(app, "/v1/experiments/checkout"))
     readout = kb.analyze(total, "checkout", looks=kb.Looks("spending")).to_dict()
@@ -118,6 +119,7 @@ def test_the_experiments_page_has_history_merges_and_a_way_through_it(app: Dashb
     assert "/reports/checkout" in page
 
 
+@pytest.mark.slow
 def test_pairs_privacy_and_plan_say_what_reports_say(app: Dashboard, source: FileReleases) -> None:
     page = words(ask(app, "/interactions"))
     assert 'class="map"' in page
@@ -503,6 +505,7 @@ def test_a_store_is_read_without_its_key(tmp_path: Path) -> None:
     assert [one["seals"] for one in plain(ask(app, "/v1/experiments"))["experiments"]] == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_without_the_extra_for_charts_the_numbers_are_in_tables(
     source: FileReleases, monkeypatch: pytest.MonkeyPatch
 ) -> None:

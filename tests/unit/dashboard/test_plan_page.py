@@ -142,6 +142,7 @@ def test_what_is_known_of_other_people_does_not_spoil_the_forecast() -> None:
     assert (len(found.linkages), said) == (5, "")
 
 
+@pytest.mark.slow
 def test_an_asked_epsilon_is_a_table_and_a_picture() -> None:
     asked = forecast_of(PLAN, {"per_day": "900", "days": "20", "epsilon": "0.5, 1"}, Baseline(rates={"bought": 0.1}))
     assert {row.epsilon for row in asked.forecast.epsilons} == {0.5, 1.0}

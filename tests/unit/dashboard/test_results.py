@@ -42,6 +42,7 @@ def test_a_readout_is_that_of_all_batches_added(results: Results) -> None:
     assert {(one["look"], one["looks"]) for one in looks} == {(3, 3)}
 
 
+@pytest.mark.slow
 def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(results: Results) -> None:
     contents = results.source.read()
     readout = results.readouts(contents)["checkout"][-1]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kanab.dashboard.results import Results
 from kanab.dashboard.timeline import history_table, timeline
 
 
+@pytest.mark.slow
 def test_the_timeline_says_what_the_table_says(results: Results) -> None:
     contents = results.source.read()
     points = results.history("checkout", results.readouts(contents)["checkout"][-1].bundle)

@@ -91,6 +91,7 @@ def test_few_experiments_are_cautioned_about_and_fewer_refused(folder: dict[str,
         read_portfolio({"e0": folder["e0"]}, "spend")
 
 
+@pytest.mark.slow
 def test_refusals_say_what_to_do(folder: dict[str, Release]) -> None:
     with pytest.raises(AnalysisError, match=r"several metrics, and none named\. Name one of: spend, bought\."):
         read_portfolio(folder)

@@ -60,6 +60,7 @@ def released(folder: Path, program: Program, *more: str, p7: int = 0) -> tuple[s
 # ── the attack ─────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_whether_a_filter_is_refused_does_not_depend_on_what_anybody_has(tmp_path: Path, program: Program) -> None:
     """The attack: ask for everybody but p7 if she has it; it was refused exactly if she does."""
     answers = set()
@@ -105,6 +106,7 @@ def test_whatever_else_decides_who_is_counted_is_compared(
     assert f"were made without {named}: other choices may count other people" in asked.err
 
 
+@pytest.mark.slow
 def test_in_python_choices_are_compared_before_any_rule_looks_at_the_data(tmp_path: Path) -> None:
     path, source = tmp_path / "shop.ledger", write(tmp_path, people())
     kb.release(kb.count(source, **CHOICES), ledger=path, new_ledger=True)
@@ -115,6 +117,7 @@ def test_in_python_choices_are_compared_before_any_rule_looks_at_the_data(tmp_pa
     assert len(read_ledger(path).releases) == 2
 
 
+@pytest.mark.slow
 def test_the_same_filter_is_the_same_population_however_it_is_spaced(tmp_path: Path, program: Program) -> None:
     words = released(tmp_path, program, "--where", "hiv  >= 0")
     assert program(*words, "--where", " hiv >=\n0").code == 0
@@ -129,6 +132,7 @@ def test_spaces_that_may_mean_something_are_compared() -> None:
         assert plain_text(text) == text
 
 
+@pytest.mark.slow
 def test_how_a_further_metric_is_added_up_is_free_and_how_an_earlier_one_was_is_not(
     tmp_path: Path, program: Program
 ) -> None:
@@ -200,6 +204,7 @@ def test_a_ledger_that_holds_releases_is_not_begun_again(tmp_path: Path, program
     )
 
 
+@pytest.mark.slow
 def test_the_sentence_names_the_ledger(tmp_path: Path, program: Program) -> None:
     words = released(tmp_path, program)
     assert "; effective k over everything in ledger shop.ledger: at least 200; audit passed." in program(*words).out
@@ -241,6 +246,7 @@ def test_nobody_in_an_arm_is_a_refusal_too(tmp_path: Path, program: Program) -> 
     assert [note.says for note in read_ledger(tmp_path / "shop.ledger").notes] == ["nobody is in an arm of the plan"]
 
 
+@pytest.mark.slow
 def test_a_release_follows_the_notes_before_it(tmp_path: Path, program: Program) -> None:
     words = released(tmp_path, program)
     program(*words, "--where", PROBE)
@@ -251,6 +257,7 @@ def test_a_release_follows_the_notes_before_it(tmp_path: Path, program: Program)
     assert program("audit", str(tmp_path / "b.json"), "--ledger", str(tmp_path / "shop.ledger")).code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["edited", "edited and hashed again", "removed"])
 def test_a_note_that_was_changed_or_removed_is_detected(tmp_path: Path, program: Program, change: str) -> None:
     words, path = released(tmp_path, program), tmp_path / "shop.ledger"
@@ -276,6 +283,7 @@ def test_long_texts_are_cut_and_salted(tmp_path: Path, program: Program) -> None
     assert len(bytes.fromhex(note.salt)) == 16
 
 
+@pytest.mark.slow
 def test_after_so_many_refused_attempts_somebody_has_to_look(tmp_path: Path, program: Program) -> None:
     words, path = released(tmp_path, program), tmp_path / "shop.ledger"
     for tier in range(MOST_REFUSED):
@@ -298,6 +306,7 @@ def test_after_so_many_refused_attempts_somebody_has_to_look(tmp_path: Path, pro
     assert len(read_ledger(path).releases) == 3
 
 
+@pytest.mark.slow
 def test_audit_and_officer_list_refused_attempts(tmp_path: Path, program: Program) -> None:
     words = released(tmp_path, program)
     for where in (PROBE, "hiv = 0", "hiv = 1"):

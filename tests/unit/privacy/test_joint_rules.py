@@ -78,6 +78,7 @@ def test_tables_that_differ_by_many_people_stay() -> None:
     assert {table.shape for table in found.tables.values()} == {(2, 3), (2, 3, 3)}
 
 
+@pytest.mark.slow
 def test_a_pair_table_that_would_give_people_away_stays_if_merging_a_covariate_hides_them() -> None:
     rows = people()
     rng = np.random.default_rng(3)

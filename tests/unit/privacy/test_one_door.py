@@ -531,6 +531,7 @@ def test_commands_that_read_releases_take_no_tally(command: str, tmp_path: Path)
     assert files(tmp_path) == {"0.json", "1.json", "2.json", "3.json"} - ({"3.json"} if command == "attack" else set())
 
 
+@pytest.mark.slow
 def test_wrong_words_exit_with_2_and_good_ones_with_0(tmp_path: Path) -> None:
     source = write(tmp_path / "people.csv", people())
     out, new = str(tmp_path / "out.json"), "--new-ledger"

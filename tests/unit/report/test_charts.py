@@ -45,6 +45,7 @@ def test_shares_are_drawn_in_points(hillstrom: Readout) -> None:
     assert "effect on visit, percentage points" in str(spec)
 
 
+@pytest.mark.slow
 def test_every_metric_has_a_panel_and_a_scale_of_its_own(hillstrom: Readout) -> None:
     spec = forest_chart(hillstrom)
     assert spec is not None

@@ -95,6 +95,7 @@ def test_the_picture_has_a_line_per_level_and_the_common_one_on_a_scale_of_ratio
     assert "<title>Odds ratios by level: bought</title>" in svg
 
 
+@pytest.mark.slow
 def test_without_strata_there_is_no_picture():
     assert strata_chart({"confidence": 0.95}) is None
     assert strata_chart(data(strata()), "spend") is None

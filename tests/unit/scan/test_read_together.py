@@ -57,6 +57,7 @@ def test_segments_of_many_experiments_that_each_pass_the_gate_solve_everybody_an
         assert np.isnan(scan.scan.lines.df_robust[20:]).all()
 
 
+@pytest.mark.slow
 def test_few_experiments_are_checked_together_by_the_leverage_rule() -> None:
     rows = people(150, 4, 3)
     tests, covariates = ["t0", "t1", "t2", "t3"], ["c0", "c1", "c2"]
@@ -77,6 +78,7 @@ def test_within_the_budget_all_segments_of_many_experiments_are_shown() -> None:
     assert data["withheld"] == {}
 
 
+@pytest.mark.slow
 def test_over_the_budget_flagged_segments_are_shown_with_their_levels() -> None:
     rows = people(1_000, 13, 2, effect=6.0)
     found = scan_segments(rows, [f"t{i}" for i in range(13)], ["y"], ["c0", "c1"], bounds={"y": (-50, 100)})
@@ -93,6 +95,7 @@ def test_over_the_budget_flagged_segments_are_shown_with_their_levels() -> None:
     assert "P-values of all pairs" not in found.to_report()
 
 
+@pytest.mark.slow
 def test_pairs_and_segments_that_are_shown_together_share_one_budget() -> None:
     rows = people(900, 8, 1)
     tests = [f"t{i}" for i in range(8)]

@@ -332,6 +332,7 @@ def test_joint_shares_that_do_not_fit_are_refused(declared: Any, fact: str) -> N
         scan_interactions(factorial(400), NAMES, ["y"], joint_shares=declared, **COUNTING)
 
 
+@pytest.mark.slow
 def test_segments_are_those_of_a_persons_first_row() -> None:
     first = users(3_000) | {"person": np.arange(3_000), "day": np.repeat("2026-11-01", 3_000)}
     later = first | {"day": np.repeat("2026-11-02", 3_000), "device": np.repeat("tablet", 3_000), "y": np.zeros(3_000)}

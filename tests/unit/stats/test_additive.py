@@ -446,6 +446,7 @@ def adjusted_for_before(data):
     return against_control(additive_means([table], "spend", numbers=["before"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.1])
 def test_intervals_adjusted_for_a_lognormal_number_hold_the_truth(share):
     intervals = [adjusted_for_before(spent_before(1_000, seed, share)).interval for seed in range(100)]

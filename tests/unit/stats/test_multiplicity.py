@@ -57,6 +57,7 @@ def test_hommel_finds_more_than_hochberg_and_hochberg_more_than_holm():
     assert correct(p, "holm") == pytest.approx([0.04, 0.06, 0.06, 0.09], abs=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.lists(st.sampled_from([0.0, 1e-300, 0.001, 0.004, 0.01, 0.02, 0.021, 0.05, 0.3, 0.999, 1.0]), max_size=6))
 def test_hommel_rejects_what_simes_tests_of_all_sets_reject(p):
@@ -69,6 +70,7 @@ def test_hommel_rejects_what_simes_tests_of_all_sets_reject(p):
     assert correct(p, "hommel") == pytest.approx(closed, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_p_values_are_hommels_in_seconds():
     p = np.random.default_rng(5).uniform(size=100_000) ** 2
     began = time.perf_counter()

@@ -178,6 +178,7 @@ def welch(rows, arm, level, confidence):
     return high.mean() - low.mean(), p, df, means.tconfint_diff(1 - confidence, usevar="unequal")
 
 
+@pytest.mark.slow
 @given(
     arms=st.sampled_from(["AB", "ABC"]),
     levels=st.integers(1, 4),

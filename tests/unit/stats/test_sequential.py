@@ -359,6 +359,7 @@ def test_the_ratio_of_people_with_hardly_any_noise_is_nearly_that_of_people():
     assert noisy.log_evidence == pytest.approx(exact.log_evidence, abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_ratio_of_noisy_people_rings_rarely_over_all_batches_and_not_if_noise_is_ignored():
     rng, variance, batches = np.random.default_rng(3), 300.0, 20
     shares, concentration, rings = np.array([0.5, 0.5]), 2_000 / tuning(0.01, 2), {True: 0, False: 0}

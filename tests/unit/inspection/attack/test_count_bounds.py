@@ -134,6 +134,7 @@ def fitting(cells: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
     return [x for t in range(-20, 21) if (x := cells + t * free).min() >= 0]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 9), min_size=8, max_size=8))
 @settings(max_examples=40)
 def test_bounds_are_those_of_all_tables_that_fit(counts: list[int]) -> None:

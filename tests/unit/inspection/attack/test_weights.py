@@ -56,6 +56,7 @@ def known(rows: dict[str, Any], release: Release) -> tuple[AttackedRelease, Back
     return shown, place_people({name: rows[name] for name in ("variant", "tier", "device", "before")}, [shown])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("people", "largest"), [(400, 1_200), (2_000, 4_000), (8_000, 15_000)])
 def test_an_outlier_in_a_number_is_solved_for_without_the_rule_and_not_on_our_releases(
     people: int, largest: float

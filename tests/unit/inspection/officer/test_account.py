@@ -486,6 +486,7 @@ def test_a_collectors_residual_risks_are_its_own() -> None:
     assert "people of several experiments" in alone
 
 
+@pytest.mark.slow
 def test_bins_that_are_looked_at_by_themselves_are_a_residual_risk_of_a_collector() -> None:
     name, risk = next(metric.name for metric in PLAN.metrics if metric.bounds), "bins beside the other tables"
     metrics = tuple(replace(metric, bins=4) if metric.name == name else metric for metric in PLAN.metrics)

@@ -97,6 +97,7 @@ def arrays(noise: AddedNoise | None) -> dict[Any, Any]:
     return parts | dict(noise.products) | {"people": noise.people}
 
 
+@pytest.mark.slow
 def test_numbers_are_right_on_average_and_vary_as_the_receipt_says() -> None:
     text = SMALL + 'interactions = ["banner"]\n[experiments.banner]\narms = { off = 1, on = 1 }\n'
     text = text.replace(

@@ -70,6 +70,7 @@ def told(rows: Rows, *releases: AttackedRelease) -> int:
 SEEDS = (3, 9, 19, 24)
 
 
+@pytest.mark.slow
 def test_a_region_without_its_countries_tells_lone_buyers_if_only_tables_are_audited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

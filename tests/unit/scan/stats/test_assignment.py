@@ -68,6 +68,7 @@ def test_nobody_in_both_has_no_p():
     assert np.isnan(found.combined).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("people", "shares"), [(300, (0.1, 0.1)), (1000, (0.1, 0.1)), (2000, (0.05, 0.05))])
 def test_g_keeps_its_tail_where_classes_expect_few_people(people, shares):
     size = 400_000
