@@ -204,3 +204,10 @@ def test_a_day_that_few_people_have_is_not_told_and_days_are_no_covariate() -> N
     assert "9173" not in json.dumps(data)
     assert data["survival"]
     assert not [row for row in data["balance"]["rows"] if row["name"] == "days"]
+
+
+def test_an_event_that_is_withheld_by_day_leaves_a_note_and_its_effect() -> None:
+    answer = kb.readout(ROWS, **ASKED, least_events={"cancelled": 400})
+    assert not answer.survival
+    assert any(note.startswith("There is no survival until cancelled") for note in answer.notes)
+    assert "cancelled" in {row.effect.metric for row in answer.effects}
