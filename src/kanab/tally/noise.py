@@ -98,7 +98,12 @@ class AddedNoise:
         for name, mine in self.metrics.items():
             theirs = other.metrics[name]
             separate = mine.counts is not None or theirs.counts is not None
-            squares = {by: mine.squares[by] + theirs.squares[by] for by in mine.squares if by in theirs.squares}
+            squares: dict[By, Cells] = {}
+            for by, cells in mine.squares.items():
+                for other_by, other_cells in theirs.squares.items():
+                    both = tuple(axis for axis in by if axis in other_by)
+                    if both:
+                        squares[both] = marginal(cells, by, both) + marginal(other_cells, other_by, both)
             counts = self.counts_of(name) + other.counts_of(name) if separate else None
             metrics[name] = MetricNoise(counts, mine.sums + theirs.sums, squares)
         products = {key: cells + other.products[key] for key, cells in self.products.items() if key in other.products}

@@ -1,0 +1,83 @@
+"""How ε is shared out: among tables by weight, in a table for the shortest interval of the plain effect."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.unit.privacy.epsilon.shop import SHOP, SMALL
+
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Budget, ExperimentPlan, MetricPlan, Plan
+from kanab.privacy.epsilon.split import Statistic, split_budget
+
+PLAN = parse_plan(SHOP)
+
+
+def cost(plan: Plan, rho: float = 0.3) -> dict[str, float]:
+    return {name: sum(scale.rho for scale in table.values()) for name, table in split_budget(plan, rho).items()}
+
+
+def test_all_tables_together_cost_what_a_release_may_and_have_equal_shares() -> None:
+    shares = cost(PLAN)
+    assert sum(shares.values()) == pytest.approx(0.3)
+    pairs = ["checkout/age/device", "checkout/age/tier", "checkout/device/tier"]
+    assert sum(shares[name] for name in pairs) == pytest.approx(shares["checkout"])
+    assert {round(share, 9) for name, share in shares.items() if name not in pairs} == {round(0.3 / 9, 9)}
+
+
+def test_weights_of_the_plan_share_out_what_there_is() -> None:
+    budget = Budget(1.0, weights={"checkout": 3.0, "checkout/age/tier": 1.0})
+    shares = cost(replace(PLAN, budget=budget))
+    assert sum(shares.values()) == pytest.approx(0.3)
+    assert shares["checkout"] == pytest.approx(3 * shares["checkout/tier"])
+    assert shares["checkout/age/tier"] == pytest.approx(shares["checkout/tier"])
+
+
+def test_one_person_moves_no_statistic_further_than_it_pays_for() -> None:
+    """Counted out on the extremes of every metric, about the middle of its bounds in half steps."""
+    plan = parse_plan(SMALL)
+    metric = plan.metrics[0].metric()
+    low, high = metric.grid_bounds
+    moved = max(abs(2 * y - (low + high)) for y in (low, high))
+    scales = split_budget(plan, 1.0)["variant"]
+    assert scales[Statistic("people", by=("variant",))].influence == 1
+    assert scales[Statistic("sums", ("spend",), ("variant",))].influence == moved == 7
+    assert scales[Statistic("squares", ("spend",), ("variant",))].influence == moved**2
+    shop = split_budget(PLAN, 1.0)["checkout"]
+    assert shop[Statistic("products", ("before", "spend"), ("checkout",))].influence == 70 * 200
+
+
+def test_a_grid_that_is_coarser_than_its_bounds_still_has_noise() -> None:
+    plan = Plan((MetricPlan("y", (0, 0.4), 1.0, missing="zero"),), (ExperimentPlan("x", (("A", 1), ("B", 1))),))
+    assert split_budget(plan, 1.0)["x"][Statistic("sums", ("y",), ("x",))].deviation > 0
+
+
+def test_squares_of_every_class_are_measured_where_a_plan_asks_for_them() -> None:
+    plan = parse_plan(SMALL.replace("bounds = [0, 7]", 'bounds = [0, 7]\nsquares = "class"'))
+    assert Statistic("squares", ("spend",), ("variant", "tier")) in split_budget(plan, 1.0)["variant/tier"]
+
+
+def width(people: float, squares: float, *, n: int, mean: float, deviation: float, rho: float) -> float:
+    """How long the interval of a plain effect is, for values between 0 and 1 and two arms of n people."""
+    from scipy.stats import t  # noqa: PLC0415
+
+    shares = np.array([people, 1.0, squares]) / (people + 1 + squares)
+    of_people, of_sums, of_squares = np.array([1.0, 0.25, 1 / 16]) / (2 * rho * shares)
+    off = mean - 0.5
+    noise = (of_sums + off**2 * of_people) / n**2
+    rss = n * deviation**2
+    df = 2 * rss**2 / (2 * rss**2 / (n - 1) + of_squares + 4 * off**2 * of_sums + off**4 * of_people)
+    return float(t.ppf(0.975, 2 * df) * np.sqrt(2 * (deviation**2 / n + noise)))
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.1, 0.1), (0.1, 0.2), (0.05, 0.2)])
+@pytest.mark.parametrize("n", [5_000, 25_000])
+def test_the_shares_make_the_interval_nearly_as_short_as_any(n: int, mean: float, deviation: float) -> None:
+    scales = split_budget(parse_plan(SMALL), 1.0)["variant"]
+    costs = {statistic.kind: scale.rho for statistic, scale in scales.items()}
+    people, squares = costs["people"] / costs["sums"], costs["squares"] / costs["sums"]
+    case = {"n": n, "mean": mean, "deviation": deviation, "rho": 0.0244}
+    tried = [width(p, s, **case) for p in np.geomspace(0.3, 3, 25) for s in np.geomspace(0.005, 2, 40)]
+    assert width(people, squares, **case) < 1.02 * min(tried)

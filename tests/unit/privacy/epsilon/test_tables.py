@@ -1,0 +1,93 @@
+"""Releases with noise that were changed: what they state is worked out again, from their plan."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.privacy.epsilon.shop import counted, people
+
+from kanab.errors import SourceError
+from kanab.privacy.gate import release
+from kanab.privacy.release_json import hash_of, release_from_dict, release_to_dict
+
+pytest.importorskip("opendp")
+
+
+@pytest.fixture(scope="module")
+def plain() -> dict[str, Any]:
+    return release_to_dict(release(counted(people())))
+
+
+def changed(plain: dict[str, Any], change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """A release that was changed, with a hash that fits."""
+    other = copy.deepcopy(plain)
+    change(other)
+    return other | {"hash": hash_of(other)}
+
+
+def test_an_unchanged_release_is_read(plain: dict[str, Any]) -> None:
+    assert release_from_dict(changed(plain, lambda _: None)).receipt.noise is not None
+
+
+def smaller(data: dict[str, Any]) -> None:
+    scales = data["receipt"]["noise"]["scales"]["checkout"]
+    scales["people by checkout"] /= 2
+
+
+def cheaper(data: dict[str, Any]) -> None:
+    data["receipt"]["noise"]["epsilon"] = 1.0
+
+
+def silent_plan(data: dict[str, Any]) -> None:
+    del data["plan"]["privacy"]
+
+
+def other_mechanism(data: dict[str, Any]) -> None:
+    data["receipt"]["noise"]["mechanism"] = "none"
+
+
+def without_map(data: dict[str, Any]) -> None:
+    del data["levels"]["checkout/tier"]
+
+
+def smaller_group(data: dict[str, Any]) -> None:
+    data["levels"]["checkout/tier"]["groups"][-1][1].remove(None)
+
+
+def other_level(data: dict[str, Any]) -> None:
+    factor = data["tables"]["checkout/age/tier"]["factors"][0]
+    factor["levels"][0] = "Z"
+    for entry in data["tables"]["checkout/age/tier"]["classes"]:
+        entry["levels"][0] = "Z" if entry["levels"][0] == "A" else entry["levels"][0]
+
+
+def lonely_pair(data: dict[str, Any]) -> None:
+    del data["tables"]["checkout/tier"]
+
+
+def unknown_table(data: dict[str, Any]) -> None:
+    data["tables"]["elsewhere"] = data["tables"]["checkout"]
+
+
+@pytest.mark.parametrize(
+    ("change", "fact"),
+    [
+        (smaller, "the noise that this release states is not that of its plan"),
+        (cheaper, "the ε that this release states is not that of its plan"),
+        (silent_plan, "the ε that this release states is not that of its plan"),
+        (other_mechanism, "the ε that this release states is not that of its plan"),
+        (without_map, "the levels of this release are not those of its plan"),
+        (smaller_group, "the levels of this release are not those of its plan"),
+        (other_level, "the levels of this release are not those of its plan"),
+        (lonely_pair, "the levels of this release are not those of its plan"),
+        (unknown_table, "a table of this release is not in its plan"),
+    ],
+)
+def test_a_release_whose_noise_is_not_that_of_its_plan_is_refused(
+    plain: dict[str, Any], change: Callable[[dict[str, Any]], Any], fact: str
+) -> None:
+    with pytest.raises(SourceError, match=fact):
+        release_from_dict(changed(plain, change))
