@@ -65,14 +65,12 @@ def draw(size: int, scale: Scale) -> list[int]:
     """Return so many draws of noise, in units. Raises `MissingExtraError` where OpenDP is not installed."""
     if not size:
         return []
-    measurement = _measurement(scale.deviation)
-    assert measurement.map(float(scale.influence)) <= scale.rho * (1 + 1e-9)
-    return list(measurement([0] * size))
+    return list(_measurement(scale)([0] * size))
 
 
 def check_installed() -> None:
     """Raise `MissingExtraError` where OpenDP is not installed."""
-    _measurement(1.0)
+    _measurement(Scale(1, 1, 1.0))
 
 
 def random_bits(shape: tuple[int, ...], bits: int = 1) -> Cells:
@@ -84,11 +82,13 @@ def random_bits(shape: tuple[int, ...], bits: int = 1) -> Cells:
 
 
 @lru_cache(maxsize=256)
-def _measurement(deviation: float) -> Any:
+def _measurement(scale: Scale) -> Any:
     try:
         import opendp.prelude as dp  # noqa: PLC0415
     except ImportError:
         raise MissingExtraError("a release with ε", "dp") from None
     dp.enable_features("contrib")
     domain = dp.vector_domain(dp.atom_domain(T="i64"))
-    return dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=deviation)
+    measurement: Any = dp.m.make_gaussian(domain, dp.l2_distance(T="f64"), scale=scale.deviation)
+    assert measurement.map(float(scale.influence)) <= scale.rho * (1 + 1e-9)
+    return measurement
