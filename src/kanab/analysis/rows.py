@@ -116,11 +116,17 @@ class EffectRow:
             "verdict": self.verdict,
             "carries_verdict": self.carries_verdict,
             "saved": self.saved,
-        } | ({"se_noise": effect.se_noise} if effect.se_noise else {})
+            **_noise(effect),
+        }
 
     def contrast_dict(self) -> Plain:
         """Return the row as plain data, with the weight of every arm."""
         return {"contrast": {label(arm): weight for arm, weight in self.effect.contrast}} | self.to_dict()
+
+
+def _noise(effect: Effect) -> Plain:
+    """Return what noise does to an effect, as plain data; nothing of releases without ε."""
+    return {"se_noise": effect.se_noise, "too_noisy": effect.too_noisy} if effect.se_noise else {}
 
 
 def _finite(value: float | None) -> float | None:
@@ -299,6 +305,7 @@ def margin_dict(test: MarginTest) -> Plain:
         "p": test.p,
         "p_null": test.p_null,
         "shown": test.shown,
+        **_noise(effect),
     }
 
 

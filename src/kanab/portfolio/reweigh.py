@@ -118,6 +118,8 @@ def propose_shares(
         raise AnalysisError("every arm cannot have that least share", "Give at most 1 over the number of arms.")
     base = arms.index(means[0].base(control))
     y = np.array([batch.means for batch in means])
+    if any(batch.too_noisy.any() for batch in means):
+        raise AnalysisError("a batch is too noisy to tell whether anything varies", "Add batches first.")
     v = np.array([batch.covariance for batch in means])
     if not all(np.all(batch.sample > 0) for batch in means):
         raise AnalysisError("in a batch nothing varies in an arm", "Wait for more people, or add batches first.")

@@ -338,7 +338,7 @@ def margin_sentence(data: Data, row: Row) -> str:
     figures = _margin_figures(data, row)
     claim = f"{row['claim'].capitalize()} of {spoken_arm(row['arm'])} on {row['metric']}"
     if row["p"] is None:
-        return f"{claim} cannot be tested: nothing varies."
+        return f"{claim} cannot be tested: {'too noisy to tell' if row.get('too_noisy') else 'nothing varies'}."
     unit = " %" if row["relative"] else " points" if figures.share else ""
     lies = f"the effect lies {_limits(row, figures, unit)}"
     evidence = f"{figures.between(row['interval'])}{unit}; {spoken_p(row['p'])}{_adjusted(row)}"

@@ -352,7 +352,8 @@ def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
     claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row)}"
     if kind == "untestable":
         change = f"; the difference is {figures.change(row['estimate'])}" if row["estimate"] is not None else ""
-        return Verdict(row, kind, claim, f": nothing varies{change}.")
+        why = "too noisy to tell" if row.get("too_noisy") else "nothing varies"
+        return Verdict(row, kind, claim, f": {why}{change}.")
     adjusted = f" (adjusted for {listed(row['covariates'])})" if row["method"] == "adjusted" else ""
     evidence = f"{_interval(data, row, figures)}; {spoken_ps(row)}{adjusted}"
     return Verdict(

@@ -18,6 +18,7 @@ from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
 from kanab.stats.joint_t import correlations_of, joint_quantile, joint_tail
 from kanab.stats.multiplicity import ALL_TOGETHER, Simultaneous
+from kanab.stats.noise import TOO_NOISY
 from kanab.tally.factor import Level, label
 
 ArmVariance = Literal["own", "pooled"]
@@ -42,13 +43,15 @@ def omnibus(means: ArmMeans) -> FTest:
     if means.events is not None:
         return _of_rates(means, between)
     if np.any(means.sample <= 0):
-        return FTest(means.metric, between, "by_arm", None, None, None, "nothing varies in an arm")
+        why = TOO_NOISY if means.noise is not None else "nothing varies in an arm"
+        return FTest(means.metric, between, "by_arm", None, None, None, why)
     c = differences_from(0, len(means.arms))
     differences = np.array([means.combined(row)[0] for row in c])
     inverse = np.linalg.inv(c @ means.covariance @ c.T)
     q = len(c)
     # V = Σ V_a with one estimated variance each: Welch and James, as in the robust F
-    parts = np.linalg.inv((c * means.sample) @ c.T)
+    known = 0.0 if means.noise is None else c @ means.noise @ c.T
+    parts = np.linalg.inv((c * means.sample) @ c.T + known)
     t = np.array([s * float(column @ parts @ column) for s, column in zip(means.sample, c.T, strict=True)])
     h = float(np.sum(t**2 / means.df))
     f = float(differences @ inverse @ differences) / q / (1 + 2 * (q - 1) * h / (q * (q + 2)))
@@ -59,12 +62,28 @@ def omnibus(means: ArmMeans) -> FTest:
 def _of_rates(means: ArmMeans, between: str) -> FTest:
     """Test whether any rates differ; where nobody or everybody has the event, none do."""
     assert means.events is not None
-    events, people, chi2, q = sum(means.events), sum(means.people), 0.0, len(means.arms) - 1
+    if means.noise is not None:
+        c = differences_from(0, len(means.arms))
+        apart, inverse = c @ means.means, np.linalg.inv(c @ _rates_alike(means) @ c.T)
+        chi2, q = float(apart @ inverse @ apart), len(c)
+        return FTest(means.metric, between, "pooled", chi2 / q, (float(q), math.inf), chi2_tail(chi2, q), "score test")
+    events, people = sum(means.events), sum(means.people)
+    chi2, q = 0.0, len(means.arms) - 1
     if 0 < events < people:
         overall = Fraction(events, people)
-        apart = [n * (mean - overall) ** 2 for n, mean in zip(means.people, means.exact, strict=True)]
-        chi2 = float(sum(apart) * Fraction(people - 1, people) / (overall * (1 - overall)))
+        squares = [n * (mean - overall) ** 2 for n, mean in zip(means.people, means.exact, strict=True)]
+        chi2 = float(sum(squares) * Fraction(people - 1, people) / (overall * (1 - overall)))
     return FTest(means.metric, between, "pooled", chi2 / q, (float(q), math.inf), chi2_tail(chi2, q), "score test")
+
+
+def _rates_alike(means: ArmMeans) -> Floats:
+    """Return the covariance of rates if they are alike: by people alone, or with that of their noise."""
+    people = np.array(means.people, dtype=np.float64)
+    if means.noise is None:
+        return np.diag(1 / people)
+    total = people.sum()
+    overall = min(1.0, max(0.0, float(people @ means.means) / total))
+    return np.diag(overall * (1 - overall) / people * (total / (total - 1))) + means.noise
 
 
 @check_arguments()
@@ -119,7 +138,7 @@ def joint_contrasts(
     effects = [contrast(means, weighted, confidence=confidence, alternative=alternative) for weighted in contrasts]
     weights = np.array([[dict(effect.contrast).get(arm, 0.0) for arm in means.arms] for effect in effects])
     # the score test is about arms that are alike, so its statistics correlate by people alone
-    covariance = means.covariance if means.events is None else np.diag(1 / np.array(means.people, dtype=np.float64))
+    covariance = means.covariance if means.events is None else _rates_alike(means)
     return _joined(effects, weights @ covariance @ weights.T, confidence, alternative)
 
 
@@ -159,15 +178,16 @@ def _pooled(
     df = float(means.df.sum())
     variance = float(np.sum(means.sample * people * means.df)) / df
     c = differences_from(means.arms.index(base), len(means.arms))
+    known = np.zeros((len(c), len(c))) if means.noise is None else c @ means.noise @ c.T
     effects = []
-    for arm, row in zip(others, c, strict=True):
+    for place, (arm, row) in enumerate(zip(others, c, strict=True)):
         effect = contrast(by_variance, {arm: 1, base: -1}, confidence=confidence, alternative=alternative)
-        if variance > 0:
-            se = math.sqrt(variance * float(np.sum(row**2 / people)))
+        if variance > 0 and not effect.too_noisy:
+            se = math.sqrt(variance * float(np.sum(row**2 / people)) + float(known[place, place]))
             t = effect.estimate / se
             interval = t_interval(effect.estimate, se, df, confidence, alternative)
             effect = replace(
                 effect, se=se, se_population=se, df=df, t=t, p=t_tail(t, df, alternative), interval=interval
             )
         effects.append(effect)
-    return effects, np.asarray((c / people) @ c.T * variance)
+    return effects, np.asarray((c / people) @ c.T * variance + known)

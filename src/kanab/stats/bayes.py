@@ -21,6 +21,7 @@ from kanab.stats.effect import ArmMeans, Effect, differences_from
 from kanab.stats.gram import Floats
 from kanab.stats.joint_t import box_probability, correlations_of, lattice
 from kanab.stats.margins import Better
+from kanab.stats.noise import TOO_NOISY
 from kanab.tabular import number
 from kanab.tally.factor import Level, label
 
@@ -99,6 +100,8 @@ def posterior(effect: Effect, prior: Prior, *, confidence: float | None = None) 
     """
     level = effect.confidence if confidence is None else confidence
     check_sides(level, "two-sided")
+    if effect.too_noisy:
+        raise _too_noisy()
     if not effect.se_population > 0:
         raise AnalysisError("nothing varies, so there is nothing to weigh the prior against", "Wait for more people.")
     precision = prior.precision + 1 / effect.se_population**2
@@ -108,6 +111,10 @@ def posterior(effect: Effect, prior: Prior, *, confidence: float | None = None) 
     return Posterior(
         effect.metric, effect.arm, effect.control, prior, mean, sd, (mean - half, mean + half), level
     )  # fmt: skip
+
+
+def _too_noisy() -> AnalysisError:
+    return AnalysisError(f"it is {TOO_NOISY} whether anything varies", "Wait for more people, or spend more ε.")
 
 
 @dataclass(frozen=True)
@@ -145,6 +152,8 @@ def best_arm(means: ArmMeans, prior: Prior, *, control: Any = None, better: Bett
     base = means.base(control)
     if better not in get_args(Better):
         raise AnalysisError("unknown direction", "Say better='higher' or better='lower'.")
+    if means.too_noisy.any():
+        raise _too_noisy()
     if np.any(means.sample <= 0):
         raise AnalysisError("nothing varies in an arm, so there is nothing to weigh", "Wait for more people.")
     sign = 1.0 if better == "higher" else -1.0

@@ -16,8 +16,15 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
 from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_quantile, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
-from kanab.stats.noise import class_mean_noise, freedom_with_noise, lost_squares, squares_noise
-from kanab.stats.score import Rates
+from kanab.stats.noise import (
+    TOO_NOISY,
+    class_mean_noise,
+    enough_freedom,
+    freedom_with_noise,
+    lost_squares,
+    measured,
+)
+from kanab.stats.score import NoisyRates, Rates
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, as_level, label
 from kanab.tally.tally import Tally
@@ -37,7 +44,7 @@ class ArmMeans:
     of the covariates and ``spread`` is Sxx / (N (N − 1)): together they give what comes on top
     because the people were drawn from a population (nothing for plain means). ``events`` are those of plain means
     of a 0/1 metric: two arms of them are compared by the score test. ``noise`` is the covariance of what was added to
-    the means on purpose.
+    the means on purpose; where it leaves nothing to be said of an arm's own variance, that is 0: ``too_noisy``.
     """
 
     metric: str
@@ -67,6 +74,11 @@ class ArmMeans:
         )
 
     @property
+    def too_noisy(self) -> NDArray[np.bool_]:
+        """In which arms noise hides whether anything varies."""
+        return np.asarray((self.sample <= 0) & (self.noise is not None))
+
+    @property
     def covariance(self) -> Floats:
         """The covariance of the means, for the population."""
         drawn = self.slopes @ self.spread @ self.slopes.T
@@ -94,7 +106,8 @@ class Effect:
     """A difference between arms. ``se`` is for these people (SATE), ``se_population`` for the
     population that they were drawn from (PATE); interval, t and p use the latter.
 
-    t, p and interval are None where nothing varies: not testable. ``p_null`` is the p of a second test, which
+    t, p and interval are None where nothing varies, or noise hides it (``too_noisy``): not testable. ``p_null`` is the
+    p of a second test, which
     has to ring too before anybody acts on the first: a small arm without large values looks surer than it is.
     Two ``rates`` (plain means of a 0/1 metric) are compared by the score test: t is its z, df is infinite, and the
     error is used by neither; ``p_null`` is exact where events are few, else p. ``se_null`` and ``df_null``
@@ -117,10 +130,11 @@ class Effect:
     confidence: float
     alternative: Alternative
     p_null: float | None = None
-    rates: Rates | None = None
+    rates: Rates | NoisyRates | None = None
     se_null: float | None = None
     df_null: float | None = None
     se_noise: float = 0.0
+    too_noisy: bool = False
 
     @property
     def test(self) -> Test:
@@ -158,7 +172,7 @@ class Effect:
         name = " ".join(f"{'+' if w > 0 else '−'} {_weight(w)}{label(a)}" for a, w in self.contrast)
         head = f"{self.metric}: {name.removeprefix('+ ')}{adjusted} = {number(self.estimate)}"
         if self.interval is None or self.df is None:
-            return f"{head} (not testable: nothing varies)"
+            return f"{head} (not testable: {TOO_NOISY if self.too_noisy else 'nothing varies'})"
         low, high = (number(end) for end in self.interval)
         statistic = "z" if self.rates is not None else f"t({self.df:.1f})"
         return (
@@ -207,13 +221,16 @@ def plain_means(tally: Tally, metric: str | None = None, *, test: RateTest = "sc
     of = tally.moments_of(metric).metric
     df = np.array([n - 1.0 for n in people])
     events = tuple(int(mean * n) for mean, n in zip(exact, people, strict=True))
-    noise, rss_arm = None, np.array(within)
+    noise = None
     if table.noise is not None:
         noise = np.diag(class_mean_noise(table, of.name)) / classes.scale**2
-        rss_arm = np.maximum(0.0, rss_arm + lost_squares(table, of.name))
-        df = freedom_with_noise(rss_arm, df, squares_noise(table, of.name))
-    sample = np.array([rss / (n * (n - 1)) / classes.scale**2 for rss, n in zip(rss_arm.tolist(), people, strict=True)])
-    score = of.binary and test == "score" and noise is None
+        known = measured(table, of.name, arm_squares(table, of.name))
+        left, left_noise = known.left(known.t / known.n)
+        rss_arm = left + lost_squares(table, of.name)
+        df = freedom_with_noise(rss_arm, df, left_noise)
+        within = enough_freedom(rss_arm, df).tolist()
+    sample = np.array([rss / (n * (n - 1)) / classes.scale**2 for rss, n in zip(within, people, strict=True)])
+    score = of.binary and test == "score"
     return ArmMeans(
         of.name, "difference", (), tally.experiment.levels, tally.experiment.control,
         tuple(people), tuple(exact), sample, df,
@@ -284,12 +301,12 @@ def contrast(
     estimate, drawn = means.combined(c)
     parts = c**2 * means.sample
     sample = float(parts.sum())
-    noise = means.noise_in(c)
+    noise, too_noisy = means.noise_in(c), bool(np.any(means.too_noisy & (c != 0)))
     se = float(np.sqrt(sample + noise))
     wide = float(np.sqrt(sample + drawn))
     df = t = p = interval = p_null = null = freedom = None
-    if sample > 0:
-        df = satterthwaite_df(parts, means.df)
+    if sample > 0 and not too_noisy:
+        df = _freedom(parts, means.df, noise)
         t = estimate / wide
         p = t_tail(t, df, alternative)
         interval = t_interval(estimate, wide, df, confidence, alternative)
@@ -301,22 +318,40 @@ def contrast(
     effect = Effect(
         means.metric, ordered[0][0] if pair else None, ordered[1][0] if pair else None, ordered,
         means.method, means.covariates, estimate, se, wide, df, t, p, interval, confidence, alternative,
-        p_null, se_null=null, df_null=freedom, se_noise=math.sqrt(noise),
+        p_null, se_null=null, df_null=freedom, se_noise=math.sqrt(noise), too_noisy=too_noisy,
     )  # fmt: skip
     return _by_score(means, effect) if pair and means.events is not None else effect
 
 
+def _freedom(parts: Floats, df: Floats, noise: float) -> float:
+    """Return Satterthwaite's degrees of freedom; the variance of noise is known, not estimated."""
+    if not noise:
+        return satterthwaite_df(parts, df)
+    return satterthwaite_df(np.append(parts, noise), np.append(df, math.inf))
+
+
 def _by_score(means: ArmMeans, effect: Effect) -> Effect:
-    """Return the effect tested by its two rates; those of few events have to pass the exact test, too."""
+    """Return the effect tested by its two rates; those of few events have to pass the exact test, too.
+
+    With noise there is no exact test: nobody knows how many events there were.
+    """
     assert means.events is not None
     arm, control = means.arms.index(effect.arm), means.arms.index(effect.control)
-    rates = Rates(means.events[arm], means.people[arm], means.events[control], means.people[control])
     sides = effect.alternative
+    rates: Rates | NoisyRates
+    if means.noise is None:
+        rates = Rates(means.events[arm], means.people[arm], means.events[control], means.people[control])
+    else:
+        rates = NoisyRates(
+            float(means.exact[arm]), means.people[arm], float(means.exact[control]), means.people[control],
+            float(means.noise[arm, arm]), float(means.noise[control, control]),
+        )  # fmt: skip
     p = rates.p(sides)
     return replace(
         effect, rates=rates, df=math.inf, t=rates.z_difference(), p=p,
         interval=rates.difference_interval(1 - effect.confidence, sides),
-        p_null=rates.p_exact(sides) if rates.thin else p, se_null=None, df_null=None,
+        p_null=rates.p_exact(sides) if isinstance(rates, Rates) and rates.thin else p, se_null=None, df_null=None,
+        too_noisy=False,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from kanab.errors import AnalysisError
 from kanab.stats.distributions import Alternative, t_tail
 from kanab.stats.effect import ArmMeans, Effect, null_error
 from kanab.stats.gram import Floats
+from kanab.stats.noise import TOO_NOISY
 from kanab.stats.relative import relative_effect
 from kanab.tabular import number, p_value
 from kanab.tally.factor import label
@@ -130,7 +131,7 @@ class MarginTest:
         pair = "the contrast" if arm is None else f"{label(arm)} against {label(control)}"
         head = f"{self.effect.metric}: {pair}, {self.margin}"
         if self.interval is None:
-            return f"{head} is not testable: nothing varies"
+            return f"{head} is not testable: {TOO_NOISY if self.effect.too_noisy else 'nothing varies'}"
         verdict = "shown" if self.shown else "not shown"
         unit, times = ("", 1) if not self.margin.relative else (" %", 100)
         low, high = (number(times * end) if math.isfinite(end) else "∞" for end in self.interval)

@@ -1,25 +1,37 @@
 """What noise that was added on purpose does to estimates: its variance in them is known, and added to theirs.
 
-A tally with noise says how much (`Tally.noise`). A class mean is c + S / n, with S = Σ (y − c) and c the middle of the
-metric's bounds, so that its noise has the variance (σ_S² + (mean − c)² σ_n²) / n².
+A tally with noise says how much (`Tally.noise`). A class mean is c + T / n, with T = Σ (y − c) and c the middle of the
+metric's bounds, so that its noise has the variance (σ_T² + (mean − c)² σ_n²) / n². Squares of residuals are those about
+a fit f, U − 2 Σ f T + Σ f² n with U = Σ (y − c)², all linear in what was measured.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.errors import AnalysisError
+from kanab.errors import AnalysisError, DesignError
 from kanab.stats.gram import Floats
 from kanab.tally.cells import Cells, marginal
+from kanab.tally.factor import label
 from kanab.tally.moments import By
 from kanab.tally.noise import twice_centre
 from kanab.tally.tally import Tally
 
+TOO_NOISY = "too noisy to tell"
+"""What is said where a variance cannot be told from 0 because of the noise."""
 
-def floats(cells: Cells) -> Floats:
+FEWEST_DEVIATIONS = 4.0
+"""An arm or class with fewer people than so many standard deviations of their noise has no mean."""
+
+LEAST_FREEDOM = 2.0
+"""A variance with fewer degrees of freedom is smaller than its own noise."""
+
+
+def floats(cells: Any) -> Floats:
     """Return cells as doubles."""
     return np.asarray(cells, dtype=np.float64)
 
@@ -30,6 +42,16 @@ def refuse_noise(tally: Tally, what: str) -> None:
         raise AnalysisError(f"{what} cannot be had from numbers with noise", "Release without ε, or leave it out.")
 
 
+def twice_middle(tally: Tally, metric: str) -> Any:
+    """Return twice what values were measured about, in grid steps: a number, or one per arm along the arms' axis."""
+    assert tally.noise is not None
+    middles = tally.noise.metrics[metric].twice_middles
+    if middles is None:
+        return twice_centre(tally.moments_of(metric).metric)
+    axis = tally.axes.index(tally.experiment.name)
+    return middles.reshape([-1 if place == axis else 1 for place in range(len(tally.axes))])
+
+
 def class_mean_noise(tally: Tally, metric: str) -> Floats:
     """Return the variance of the noise in every class mean, in grid steps²; classes with nobody have infinite ones."""
     assert tally.noise is not None
@@ -37,7 +59,7 @@ def class_mean_noise(tally: Tally, metric: str) -> Floats:
     n, s = floats(part.counts), floats(part.sums)
     sums, counts = floats(tally.noise.metrics[metric].sums), floats(tally.noise.counts_of(metric))
     with np.errstate(divide="ignore", invalid="ignore"):
-        off_centre = s / n - twice_centre(part.metric) / 2
+        off_centre = s / n - floats(twice_middle(tally, metric)) / 2
         variance = (sums + off_centre**2 * counts) / n**2
     return np.where(n > 0, variance, np.inf)
 
@@ -106,3 +128,62 @@ def class_noise(tally: Tally, metric: str, places: NDArray[np.intp]) -> ClassNoi
         for cells in (part.counts, part.sums, tally.noise.metrics[metric].sums, tally.noise.counts_of(metric))
     )
     return ClassNoise(n, s / n - twice_centre(part.metric) / 2, sums, people, part.metric.binary)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What was measured of one metric, about c, with the variances of its noise; the arms' axis comes first.
+
+    ``n`` and ``t`` = Σ (y − c) are per class, ``u`` = Σ (y − c)² per arm. A ``binary`` metric's u is n / 4.
+    """
+
+    n: Floats
+    t: Floats
+    u: Floats
+    n_noise: Floats
+    t_noise: Floats
+    u_noise: Floats
+    binary: bool
+
+    def left(self, fitted: Floats) -> tuple[Floats, Floats]:
+        """Return each arm's squares about a fit (which is about c, too), and the variance of the noise in them."""
+        by_arm = tuple(range(1, self.n.ndim))
+        quarter = 0.25 if self.binary else 0.0
+        left = self.u + np.sum(fitted**2 * self.n - 2 * fitted * self.t, axis=by_arm)
+        of_people = (fitted**2 + quarter) ** 2 * self.n_noise
+        return left, self.u_noise + np.sum(of_people + 4 * fitted**2 * self.t_noise, axis=by_arm)
+
+
+def measured(tally: Tally, metric: str, squares: Cells) -> Measured:
+    """Return what was measured of a metric, given its squares per arm.
+
+    Raises `DesignError` where a class has so few people that noise could have made them.
+    """
+    assert tally.noise is not None
+    part, arms = tally.moments_of(metric), tally.experiment
+    axis, g = tally.axes.index(arms.name), twice_middle(tally, metric)
+
+    def in_front(cells: Any) -> Floats:
+        return np.moveaxis(floats(cells), axis, 0)
+
+    n, n_noise = in_front(part.counts), in_front(tally.noise.counts_of(metric))
+    few = n <= FEWEST_DEVIATIONS * np.sqrt(n_noise)
+    if np.any(few):
+        arm = label(arms.levels[int(np.argwhere(few)[0][0])])
+        raise DesignError(
+            f"arm {arm!r} has too few people for this noise" if n.ndim == 1
+            else f"in arm {arm!r} a class has too few people for this noise",
+            "Wait for more people, use fewer levels, or spend more ε.",
+        )  # fmt: skip
+    by_arm = (arms.name,)
+    people, sums = (marginal(cells, tally.axes, by_arm) for cells in (part.counts, part.sums))
+    h = np.reshape(np.asarray(g, dtype=object), -1)
+    return Measured(
+        n, in_front(2 * part.sums - g * part.counts) / 2, floats(4 * squares - 4 * h * sums + h**2 * people) / 4,
+        n_noise, in_front(tally.noise.metrics[metric].sums), squares_noise(tally, metric), part.metric.binary,
+    )  # fmt: skip
+
+
+def enough_freedom(variance: Floats, df: Floats) -> Floats:
+    """Return the variances that can be told from 0 in spite of their noise, and 0 for the others."""
+    return np.where((variance > 0) & (df >= LEAST_FREEDOM), variance, 0.0)

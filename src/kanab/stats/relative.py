@@ -10,6 +10,7 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.stats.distributions import t_interval, t_quantile
 from kanab.stats.effect import ArmMeans, Effect, varying_alike
+from kanab.stats.score import Rates
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class OddsRatio:
 def odds_ratio(effect: Effect) -> OddsRatio | None:
     """Return the odds ratio of two rates with its score interval, which agrees with p; None for any other effect.
 
+    Rates with noise have none: they may be below 0.
+
     >>> from kanab.counting.columns import count_columns
     >>> from kanab.stats.effect import difference_in_means
     >>> people = {"arm": ["B"] * 70 + ["A"] * 80, "cured": [1] * 56 + [0] * 14 + [1] * 48 + [0] * 32}
@@ -39,7 +42,7 @@ def odds_ratio(effect: Effect) -> OddsRatio | None:
     >>> round(ratio.estimate, 3), [round(end, 2) for end in ratio.interval]
     (2.667, [1.28, 5.54])
     """
-    if effect.rates is None:
+    if not isinstance(effect.rates, Rates):
         return None
     interval = effect.rates.odds_ratio_interval(1 - effect.confidence, effect.alternative)
     return OddsRatio(effect.rates.odds_ratio, interval)
@@ -61,9 +64,8 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     -0.0935
     """
     if effect.rates is not None:
-        return Relative(
-            effect.rates.relative, effect.rates.relative_interval(1 - effect.confidence, effect.alternative)
-        )
+        interval = effect.rates.relative_interval(1 - effect.confidence, effect.alternative)
+        return Relative(None if interval is None else effect.rates.relative, interval)
     base, v_base, v_both = _control(means, effect)
     if base == 0:
         return Relative(None, None)

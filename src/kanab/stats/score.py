@@ -152,7 +152,7 @@ class Rates:
 
     def difference_interval(self, alpha: float, alternative: Alternative = "two-sided") -> tuple[float, float]:
         """Return the differences that a test at ``alpha`` does not reject."""
-        ends = self._ends(self.z_difference, alpha, alternative, (-1.0, 1.0), self.difference)
+        ends = _ends(self.z_difference, alpha, alternative, (-1.0, 1.0), self.difference, people=self.total)
         return _open(ends, alternative, (-math.inf, math.inf))
 
     def relative_interval(self, alpha: float, alternative: Alternative = "two-sided") -> tuple[float, float] | None:
@@ -161,8 +161,13 @@ class Rates:
             return None
         # in logarithms of 1 + share ends are near; at a share near 0 nothing is lost, as expm1 undoes log1p
         centre = math.log1p(self.relative) if self.events else -math.log(self.total)
-        ends = self._ends(
-            lambda log: self.z_relative(math.expm1(log)), alpha, alternative, (-math.inf, math.inf), centre
+        ends = _ends(
+            lambda log: self.z_relative(math.expm1(log)),
+            alpha,
+            alternative,
+            (-math.inf, math.inf),
+            centre,
+            people=self.total,
         )
         low = math.expm1(ends[0]) if self.events else -1.0
         return _open((low, math.expm1(ends[1])), alternative, (-math.inf, math.inf))
@@ -175,30 +180,10 @@ class Rates:
         control = (self.control_events + 0.5) / (self.control_people - self.control_events + 0.5)
         exact = self.odds_ratio
         centre = math.log(exact if exact and math.isfinite(exact) else odds / control)
-        ends = self._ends(self.z_odds, alpha, alternative, (-math.inf, math.inf), centre)
+        ends = _ends(self.z_odds, alpha, alternative, (-math.inf, math.inf), centre, people=self.total)
         low = math.exp(ends[0]) if exact else 0.0
         high = math.inf if exact == math.inf else math.exp(ends[1])
         return _open((low, high), alternative, (0.0, math.inf))
-
-    def _ends(
-        self,
-        z: Callable[[float], float],
-        alpha: float,
-        alternative: Alternative,
-        limits: tuple[float, float],
-        centre: float,
-    ) -> tuple[float, float]:
-        """Return where a falling statistic passes ±z(α), looked for outwards from a value near the middle."""
-        sides = 2 if alternative == "two-sided" else 1
-        reach = -float(scipy.special.ndtri(alpha / sides)) if alpha > 0 else math.inf
-        if math.isinf(reach):
-            return limits
-        slope = abs(z(centre + 1e-6) - z(centre - 1e-6)) if -0.999 < centre < 0.999 or math.isinf(limits[1]) else 0.0
-        step = min(0.5, max(abs(reach), 1e-3) * 2e-6 / slope) if 0 < slope < math.inf else 1 / self.total
-        return (
-            _crossing(lambda x: z(x) - reach, centre, step, limits),
-            _crossing(lambda x: z(x) + reach, centre, step, limits),
-        )
 
     @property
     def thin(self) -> bool:
@@ -237,6 +222,93 @@ class Rates:
         )
 
 
+@dataclass(frozen=True)
+class NoisyRates:
+    """Two rates that carry noise of known variance, compared by a score test that knows it.
+
+    Nobody knows how many events there were, and a rate may be below 0. So the rates that a hypothesis allows are those
+    that keep all events together (weighted by people), inside 0 to 1; their variance is p (1 − p) / n, and that of
+    the noise is added. Where noise is small it is the score test; it is never surer than the noise allows.
+
+    >>> trial = NoisyRates(0.8, 70, 0.6, 80, 1e-3, 1e-3)
+    >>> round(trial.difference, 4), [round(end, 4) for end in trial.difference_interval(0.05)]
+    (0.2, [0.0279, 0.3593])
+    """
+
+    rate: float
+    people: int
+    control_rate: float
+    control_people: int
+    noise: float
+    control_noise: float
+
+    @property
+    def total(self) -> int:
+        """The people of both arms."""
+        return self.people + self.control_people
+
+    @property
+    def all_events(self) -> float:
+        """The events of both arms, noise and all."""
+        return self.rate * self.people + self.control_rate * self.control_people
+
+    @property
+    def difference(self) -> float:
+        """The arm's rate minus the control's."""
+        return self.rate - self.control_rate
+
+    @property
+    def relative(self) -> float | None:
+        """The difference as a share of the control's rate; None where that is not above 0."""
+        return self.difference / self.control_rate if self.control_rate > 0 else None
+
+    @property
+    def thin(self) -> bool:
+        """Whether so few events (or people without one) are expected in an arm that a regression may mislead."""
+        rare = min(self.all_events, self.total - self.all_events)
+        return rare * min(self.people, self.control_people) < FEWEST_EXPECTED * self.total
+
+    def z_difference(self, difference: float = 0.0) -> float:
+        """Return the statistic of the test that the rates differ by this much."""
+        low = (self.all_events - self.people * difference) / self.total
+        low = max(0.0, -difference, min(1.0, 1 - difference, low))
+        return self._ratio(self.difference - difference, low + difference, low, 1.0)
+
+    def z_relative(self, relative: float = 0.0) -> float:
+        """Return the statistic of the test that the difference is this share of the control's rate."""
+        ratio = 1 + relative
+        low = self.all_events / (self.people * ratio + self.control_people)
+        low = max(0.0, min(1.0, 1 / ratio if ratio > 1 else 1.0, low))
+        return self._ratio(self.rate - ratio * self.control_rate, ratio * low, low, ratio)
+
+    def _ratio(self, away: float, high: float, low: float, ratio: float) -> float:
+        """Return the distance over its error at these rates, with Miettinen and Nurminen's N/(N − 1)."""
+        drawn = high * (1 - high) / self.people + ratio**2 * low * (1 - low) / self.control_people
+        noise = self.noise + ratio**2 * self.control_noise
+        return away / math.sqrt(max(0.0, drawn) * (self.total / (self.total - 1)) + noise)
+
+    def p(self, alternative: Alternative = "two-sided") -> float:
+        """Return how often rates differ at least so much if there is no effect."""
+        return t_tail(self.z_difference(), math.inf, alternative)
+
+    def difference_interval(self, alpha: float, alternative: Alternative = "two-sided") -> tuple[float, float]:
+        """Return the differences that a test at ``alpha`` does not reject."""
+        centre = max(-1.0, min(1.0, self.difference))
+        ends = _ends(self.z_difference, alpha, alternative, (-1.0, 1.0), centre, people=self.total)
+        return _open(ends, alternative, (-math.inf, math.inf))
+
+    def relative_interval(self, alpha: float, alternative: Alternative = "two-sided") -> tuple[float, float] | None:
+        """Return the shares of the control's rate that are not rejected; None where noise could have made that rate."""
+        if self.control_rate <= max(0.0, _reach(alpha, alternative)) * math.sqrt(self.control_noise):
+            return None
+        centre = math.log(max(self.rate / self.control_rate, 1 / self.total))
+        limits = (-_LARGEST_LOG, _LARGEST_LOG)
+        low, high = _ends(
+            lambda log: self.z_relative(math.expm1(log)), alpha, alternative, limits, centre, people=self.total
+        )  # fmt: skip
+        return _open((math.expm1(low), math.expm1(high)), alternative, (-math.inf, math.inf))
+
+
 def _lower_rate(x1: int, n1: int, x0: int, n0: int, difference: float) -> float:
     """Return the likeliest rate of the second arm if the first one's is larger by so much.
 
@@ -259,6 +331,33 @@ def _lower_rate(x1: int, n1: int, x0: int, n0: int, difference: float) -> float:
         if abs(step) <= _POLISHED:
             rate -= step
     return max(0.0, min(1 - difference, rate))
+
+
+def _ends(
+    z: Callable[[float], float],
+    alpha: float,
+    alternative: Alternative,
+    limits: tuple[float, float],
+    centre: float,
+    *,
+    people: int,
+) -> tuple[float, float]:
+    """Return where a falling statistic passes ±z(α), looked for outwards from a value near the middle."""
+    reach = _reach(alpha, alternative)
+    if math.isinf(reach):
+        return limits
+    slope = abs(z(centre + 1e-6) - z(centre - 1e-6)) if -0.999 < centre < 0.999 or limits[1] > 1 else 0.0
+    step = min(0.5, max(abs(reach), 1e-3) * 2e-6 / slope) if 0 < slope < math.inf else 1 / people
+    return (
+        _crossing(lambda x: z(x) - reach, centre, step, limits),
+        _crossing(lambda x: z(x) + reach, centre, step, limits),
+    )
+
+
+def _reach(alpha: float, alternative: Alternative) -> float:
+    """Return the z beyond which a test at ``alpha`` rejects."""
+    sides = 2 if alternative == "two-sided" else 1
+    return -float(scipy.special.ndtri(alpha / sides)) if alpha > 0 else math.inf
 
 
 def _crossing(function: Callable[[float], float], start: float, step: float, limits: tuple[float, float]) -> float:

@@ -35,12 +35,14 @@ class MetricNoise:
     """Variances of the noise in one metric, in grid steps about the middle of its bounds, c.
 
     ``counts`` go with the people who have a value, where these are counted apart from everybody; ``sums`` with
-    Σ (y − c), ``squares`` with Σ (y − c)² by marginal.
+    Σ (y − c), ``squares`` with Σ (y − c)² by marginal. A combination of metrics has no bounds: ``twice_middles``
+    are its 2 c, one for every arm.
     """
 
     counts: Cells | None
     sums: Cells
     squares: Mapping[By, Cells] = field(default_factory=dict)
+    twice_middles: Cells | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ class AddedNoise:
                 if new is not None and new not in squares:
                     squares[new] = change(cells, by)
             counts = None if part.counts is None else change(part.counts, axes)
-            metrics[name] = MetricNoise(counts, change(part.sums, axes), squares)
+            metrics[name] = MetricNoise(counts, change(part.sums, axes), squares, part.twice_middles)
         products = {
             (pair, place(by) or by): change(cells, by) for (pair, by), cells in self.products.items() if place(by) == by
         }

@@ -9,7 +9,7 @@ import numpy as np
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
-from kanab.tally.moments import Moments
+from kanab.tally.moments import Cross, Moments
 from kanab.tally.noise import AddedNoise, MetricNoise, twice_centre
 from kanab.tally.tally import Tally
 
@@ -27,7 +27,12 @@ def stated_noise(tally: Tally, rho: float = 0.01) -> AddedNoise:
         squares = {by: filled(cells.shape, half**2) for by, cells in part.squares.items()}
         counts = filled(tally.shape, 1) if part.metric.missing == "exclude" else None
         metrics[part.metric.name] = MetricNoise(counts, filled(tally.shape, half), squares)
-    return AddedNoise(filled(tally.shape, 1), metrics)
+    halves = {part.metric.name: (part.metric.grid_bounds[1] - part.metric.grid_bounds[0]) / 2 for part in tally.moments}
+    products = {
+        (cross.pair, cross.by): filled(cross.products.shape, halves[cross.pair[0]] * halves[cross.pair[1]])
+        for cross in tally.crosses
+    }
+    return AddedNoise(filled(tally.shape, 1), metrics, products)
 
 
 def with_noise(tally: Tally, noise: AddedNoise, rng: np.random.Generator) -> Tally:
@@ -42,7 +47,8 @@ def with_noise(tally: Tally, noise: AddedNoise, rng: np.random.Generator) -> Tal
     for part in tally.moments:
         own, twice = noise.metrics[part.metric.name], twice_centre(part.metric)
         counts = people if own.counts is None else part.counts + drawn(own.counts)
-        sums = part.sums + drawn(own.sums) + (counts - part.counts) * twice // 2
+        halves = 2 * part.sums + drawn(4 * own.sums) + (counts - part.counts) * twice
+        sums = (halves + rng.integers(0, 2, halves.shape)) // 2  # halves are rounded at random
         squares = {}
         for by, cells in part.squares.items():
             more_people, more = (
@@ -50,7 +56,9 @@ def with_noise(tally: Tally, noise: AddedNoise, rng: np.random.Generator) -> Tal
             )
             squares[by] = cells + drawn(own.squares[by]) + twice * more - twice**2 * more_people // 4
         moments.append(Moments(part.metric, counts, sums, squares))
-    return Tally(tally.factors, people, tuple(moments), (), noise)
+    made = {part.metric.name: part for part in moments}
+    crosses = [_crossed(tally, cross, made, drawn(noise.products[cross.pair, cross.by])) for cross in tally.crosses]
+    return Tally(tally.factors, people, tuple(moments), tuple(crosses), noise)
 
 
 def restated(tally: Tally, factor: float) -> Tally:
@@ -87,3 +95,14 @@ def shop(people: int, rng: np.random.Generator, *, effect: float = 0.0, by_class
         Moments(Metric("spend", 1, (0, 20)), counts, spend, {("arm", "tier"): squares} if by_class else by),
     )
     return Tally((Factor("arm", ("A", "B"), "arm"), Factor("tier", ("1", "2", "3"))), counts, parts)
+
+
+def _crossed(tally: Tally, cross: Cross, made: dict[str, Moments], more: Cells) -> Cross:
+    """The products with noise about the middles of bounds, and people, sums and squares of the table itself."""
+    y, z = (made[name] for name in cross.pair)
+    g, h = (twice_centre(part.metric) for part in (y, z))
+    n, s, t = (marginal(cells, tally.axes, cross.by) for cells in (y.counts, y.sums, z.sums))
+    before = [h * cross.sums[0], g * cross.sums[1], g * h * cross.counts]
+    twice = 2 * (h * s - before[0] + g * t - before[1]) - (g * h * n - before[2])
+    squares = tuple(part.squares_by(cross.by, tally.axes) for part in (y, z))
+    return Cross(cross.pair, cross.by, n, (s, t), squares, cross.products + more + twice // 4)

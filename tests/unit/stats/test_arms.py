@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import adjusted_effect, adjusted_means, contrast, plain_means
 from kanab.stats.arms import _joined, joint_contrasts, many_to_one, omnibus
+from kanab.stats.effect import ArmMeans, differences_from
 from kanab.stats.joint_t import joint_tail
 from kanab.stats.multiplicity import excludes
 
@@ -193,3 +195,45 @@ def test_dunnetts_original_keeps_one_variance_for_rates_too():
     groups = [np.array([1] * x + [0] * (n - x)) for x, n in ((30, 200), (45, 210), (20, 190))]
     theirs = stats.dunnett(*groups[1:], control=groups[0], rng=np.random.default_rng(1))
     assert [arm.p_adjusted for arm in ours] == pytest.approx(theirs.pvalue.tolist(), abs=2e-3)
+
+
+def three_arms(means, noise, *, events=None, sample=1e-4, people=1000):
+    return ArmMeans(
+        "bought", "difference", (), ("A", "B", "C"), "A", (people,) * 3, tuple(map(Fraction, means)),
+        np.full(3, sample), np.full(3, 999.0), ((),) * 3, np.zeros((0, 0)), events, noise,
+    )  # fmt: skip
+
+
+def test_all_arms_together_know_the_noise():
+    means, noise = (0.5, 0.55, 0.45), np.diag([4e-4, 1e-4, 1e-4])
+    c = differences_from(0, 3)
+    apart = c @ np.array(means)
+    test = omnibus(three_arms(means, noise))
+    covariance = c @ (np.eye(3) * 1e-4 + noise) @ c.T
+    assert pytest.approx(apart @ np.linalg.solve(covariance, apart) / 2, rel=1e-3) == test.F
+    assert test.p > omnibus(three_arms(means, None)).p
+    assert omnibus(three_arms(means, noise, sample=0.0)).note == "too noisy to tell"
+
+
+def test_rates_of_all_arms_together_know_the_noise():
+    noise = np.diag([4e-4, 1e-4, 1e-4])
+    rates = three_arms((-0.02, 0.05, 0.03), noise, events=(-20, 50, 30))
+    c, overall = differences_from(0, 3), 0.02
+    covariance = c @ (np.eye(3) * overall * (1 - overall) / 1000 * 3000 / 2999 + noise) @ c.T
+    apart = c @ rates.means
+    test = omnibus(rates)
+    assert pytest.approx(apart @ np.linalg.solve(covariance, apart) / 2) == test.F
+    assert (test.note, test.df) == ("score test", (2.0, math.inf))
+    family = many_to_one(rates)
+    correlation = covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1])
+    assert family[0].p_adjusted == pytest.approx(
+        joint_tail(abs(family[0].effect.t), math.inf, np.array([[1, correlation], [correlation, 1]]), "two-sided")
+    )
+
+
+def test_dunnetts_pooled_variance_has_the_noise_on_top():
+    noise = np.diag([4e-4, 1e-4, 1e-4])
+    first = many_to_one(three_arms((0.5, 0.55, 0.45), noise), variance="pooled")[0].effect
+    assert first.se**2 == pytest.approx(2e-4 + 5e-4)
+    hidden = many_to_one(three_arms((0.5, 0.55, 0.45), noise, sample=0.0), variance="pooled")[0]
+    assert (hidden.p_adjusted, hidden.effect.too_noisy) == (None, True)

@@ -1,6 +1,7 @@
 """A declared normal prior: posterior, best arm, expected loss."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,3 +113,13 @@ def test_impossible_beliefs_are_refused():
         best_arm(plain_means(eighteen()), Prior(), control="C")
     with pytest.raises(AnalysisError, match="unknown direction"):
         best_arm(plain_means(eighteen()), Prior(), better="up")
+
+
+def test_a_prior_has_nothing_to_weigh_where_it_is_too_noisy_to_tell():
+    means = replace(plain_means(eighteen()), sample=np.zeros(2), noise=np.eye(2))
+    with pytest.raises(AnalysisError, match="too noisy to tell whether anything varies"):
+        best_arm(means, Prior(0, 1))
+    with pytest.raises(AnalysisError, match="too noisy to tell whether anything varies"):
+        posterior(against_control(means), Prior(0, 1))
+    known = replace(means, sample=np.ones(2))
+    assert posterior(against_control(known), Prior()).sd == pytest.approx(2.0)

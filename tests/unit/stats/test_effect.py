@@ -1,16 +1,20 @@
 """Effects between arms: Welch, contrasts, sides, and what cannot be compared."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
+from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
 from kanab.errors import AnalysisError, DesignError, LevelError
 from kanab.stats import adjusted_effect, against_control, contrast, difference_in_means, plain_means
+from kanab.stats.noise import class_mean_noise
+from kanab.stats.score import NoisyRates
 
 A, B, C = [1, 2, 3, 4], [2, 4, 6, 8, 10], [5, 5, 6]
 
@@ -368,3 +372,54 @@ def test_two_rates_have_one_interval() -> None:
     effect = difference_in_means(count_columns(rows, arm="arm", metrics=["y"]))
     assert effect.test == "score"
     assert effect.safe_interval_at(0.05) == effect.interval_at(0.05) == pytest.approx(effect.interval, rel=1e-12)
+
+
+def noisy_shop(people=2000, rho=0.005, seed=3, share=0.1):
+    rng = np.random.default_rng(seed)
+    rows = {
+        "arm": np.where(rng.random(people) < share, "B", "A"),
+        "spend": np.round(rng.gamma(1.0, 12.0, people)),
+        "bought": (rng.random(people) < 0.05).astype(int),
+    }
+    bounds = {"spend": (0, 100), "bought": (0, 1)}
+    tally = count_columns(rows, arm="arm", metrics=["spend", "bought"], bounds=bounds, resolution={"spend": 1})
+    return tally, with_noise(tally, stated_noise(tally, rho), rng)
+
+
+def test_an_effect_with_noise_says_how_much_of_its_error_is_noise():
+    exact, noisy = noisy_shop(20_000, share=0.5)
+    plain, effect = difference_in_means(exact, "spend"), difference_in_means(noisy, "spend")
+    noise = class_mean_noise(noisy, "spend").sum()
+    assert effect.se_noise == pytest.approx(math.sqrt(noise))
+    assert effect.se**2 == pytest.approx(plain.se**2 + noise, rel=0.1)
+    assert plain.se_noise == 0.0
+    assert not plain.too_noisy
+    assert 0 < effect.df < plain.df
+
+
+def test_the_variance_of_noise_is_known_and_adds_degrees_of_freedom():
+    means = replace(
+        plain_means(noisy_shop()[1], "spend"), sample=np.array([1.0, 1.0]), df=np.array([9.0, 9.0]), noise=np.eye(2)
+    )
+    assert contrast(means, {"B": 1, "A": -1}).df == pytest.approx(16 / (2 / 9))
+
+
+def test_an_arm_whose_variance_drowns_in_noise_is_too_noisy_to_tell():
+    _, noisy = noisy_shop(rho=1e-5, share=0.5, people=20_000)
+    means = plain_means(noisy, "spend")
+    effect = difference_in_means(noisy, "spend")
+    assert means.too_noisy.any()
+    assert (effect.too_noisy, effect.testable, effect.p, effect.interval) == (True, False, None, None)
+    assert str(effect).endswith("(not testable: too noisy to tell)")
+
+
+def test_rates_with_noise_are_tested_even_where_there_are_fewer_than_no_events():
+    _, noisy = noisy_shop(2000, rho=1e-4, seed=6, share=0.5)
+    means = plain_means(noisy, "bought")
+    assert means.means.min() < 0
+    effect = difference_in_means(noisy, "bought")
+    assert isinstance(effect.rates, NoisyRates)
+    assert (effect.test, effect.df, effect.p_null, effect.too_noisy) == ("score", math.inf, effect.p, False)
+    assert effect.interval[0] < effect.estimate < effect.interval[1]
+    assert difference_in_means(noisy, "bought", test="welch").too_noisy
+    assert difference_in_means(noisy_shop()[1], "bought", test="welch").test == "welch"

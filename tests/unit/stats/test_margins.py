@@ -1,6 +1,7 @@
 """Not worse, better by enough, the same: tests against a margin, and intervals that agree with them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -242,3 +243,12 @@ def test_an_arm_without_events_can_be_shown_to_be_not_much_worse():
     test = against_margin(against_control(means), Margin("non-inferiority", 0.02, "higher"), means=means)
     assert test.shown
     assert test.p == pytest.approx(0.017, abs=0.002)
+
+
+def test_a_claim_about_what_is_too_noisy_says_so():
+    means = replace(plain_means(eighteen()), sample=np.zeros(2), noise=np.eye(2))
+    test = against_margin(against_control(means), Margin("non-inferiority", 1), means=means)
+    assert str(test).endswith("is not testable: too noisy to tell")
+    known = replace(means, sample=np.ones(2), df=np.array([8.0, 8.0]))
+    claim = against_margin(against_control(known), Margin("non-inferiority", 1), means=known)
+    assert claim.t == pytest.approx((claim.estimate + 1) / 2)

@@ -13,7 +13,10 @@ from scipy.stats import t as student
 
 import kanab as kb
 from kanab.datasets import eighteen
+from kanab.stats.distributions import t_quantile
+from kanab.stats.effect import against_control, plain_means
 from kanab.stats.relative import Relative, odds_ratio, relative_delta, relative_effect, safe_relative_interval
+from kanab.stats.score import NoisyRates
 
 
 def means_of(control: list[float], arm: list[float]) -> kb.stats.ArmMeans:
@@ -203,3 +206,25 @@ def test_a_control_that_only_its_own_variance_tells_from_0_has_no_safe_share() -
     effect = kb.stats.against_control(means)
     assert relative_effect(means, effect).interval is not None
     assert safe_relative_interval(means, effect) is None
+
+
+def test_a_share_of_a_control_with_noise_knows_it():
+    means = replace(plain_means(eighteen()), noise=np.diag([0.01, 0.02]))
+    effect = against_control(means)
+    low, high = relative_effect(means, effect).interval
+    base, t = means.means[0], t_quantile(0.975, effect.df)
+    for share in (low, high):
+        variance = means.covariance[1, 1] + (1 + share) ** 2 * means.covariance[0, 0]
+        assert abs(effect.estimate - share * base) == pytest.approx(t * math.sqrt(variance))
+    exact = plain_means(eighteen())
+    delta, without = relative_delta(means, effect), relative_delta(exact, against_control(exact))
+    assert delta.interval[1] - delta.interval[0] > without.interval[1] - without.interval[0]
+
+
+def test_rates_with_noise_have_no_odds_ratio_and_no_share_where_noise_could_have_made_the_control():
+    effect = against_control(plain_means(eighteen()))
+    sure = replace(effect, rates=NoisyRates(0.2, 900, 0.1, 900, 1e-6, 1e-6))
+    assert odds_ratio(sure) is None
+    assert relative_effect(plain_means(eighteen()), sure).estimate == pytest.approx(1.0)
+    hidden = replace(effect, rates=NoisyRates(0.2, 900, 0.01, 900, 1e-6, 1e-4))
+    assert relative_effect(plain_means(eighteen()), hidden) == Relative(None, None)

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from kanab.errors import AnalysisError
-from kanab.stats.score import Rates
+from kanab.stats.score import NoisyRates, Rates
 
 NEWCOMBE = {
     # Newcombe (1998), Statistics in Medicine 17, table II, method 6 (Miettinen and Nurminen)
@@ -246,3 +246,52 @@ def test_what_is_not_a_rate_is_refused() -> None:
     for counts in ((3, 2, 0, 5), (0, 0, 0, 5), (-1, 5, 0, 5), (1.5, 5, 0, 5)):
         with pytest.raises(AnalysisError, match="whole numbers of events and people"):
             Rates(*counts)  # type: ignore[arg-type]
+
+
+def test_rates_with_next_to_no_noise_have_the_score_tests_z_and_p():
+    exact, noisy = Rates(56, 70, 48, 80), NoisyRates(56 / 70, 70, 48 / 80, 80, 1e-18, 1e-18)
+    assert noisy.z_difference() == pytest.approx(exact.z_difference(), rel=1e-12)
+    assert noisy.z_relative() == pytest.approx(noisy.z_difference(), rel=1e-12)
+    assert noisy.p("greater") == pytest.approx(exact.p("greater"), rel=1e-12)
+    assert noisy.relative == pytest.approx(exact.relative)
+    assert noisy.difference_interval(0.05) == pytest.approx(exact.difference_interval(0.05), abs=0.005)
+    assert noisy.relative_interval(0.05) == pytest.approx(exact.relative_interval(0.05), abs=0.03)
+    assert (noisy.thin, NoisyRates(0.01, 70, 0.02, 80, 1e-9, 1e-9).thin) == (False, True)
+
+
+def test_intervals_of_noisy_rates_end_where_the_test_rejects():
+    rates = NoisyRates(-0.004, 200, 0.012, 1800, 5e-4, 6e-6)
+    low, high = rates.difference_interval(0.05)
+    assert rates.z_difference(low) == pytest.approx(1.959964, rel=1e-5)
+    assert rates.z_difference(high) == pytest.approx(-1.959964, rel=1e-5)
+    assert rates.difference_interval(0.05, "greater")[1] == math.inf
+    low, high = rates.relative_interval(0.05)
+    assert low == -1.0  # no events at all in the arm are not rejected
+    assert rates.z_relative(high) == pytest.approx(-1.959964, rel=1e-5)
+    wide = NoisyRates(1.2, 20, -0.1, 20, 0.04, 0.04)
+    assert wide.difference_interval(0.05)[1] == 1.0
+    assert wide.difference_interval(0.0) == (-1.0, 1.0)
+
+
+def test_a_control_rate_that_noise_could_have_made_has_no_share():
+    assert NoisyRates(0.01, 200, -0.001, 1800, 5e-4, 6e-6).relative is None
+    assert NoisyRates(0.01, 200, -0.001, 1800, 5e-4, 6e-6).relative_interval(0.05) is None
+    assert NoisyRates(0.01, 200, 0.004, 1800, 5e-4, 6e-6).relative_interval(0.05) is None
+    assert NoisyRates(0.01, 200, 0.006, 1800, 5e-4, 6e-6).relative_interval(0.05) is not None
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.01])
+def test_intervals_of_rare_rates_with_noise_cover_and_those_that_ignore_it_do_not(effect):
+    rng, runs, deviation = np.random.default_rng(11), 4000, 6.4  # people and events at ε = 1
+    kept = ignored = 0
+    for _ in range(runs):
+        sides = []
+        for n, rate in ((200, 0.01 + effect), (1800, 0.01)):
+            people = n + round(rng.normal(0, deviation))
+            about = rng.binomial(n, rate) - n / 2 + rng.normal(0, deviation) / 2
+            sides += [about / people + 0.5, people]
+        noise = [deviation**2 * (0.25 + (rate - 0.5) ** 2) / n**2 for rate, n in (sides[:2], sides[2:])]
+        kept += abs(NoisyRates(*sides, *noise).z_difference(effect)) < 1.96
+        ignored += abs(NoisyRates(*sides, 1e-12, 1e-12).z_difference(effect)) < 1.96
+    assert 0.94 <= kept / runs <= 0.96
+    assert ignored / runs < 0.6
