@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -13,7 +14,8 @@ from kanab.errors import AnalysisError, DesignError
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, arm_parts
 from kanab.stats.formula import Term, Variable, design, parse
-from kanab.stats.gram import Classes, Floats, classes_of, solve
+from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, solve
+from kanab.stats.noise import enough_freedom, floats, freedom_with_noise, measured, twice_middle
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally
 
@@ -44,7 +46,7 @@ def adjusted_means(
     with x̄ = (1, the common covariate mean). ``variance="paper"`` takes 1 / n_a in place of the quadratic form, as
     Ding does: it leaves out the arm's own distance from the common mean, and is a little too small. Raises
     `AnalysisError` for what cannot be adjusted for, `DesignError` where an
-    arm has too few people or classes for its coefficients.
+    arm has too few people or classes for its coefficients, or a class too few for its noise.
     """
     check_variance(variance)
     axis = tally.axes.index(tally.experiment.name)
@@ -54,7 +56,7 @@ def adjusted_means(
     names, matrix, mean, spread = _centred(tally, terms, classes)
     parts = arm_parts(tally, metric, classes, parameters=1 + len(names))
     at_mean = np.array([1.0, *map(float, mean)])
-    exact, sample, df, slopes = [], [], [], []
+    exact, sample, df, slopes, fits, shares = [], [], [], [], [], []
     for position, (arm, within, n, part) in enumerate(parts):
         columns = np.column_stack([np.ones(len(part.counts)), matrix[classes.places[:, axis] == position]])
         try:
@@ -70,10 +72,59 @@ def adjusted_means(
         slopes.append(tuple(b / classes.scale for b in beta))
         sample.append(rss / freedom * share / classes.scale**2)
         df.append(float(freedom))
-    return ArmMeans(
+        fits.append((np.array([float(centre), *map(float, beta)]), solution.inverse))
+        shares.append(share / classes.scale**2)
+    means = ArmMeans(
         tally.moments_of(metric).metric.name, "adjusted", used, tally.experiment.levels, tally.experiment.control,
         tuple(n for _, _, n, _ in parts), tuple(exact), np.array(sample), np.array(df), tuple(slopes), spread,
     )  # fmt: skip
+    if tally.noise is None:
+        return means
+    columns = np.column_stack([np.ones(len(matrix)), matrix])
+    return _with_noise(tally, means, classes, _Fits(columns, at_mean, fits, np.array(shares)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fits:
+    """The regressions of all arms: columns of every class, x̄, and per arm its coefficients, (X'X)⁻¹ and share of σ²."""
+
+    columns: Floats
+    at_mean: Floats
+    arms: list[tuple[Floats, Floats]]
+    shares: Floats
+
+
+def _with_noise(tally: Tally, means: ArmMeans, classes: Classes, fits: _Fits) -> ArmMeans:
+    """Return adjusted means with the covariance of their noise, and variances without what noise does to them.
+
+    To first order dα = x̄'(X'X)⁻¹ Σ x (dT − f dn) + dx̄'β, with f the fit of a class about the middle of the bounds
+    and dx̄ = Σ (x − x̄) dn / N over the classes of all arms, which arms share.
+    """
+    known = measured(tally, means.metric, arm_squares(tally, means.metric))
+    axis = tally.axes.index(tally.experiment.name)
+    arm = classes.places[:, axis]
+    places = (arm, *np.delete(classes.places, axis, axis=1).T)
+    own = arm == np.arange(len(means.arms))[:, None]
+    fitted, reach, leverage = (np.zeros(len(arm)) for _ in range(3))
+    middle = np.broadcast_to(floats(twice_middle(tally, means.metric)) / 2, tally.shape)[tuple(classes.places.T)]
+    through = np.zeros(own.shape)
+    for place, (beta, inverse) in enumerate(fits.arms):
+        inside = own[place]
+        x = fits.columns[inside]
+        fitted[inside] = x @ beta + classes.centre - middle[inside]
+        reach[inside] = x @ inverse @ fits.at_mean
+        leverage[inside] = np.einsum("ij,jk,ik->i", x, inverse, x)
+        through[place] = (fits.columns - fits.at_mean) @ beta / classes.total
+    of_sums, of_people = own * reach, through - own * reach * fitted
+    n_noise, t_noise = known.n_noise[places], known.t_noise[places]
+    noise = (of_sums * t_noise) @ of_sums.T + (of_people * n_noise) @ of_people.T
+    shaped = np.zeros(known.n.shape)
+    shaped[places] = fitted
+    left, left_noise = known.left(shaped)
+    rss = left + own @ (leverage * (t_noise + fitted**2 * n_noise))
+    df = freedom_with_noise(rss, means.df, left_noise)
+    sample = enough_freedom(rss, df) / means.df * fits.shares
+    return replace(means, sample=sample, df=df, noise=noise / classes.scale**2)
 
 
 def _centred(

@@ -1,7 +1,10 @@
 """The adjusted effect: the paper's altered table, several arms and covariates, and what is refused."""
 
+import math
+
 import numpy as np
 import pytest
+from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen
@@ -216,3 +219,56 @@ def test_missing_squares_are_named():
     )
     with pytest.raises(AnalysisError, match="no squares by treatment were kept"):
         adjusted_effect(bare)
+
+
+def shop_with_tiers(people=3000, levels=(1, 2, 3)):
+    rng = np.random.default_rng(4)
+    tier = rng.choice(levels, people, p=[0.5, 0.3, 0.2])
+    place = np.searchsorted(levels, tier)
+    rows = {
+        "arm": rng.choice(["A", "B", "C"], people, p=[0.5, 0.3, 0.2]),
+        "tier": tier,
+        "spend": np.clip(np.round(rng.gamma(1.0 + place, 9.0, people)), 0, 100),
+        "bought": (rng.random(people) < 0.1 + 0.2 * place).astype(int),
+    }
+    return count_columns(
+        rows, arm="arm", covariates=["tier"], metrics=["spend", "bought"],
+        bounds={"spend": (0, 100), "bought": (0, 1)}, resolution={"spend": 1},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("metric", "covariates"), [("spend", "tier"), ("spend", "C(tier)"), ("bought", "C(tier)")])
+def test_the_noise_of_adjusted_means_varies_together_as_it_says(metric, covariates):
+    tally, rng, draws = shop_with_tiers(), np.random.default_rng(9), 400
+    noise = stated_noise(tally, 0.05)
+    said, means, sample = [], [], []
+    for _ in range(draws):
+        adjusted = adjusted_means(with_noise(tally, noise, rng), metric, covariates)
+        said.append(adjusted.noise)
+        means.append(adjusted.means)
+        sample.append(adjusted.sample)
+    exact = adjusted_means(tally, metric, covariates)
+    seen, expected = np.cov(np.array(means).T), np.mean(said, axis=0)
+    deviations = np.sqrt(np.diag(expected))
+    assert seen / np.outer(deviations, deviations) == pytest.approx(
+        expected / np.outer(deviations, deviations), abs=4 * math.sqrt(2 / draws)
+    )
+    assert np.mean(means, axis=0) == pytest.approx(exact.means, abs=4 * deviations.max() / math.sqrt(draws))
+    assert np.mean(sample, axis=0) == pytest.approx(exact.sample, rel=0.1)
+
+
+def test_means_adjusted_for_one_covariate_share_the_noise_of_its_people():
+    tally = shop_with_tiers()
+    table = with_noise(tally, stated_noise(tally, 0.05), np.random.default_rng(2))
+    noise = adjusted_means(table, "spend").noise
+    assert np.all(noise[~np.eye(3, dtype=bool)] > 0)
+    assert adjusted_effect(table, "spend", arm="B").se_noise == pytest.approx(
+        math.sqrt(noise[0, 0] + noise[1, 1] - 2 * noise[0, 1])
+    )
+
+
+def test_a_level_with_too_few_people_for_the_noise_cannot_be_adjusted_for():
+    tally = shop_with_tiers(60)
+    table = with_noise(tally, stated_noise(tally, 0.02), np.random.default_rng(2))
+    with pytest.raises(DesignError, match="has too few people for this noise"):
+        adjusted_means(table, "spend")
