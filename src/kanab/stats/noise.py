@@ -18,7 +18,7 @@ from kanab.stats.gram import Floats
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import label
 from kanab.tally.moments import By
-from kanab.tally.noise import twice_centre
+from kanab.tally.noise import MetricNoise, twice_centre
 from kanab.tally.tally import Tally
 
 TOO_NOISY = "too noisy to tell"
@@ -187,3 +187,34 @@ def measured(tally: Tally, metric: str, squares: Cells) -> Measured:
 def enough_freedom(variance: Floats, df: Floats) -> Floats:
     """Return the variances that can be told from 0 in spite of their noise, and 0 for the others."""
     return np.where((variance > 0) & (df >= LEAST_FREEDOM), variance, 0.0)
+
+
+def arm_products_noise(tally: Tally, first: str, second: str) -> Any:
+    """Return the variances of the noise in each arm's products of two metrics, in either order; None without any."""
+    assert tally.noise is not None
+    for (names, by), cells in tally.noise.products.items():
+        if by == (tally.experiment.name,) and names in ((first, second), (second, first)):
+            return cells
+    return None
+
+
+def combined_noise(tally: Tally, pair: tuple[str, str], weights: tuple[Cells, Cells]) -> MetricNoise:
+    """Return the noise of a y + b z, with whole numbers a and b for every arm, where products of y and z were kept.
+
+    Its values are about a c_y + b c_z. Squares of 0/1 metrics are a quarter of their people, with that noise.
+    """
+    assert tally.noise is not None
+    noise, by = tally.noise, (tally.experiment.name,)
+    axis = tally.axes.index(by[0])
+    shape = [-1 if place == axis else 1 for place in range(len(tally.axes))]
+    products = arm_products_noise(tally, *pair)
+    squares: Any = 4 * weights[0] ** 2 * weights[1] ** 2 * products
+    sums: Any = 0
+    middles: Any = 0
+    for name, weight in zip(pair, weights, strict=True):
+        of_people = marginal(noise.counts_of(name), tally.axes, by) / 16
+        binary = tally.moments_of(name).metric.binary
+        sums = sums + weight.reshape(shape) ** 2 * noise.metrics[name].sums
+        squares = squares + weight**4 * (of_people if binary else squares_noise(tally, name))
+        middles = middles + weight * twice_centre(tally.moments_of(name).metric)
+    return MetricNoise(None, sums, {by: squares}, middles)

@@ -23,10 +23,12 @@ from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
 from kanab.stats.gram import Floats, arm_cross
+from kanab.stats.noise import FEWEST_DEVIATIONS, arm_products_noise, combined_noise
 from kanab.tally.cells import Cells, marginal
-from kanab.tally.factor import label
+from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments
+from kanab.tally.noise import AddedNoise, twice_centre
 from kanab.tally.tally import Tally
 
 
@@ -34,7 +36,8 @@ from kanab.tally.tally import Tally
 def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
     """Return one ratio per arm, with the delta method's variance; compare them as any arm means.
 
-    Raises `AnalysisError` where products were not kept, or a denominator has a mean of 0.
+    Raises `AnalysisError` where products were not kept, or a denominator has a mean of 0 or one that noise could have
+    made.
 
     >>> from kanab.counting.columns import count_columns
     >>> rows = {"arm": ["A", "A", "A", "B", "B", "B"], "spent": [4, 0, 6, 9, 3, 0], "orders": [2, 0, 3, 2, 1, 0]}
@@ -44,7 +47,10 @@ def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
     """
     cross = _products(tally, numerator, denominator)
     line = _linear(tally, cross)
-    table = Tally((tally.experiment,), cross.counts, (line.moments(cross.counts, np.zeros_like(cross.counts)),))
+    table = Tally(
+        (tally.experiment,), cross.counts, (line.moments(cross.counts, np.zeros_like(cross.counts)),),
+        noise=line.noise(tally.keep(), cross.pair),
+    )  # fmt: skip
     return line.restored(plain_means(table))
 
 
@@ -82,8 +88,9 @@ def _linear_table(
     shape = [-1 if place == axis else 1 for place in range(len(tally.axes))]
     sums = y.sums * line.of_numerator.reshape(shape) - z.sums * line.of_denominator.reshape(shape)
     v = line.moments(y.counts, sums)
+    noise = line.noise(tally, cross.pair, numbers)
     if not numbers:
-        return Tally(tally.factors, y.counts, (v,)), line
+        return Tally(tally.factors, y.counts, (v,), noise=noise), line
     kept = tally.select_metrics([number for number in numbers if number in tally.metric_names])
     if any(np.any(part.counts != y.counts) for part in kept.moments):
         raise AnalysisError(
@@ -92,7 +99,7 @@ def _linear_table(
         )
     crosses = [line.times(tally, number, cross.pair) for number in kept.metric_names]
     products = [*kept.crosses, *(product for product in crosses if product is not None)]
-    return Tally(tally.factors, y.counts, (v, *kept.moments), tuple(products)), line
+    return Tally(tally.factors, y.counts, (v, *kept.moments), tuple(products), noise), line
 
 
 @check_arguments()
@@ -189,6 +196,20 @@ class _Linear:
         """Return the moments of v."""
         return Moments(Metric(self.name), counts, sums, {self.by: self.squares})
 
+    def noise(self, tally: Tally, ratio: tuple[str, str], numbers: Sequence[str] = ()) -> AddedNoise | None:
+        """Return the noise of v, of numbers, and of their products with it, as if the ratios were known."""
+        if tally.noise is None:
+            return None
+        a, b = self.of_numerator, self.of_denominator
+        kept = tally.noise.select([name for name in numbers if name in tally.metric_names])
+        products = dict(kept.products)
+        for number in kept.metrics:
+            parts = [arm_products_noise(tally, number, name) for name in ratio]
+            if parts[0] is not None and parts[1] is not None:
+                products[(number, self.name), self.by] = a**2 * parts[0] + b**2 * parts[1]
+        metrics = {self.name: combined_noise(tally, ratio, (a, -b)), **kept.metrics}
+        return AddedNoise(tally.noise.counts_of(ratio[0]), metrics, products)
+
     def times(self, tally: Tally, number: str, ratio: tuple[str, str]) -> Cross | None:
         """Return the products of a number and v; None where those with numerator or denominator are missing."""
         with_y, with_z = (arm_cross(tally, number, name) for name in ratio)
@@ -204,11 +225,13 @@ class _Linear:
         """Return the arm means of v as ratios."""
         arms = list(zip(means.exact, means.exact_slopes, self.ratios, self.units, strict=True))
         units: Floats = np.array([float(unit**2) for unit in self.units])
+        each = np.array([float(unit) for unit in self.units])
         return replace(
             means,
             exact=tuple(ratio + mean * unit for mean, _, ratio, unit in arms),
             exact_slopes=tuple(tuple(slope * unit for slope in slopes) for _, slopes, _, unit in arms),
             sample=means.sample * units,
+            noise=None if means.noise is None else means.noise * np.outer(each, each),
         )
 
 
@@ -226,6 +249,11 @@ def _linear(tally: Tally, cross: Cross, *, alike: bool = False) -> _Linear:
                 f"{z.name!r} has a mean of 0 in arm {label(arm)!r}, so nothing can be divided by it",
                 "Wait until it has happened in every arm, or take another denominator.",
             )
+        if tally.noise is not None and total_z**2 <= FEWEST_DEVIATIONS**2 * _sum_noise(tally, z.name, arm):
+            raise AnalysisError(
+                f"noise could have made all {z.name!r} of arm {label(arm)!r}, so nothing can be divided by it",
+                "Wait for more people, or spend more ε.",
+            )
         common = math.gcd(total_y, total_z) or 1
         shares.append((total_z // common, total_y // common))
         ratios.append(Fraction(total_y, total_z or 1) * grids)
@@ -238,6 +266,17 @@ def _linear(tally: Tally, cross: Cross, *, alike: bool = False) -> _Linear:
     a, b = (_whole(column) for column in zip(*shares, strict=True))
     squares = cross.squares[0] * a**2 - 2 * cross.products * a * b + cross.squares[1] * b**2
     return _Linear("/".join(cross.pair), a, b, squares, cross.by, tuple(ratios), tuple(units))
+
+
+def _sum_noise(tally: Tally, metric: str, arm: Level) -> float:
+    """Return the variance of the noise in an arm's sum of a metric: in values about the middle, and in people."""
+    assert tally.noise is not None
+    place, by = tally.experiment.index(arm), (tally.experiment.name,)
+    sums, people = (
+        marginal(cells, tally.axes, by)[place]
+        for cells in (tally.noise.metrics[metric].sums, tally.noise.counts_of(metric))
+    )
+    return float(sums + (twice_centre(tally.moments_of(metric).metric) / 2) ** 2 * people)
 
 
 def _whole(values: Sequence[int]) -> Cells:

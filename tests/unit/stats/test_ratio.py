@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
@@ -234,3 +235,45 @@ def test_a_ratio_is_not_adjusted_for_numbers_that_some_people_lack():
     rows = visitors() | {"before": np.r_[np.nan, visitors()["before"][1:]]}
     with pytest.raises(AnalysisError, match="some people have no value of before"):
         additive_ratio_means([counted(rows, missing={"before": "exclude"})], "revenue", "orders", numbers=["before"])
+
+
+def noisy_shop(people=4000, seed=1):
+    rng = np.random.default_rng(seed)
+    tier = rng.choice([1, 2], people, p=[0.6, 0.4])
+    orders = rng.poisson(0.5 + 0.5 * tier, people).clip(0, 8)
+    rows = {
+        "arm": rng.choice(["A", "B"], people, p=[0.6, 0.4]),
+        "tier": tier.astype(str),
+        "revenue": np.clip(np.round(orders * rng.gamma(3, 3, people) * 4) / 4, 0, 100),
+        "orders": orders,
+        "opened": (rng.random(people) < 0.2).astype(int) | (orders > 1),
+    }
+    bounds = {"revenue": (0, 100), "orders": (0, 8), "opened": (0, 1)}
+    return count_columns(
+        rows, arm="arm", covariates=["tier"], metrics=list(bounds), bounds=bounds,
+        resolution={"revenue": 0.25, "orders": 1}, products=[("revenue", "orders"), ("revenue", "opened")],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("function", "denominator"),
+    [(ratio_means, "orders"), (adjusted_ratio_means, "orders"), (ratio_means, "opened")],
+)
+def test_the_noise_of_a_ratio_varies_as_it_says(function, denominator):
+    tally, rng, draws = noisy_shop(), np.random.default_rng(9), 300
+    noise = stated_noise(tally, 0.05)
+    drawn = [function(with_noise(tally, noise, rng), "revenue", denominator) for _ in range(draws)]
+    exact = function(tally, "revenue", denominator)
+    seen, said = np.cov(np.array([means.means for means in drawn]).T), np.mean([means.noise for means in drawn], axis=0)
+    deviations = np.sqrt(np.diag(said))
+    unit = np.outer(deviations, deviations)
+    assert seen / unit == pytest.approx(said / unit, abs=4 * math.sqrt(2 / draws))
+    assert np.mean([means.sample for means in drawn], axis=0) == pytest.approx(exact.sample, rel=0.1)
+    assert np.all([means.df < exact.df for means in drawn])
+
+
+def test_nothing_is_divided_by_what_noise_could_have_made():
+    tally = noisy_shop(300)
+    table = with_noise(tally, stated_noise(tally, 1e-4), np.random.default_rng(1))
+    with pytest.raises(AnalysisError, match="noise could have made all 'orders' of arm 'A'"):
+        ratio_means(table, "revenue", "orders")
