@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -22,6 +21,8 @@ from kanab.errors import AnalysisError, DesignError, listed
 from kanab.stats.adjust import Variance, check_variance
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_cross, arm_squares
+from kanab.stats.joint.fit_noise import check_people, with_fit_noise
+from kanab.stats.joint.marginals import CodedColumn, Column, Marginals, NumberColumn, NumberSums, Rational, Row
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor, label
 from kanab.tally.metric import Metric
@@ -30,129 +31,8 @@ from kanab.tally.tally import Tally
 _BITS = 160
 """Binary digits behind the point of a coefficient."""
 
-_Rational = int | Fraction
-"""Whole numbers where all scores are whole, which add much faster; fractions otherwise."""
-
-_Row = list[_Rational]
-
 Slopes = Literal["own", "one"]
 """Every arm has slopes of its own (Lin), or all arms have one (CUPED as it was published)."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Coded:
-    """One covariate's column: its value in every level, about a whole number near the mean."""
-
-    covariate: str
-    name: str
-    values: Cells
-    scale: int = 1
-
-
-@dataclass(frozen=True, eq=False)
-class _Steps:
-    """One number's column: its grid steps, about a whole number near the mean."""
-
-    number: str
-    scale: int
-    centre: int
-
-    @property
-    def name(self) -> str:
-        """What errors call it."""
-        return self.number
-
-
-_Column = _Coded | _Steps
-
-
-@dataclass(frozen=True, eq=False)
-class _Measured:
-    """The numbers: sums per arm and by arm × covariate, and products per arm of two numbers, or one and the metric."""
-
-    metrics: dict[str, Metric]
-    sums: dict[str, Cells]
-    by_level: dict[tuple[str, str], Cells]
-    products: dict[frozenset[str], Cells]
-
-
-@dataclass(frozen=True, eq=False)
-class _Marginals:
-    """The marginals of all tables, arms first: people who have a value, their sums and squares."""
-
-    metric: Metric
-    arms: Factor
-    factors: tuple[Factor, ...]
-    counts: Cells
-    sums: Cells
-    squares: Cells
-    single: dict[str, tuple[Cells, Cells]]
-    pairs: dict[tuple[str, str], Cells]
-    numbers: _Measured
-
-    @property
-    def total(self) -> int:
-        """Everyone who has a value."""
-        return int(self.counts.sum())
-
-    @property
-    def centre(self) -> int:
-        """A whole number near the mean, in steps."""
-        return int(self.sums.sum()) // self.total
-
-    def products(self, columns: Sequence[_Column], place: Any) -> list[_Row]:
-        """Return X'X with an intercept, of one arm or (a slice) of everyone, exact."""
-        size = len(columns) + 1
-        xtx: list[_Row] = [[0] * size for _ in range(size)]
-        xtx[0][0] = int(np.sum(self.counts[place]))
-        for i, right in enumerate(columns, 1):
-            xtx[0][i] = xtx[i][0] = self._sum(right, place)
-            for j, left in enumerate(columns[:i], 1):
-                xtx[i][j] = xtx[j][i] = self._product(left, right, place)
-        return xtx
-
-    def _sum(self, column: _Column, place: Any) -> _Rational:
-        if isinstance(column, _Steps):
-            n = int(np.sum(self.counts[place]))
-            return int(np.sum(self.numbers.sums[column.number][place])) - column.centre * n
-        return _total(_arm(self.single[column.covariate][0], place) * column.values)
-
-    def _product(self, left: _Column, right: _Column, place: Any) -> _Rational:
-        """Return Σ of the products of two columns; numbers come first."""
-        if isinstance(left, _Steps) and isinstance(right, _Steps):
-            raw = self.numbers.products[frozenset((left.number, right.number))]
-            sums, n = self.numbers.sums, int(np.sum(self.counts[place]))
-            first, second = (int(np.sum(sums[column.number][place])) for column in (left, right))
-            return _about(int(np.sum(raw[place])), n, (first, left.centre), (second, right.centre))
-        assert isinstance(right, _Coded)
-        counts = _arm(self.single[right.covariate][0], place)
-        if isinstance(left, _Steps):
-            by_level = _arm(self.numbers.by_level[left.number, right.covariate], place)
-            return _total((by_level - left.centre * counts) * right.values)
-        if left.covariate == right.covariate:
-            return _total(counts * right.values * left.values)
-        pair = left.covariate, right.covariate
-        crossed = _arm(self.pairs[pair], place) if pair in self.pairs else _arm(self.pairs[pair[::-1]], place).T
-        return _total(crossed * left.values[:, None] * right.values[None, :])
-
-    def right_side(self, columns: Sequence[_Column], place: Any) -> _Row:
-        """Return X'y of one arm, or (a slice) of everyone, y about the centre."""
-        total, n = int(np.sum(self.sums[place])), int(np.sum(self.counts[place]))
-        rest: _Row = []
-        for column in columns:
-            if isinstance(column, _Steps):
-                raw = self.numbers.products[frozenset((column.number, self.metric.name))]
-                x = int(np.sum(self.numbers.sums[column.number][place]))
-                rest.append(_about(int(np.sum(raw[place])), n, (x, column.centre), (total, self.centre)))
-            else:
-                counts, sums = (_arm(cells, place) for cells in self.single[column.covariate])
-                rest.append(_total((sums - self.centre * counts) * column.values))
-        return [total - self.centre * n, *rest]
-
-    def squares_about(self, place: int) -> int:
-        """Return Σ y² of one arm about the centre."""
-        k, n = self.centre, int(self.counts[place])
-        return int(self.squares[place]) - 2 * k * int(self.sums[place]) + n * k**2
 
 
 @check_arguments()
@@ -169,7 +49,7 @@ def additive_means(
 
     The same numbers as ``adjusted_means`` gives from one table that crosses all of them. Tables of
     pairs may hold people only, without metrics, where there are tables of each covariate that hold the
-    metric. All tables must be about the same people: their marginals must be equal, to the last digit.
+    metric. All tables must be about the same people: their marginals must be equal, to the last digit, but for noise.
 
     ``numbers`` are metrics from before the experiment that enter as they are, one column each: they need products
     with the metric and with each other, per arm, and their sums in every table of a covariate. ``slopes="one"`` fits
@@ -195,9 +75,11 @@ def additive_means(
     check_variance(variance)
     check_slopes(slopes)
     held = _gathered(list(tables), metric, covariates, list(numbers))
-    columns: list[_Column] = [*_number_columns(held), *_class_columns(held)]
+    columns: list[Column] = [*_number_columns(held), *_class_columns(held)]
     if not columns:
         raise AnalysisError("there is no covariate to adjust for", "Count with a covariate of two or more levels.")
+    if held.noisy:
+        check_people(held)
     everyone, total = held.products(columns, slice(None)), held.total
     sums = everyone[0][1:]
     mean = [Fraction(x) / total for x in sums]
@@ -210,11 +92,12 @@ def additive_means(
     else:
         parts = _common_fit(held, columns, mean, everyone)
     exact, betas, sample, df = zip(*parts, strict=True)
-    return ArmMeans(
+    means = ArmMeans(
         held.metric.name, "adjusted", (*held.numbers.sums, *(factor.name for factor in held.factors)), held.arms.levels,
         held.arms.control, tuple(int(n) for n in held.counts), exact, np.array(sample), np.array(df), betas,
         np.array(about) / np.outer(scales, scales) / (total * (total - 1)),
     )  # fmt: skip
+    return with_fit_noise(held, columns, means, variance, one_slope=slopes == "one") if held.noisy else means
 
 
 def check_slopes(slopes: str) -> None:
@@ -228,14 +111,14 @@ _ArmPart = tuple[Fraction, tuple[Fraction, ...], float, float]
 
 
 def _arm_fit(
-    held: _Marginals, columns: Sequence[_Column], mean: list[Fraction], place: int, variance: Variance
+    held: Marginals, columns: Sequence[Column], mean: list[Fraction], place: int, variance: Variance
 ) -> _ArmPart:
     """Fit one arm by itself."""
     arm, n = label(held.arms.levels[place]), int(held.counts[place])
     freedom = _freedom(arm, n, 1 + len(columns))
     xtx, xty = held.products(columns, place), held.right_side(columns, place)
     for i, column in enumerate(columns, 1):
-        if isinstance(column, _Steps) and xtx[i][i] * n == xtx[0][i] ** 2:
+        if isinstance(column, NumberColumn) and xtx[i][i] * n == xtx[0][i] ** 2:
             raise DesignError(f"in arm {arm!r} {column.name} is the same for everybody", "Leave it out.")
     b, inverse = _solved(xtx, xty, columns, f"in arm {arm!r} ")
     unit = 1 << _BITS  # coefficients are whole numbers of these parts
@@ -249,7 +132,7 @@ def _arm_fit(
 
 
 def _common_fit(
-    held: _Marginals, columns: Sequence[_Column], mean: list[Fraction], everyone: list[_Row]
+    held: Marginals, columns: Sequence[Column], mean: list[Fraction], everyone: list[Row]
 ) -> list[_ArmPart]:
     """Fit everyone by one regression without arms; each arm has the mean of what it leaves, and Welch's variance."""
     b, _ = _solved(everyone, held.right_side(columns, slice(None)), columns, "")
@@ -279,17 +162,17 @@ def _freedom(arm: str, n: int, coefficients: int) -> int:
     return n - coefficients
 
 
-def _in_units(slopes: Sequence[int], columns: Sequence[_Column], metric: Metric) -> tuple[Fraction, ...]:
+def _in_units(slopes: Sequence[int], columns: Sequence[Column], metric: Metric) -> tuple[Fraction, ...]:
     """Return slopes in units of the metric, per unit of a number or score."""
     unit = metric.scale << _BITS
     return tuple(Fraction(b * column.scale, unit) for b, column in zip(slopes, columns, strict=True))
 
 
-def _solved(xtx: list[_Row], xty: _Row, columns: Sequence[_Column], where: str) -> tuple[list[int], Floats]:
+def _solved(xtx: list[Row], xty: Row, columns: Sequence[Column], where: str) -> tuple[list[int], Floats]:
     """Solve the normal equations to the last digit: residuals are exact, and fitted again."""
     names = ["Intercept", *(column.name for column in columns)]
     matrix = np.array([[float(x) for x in row] for row in xtx])
-    lengths = np.sqrt(np.diag(matrix))
+    lengths = np.sqrt(np.maximum(0.0, np.diag(matrix)))  # noise may make squares negative
     idle = [name for name, length in zip(names, lengths, strict=True) if length == 0]
     scaled = matrix / np.outer(lengths, lengths) if not idle else np.eye(len(names))
     values, vectors = np.linalg.eigh(scaled)
@@ -310,7 +193,7 @@ def _solved(xtx: list[_Row], xty: _Row, columns: Sequence[_Column], where: str) 
 
 def _gathered(
     tables: list[Tally], metric: str | None, covariates: Sequence[str] | None, numbers: Sequence[str]
-) -> _Marginals:
+) -> Marginals:
     """Return the marginals that an additive fit needs, checked to be those of the same people in every table."""
     factors = {factor.name: factor for table in tables for factor in table.covariates}
     names = list(factors) if covariates is None else list(covariates)
@@ -318,7 +201,9 @@ def _gathered(
         raise AnalysisError("a covariate is in none of the tables", f"They have: {listed(factors) or 'none'}.")
     tables = sorted(tables, key=lambda table: not table.moments)
     arms, known = tables[0].experiment, tables[0].moments_of(metric).metric
-    held: dict[tuple[str, ...], list[Cells]] = {}
+    held = _Held(check=all(table.noise is None for table in tables))
+    if not held.check and any(table.noise is None for table in tables):
+        raise AnalysisError("one of the tables has noise, and another has none", "Take all from one release.")
     tables = [table.keep(*(name for name in names if name in table.axes)) for table in tables]
     for table in tables:
         if table.experiment != arms or any(factors[factor.name] != factor for factor in table.covariates):
@@ -330,7 +215,7 @@ def _gathered(
             _agree(held, (), [*(marginal(x, table.axes, (arms.name,)) for x in cells), arm_squares(table, metric)])
         else:
             cells = [table.people]
-            if not np.array_equal(marginal(table.people, table.axes, (arms.name,)), held[()][0]):
+            if not _everybody(held, table, tables[0], known.name):
                 raise AnalysisError(
                     f"some people have no value of {known.name!r}, and by {' × '.join(crossed)} it is not known who",
                     "Count it with missing = 'zero', or adjust for one covariate.",
@@ -351,25 +236,40 @@ def _gathered(
             f"there are no sums of {known.name!r} by {without[0]}",
             "Give a table of each covariate that holds the metric.",
         )
-    measured = _gathered_numbers(tables, known.name, names, numbers, held[()])
+    of_numbers = _gathered_numbers(tables, known.name, names, numbers, held[()])
     counts, sums, squares = held[()]
     if not np.all(counts > 0):
         raise AnalysisError("an arm has nobody in it", "Select the arms that have people first.")
     single = {name: (held[name,][0], held[name,][1]) for name in names}
     pairs = {(key[0], key[1]): cells[0] for key, cells in held.items() if len(key) == 2}
     used = tuple(factors[name] for name in names)
-    return _Marginals(known, arms, used, counts, sums, squares, single, pairs, measured)
+    return Marginals(known, arms, used, counts, sums, squares, single, pairs, of_numbers, tables)
+
+
+class _Held(dict[tuple[str, ...], list[Cells]]):
+    """Marginals by the names they cross; of tables with noise they are those of the first, and differ in others."""
+
+    def __init__(self, *, check: bool) -> None:
+        super().__init__()
+        self.check = check
+
+
+def _everybody(held: _Held, table: Tally, first: Tally, metric: str) -> bool:
+    """Return whether everybody of a table without metrics has a value of the metric."""
+    if first.noise is not None:
+        return first.noise.metrics[metric].counts is None
+    return np.array_equal(marginal(table.people, table.axes, (first.experiment.name,)), held[()][0])
 
 
 def _gathered_numbers(
     tables: list[Tally], metric: str, covariates: Sequence[str], numbers: Sequence[str], of_metric: list[Cells]
-) -> _Measured:
+) -> NumberSums:
     """Return sums and products of the numbers; ``of_metric`` are people, sums and squares of the metric per arm.
 
     One number by itself is of those who have a value of the metric, and so is the metric then: its products tell.
     """
     pairs = [*((number, metric) for number in numbers), *combinations(numbers, 2)]
-    held: dict[tuple[str, ...], list[Cells]] = {}
+    held = _Held(check=tables[0].noise is None)
     metrics: dict[str, Metric] = {}
     for table in tables:
         arm = table.experiment.name
@@ -398,14 +298,14 @@ def _gathered_numbers(
     if len(pairs) == 1 and not covariates:
         people, x, y, xx, yy, xy = held[pairs[0]]
         of_metric[:] = people, y, yy
-        return _Measured(metrics, {numbers[0]: x}, {}, {frozenset(pairs[0]): xy, frozenset(numbers): xx})
+        return NumberSums(metrics, {numbers[0]: x}, {}, {frozenset(pairs[0]): xy, frozenset(numbers): xx})
     counts = [held[key][0] for key in [*((number,) for number in numbers), *pairs]]
-    if not all(np.array_equal(of_metric[0], people) for people in counts):
+    if held.check and not all(np.array_equal(of_metric[0], people) for people in counts):
         raise AnalysisError(
             f"some people have only one of {metric!r} and {listed(numbers)}, so that their sums are of others",
             "Count both with missing = 'zero', or adjust for one number only.",
         )
-    return _Measured(
+    return NumberSums(
         metrics,
         {number: held[number,][1] for number in numbers},
         {(number, name): held[number, "by", name][0] for number in numbers for name in covariates},
@@ -413,37 +313,37 @@ def _gathered_numbers(
     )
 
 
-def _agree(held: dict[tuple[str, ...], list[Cells]], key: tuple[str, ...], cells: list[Cells]) -> None:
+def _agree(held: _Held, key: tuple[str, ...], cells: list[Cells]) -> None:
     """Hold a marginal, or check that it equals the one that an earlier table held."""
     if key[::-1] in held and len(key) == 2:
         key, cells = (key[1], key[0]), [np.swapaxes(table, 1, 2) for table in cells]
     _same(held, key, cells)
 
 
-def _same(held: dict[tuple[str, ...], list[Cells]], key: tuple[str, ...], cells: list[Cells]) -> None:
+def _same(held: _Held, key: tuple[str, ...], cells: list[Cells]) -> None:
     earlier = held.setdefault(key, cells)
-    if not all(np.array_equal(before, now) for before, now in zip(earlier, cells, strict=False)):
+    if held.check and not all(np.array_equal(before, now) for before, now in zip(earlier, cells, strict=False)):
         raise AnalysisError(
             "the tables are not about the same people: their marginals differ",
             "Count them in one pass, from one source.",
         )
 
 
-def _number_columns(held: _Marginals) -> list[_Steps]:
+def _number_columns(held: Marginals) -> list[NumberColumn]:
     columns = []
     for name, sums in held.numbers.sums.items():
         total, squares = int(sums.sum()), int(held.numbers.products[frozenset([name])].sum())
         if squares * held.total == total**2:
             raise DesignError(f"{name} is the same for everybody", "Leave it out.")
-        columns.append(_Steps(name, held.numbers.metrics[name].scale, total // held.total))
+        columns.append(NumberColumn(name, held.numbers.metrics[name].scale, total // held.total))
     return columns
 
 
-def _class_columns(held: _Marginals) -> list[_Coded]:
+def _class_columns(held: Marginals) -> list[CodedColumn]:
     return [column for factor in held.factors for column in _coded(factor, held.single[factor.name][0].sum(axis=0))]
 
 
-def _coded(factor: Factor, people: Cells) -> list[_Coded]:
+def _coded(factor: Factor, people: Cells) -> list[CodedColumn]:
     """Return a column of scores, or one per level but the first; levels that nobody has are left out."""
     present = [place for place in range(len(factor.levels)) if people[place]]
     if factor.scores is None:
@@ -465,25 +365,9 @@ def _coded(factor: Factor, people: Cells) -> list[_Coded]:
         whole = all(value.denominator == 1 for value in values)
         cells = np.empty(len(values), dtype=object)
         cells[:] = [value.numerator for value in values] if whole else values
-        columns.append(_Coded(factor.name, name, cells))
+        columns.append(CodedColumn(factor.name, name, cells))
     return columns
 
 
-def _arm(cells: Cells, place: Any) -> Cells:
-    """Return one arm's cells, or those of all arms added up."""
-    return np.asarray(cells.sum(axis=0) if isinstance(place, slice) else cells[place])
-
-
-def _about(product: int, n: int, first: tuple[int, int], second: tuple[int, int]) -> int:
-    """Return Σ (x − a)(y − b) from Σ x y, given the sums of x and y with a and b."""
-    (x, a), (y, b) = first, second
-    return product - b * x - a * y + n * a * b
-
-
-def _total(cells: Cells) -> _Rational:
-    total: _Rational = sum(cells.ravel().tolist())
-    return total
-
-
-def _dot(first: Sequence[_Rational], second: Sequence[_Rational]) -> _Rational:
+def _dot(first: Sequence[Rational], second: Sequence[Rational]) -> Rational:
     return sum(a * b for a, b in zip(first, second, strict=True))

@@ -1,6 +1,7 @@
 """Adjusting from pair tables gives what one table that crosses everything gives; numbers, what their rows give."""
 
 import inspect
+import math
 from itertools import combinations
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import statsmodels.api as sm
 import tea_tasting as tt
 from scipy import stats as scipy_stats
+from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, DesignError
@@ -464,3 +466,102 @@ def test_a_number_as_it_is_saves_twice_what_bins_save():
         effects.append(against_control(adjusted_means(table, "spend")))
     left = [(effect.se_population / plain.se_population) ** 2 for effect in effects]
     assert left == pytest.approx([0.19, 0.38, 0.56], abs=0.08)  # of 200,000 people; the tail of fewer varies
+
+
+def noisy_shop(people=6000, seed=2):
+    """Tables of tier, of device, and of both, as a release with ε has them."""
+    rng = np.random.default_rng(seed)
+    tier, device = rng.choice([1, 2, 3], people, p=[0.5, 0.3, 0.2]), rng.choice(["pc", "phone"], people, p=[0.4, 0.6])
+    before = np.round(rng.gamma(2.0, 6.0, people)).clip(0, 60)
+    orders = rng.poisson(1.0 + 0.3 * tier, people).clip(0, 9)
+    rows = {
+        "arm": rng.choice(["A", "B"], people, p=[0.6, 0.4]),
+        "tier": tier,
+        "device": device,
+        "before": before,
+        "member": (rng.random(people) < 0.3).astype(int),
+        "orders": orders,
+        "spend": np.round(4 * tier + 3 * (device == "pc") + before / 2 + rng.gamma(1, 4, people) + orders).clip(0, 100),
+    }
+    bounds = {"before": (0, 60), "member": (0, 1), "orders": (0, 9), "spend": (0, 100)}
+    pairs = [*combinations(bounds, 2)]
+
+    def table(covariates, metrics=tuple(bounds)):
+        return count_columns(
+            rows, arm="arm", covariates=covariates, metrics=list(metrics), resolution=dict.fromkeys(metrics, 1),
+            bounds={name: bounds[name] for name in metrics}, products=pairs if metrics else [],
+        )  # fmt: skip
+
+    return [table(["tier"]), table(["device"]), table(["tier", "device"], ())]
+
+
+NOISY_FITS = {
+    "a number": (slice(0, 1), [], ["before"], "own"),
+    "two numbers, one of them 0/1": (slice(0, 1), [], ["before", "member"], "own"),
+    "two covariates": (slice(0, 3), ["tier", "device"], [], "own"),
+    "everything": (slice(0, 3), ["device", "tier"], ["before"], "own"),
+    "one slope for all arms": (slice(0, 3), ["tier", "device"], ["before"], "one"),
+}
+
+
+@pytest.mark.parametrize("fit", NOISY_FITS)
+def test_the_noise_of_means_adjusted_together_varies_as_it_says(fit):
+    which, covariates, numbers, slopes = NOISY_FITS[fit]
+    tables, rng, draws = noisy_shop()[which], np.random.default_rng(5), 120
+    tables = [table.select_metrics(["spend", *numbers]) if table.moments else table for table in tables]
+    stated = [stated_noise(table, 0.2) for table in tables]
+
+    def means(metrics_of):
+        return additive_means(metrics_of, "spend", covariates, numbers=numbers, slopes=slopes)
+
+    drawn = [means([with_noise(*table, rng) for table in zip(tables, stated, strict=True)]) for _ in range(draws)]
+    exact = means(tables)
+    seen, said = np.cov(np.array([each.means for each in drawn]).T), np.mean([each.noise for each in drawn], axis=0)
+    deviations = np.sqrt(np.diag(said))
+    unit = np.outer(deviations, deviations)
+    assert seen / unit == pytest.approx(said / unit, abs=4 * math.sqrt(2 / draws))
+    assert np.mean([each.means for each in drawn], axis=0) == pytest.approx(
+        exact.means, abs=5 * deviations.max() / math.sqrt(draws)
+    )
+    assert np.mean([each.sample for each in drawn], axis=0) == pytest.approx(exact.sample, rel=0.15)
+    assert np.all(drawn[0].df < exact.df)
+
+
+def test_a_ratio_adjusted_for_a_number_knows_the_noise():
+    table, rng, draws = noisy_shop()[0].keep(), np.random.default_rng(5), 120
+    stated = stated_noise(table, 0.2)
+    for slopes in ("own", "one"):
+        drawn = [
+            additive_ratio_means(
+                [with_noise(table, stated, rng)], "spend", "orders", [], numbers=["before"], slopes=slopes
+            )
+            for _ in range(draws)
+        ]
+        seen = np.var([each.means for each in drawn], axis=0)
+        assert seen == pytest.approx(np.mean([np.diag(each.noise) for each in drawn], axis=0), rel=0.5)
+
+
+def test_noise_is_of_all_tables_or_none_and_people_must_be_more_than_it():
+    tables, rng = noisy_shop(), np.random.default_rng(1)
+    noisy = [with_noise(table, stated_noise(table, 0.2), rng) for table in tables]
+    with pytest.raises(AnalysisError, match="one of the tables has noise, and another has none"):
+        additive_means([noisy[0], tables[1], noisy[2]], "spend")
+    with pytest.raises(DesignError, match="arm 'A' has too few people for this noise"):
+        additive_means([with_noise(tables[0], stated_noise(tables[0], 1e-6), rng)], "spend", [], numbers=["before"])
+    arms = tables[0].keep().select_metrics(["spend", "before"])
+    noise = stated_noise(arms, 3e-5)
+    with pytest.raises(DesignError, match="in arm 'B' the classes cannot tell these terms apart: before"):
+        additive_means([with_noise(arms, noise, np.random.default_rng(1))], "spend", [], numbers=["before"])
+    with pytest.raises(DesignError, match="in arm 'B' noise hides what before explain"):
+        additive_means([with_noise(arms, noise, np.random.default_rng(0))], "spend", [], numbers=["before"])
+
+
+def test_with_noise_people_without_a_value_cannot_be_told_from_a_table_of_pairs():
+    rows = {"arm": ["A", "B"] * 200, "tier": ["x", "x", "y", "y"] * 100, "device": ["p", "q", "q", "p", "p"] * 80}
+    rows["spend"] = [*range(10)] * 40
+    choices = {"metrics": ["spend"], "bounds": {"spend": (0, 10)}, "missing": {"spend": "exclude"}}
+    tables = [count_columns(rows, arm="arm", covariates=[name], **choices) for name in ("tier", "device")]
+    tables.append(count_columns(rows, arm="arm", covariates=["tier", "device"]))
+    rng = np.random.default_rng(1)
+    with pytest.raises(AnalysisError, match="some people have no value of 'spend', and by tier × device"):
+        additive_means([with_noise(table, stated_noise(table, 0.5), rng) for table in tables], "spend")

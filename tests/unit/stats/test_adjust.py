@@ -239,7 +239,7 @@ def shop_with_tiers(people=3000, levels=(1, 2, 3)):
 
 @pytest.mark.parametrize(("metric", "covariates"), [("spend", "tier"), ("spend", "C(tier)"), ("bought", "C(tier)")])
 def test_the_noise_of_adjusted_means_varies_together_as_it_says(metric, covariates):
-    tally, rng, draws = shop_with_tiers(), np.random.default_rng(9), 400
+    tally, rng, draws = shop_with_tiers(), np.random.default_rng(9), 250
     noise = stated_noise(tally, 0.05)
     said, means, sample = [], [], []
     for _ in range(draws):

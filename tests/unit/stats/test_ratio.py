@@ -260,7 +260,7 @@ def noisy_shop(people=4000, seed=1):
     [(ratio_means, "orders"), (adjusted_ratio_means, "orders"), (ratio_means, "opened")],
 )
 def test_the_noise_of_a_ratio_varies_as_it_says(function, denominator):
-    tally, rng, draws = noisy_shop(), np.random.default_rng(9), 300
+    tally, rng, draws = noisy_shop(), np.random.default_rng(9), 200
     noise = stated_noise(tally, 0.05)
     drawn = [function(with_noise(tally, noise, rng), "revenue", denominator) for _ in range(draws)]
     exact = function(tally, "revenue", denominator)

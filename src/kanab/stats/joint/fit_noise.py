@@ -1,0 +1,248 @@
+"""Noise in fits to several tables: how every number that was released moves the means of all arms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from kanab.errors import DesignError, listed
+from kanab.stats.adjust import Variance
+from kanab.stats.effect import ArmMeans
+from kanab.stats.gram import Floats, arm_squares
+from kanab.stats.joint.marginals import CodedColumn, Column, Marginals, NumberColumn
+from kanab.stats.noise import (
+    arm_products_noise,
+    enough_freedom,
+    floats,
+    freedom_with_noise,
+    measured,
+    squares_noise,
+    twice_middle,
+)
+from kanab.tally.cells import marginal
+from kanab.tally.factor import label
+from kanab.tally.noise import twice_centre
+
+
+def check_people(held: Marginals) -> None:
+    """Raise `DesignError` where noise could have made the people of an arm, or of a level in it."""
+    for table in held.tables:
+        if table.moments:
+            measured(table, held.metric.name, arm_squares(table, held.metric.name))
+
+
+NumberKey = tuple[str, str, int]
+"""Numbers that were measured with noise: people or sums (by name) of a table, or squares and products of arms."""
+
+Moves = dict[NumberKey, Floats]
+"""By how much every cell of what was measured moves something, to first order."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyEquations:
+    """How the normal equations of one arm, db − dG β, follow from noise in what was measured, to first order.
+
+    Numbers are about the middles of their bounds, the metric ``away`` steps below where it was measured.
+    """
+
+    held: Marginals
+    columns: Sequence[Column]
+    place: int
+    away: float
+
+    @property
+    def everybody(self) -> NumberKey:
+        """The people of the arm, from the first table."""
+        return "people", "", self.table_of(self.held.metric.name)
+
+    def table_of(self, *names: str) -> int:
+        """Return the first table that has these covariates and metrics."""
+        return next(
+            place for place, table in enumerate(self.held.tables) if {*names} <= {*table.axes, *table.metric_names}
+        )
+
+    def add(self, moves: Moves, key: NumberKey, row: int, weights: Any, *covariates: str) -> None:
+        """Add the weights of a table's cells, given along some of its covariates, to a row."""
+        factors = self.held.tables[key[2]].covariates if key[2] >= 0 else ()
+        names = [factor.name for factor in factors]
+        if key not in moves:
+            moves[key] = np.zeros((len(self.columns) + 1, *(len(factor.levels) for factor in factors)))
+        order = sorted(covariates, key=names.index)
+        turned = np.transpose(floats(weights), [covariates.index(name) for name in order])
+        moves[key][row] += turned.reshape(
+            [moves[key].shape[1 + names.index(name)] if name in order else 1 for name in names]
+        )
+
+    def moved(self, beta: Floats) -> Moves:
+        """Return how every number moves each equation: equations × cells of the arm."""
+        metric, moves = self.held.metric.name, Moves()
+        numbers = [(row, each.number) for row, each in enumerate(self.columns, 1) if isinstance(each, NumberColumn)]
+        coded = [(row, each) for row, each in enumerate(self.columns, 1) if isinstance(each, CodedColumn)]
+        fits: dict[str, Floats] = {}
+        for row, each in coded:
+            fits[each.covariate] = fits.get(each.covariate, 0.0) + floats(each.values) * beta[row]
+        off = self.away - beta[0]
+        self.add(moves, ("sums", metric, self.everybody[2]), 0, 1.0)
+        self.add(moves, self.everybody, 0, off)
+        for row, number in numbers:
+            sums = ("sums", number, self.table_of(number))
+            self.add(moves, sums, 0, -beta[row])
+            self.add(moves, sums, row, off)
+            self.add(moves, _product(number, metric), row, 1.0)
+            for other, second in numbers:
+                self.add(moves, _product(number, second), row, -beta[other])
+            for name, fit in fits.items():
+                self.add(moves, ("sums", number, self.table_of(metric, number, name)), row, -fit, name)
+        for name, fit in fits.items():
+            self.add(moves, ("people", "", self.table_of(metric, name)), 0, -fit, name)
+        for row, each in coded:
+            name, values = each.covariate, floats(each.values)
+            table = self.table_of(metric, name)
+            self.add(moves, ("sums", metric, table), row, values, name)
+            self.add(moves, ("people", "", table), row, values * (off - fits[name]), name)
+            for other, number in numbers:
+                sums = ("sums", number, self.table_of(metric, number, name))
+                self.add(moves, sums, row, -beta[other] * values, name)
+            for further in fits.keys() - {name}:
+                crossed = -values[:, None] * fits[further][None, :]
+                self.add(moves, ("people", "", self.table_of(name, further)), row, crossed, name, further)
+        return moves
+
+    def mean_moved(self, mean: Floats) -> Moves:
+        """Return how every number of an arm moves the columns' means over all arms."""
+        metric, total, moves = self.held.metric.name, self.held.total, Moves()
+        for row, each in enumerate(self.columns, 1):
+            self.add(moves, self.everybody, row, -mean[row - 1] / total)
+            if isinstance(each, NumberColumn):
+                self.add(moves, ("sums", each.number, self.table_of(each.number)), row, 1 / total)
+            else:
+                people = ("people", "", self.table_of(metric, each.covariate))
+                self.add(moves, people, row, floats(each.values) / total, each.covariate)
+        return moves
+
+    def squares_moved(self, beta: Floats) -> Moves:
+        """Return how every number moves the squares that a fit leaves, as if it were known: U − 2 β'b + β'G β."""
+        metric, sides = self.held.metric.name, self.moved(0 * beta)
+        moves = {key: -np.tensordot(beta, c + sides[key], axes=1) for key, c in self.moved(beta).items()}
+        sums = ("sums", metric, self.everybody[2])
+        moves[sums] = moves[sums] + 2 * self.away
+        moves[self.everybody] = moves[self.everybody] + self.away**2
+        return moves | {_product(metric, metric): np.array(1.0)}
+
+    def noise(self, key: NumberKey) -> Floats:
+        """Return the variance of the noise in every cell of what a key names, in this arm."""
+        kind, name, place = key
+        if kind == "products":
+            return np.asarray(self._product_noise(*name.split("\n")))
+        table = self.held.tables[place]
+        assert table.noise is not None
+        people = table.noise.counts_of(self.held.metric.name) if table.moments else table.noise.people
+        cells = people if kind == "people" else table.noise.metrics[name].sums
+        return floats(np.moveaxis(cells, table.axes.index(table.experiment.name), 0)[self.place])
+
+    def _product_noise(self, first: str, second: str) -> float:
+        if first != second:
+            kept = (arm_products_noise(table, first, second) for table in self.held.tables if table.moments)
+            return float(next(cells for cells in kept if cells is not None)[self.place])
+        table = self.held.tables[self.table_of(first)]
+        assert table.noise is not None
+        if table.moments_of(first).metric.binary:  # a quarter of the people
+            people = marginal(table.noise.counts_of(first), table.axes, (table.experiment.name,))
+            return float(people[self.place]) / 16
+        return float(squares_noise(table, first)[self.place])
+
+    def variance(self, moves: Moves) -> float:
+        """Return the variance of the noise in something that moves so."""
+        return math.fsum(float(np.sum(c**2 * self.noise(key))) for key, c in moves.items())
+
+
+def _product(first: str, second: str) -> NumberKey:
+    return "products", "\n".join(sorted((first, second))), -1
+
+
+def _weighted(weights: Floats, moves: Moves) -> Moves:
+    """Return how a weighted sum of rows moves."""
+    return {key: np.tensordot(weights, c, axes=1) for key, c in moves.items()}
+
+
+def _added(first: Moves, second: Moves) -> Moves:
+    return first | {key: first[key] + c if key in first else c for key, c in second.items()}
+
+
+def with_fit_noise(
+    held: Marginals, columns: Sequence[Column], means: ArmMeans, variance: Variance, *, one_slope: bool
+) -> ArmMeans:
+    """Return the means with the covariance of their noise, and variances without what noise does to them.
+
+    An arm's mean at x̄ is x̄'β with G β = b, all linear in what was measured: to first order it moves by
+    x̄'G⁻¹(db − dG β) + dx̄'β, and all arms share x̄. With one slope for all arms, they share its noise, too.
+    """
+    centred = [_about_middle(held, column) for column in columns]
+    twice = np.broadcast_to(np.reshape(twice_middle(held.tables[0], held.metric.name), -1), len(means.arms))
+    arms = [NoisyEquations(held, centred, place, float(g) / 2 - held.centre) for place, g in enumerate(twice.tolist())]
+    at_mean = floats(held.products(centred, slice(None))[0]) / held.total
+    grams = [floats(held.products(centred, arm.place)) for arm in arms]
+    sides = [floats(held.right_side(centred, arm.place)) for arm in arms]
+    whole = np.linalg.inv(np.sum(grams, axis=0))
+    shared = whole @ np.sum(sides, axis=0)
+    by_mean = arms[0].mean_moved(at_mean[1:])
+    moves: list[list[Moves]] = []  # each arm's mean by the numbers of each arm
+    rss, left_noise, shares = [], [], []
+    for arm, gram, side in zip(arms, grams, sides, strict=True):
+        at_arm = gram[0] / gram[0, 0]
+        if not one_slope:
+            inverse = np.linalg.inv(gram)
+            beta, reach, share = inverse @ side, inverse @ at_mean, float(at_mean @ inverse @ at_mean)
+        else:
+            beta = np.array([side[0] / gram[0, 0] - at_arm[1:] @ shared[1:], *shared[1:]])
+            reach, share = np.eye(len(side))[0] / gram[0, 0], 1 / gram[0, 0]
+            inverse = np.outer(reach, reach) / share
+        equations = arm.moved(beta)
+        lost = math.fsum(
+            float(np.einsum("ij,i...,j...,...", inverse, c, c, arm.noise(key), optimize=True).sum())
+            for key, c in equations.items()
+        )
+        left = float(held.squares_about(arm.place)) - 2 * beta @ side + beta @ gram @ beta
+        if lost > 0 and lost > left:
+            names = listed(dict.fromkeys(column.name for column in columns))
+            raise DesignError(
+                f"in arm {label(means.arms[arm.place])!r} noise hides what {names} explain",
+                "Adjust for fewer of them, wait for more people, or spend more ε.",
+            )
+        rss.append(left + lost)
+        left_noise.append(arm.variance(arm.squares_moved(beta)))
+        shares.append(1 / gram[0, 0] if variance == "paper" else share)
+        together = [_weighted(beta, by_mean) for _ in arms]
+        if one_slope:
+            turned = whole @ (at_mean - at_arm)
+            together = [
+                _added(row, _weighted(turned, other.moved(shared))) for row, other in zip(together, arms, strict=True)
+            ]
+        together[arm.place] = _added(together[arm.place], _weighted(reach, equations))
+        moves.append(together)
+    noise = np.array([[_covariance(arms, first, second) for second in moves] for first in moves])
+    df = freedom_with_noise(np.array(rss), means.df, np.array(left_noise))
+    sample = enough_freedom(np.array(rss), df) / means.df * np.array(shares)
+    scale = float(held.metric.scale) ** 2
+    return replace(means, sample=sample / scale, df=df, noise=noise / scale)
+
+
+def _covariance(arms: Sequence[NoisyEquations], first: Sequence[Moves], second: Sequence[Moves]) -> float:
+    """Return the covariance of the noise in two means, each moved by the numbers of every arm."""
+    return math.fsum(
+        float(np.sum(mine[key] * theirs[key] * arm.noise(key)))
+        for arm, mine, theirs in zip(arms, first, second, strict=True)
+        for key in mine.keys() & theirs.keys()
+    )
+
+
+def _about_middle(held: Marginals, column: Column) -> Column:
+    """Return a number's column about the middle of its bounds, where its sums were measured."""
+    if isinstance(column, CodedColumn):
+        return column
+    return replace(column, centre=Fraction(twice_centre(held.numbers.metrics[column.number]), 2))
