@@ -264,7 +264,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
-    strata = strata_rows(plan, tables, options.strata, resolved, notes)
+    strata = strata_rows(plan, tables, options.strata, resolved, notes, clusters=clusters is not None)
     received = received_rows(analyzed, means, resolved, options, notes)
     read = distributions(released, plan, pools.groups, notes)
     quantiles = quantile_rows(plan, read, resolved, notes)

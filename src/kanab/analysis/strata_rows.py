@@ -21,17 +21,21 @@ def strata_rows(
     strata: Sequence[str] | str,
     options: ResolvedOptions,
     notes: list[str],
+    *,
+    clusters: bool = False,
 ) -> list[CommonOdds]:
     """Compare every arm with the control over the levels of each covariate that was asked for, on every 0/1 metric.
 
-    Raises `AnalysisError` for a covariate that was not counted, without a 0/1 metric, and over several looks. A table
-    that the gate left out is a note.
+    Raises `AnalysisError` for a covariate that was not counted, without a 0/1 metric, of clusters, over several looks.
+    A table that the gate left out is a note.
     """
     names = [strata] if isinstance(strata, str) else list(dict.fromkeys(strata))
     if not names:
         return []
     if options.looks is not None:
         raise AnalysisError("odds ratios over strata are read at one look", "Leave out the strata (--strata).")
+    if clusters:
+        raise AnalysisError("strata are of people, and clusters were assigned", "Leave out the strata (--strata).")
     counted = list(dict.fromkeys([*plan.adjust, *plan.segments]))
     for name in [name for name in names if name not in counted]:
         if name in plan.numbers:

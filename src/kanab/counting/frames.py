@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import SourceError, listed
+from kanab.plan.windows import metric_window
 from kanab.tally.factor import Level, as_level, sorted_levels
 from kanab.tally.metric import DOUBLE_LIMIT
 
@@ -64,6 +65,12 @@ def check_column(name: str, names: Iterable[str]) -> None:
         return
     if name in names:
         raise SourceError(f"there are several columns {name!r}", "Rename all but one.")
+    window = metric_window(name)
+    if window is not None and window.column in names:
+        raise SourceError(
+            f"{name!r} is a part of the time after a first exposure, and no events are named",
+            "Name their table, who they are of and how long they count: --events orders.csv --unit user --window 28d.",
+        )
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"Did you mean {listed(near)}?" if near else f"There are: {listed(names)}."
     raise SourceError(f"there is no column {name!r}", hint)

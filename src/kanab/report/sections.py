@@ -131,21 +131,22 @@ def saved_sentences(data: Data, metric: str) -> list[str]:
     ['Adjusting for spend_before is worth as much as if 38 % more people had come.']
     """
     rows = [row for row in data["effects"] if row["metric"] == metric and row.get("saved") is not None]
-    gains = list(dict.fromkeys(_more_people(row["saved"]) for row in rows))
+    units = "clusters" if data.get("clusters") else "people"
+    gains = list(dict.fromkeys(_more(row["saved"], units) for row in rows))
     if not any(gains):
         return []
     worth = f"Adjusting for {listed(rows[0]['covariates'])} is worth as much as if"
     if len(gains) == 1:
         return [f"{worth} {gains[0]} had come."]
-    parts = [f"{spoken_arm(row['arm'])}: {_more_people(row['saved']) or 'no more'}" for row in rows]
-    return [f"{worth} more people had come ({'; '.join(parts)})."]
+    parts = [f"{spoken_arm(row['arm'])}: {_more(row['saved'], units) or 'no more'}" for row in rows]
+    return [f"{worth} more {units} had come ({'; '.join(parts)})."]
 
 
-def _more_people(share: float) -> str:
-    """Return a share of people more in words; nothing where it is none."""
+def _more(share: float, units: str) -> str:
+    """Return a share of people or clusters more in words; nothing where it is none."""
     if share >= 1:
-        return f"{number(1 + share, 2)} times as many people"
-    return f"{share * 100:.0f} % more people" if share >= 0.005 else ""
+        return f"{number(1 + share, 2)} times as many {units}"
+    return f"{share * 100:.0f} % more {units}" if share >= 0.005 else ""
 
 
 def odds_sentences(data: Data, metric: str) -> list[str]:

@@ -118,3 +118,9 @@ def test_the_command_line_takes_windows_in_names(tmp_path: Path) -> None:
     )  # fmt: skip
     assert shown.exit_code == 0, shown.output
     assert "How does the effect change with time?" in shown.output
+
+
+def test_a_window_without_events_says_what_is_missing() -> None:
+    rows = {"variant": ["A", "B"] * 50, "spend": [1.5, 2.5] * 50}
+    with pytest.raises(SourceError, match=r"'spend@7d..14d' is a part of the time .* no events are named\. .*--events"):
+        kb.readout(rows, arm="variant", metrics=["spend@7d..14d"])
