@@ -12,6 +12,7 @@ from kanab.errors import PrivacyError
 from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.pairs import planned_pairs
+from kanab.privacy.epsilon.noise_receipt import add_noises
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
@@ -41,6 +42,10 @@ def add_releases(releases: Sequence[Release]) -> Release:
         )
     if len(releases) == 1:
         return releases[0]
+    if len({batch.receipt.noise is None for batch in releases}) > 1:
+        raise PrivacyError(
+            "some of these releases have an ε and some have not", "Add those of one kind, or analyze them one by one."
+        )
     _check_disjoint(releases)
     tables, maps = {}, {}
     pairs = {name for batch in releases for name in planned_pairs(batch.plan)}
@@ -266,6 +271,7 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
         _batch(releases), max(receipt.effective_k_within for receipt in receipts),
         receipts[0].choices if len({str(receipt.choices) for receipt in receipts}) == 1 else None,
         receipts[0].ledger if len({receipt.ledger for receipt in receipts}) == 1 else "",
+        noise=add_noises([receipt.noise for receipt in receipts if receipt.noise is not None], tables),
     )  # fmt: skip
 
 

@@ -30,6 +30,10 @@ def release_text(release: Release) -> str:
             "bounds were taken from the data, and a file would give them away",
             "Declare them: --bounds spend=0:500, or in the plan.",
         )
+    if release.parts and release.receipt.noise is not None:
+        raise PrivacyError(
+            "a sum of releases with ε is not a release of its own", "Write each of them, and add them again."
+        )
     return msgspec.json.format(msgspec.json.encode(release_to_dict(release)), indent=1).decode("utf-8") + "\n"
 
 

@@ -254,6 +254,34 @@ def test_cohorts_with_epsilon_are_other_people_so_the_largest_counts(
     assert [batch and batch.through for batch in batches] == ["2026-W37", "2026-W38"]
 
 
+def test_batches_keep_the_map_of_the_first_and_their_noise_adds_up(tmp_path: Path) -> None:
+    plan = replace(parse_plan(f"{PLAN}[privacy]\nepsilon = 1"), cohorts=Cohorts("7d", "7d"))
+    rows, ledger = shop(9000), tmp_path / "shop.ledger"
+    for after, through in ((None, "2026-W37"), ("2026-W37", "2026-W38")):
+        week = kb.count(rows, plan, span=kb.plan.Span("enrolled", "7d", after, through))
+        kb.release(week, ledger=ledger, new_ledger=after is None)
+    first, second = read_ledger(ledger).releases
+    assert first.receipt.maps == second.receipt.maps
+    both = kb.add_releases([first, second])
+    for name, table in both.tables.items():
+        batches = [first.tables[name], second.tables[name]]
+        assert np.array_equal(table.people, batches[0].people + batches[1].people)
+        assert table.noise is not None
+        assert np.allclose(
+            table.noise.people.astype(float), sum(each.noise.people.astype(float) for each in batches if each.noise)
+        )
+    stated, alone = noise(both).scales["variant"], noise(first).scales["variant"]
+    assert stated["people by variant"] == pytest.approx(2**0.5 * alone["people by variant"], rel=1e-5)
+    assert noise(both).epsilon == pytest.approx(noise(both).spent) == pytest.approx(1)
+    assert kb.analyze(both).effects
+    with pytest.raises(PrivacyError, match="is not a release of its own"):
+        kb.write_release(both, tmp_path / "both.json")
+    week = kb.plan.Span("enrolled", "7d", "2026-W38", "2026-W39")
+    exact = kb.release(kb.count(rows, replace(plan, budget=None), span=week))
+    with pytest.raises(PrivacyError, match="some of these releases have an ε"):
+        kb.add_releases([first, exact])
+
+
 # ── crashes, two processes, backups ────────────────────────────────────────────────────────────
 
 
