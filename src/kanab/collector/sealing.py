@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.counting.signatures import signatures_of
-from kanab.collector.counting.tables import PossibleTable, possible_tables, without_bins
+from kanab.collector.counting.tables import PossibleTable, possible_tables, unchecked_tables, without_bins
 from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.release_parts import release_what_holds, without_metrics
@@ -24,6 +24,7 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import KanabError, PrivacyError, listed
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods, Span
+from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
 from kanab.privacy.ledger_note import LedgerNote
 from kanab.privacy.release import COLLECTORS_CLOCK, Release
@@ -66,7 +67,8 @@ def seal_cohorts(
 
     Safe against a crash at any point: the batch is written and its records are deleted in one
     transaction, and keys that a crash left are forgotten at the next start. The gate is passed before, so that
-    nobody waits for it, and again in the transaction only if the store has changed meanwhile.
+    nobody waits for it, and again in the transaction only if the store has changed meanwhile. With ε noise is drawn
+    then, and what does not get into the store is never seen: the batch in it is the only draw.
     """
     first = min(first_open(store, versions), through)
     plan = versions.over(first, through)
@@ -76,11 +78,19 @@ def seal_cohorts(
     def make(records: list[Record], entries: list[bytes]) -> bytes:
         if seen == [(records, entries)]:
             return _document(made[-1])
-        counters, odd = _sum(records, cipher, first)
+        counters, odd = _sum(records, cipher, first, noisy=plan.budget is not None)
         ledger = verified_entries(entries, "the store")
-        counted, left, doubts = _counted(plan, counters, _last_sealed(ledger), through)
-        counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
-        release, failed = release_what_holds(counted, ledger)
+        after = _last_sealed(ledger)
+        left: dict[str, str] = {}
+        failed: dict[str, str] = {}
+        doubts: list[str] = []
+        if plan.budget is not None:
+            counted = Counted(plan, unchecked_tables(plan, counters), None, span=_span(plan, after, through))
+            release = make_release(counted, ledger=ledger)
+        else:
+            counted, left, doubts = _counted(plan, counters, after, through)
+            counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
+            release, failed = release_what_holds(counted, ledger)
         left_out = dict(release.receipt.left_out) | left | failed
         noted = (*release.receipt.deviations, *deviations, *voided_since(ledger), *doubts, *odd)
         receipt = replace(release.receipt, left_out=left_out, deviations=noted, store=cipher.keyring.fingerprint.hex())
@@ -110,7 +120,7 @@ def _document(entry: Release | LedgerNote) -> bytes:
 def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, dict[str, int]]:
     """Return everybody in open cohorts and sealed batches, by arm, floored to k: all that may be seen before a seal.
 
-    For the live health of a collector; call it on the clock, not on request.
+    For the live health of a collector without ε; call it on the clock, not on request.
     """
     counts = arm_counts(plan, cipher.genuine(store.records()).counters)
     for release in stored_ledger(store).releases:
@@ -123,7 +133,7 @@ def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, d
     }
 
 
-def _sum(records: Sequence[Record], cipher: RecordCipher, first: int) -> tuple[Counters, list[str]]:
+def _sum(records: Sequence[Record], cipher: RecordCipher, first: int, *, noisy: bool) -> tuple[Counters, list[str]]:
     """Return the sum of the records that are the store's own, and a sentence if there are others.
 
     Raises `StoreError` if the key of an open cohort is erased: then the store is an older one.
@@ -131,7 +141,8 @@ def _sum(records: Sequence[Record], cipher: RecordCipher, first: int) -> tuple[C
     for cohort in {record.cohort for record in records if record.cohort >= first}:
         cipher.keyring.key(cohort)
     genuine = cipher.genuine(records)
-    others = f"{genuine.left_out} records in the store were left out: they are not its own, or were counted already"
+    some = "some" if noisy else genuine.left_out
+    others = f"{some} records in the store were left out: they are not its own, or were counted already"
     return genuine.counters, [others] if genuine.left_out else []
 
 
@@ -153,9 +164,7 @@ def _counted(
             plan = without_experiments(plan, [*gone])
             tallies = {name: tallies[name] for name in plan.linkage_names}
             left |= gone
-    span = None
-    if plan.cohorts is not None:
-        span = Span(COLLECTORS_CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
+    span = _span(plan, after, through)
     signatures, unknown = signatures_of(plan, tallies, counters)
     doubts = [f"effective k of {name} was not evaluated: {why}" for name, why in unknown.items()]
     doubts += [
@@ -164,6 +173,13 @@ def _counted(
         if each.quantiles and each.name not in unknown
     ]
     return Counted(plan, tallies, signatures, span=span), left, doubts
+
+
+def _span(plan: Plan, after: str | None, through: int) -> Span | None:
+    """Return the cohorts of a batch; None where the plan has none."""
+    if plan.cohorts is None:
+        return None
+    return Span(COLLECTORS_CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
 
 
 def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tally]:

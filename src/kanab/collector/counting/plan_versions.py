@@ -238,6 +238,10 @@ def _mixed_terms(old: Plan, new: Plan) -> Iterator[str]:
         yield "nonce_life may not become longer: nonces that are forgotten already could be counted again"
     if old.durability != new.durability:
         yield "durability may not change: begin a new store"
+    if old.budget != new.budget:
+        yield "privacy may not change: people enrolled under what it promised; begin a new store"
+    elif new.budget is not None and {*new.metric_names} - {*old.metric_names}:
+        yield "metrics may not be added to a plan with privacy.epsilon: begin a new store"
 
 
 def _mixed_metric(old: MetricPlan, new: MetricPlan) -> Iterator[str]:

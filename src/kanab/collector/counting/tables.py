@@ -19,6 +19,7 @@ from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor, Level
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.noise import AddedNoise, MetricNoise
 from kanab.tally.tally import Tally
 
 Levels = tuple[Level, ...]
@@ -74,6 +75,37 @@ def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possib
             arms.setdefault(experiment, [*made.tally.people_by(experiment).values()])
         possible[layout.linkage.name] = made
     return possible
+
+
+def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
+    """Return the tally of every linkage of a plan with all its levels, as it was counted, whether or not it adds up.
+
+    For seals with ε: nothing that leaves may depend on what the numbers are. They say of themselves that they need not
+    be possible, as numbers with noise do.
+    """
+    reader, tables = _CounterReader(counters), {}
+    for layout in layouts(plan):
+        people = _people(layout, reader)
+        moments = {metric.name: _moments(layout, metric, people, reader) for metric in layout.metrics}
+        crosses = tuple(
+            _cross(layout, ratio, arm, tuple(moments[name] for name in ratio.pair), reader)
+            for ratio in layout.ratios
+            for arm in layout.arms
+        )
+        noise = AddedNoise(
+            0 * people,
+            {
+                name: MetricNoise(
+                    0 * part.counts if part.metric.missing == "exclude" else None,
+                    0 * part.sums,
+                    {by: 0 * cells for by, cells in part.squares.items()},
+                )
+                for name, part in moments.items()
+            },
+            {(cross.pair, cross.by): 0 * cross.products for cross in crosses},
+        )
+        tables[layout.linkage.name] = Tally(layout.factors, people, tuple(moments.values()), crosses, noise)
+    return tables
 
 
 def people_by_arm(plan: Plan, counters: Mapping[str, int]) -> dict[str, dict[Level, int]]:

@@ -23,12 +23,21 @@ _PROCESS = {
     "process_threads": ("gauge", "Threads of Python."),
 }
 
+COUNTS = frozenset(
+    "kanab_people kanab_sample_ratio_alarm kanab_posts_total kanab_dropped_total kanab_waiting_posts kanab_nonces "
+    "kanab_post_seconds kanab_commit_seconds".split()
+)
+"""What counts people or their messages: with ε not even its steps of k are shown."""
+
 Samples = Iterable[tuple[str, float]]
 
 
 @dataclass(frozen=True)
 class CollectorFigures:
-    """What `/metrics` shows: states and times as they are, whatever counts messages floored to multiples of k."""
+    """What `/metrics` shows: states and times as they are, whatever counts messages floored to multiples of k.
+
+    With a plan that has an ε (``noisy``) it shows nothing that counts people or messages.
+    """
 
     live: LiveHealth = field(default_factory=LiveHealth)
     problems: Sequence[Problem] = ()
@@ -44,6 +53,7 @@ class CollectorFigures:
     posts: FlooredHistogram = field(default_factory=FlooredHistogram)
     commits: FlooredHistogram = field(default_factory=FlooredHistogram)
     process: Mapping[str, float] = field(default_factory=dict)
+    noisy: bool = False
 
 
 def metrics_text(figures: CollectorFigures) -> str:
@@ -84,6 +94,11 @@ def metrics_text(figures: CollectorFigures) -> str:
         ("kanab_commit_seconds", "histogram", f"Time of a commit; numbers {_STEPS}.", _buckets(figures.commits)),
         *((name, *_PROCESS[name], [("", value)]) for name, value in figures.process.items()),
     ]
+    if figures.noisy:
+        families = [family for family in families if family[0] not in COUNTS]
+        families.insert(
+            0, ("kanab_noisy", "gauge", "The plan has an ε: nothing that counts messages is shown.", [("", 1)])
+        )
     lines = []
     for name, kind, text, samples in families:
         lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]

@@ -37,8 +37,9 @@ from kanab.collector.stores.store import NEW, PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
 from kanab.errors import KanabError, MessageError, StoreError
-from kanab.plan.model import Plan
+from kanab.plan.model import Plan, settle_missing
 from kanab.plan.periods import Periods
+from kanab.privacy.epsilon.door import check_declared
 from kanab.privacy.ledger import verified_entries
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
@@ -90,6 +91,8 @@ class Service:
         self._told: str | None = None
         self._unconfirmed: float | None = None
         acceptor = PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is written
+        if plan.budget is not None:  # or every seal would be refused
+            check_declared(settle_missing(plan))
         now = acceptor.calendar.opening(seconds_of(self._clock())).current
         before = Versions.read(store)
         self._clock.compare(store)
@@ -374,6 +377,9 @@ class Service:
         hour = now.replace(minute=0, second=0, microsecond=0)
         if self.live.as_of == hour:
             return
+        if self.plan.budget is not None:  # people per arm, however coarse, would be exact
+            self.live = LiveHealth(hour)
+            return
         before = self.live.alarms
         self.live = live_health(self.plan, people_by_arm(self.store, self._cipher, self.plan), hour)
         for name in sorted(self.live.alarms - before):
@@ -410,6 +416,9 @@ class Service:
     def _measure(self) -> None:
         """Refresh what counts messages, in steps of k: on the clock, and not whenever somebody asks."""
         k, tempo = self.plan.k, self._writer.tempo
+        if self.plan.budget is not None:
+            self._figures = CollectorFigures(sealed=self._ledger[1], noisy=True)
+            return
         self._figures = CollectorFigures(
             sealed=self._ledger[1],
             nonces=floor_to_k(self.store.remembered(), k),
@@ -428,7 +437,7 @@ class Service:
             info={"version": __version__, "plan": str(len(self._versions.entries)), "epoch": self.epoch},
             seal_lag=self.seal_lag(),
             clock_step=round(self._clock.step, 3),
-            waiting=floor_to_k(self._writer.waiting, self.plan.k),
+            waiting=0 if self.plan.budget is not None else floor_to_k(self._writer.waiting, self.plan.k),
             most_waiting=self._writer.limit,
             process=process_figures(),
         )

@@ -46,9 +46,12 @@ def release_with_noise(
     spending = check_spending(budget, before, batch=counted.span is not None)
     plan = replace(published_plan(decided_plan(counted), k), budget=budget)
     begun = check_batches(replace(counted, plan=plan), before.noisy)
-    factors = declared_factors(plan)
-    _check_declared(counted, plan)
-    check_installed()
+    if "assigned_by" in counted.choices:
+        raise PrivacyError(
+            "with ε one person more or less must not matter, and arms were assigned to clusters",
+            "Release clusters without ε.",
+        )
+    factors = check_declared(plan)
     scales = split_budget(plan, spending.rho)
     exact = {linkage.name: _in_full(_exact(counted, linkage), factors, plan) for linkage in noisy_tables(plan)}
     crossed = exact_pairs(counted, factors)
@@ -90,13 +93,13 @@ def _large_delta(plan: Plan, tables: Mapping[str, Tally]) -> list[str]:
     return [f"delta = {plan.budget.delta:g} is not below one divided by the number of people"]
 
 
-def _check_declared(counted: Counted, plan: Plan) -> None:
-    """Raise `PrivacyError` where the influence of one person is not known."""
-    if "assigned_by" in counted.choices:
-        raise PrivacyError(
-            "with ε one person more or less must not matter, and arms were assigned to clusters",
-            "Release clusters without ε.",
-        )
+def check_declared(plan: Plan) -> dict[str, Factor]:
+    """Return all arms and levels of a plan.
+
+    Raises `PrivacyError` where one person's influence is not known without data, `MissingExtraError` where noise cannot
+    be drawn.
+    """
+    factors = declared_factors(plan)
     for metric in plan.counted_metrics:
         if not metric.declared:
             raise PrivacyError(
@@ -109,6 +112,8 @@ def _check_declared(counted: Counted, plan: Plan) -> None:
                 f"with ε, products of {' and '.join(pair)} need a value of everybody",
                 f'Count missing values as 0 (--missing {pair[0]}=zero, missing = "zero" in a plan).',
             )
+    check_installed()
+    return factors
 
 
 def _products_left_out(plan: Plan) -> dict[str, str]:

@@ -333,3 +333,15 @@ def test_a_plan_that_was_changed_in_the_store_is_noticed(tmp_path: Path, damage:
     with pytest.raises(StoreError, match="a plan in the store has been changed"):
         Versions.read(store)
     store.close()
+
+
+def test_what_epsilon_promises_does_not_change_while_people_are_counted() -> None:
+    noisy = parse_plan(f"{TEXT}[privacy]\nepsilon = 1\n")
+    for old, new in ((PLAN, noisy), (noisy, PLAN), (noisy, parse_plan(f"{TEXT}[privacy]\nepsilon = 2\n"))):
+        with pytest.raises(PlanError, match="privacy may not change: people enrolled under what it promised"):
+            check_change(old, new)
+    more = parse_plan(
+        TEXT.replace("[experiments.checkout]", f"{MINUTES}[experiments.checkout]") + "[privacy]\nepsilon = 1\n"
+    )
+    with pytest.raises(PlanError, match=r"metrics may not be added to a plan with privacy\.epsilon"):
+        check_change(noisy, more)

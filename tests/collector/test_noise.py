@@ -1,0 +1,95 @@
+"""A collector whose plan has an ε: noise is drawn at the seal, and nothing exact is shown before it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from tests.collector.collector_process import Done, ForkServer, Place, Server
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything
+
+from kanab import analyze
+from kanab.collector.http.metrics import COUNTS
+from kanab.collector.keys.keyfile import read_key_file
+from kanab.collector.sealing import stored_ledger
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.privacy.ledger import entry_text
+from kanab.privacy.release import Release
+from kanab.tally.tally import Tally
+
+NOISY = f"{PLAN_TEXT}\n[privacy]\nepsilon = 4\n"
+
+
+class Filled(NamedTuple):
+    """A folder in which a collector has collected, the truth, and what it showed meanwhile."""
+
+    root: Path
+    tallies: dict[str, Tally]
+    metrics: str
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Filled:
+    place = Place(tmp_path_factory.mktemp("filled") / "place", fork_server)
+    server = Server(place, "--plan", place.plan(NOISY), "--data", place.data).start()
+    visitors = Visitors(11)
+    asyncio.run(visitors.for_a_while([server.port], 60, most=500))
+    metrics = server.ask("GET", "/metrics")[2].decode()
+    server.kill()
+    return Filled(place.root, visitors.tallies(), metrics)
+
+
+def seal(place: Place, die_at: int | None = None) -> Done:
+    plan = place.root / "kanab.toml"
+    return place.run("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything(), die_at=die_at)
+
+
+def state(place: Place) -> tuple[int, list[Release], int]:
+    store = SqliteStore(place.data / "store.db")
+    now = len(store.records()), list(stored_ledger(store).releases), store.sealed_through()
+    store.close()
+    return now
+
+
+def test_nothing_that_counts_messages_is_shown_before_a_seal(filled: Filled) -> None:
+    names = {line.split()[2] for line in filled.metrics.splitlines() if line.startswith("# TYPE")}
+    assert not names & COUNTS
+    assert "kanab_noisy 1" in filled.metrics
+    assert {"kanab_up", "kanab_sealed_batches"} <= names
+
+
+def test_a_killed_seal_publishes_one_draw_with_the_stated_noise(
+    filled: Filled, tmp_path: Path, fork_server: ForkServer
+) -> None:
+    before_commit, after_commit = 0, 0
+    for step in (0, 20, 26, 28, 30, 10_000):
+        root = tmp_path / str(step)
+        shutil.copytree(filled.root, root)
+        place = Place(root, fork_server)
+        first = seal(place, die_at=step)
+        assert first.code in (0, -signal.SIGKILL), first.err
+        records, batches, _ = state(place)
+        assert (records > 0) != (len(batches) > 0)  # all of it, or nothing
+        before_commit, after_commit = before_commit + (records > 0), after_commit + (records == 0)
+        if first.code:
+            assert seal(place).code == (1 if batches else 0)
+        records, (release,), through = state(place)
+        assert records == 0
+        assert not batches or entry_text(release) == entry_text(batches[0])
+        assert read_key_file(place.key).period == through + 1
+        shutil.rmtree(root)
+    assert before_commit >= 1
+    assert after_commit >= 1
+    noise = release.receipt.noise
+    assert noise is not None
+    assert (noise.epsilon, noise.left) == (4, 0)
+    assert release.receipt.batch is not None
+    table, truth = release.tables["checkout"], next(iter(filled.tallies.values())).keep()
+    deviation = float(table.noise.people.flat[0]) ** 0.5 if table.noise is not None else 0.0
+    assert np.abs(table.people - truth.people).max() < 6 * deviation
+    assert analyze(release, "checkout").effects
