@@ -306,7 +306,7 @@ def contrast(
     wide = float(np.sqrt(sample + drawn))
     df = t = p = interval = p_null = null = freedom = None
     if sample > 0 and not too_noisy:
-        df = _freedom(parts, means.df, noise)
+        df = contrast_freedom(parts, means.df, noise)
         t = estimate / wide
         p = t_tail(t, df, alternative)
         interval = t_interval(estimate, wide, df, confidence, alternative)
@@ -323,7 +323,7 @@ def contrast(
     return _by_score(means, effect) if pair and means.events is not None else effect
 
 
-def _freedom(parts: Floats, df: Floats, noise: float) -> float:
+def contrast_freedom(parts: Floats, df: Floats, noise: float) -> float:
     """Return Satterthwaite's degrees of freedom; the variance of noise is known, not estimated."""
     if not noise:
         return satterthwaite_df(parts, df)

@@ -552,8 +552,12 @@ def test_noise_is_of_all_tables_or_none_and_people_must_be_more_than_it():
     noise = stated_noise(arms, 3e-5)
     with pytest.raises(DesignError, match="in arm 'B' the classes cannot tell these terms apart: before"):
         additive_means([with_noise(arms, noise, np.random.default_rng(1))], "spend", [], numbers=["before"])
-    with pytest.raises(DesignError, match="in arm 'B' noise hides what before explain"):
+    with pytest.raises(DesignError, match="in arm 'A' noise hides what before would explain"):
         additive_means([with_noise(arms, noise, np.random.default_rng(0))], "spend", [], numbers=["before"])
+    with pytest.raises(DesignError, match=r"^noise hides what before would explain"):
+        additive_means(
+            [with_noise(arms, noise, np.random.default_rng(0))], "spend", [], numbers=["before"], slopes="one"
+        )
 
 
 def test_with_noise_people_without_a_value_cannot_be_told_from_a_table_of_pairs():

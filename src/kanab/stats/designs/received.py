@@ -20,13 +20,22 @@ from kanab.errors import AnalysisError, flag
 from kanab.stats.additive import Slopes, additive_means
 from kanab.stats.adjust import Variance, adjusted_means
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile
-from kanab.stats.effect import ArmMeans, difference_in_means
-from kanab.stats.gram import arm_cross
-from kanab.stats.noise import refuse_noise
+from kanab.stats.effect import ArmMeans, contrast_freedom, difference_in_means
+from kanab.stats.gram import Floats, arm_cross, arm_squares
+from kanab.stats.noise import (
+    TOO_NOISY,
+    arm_products_noise,
+    combined_noise,
+    enough_freedom,
+    floats,
+    freedom_with_noise,
+    measured,
+)
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments
+from kanab.tally.noise import AddedNoise
 from kanab.tally.tally import Tally
 
 WEAK_BELOW = 10.0
@@ -86,10 +95,23 @@ class _ArmMoments:
     dd: Fraction
     with_d: Fraction
     """The mean of the metric times what was received."""
+    noise: tuple[Fraction, Fraction, Fraction] = (Fraction(0), Fraction(0), Fraction(0))
+    """The variances and the covariance of what was added to both means on purpose, in the same order."""
 
     def variance(self, effect: Fraction) -> Fraction:
         """Return the variance of the mean of y − effect · d."""
         return self.yy - 2 * effect * self.yd + effect**2 * self.dd
+
+    def noise_at(self, effect: Fraction) -> float:
+        """Return the part of noise in it, which comes on top."""
+        yy, yd, dd = self.noise
+        return float(yy - 2 * effect * yd + effect**2 * dd)
+
+    @property
+    def spreads(self) -> tuple[Fraction, Fraction, Fraction]:
+        """The variances and the covariance of both means, noise and all."""
+        yy, yd, dd = self.noise
+        return self.yy + yy, self.yd + yd, self.dd + dd
 
 
 Together = tuple[ArmMeans, ArmMeans, ArmMeans]
@@ -126,31 +148,54 @@ def received_effect(
     cross = _products(tally, metric, received)
     arms = tally.experiment.levels
     compared = difference_in_means(tally, metric, arm=arm, control=control)  # which also says what is wrong with arms
-    after, before = (_arm(tally, cross, arms.index(level)) for level in (compared.arm, compared.control))
+    pair = compared.arm, compared.control
+    after, before = (_arm(tally, cross, arms.index(level)) for level in pair)
     y, d = after.y - before.y, after.d - before.d
     if not d:
         raise _alike(received)
     effect = y / d
     parts = np.array([float(side.variance(effect)) for side in (after, before)])
     freedom = np.array([side.people - 1.0 for side in (after, before)])
-    se = math.sqrt(parts.sum()) / abs(float(d))
-    df = satterthwaite_df(parts, freedom) if se else None
-    spread = after.dd + before.dd
+    known = 0.0
+    if tally.noise is not None:
+        known = after.noise_at(effect) + before.noise_at(effect)
+        squares = _squares_noise(tally, cross.pair, effect)
+        freedom = _freedom_with_noise(received, parts, (after, before), [squares[arms.index(level)] for level in pair])
+    se = math.sqrt(parts.sum() + known) / abs(float(d))
+    df = contrast_freedom(parts, freedom, known) if se else None
+    yy, yd, spread = (mine + theirs for mine, theirs in zip(after.spreads, before.spreads, strict=True))
     answer = ReceivedEffect(
         metric, received, compared.arm, compared.control, (before.people, after.people),
         (float(before.d), float(after.d)), float(d), float(d**2 / spread) if spread else math.inf, float(y),
         float(effect), se, df, None if df is None else t_interval(float(effect), se, df, confidence), None, confidence,
-        not before.d and not before.dd, dose=not tally.moments_of(received).metric.binary,
+        tally.noise is None and not before.d and not before.dd, dose=not tally.moments_of(received).metric.binary,
     )  # fmt: skip
     if not answer.dose:
         without = (before.y - before.with_d) - (after.y - after.with_d)
         answer = replace(answer, means=(float(without / d), float((after.with_d - before.with_d) / d)))
-    yy = np.array([float(after.yy), float(before.yy)])
-    if not yy.any():
+    own = np.array([float(after.yy), float(before.yy)])
+    if not own.any():
         return answer
-    t = t_quantile((1 + confidence) / 2, satterthwaite_df(yy, freedom))
-    spreads = (after.yy + before.yy, after.yd + before.yd, after.dd + before.dd)
-    return replace(answer, ranges=_fieller(y, d, spreads, Fraction(t) ** 2))
+    t = t_quantile((1 + confidence) / 2, contrast_freedom(own, freedom, known))
+    return replace(answer, ranges=_fieller(y, d, (yy, yd, spread), Fraction(t) ** 2))
+
+
+def _squares_noise(tally: Tally, pair: tuple[str, str], effect: Fraction) -> Floats:
+    """Return the variance of the noise in every arm's squares of y − effect · d, in units of y."""
+    d, y = (tally.moments_of(name).metric for name in pair)
+    share = np.full(len(tally.experiment.levels), -float(effect) * y.scale / d.scale, dtype=object)
+    noise = combined_noise(tally.keep(), pair, (share, share**0))
+    return floats(noise.squares[tally.experiment.name,]) / y.scale**4
+
+
+def _freedom_with_noise(received: str, parts: Floats, sides: Sequence[_ArmMoments], squares: Sequence[float]) -> Floats:
+    """Return the degrees of freedom of variances whose squares carry noise; raises `AnalysisError` if it hides them."""
+    people = np.array([float(side.people) for side in sides])
+    rss = parts * people * (people - 1)
+    df = freedom_with_noise(rss, people - 1, np.array(squares))
+    if not (enough_freedom(rss, df).all() and all(side.yy > 0 for side in sides)):
+        raise AnalysisError(f"the effect of receiving {received!r} is {TOO_NOISY}", "Wait for more people.")
+    return df
 
 
 @check_arguments()
@@ -201,6 +246,8 @@ def received_from_means(plain: ReceivedEffect, table: Tally, means: Together) ->
     weights = np.array([{plain.arm: 1.0, plain.control: -1.0}.get(level, 0.0) for level in y.arms])
     d_scale, y_scale = (table.moments_of(name).metric.scale for name in (received, metric))
     unit = d_scale / y_scale  # what d counts in the sum
+    if any(np.any(each.too_noisy[weights != 0]) for each in (y, means[2])):
+        raise AnalysisError(f"the adjusted effect of receiving {received!r} is {TOO_NOISY}", "Wait for more people.")
     (dy, drawn_y), (dd, drawn_d), (_, drawn_both) = (each.combined(weights) for each in means)
     if abs(dd) <= _NOTHING * float(np.abs(d.means).max()):
         raise _alike(received)
@@ -243,7 +290,22 @@ def _with_sum(tally: Tally, metric: str, received: str, numbers: Sequence[str]) 
     total = Moments(Metric(_SUM, y.metric.scale), y.counts, y.sums + d.sums, {cross.by: squares})
     moments = (y, d, total, *(part for part in tally.moments if part.metric.name in numbers))
     kept = [other for other in tally.crosses if {*other.pair} <= {*numbers, metric, received}]
-    return replace(tally, moments=moments, crosses=(*kept, *_sum_products(tally, cross, squares, numbers)))
+    crosses = (*kept, *_sum_products(tally, cross, squares, numbers))
+    return replace(tally, moments=moments, crosses=crosses, noise=_sum_noise(tally, cross, numbers))
+
+
+def _sum_noise(tally: Tally, cross: Cross, numbers: Sequence[str]) -> AddedNoise | None:
+    """Return the noise with that of the sum, and of its products with numbers."""
+    if tally.noise is None:
+        return None
+    once = np.ones(len(tally.experiment.levels), dtype=object)
+    products = dict(tally.noise.products)
+    for number in numbers:
+        parts = [arm_products_noise(tally, number, name) for name in cross.pair]
+        if parts[0] is not None and parts[1] is not None:
+            products[(number, _SUM), cross.by] = parts[0] + parts[1]
+    metrics = {**tally.noise.metrics, _SUM: combined_noise(tally, cross.pair, (once, once))}
+    return replace(tally.noise, metrics=metrics, products=products)
 
 
 def _sum_products(tally: Tally, cross: Cross, squares: Cells, numbers: Sequence[str]) -> list[Cross]:
@@ -298,18 +360,40 @@ def _arm(tally: Tally, cross: Cross, place: int) -> _ArmMoments:
             "Wait for more people.",
         )
     of_mean = n * n * (n - 1)
+    noise = (Fraction(0), Fraction(0), Fraction(0)) if tally.noise is None else _arm_noise(tally, cross, place)
     return _ArmMoments(
         n, Fraction(y, n * y_scale), Fraction(d, n * d_scale),
         Fraction(n * y2 - y * y, of_mean * y_scale**2),
         Fraction(n * both - y * d, of_mean * y_scale * d_scale),
         Fraction(n * d2 - d * d, of_mean * d_scale**2),
         Fraction(both, n * y_scale * d_scale),
+        noise,
     )  # fmt: skip
+
+
+def _arm_noise(tally: Tally, cross: Cross, place: int) -> tuple[Fraction, Fraction, Fraction]:
+    """Return the noise of an arm's two means and their covariance: they share the noise in people.
+
+    What noise takes from the spread within the arm, one part in n − 1 of it, is given back.
+    """
+    arms = tally.keep()
+    assert arms.noise is not None
+    received, metric = cross.pair
+    parts = [measured(arms, name, arm_squares(arms, name)) for name in (metric, received)]
+    y, d = (float(part.t[place] / part.n[place]) for part in parts)
+    n, people = float(parts[0].n[place]), float(parts[0].n_noise[place])
+    yy, dd = (float(part.t_noise[place]) for part in parts)
+    y_scale, d_scale = (tally.moments_of(name).metric.scale for name in (metric, received))
+    unit = n * (n - 1)
+    return (
+        Fraction((yy + y**2 * people) / unit / y_scale**2),
+        Fraction(y * d * people / unit / y_scale / d_scale),
+        Fraction((dd + d**2 * people) / unit / d_scale**2),
+    )
 
 
 def _products(tally: Tally, metric: str, received: str) -> Cross:
     """Return the products of the pair per arm, what was received first."""
-    refuse_noise(tally, "an effect of receiving")
     for name in (metric, received):
         tally.moments_of(name)
     for cross in tally.crosses:

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from kanab.errors import DesignError, listed
+from kanab.errors import DesignError
 from kanab.stats.adjust import Variance
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_squares
 from kanab.stats.joint.marginals import CodedColumn, Column, Marginals, NumberColumn
 from kanab.stats.noise import (
+    FEWEST_DEVIATIONS,
     arm_products_noise,
     enough_freedom,
     floats,
@@ -174,6 +175,22 @@ def _added(first: Moves, second: Moves) -> Moves:
     return first | {key: first[key] + c if key in first else c for key, c in second.items()}
 
 
+def _check_columns(arms: Sequence[NoisyEquations], inverse: Floats, where: str) -> None:
+    """Raise `DesignError` where noise could have made what a column has beyond the others: 1 / (G⁻¹)_jj."""
+    for place, column in enumerate(arms[0].columns, 1):
+        beyond = 1 / inverse[place, place]
+        weights = inverse[place] * beyond
+        noise = 0.0
+        for arm in arms:
+            sides = arm.moved(0 * weights)
+            noise += arm.variance(_weighted(weights, {key: sides[key] - c for key, c in arm.moved(weights).items()}))
+        if beyond**2 <= FEWEST_DEVIATIONS**2 * noise:
+            raise DesignError(
+                f"{where}noise hides what {column.name} would explain",
+                "Leave it out, wait for more people, or spend more ε.",
+            )
+
+
 def with_fit_noise(
     held: Marginals, columns: Sequence[Column], means: ArmMeans, variance: Variance, *, one_slope: bool
 ) -> ArmMeans:
@@ -188,8 +205,10 @@ def with_fit_noise(
     at_mean = floats(held.products(centred, slice(None))[0]) / held.total
     grams = [floats(held.products(centred, arm.place)) for arm in arms]
     sides = [floats(held.right_side(centred, arm.place)) for arm in arms]
-    whole = np.linalg.inv(np.sum(grams, axis=0))
+    whole = floats(np.linalg.inv(np.sum(grams, axis=0)))
     shared = whole @ np.sum(sides, axis=0)
+    if one_slope:
+        _check_columns(arms, whole, "")
     by_mean = arms[0].mean_moved(at_mean[1:])
     moves: list[list[Moves]] = []  # each arm's mean by the numbers of each arm
     rss, left_noise, shares = [], [], []
@@ -197,6 +216,7 @@ def with_fit_noise(
         at_arm = gram[0] / gram[0, 0]
         if not one_slope:
             inverse = np.linalg.inv(gram)
+            _check_columns([arm], inverse, f"in arm {label(means.arms[arm.place])!r} ")
             beta, reach, share = inverse @ side, inverse @ at_mean, float(at_mean @ inverse @ at_mean)
         else:
             beta = np.array([side[0] / gram[0, 0] - at_arm[1:] @ shared[1:], *shared[1:]])
@@ -208,12 +228,6 @@ def with_fit_noise(
             for key, c in equations.items()
         )
         left = float(held.squares_about(arm.place)) - 2 * beta @ side + beta @ gram @ beta
-        if lost > 0 and lost > left:
-            names = listed(dict.fromkeys(column.name for column in columns))
-            raise DesignError(
-                f"in arm {label(means.arms[arm.place])!r} noise hides what {names} explain",
-                "Adjust for fewer of them, wait for more people, or spend more ε.",
-            )
         rss.append(left + lost)
         left_noise.append(arm.variance(arm.squares_moved(beta)))
         shares.append(1 / gram[0, 0] if variance == "paper" else share)

@@ -1,12 +1,14 @@
 """The effect of receiving: published trials, two-stage least squares on rows, Fieller's set, and simulated coverage."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.sandbox.regression.gmm import IV2SLS
+from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
@@ -18,7 +20,7 @@ from kanab.stats import (
     difference_in_means,
     received_effect,
 )
-from kanab.stats.designs.received import _fieller
+from kanab.stats.designs.received import _fieller, means_together, received_from_means
 
 
 def counted(rows, **choices):
@@ -305,3 +307,67 @@ def test_adjusted_effects_of_what_does_not_vary_have_no_interval():
     full = with_levels(120)
     full["opened"] = (full["arm"] == "B").astype(int)
     assert adjusted_received_effect([tally_of(full, "tier")], "spend", "opened").f == math.inf
+
+
+# ── with noise ─────────────────────────────────────────────────────────────────────────────────
+
+
+def noisy_trial(people=8000):
+    rng = np.random.default_rng(3)
+    arm, tier = rng.choice(["A", "B"], people), rng.choice(["x", "y"], people)
+    before = np.round(rng.gamma(2, 6, people)).clip(0, 60)
+    opened = ((arm == "B") & (rng.random(people) < 0.6)).astype(int)
+    spend = np.round(before / 2 + 5 * opened + 4 * (tier == "x") + rng.gamma(1, 8, people)).clip(0, 100)
+    rows = {"arm": arm, "tier": tier, "before": before, "opened": opened, "spend": spend}
+    return count_columns(
+        rows, arm="arm", covariates=["tier"], metrics=["before", "opened", "spend"],
+        bounds={"before": (0, 60), "opened": (0, 1), "spend": (0, 100)}, resolution={"before": 1, "spend": 1},
+        products=[("opened", "spend"), ("before", "opened"), ("before", "spend")],
+    )  # fmt: skip
+
+
+def plainly(table):
+    return received_effect(table, "spend", "opened")
+
+
+def by_tier(table):
+    return adjusted_received_effect([table], "spend", "opened")
+
+
+def by_number(table):
+    return adjusted_received_effect([table.keep()], "spend", "opened", numbers=["before"])
+
+
+@pytest.mark.parametrize("effect", [plainly, by_tier, by_number])
+def test_the_error_with_noise_is_that_of_people_and_that_of_noise(effect):
+    tally, rng, draws = noisy_trial(), np.random.default_rng(2), 80
+    noise = stated_noise(tally, 0.02)
+    drawn = [effect(with_noise(tally, noise, rng)) for _ in range(draws)]
+    exact = effect(tally)
+    noise_in_it = np.var([each.estimate for each in drawn])
+    assert noise_in_it > exact.se**2 / 4
+    assert np.mean([each.se**2 for each in drawn]) == pytest.approx(exact.se**2 + noise_in_it, rel=0.35)
+    assert not any(each.one_sided for each in drawn)
+    assert all(each.df < exact.df for each in drawn)
+    assert np.mean([each.f for each in drawn]) < exact.f
+
+
+def test_an_effect_of_receiving_that_drowns_in_noise_is_too_noisy_to_tell():
+    tally = noisy_trial(3000)
+    lost = with_noise(tally, stated_noise(tally, 6e-5), np.random.default_rng(1)).keep()
+    with pytest.raises(AnalysisError, match="the effect of receiving 'opened' is too noisy to tell"):
+        received_effect(lost, "spend", "opened")
+    means = means_together([tally], "spend", "opened", variance="exact", numbers=[], slopes="own")
+    hidden = tuple(replace(each, sample=np.zeros(2), noise=np.eye(2)) for each in means)
+    with pytest.raises(AnalysisError, match="the adjusted effect of receiving 'opened' is too noisy to tell"):
+        received_from_means(received_effect(tally, "spend", "opened"), tally, hidden)
+
+
+def test_noise_of_products_that_were_not_kept_is_not_made_up():
+    tally = noisy_trial(3000)
+    noise = stated_noise(tally, 0.05)
+    table = with_noise(tally, noise, np.random.default_rng(1))
+    kept = {key: cells for key, cells in noise.products.items() if key[0] != ("before", "opened")}
+    fewer = replace(table, crosses=(table.crosses[0], table.crosses[2]), noise=replace(noise, products=kept))
+    with pytest.raises(AnalysisError, match="the products of before and opened are not in the tables"):
+        adjusted_received_effect([fewer], "spend", "opened", numbers=["before"])
