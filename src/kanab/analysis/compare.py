@@ -284,7 +284,7 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
 def _with_saved(row: EffectRow, rows: Sequence[EffectRow]) -> EffectRow:
     """Add how many more people would have made the plain effect as precise as this adjusted one, as a share."""
     effect = row.effect
-    if effect.method != "adjusted" or not effect.se_population:
+    if effect.method != "adjusted" or not effect.se_population or effect.too_noisy:
         return row
     same = (effect.metric, effect.contrast)
     plain = [other.effect for other in rows if (other.effect.metric, other.effect.contrast) == same]

@@ -73,11 +73,20 @@ def adjusted_ratio_means(
 
 
 def _linear_table(
-    tally: Tally, numerator: str, denominator: str, numbers: Sequence[str] = (), *, alike: bool = False
+    tally: Tally,
+    numerator: str,
+    denominator: str,
+    numbers: Sequence[str] = (),
+    *,
+    alike: bool = False,
+    line: _Linear | None = None,
 ) -> tuple[Tally, _Linear]:
-    """Return v by class, with numbers and their products with it, and how ratios are restored from it."""
+    """Return v by class, with numbers and their products with it, and how ratios are restored from it.
+
+    v is that of the table's own ratios, unless a ``line`` is given.
+    """
     cross = _products(tally, numerator, denominator)
-    line = _linear(tally, cross, alike=alike)
+    line = line or _linear(tally, cross, alike=alike)
     y, z = (tally.moments_of(name) for name in (numerator, denominator))
     if np.any(y.counts != z.counts) or np.any(marginal(y.counts, tally.axes, cross.by) != cross.counts):
         raise AnalysisError(
@@ -121,11 +130,17 @@ def additive_ratio_means(
     """
     given, numbers = list(tables), list(numbers)
     alike = slopes == "one"  # a slope for all arms is of numbers in one unit
-    lines = [_linear_table(table, numerator, denominator, numbers, alike=alike) for table in given if table.moments]
-    if not lines:
+    linear: list[Tally] = []
+    line: _Linear | None = None
+    for table in [table for table in given if table.moments]:
+        # with noise every table has ratios of its own, and v must be the same in all
+        known = None if table.noise is None else line
+        of_v, made = _linear_table(table, numerator, denominator, numbers, alike=alike, line=known)
+        linear.append(of_v)
+        line = line or made
+    if line is None:
         raise AnalysisError("no table holds the two metrics of the ratio", "Give a table of each covariate.")
-    linear = [table for table, _ in lines] + [table for table in given if not table.moments]
-    line = lines[0][1]
+    linear += [table for table in given if not table.moments]
     return line.restored(
         additive_means(linear, line.name, covariates, variance=variance, numbers=numbers, slopes=slopes)
     )

@@ -569,3 +569,14 @@ def test_with_noise_people_without_a_value_cannot_be_told_from_a_table_of_pairs(
     rng = np.random.default_rng(1)
     with pytest.raises(AnalysisError, match="some people have no value of 'spend', and by tier × device"):
         additive_means([with_noise(table, stated_noise(table, 0.5), rng) for table in tables], "spend")
+
+
+def test_a_ratio_from_several_noisy_tables_is_of_the_same_line_in_all():
+    tables, rng = noisy_shop(), np.random.default_rng(3)
+    noisy = [with_noise(table, stated_noise(table, 0.2), rng) for table in tables]
+    exact = additive_ratio_means(tables, "spend", "orders", ["tier", "device"])
+    for _ in range(5):  # totals of which some have common factors
+        noisy[1] = with_noise(tables[1], stated_noise(tables[1], 0.2), rng)
+        means = additive_ratio_means(noisy, "spend", "orders", ["tier", "device"])
+        assert means.sample == pytest.approx(exact.sample, rel=0.1)
+        assert np.all(np.abs(means.means - exact.means) < 5 * np.sqrt(np.diag(means.noise)))

@@ -205,7 +205,7 @@ def with_fit_noise(
     at_mean = floats(held.products(centred, slice(None))[0]) / held.total
     grams = [floats(held.products(centred, arm.place)) for arm in arms]
     sides = [floats(held.right_side(centred, arm.place)) for arm in arms]
-    whole = floats(np.linalg.inv(np.sum(grams, axis=0)))
+    whole: Floats = floats(np.linalg.inv(np.sum(grams, axis=0)))
     shared = whole @ np.sum(sides, axis=0)
     if one_slope:
         _check_columns(arms, whole, "")
@@ -215,7 +215,7 @@ def with_fit_noise(
     for arm, gram, side in zip(arms, grams, sides, strict=True):
         at_arm = gram[0] / gram[0, 0]
         if not one_slope:
-            inverse = np.linalg.inv(gram)
+            inverse = floats(np.linalg.inv(gram))
             _check_columns([arm], inverse, f"in arm {label(means.arms[arm.place])!r} ")
             beta, reach, share = inverse @ side, inverse @ at_mean, float(at_mean @ inverse @ at_mean)
         else:
