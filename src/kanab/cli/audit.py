@@ -15,7 +15,6 @@ from kanab.cli.output import echo_json, json_option
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
 from kanab.inspection.auditor import (
-    Check,
     FewEvents,
     check_chain,
     check_differences,
@@ -23,6 +22,8 @@ from kanab.inspection.auditor import (
     list_few_events,
     passes,
 )
+from kanab.inspection.checks import Check
+from kanab.inspection.noise_audit import check_newest, check_spent
 from kanab.inspection.officer.account import plain_notes
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.ledger_note import asked_text
@@ -77,7 +78,12 @@ def _audit_files(
             continue
         for name, released in named:
             releases[name] = released
-            checked[name] = [*check_release(released), check_chain(released, _ledger_of(file, ledger))]
+            book, noise = _ledger_of(file, ledger), released.receipt.noise
+            checked[name] = [*check_release(released), check_chain(released, book)]
+            if noise is not None:
+                checked[name].append(check_spent(released, noise, book))
+        if is_ledger(file) and (newest := check_newest(ledger_at(file))) is not None:
+            checked[Path(file).name] = [newest]
     if differences := list(check_differences(releases)):
         checked["all together"] = differences
     return checked, releases

@@ -16,6 +16,8 @@ from kanab.errors import listed
 from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.experiment_differences import find_experiment_differences
 from kanab.inspection.attack.published import published_from_dict
+from kanab.inspection.checks import Check
+from kanab.inspection.noise_audit import check_noise, check_together
 from kanab.privacy.audit import audit_table, few_events
 from kanab.privacy.budget import RareValues, most_off
 from kanab.privacy.class_rules import LEAST_DF, missing_values_hide, products_hide
@@ -24,17 +26,6 @@ from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.privacy.shown import ShownTable
 from kanab.tally.tally import Tally
-
-
-@dataclass(frozen=True)
-class Check:
-    """One rule, and whether it holds; ``holds`` is None where it could not be evaluated."""
-
-    rule: str
-    holds: bool | None
-    says: str
-    remedy: str = ""
-    classes: int = 0
 
 
 @dataclass(frozen=True)
@@ -63,6 +54,8 @@ class FewEvents:
 
 def list_few_events(release: Release) -> tuple[FewEvents, ...]:
     """List where classes of 0/1 metrics have few people on one side, as published."""
+    if release.receipt.noise is not None:
+        return ()
     k = release.receipt.k
     listed = (
         FewEvents(
@@ -80,7 +73,9 @@ def list_few_events(release: Release) -> tuple[FewEvents, ...]:
 
 
 def check_release(release: Release) -> tuple[Check, ...]:
-    """Check every rule for one release."""
+    """Check every rule for one release; with ε other rules hold."""
+    if release.receipt.noise is not None:
+        return check_noise(release, release.receipt.noise)
     return tuple(check(release) for check in _RULES)
 
 
@@ -232,8 +227,10 @@ def check_chain(release: Release, ledger: Ledger | None) -> Check:
 def check_differences(releases: Mapping[str, Release]) -> Iterator[Check]:
     """Check that no release differs from another by a few people, nor an experiment from another of its release.
 
-    Batches are of different people anyway.
+    Batches are of different people anyway. Releases with ε are added up instead: noise differs by more than people.
     """
+    yield from check_together(releases.values())
+    releases = {name: release for name, release in releases.items() if release.receipt.noise is None}
     several = {name: release for name, release in releases.items() if len(release.plan.experiments) > 1}
     if several:
         published = [published_from_dict(release_to_dict(release), name) for name, release in several.items()]

@@ -13,7 +13,8 @@ from kanab.errors import LedgerError, SourceError
 from kanab.inspection.attack.findings import AttackReport, Attempt
 from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.attack.run import play_attacker
-from kanab.inspection.auditor import Check, check_chain, check_differences, check_release
+from kanab.inspection.auditor import check_chain, check_differences, check_release
+from kanab.inspection.checks import Check
 from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, questions, risks
 from kanab.privacy.costs import costs_of

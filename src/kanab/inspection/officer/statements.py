@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kanab.inspection.auditor import Check
+from kanab.inspection.checks import Check
 from kanab.inspection.officer import collected
 from kanab.inspection.officer.fields import origin
 from kanab.plan.model import DEFAULT_K

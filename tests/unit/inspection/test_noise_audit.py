@@ -1,0 +1,90 @@
+"""kanab audit adds up again what releases with ε have spent, and compares it with what they state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.cli.conftest import program as program
+from tests.unit.cli.program import Program
+from tests.unit.privacy.epsilon.test_accountant import counted, noise
+
+import kanab as kb
+from kanab.inspection.auditor import check_release, passes
+from kanab.inspection.noise_audit import check_newest, check_spent, check_together
+from kanab.privacy.ledger import Ledger, append_release, read_ledger
+from kanab.privacy.release import Release
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path, half = tmp_path / "kanab.ledger", counted("epsilon = 1\nper_release = 0.5")
+    for number, epsilon in enumerate((0.5, 0.4)):
+        kb.write_release(
+            kb.release(half, epsilon=epsilon, ledger=path, new_ledger=not number), tmp_path / f"{number}.json"
+        )
+    return path
+
+
+def stating(release: Release, **changes: float) -> Release:
+    return replace(release, receipt=replace(release.receipt, noise=replace(noise(release), **changes)))
+
+
+def test_the_command_adds_up_what_a_ledger_has_spent(ledger: Path, program: Program) -> None:
+    said = program("audit", str(ledger))
+    assert said.code == 0
+    assert "holds: account - added up again, ε = 0.654 of 1 was spent when it was released." in said.out
+    assert "holds: account - together they spend ε = 0.654 at δ = 1e-06, which is within their total of 1." in said.out
+    assert "holds: newest copy" in said.out
+    files = program("audit", str(ledger.with_name("0.json")), str(ledger.with_name("1.json")))
+    assert files.code == 0
+    assert "holds: noise - discrete Gaussian noise in every number, of the scales that ε = 0.4, δ = 1e-06" in files.out
+
+
+def test_a_receipt_that_states_less_than_was_spent_is_broken(ledger: Path) -> None:
+    releases = read_ledger(ledger).releases
+    second = stating(releases[1], spent=0.4)
+    forged = append_release(ledger.with_name("forged"), Ledger(), replace(releases[0], previous=""))
+    forged = append_release(ledger.with_name("forged"), forged, replace(second, previous=forged.head))
+    check = check_spent(forged.releases[1], noise(second), forged)
+    assert check.holds is False
+    assert check_spent(forged.releases[0], noise(releases[0]), forged).holds
+
+
+def test_more_than_the_total_over_files_is_broken(ledger: Path) -> None:
+    releases = read_ledger(ledger).releases
+    small = [stating(release, total=0.6) for release in releases]
+    assert [check.holds for check in check_together(small)] == [False]
+    assert [check.holds for check in check_together(releases)] == [True]
+    alone = [kb.release(counted("epsilon = 1")) for _ in range(2)]
+    assert [check.holds for check in check_together(alone)] == [None]
+    assert not list(check_together([*releases[:1], *releases[:1]]))  # the same one twice
+
+
+def test_stated_noise_that_is_not_the_plans_is_broken(ledger: Path) -> None:
+    release = read_ledger(ledger).releases[0]
+    assert passes(check_release(release))
+    assert [check.rule for check in check_release(stating(release, epsilon=0.6)) if check.holds is False] == ["noise"]
+    told = replace(release, receipt=replace(release.receipt, clamped={"bought": 3}))
+    assert [check.rule for check in check_release(told) if check.holds is False] == ["receipt"]
+
+
+def test_an_older_copy_is_broken_on_the_machine_that_knows(ledger: Path) -> None:
+    whole = read_ledger(ledger)
+    newest = check_newest(whole)
+    assert newest is not None
+    assert newest.holds
+    older = check_newest(replace(whole, entries=whole.entries[:1], hashes=whole.hashes[:1]))
+    assert older is not None
+    assert older.holds is False
+    assert check_newest(Ledger()) is None
+
+
+def test_a_release_without_its_ledger_is_not_evaluated(ledger: Path) -> None:
+    release = read_ledger(ledger).releases[0]
+    assert check_spent(release, noise(release), None).holds is None
+    alone = kb.release(counted("epsilon = 1"))
+    assert check_spent(alone, noise(alone), None).holds is None
+    assert check_spent(release, noise(release), Ledger()).holds is False
