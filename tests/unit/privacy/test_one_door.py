@@ -13,6 +13,7 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -172,16 +173,21 @@ def test_only_what_was_counted_passes_the_gate(thing: Any, tmp_path: Path) -> No
 # ── in the source itself ───────────────────────────────────────────────────────────────────────
 
 
-def calls(*names: str) -> dict[str, set[str]]:
-    """In which modules something of these names is called."""
+@cache
+def all_calls() -> dict[str, set[str]]:
+    """In which modules something is called, by its name."""
     found: dict[str, set[str]] = {}
     for path in sorted(SRC.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
                 name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-                if name in names:
-                    found.setdefault(name, set()).add(path.relative_to(SRC).with_suffix("").as_posix())
+                found.setdefault(name, set()).add(path.relative_to(SRC).with_suffix("").as_posix())
     return found
+
+
+def calls(*names: str) -> dict[str, set[str]]:
+    """In which modules something of these names is called."""
+    return {name: set(all_calls()[name]) for name in names if name in all_calls()}
 
 
 @pytest.mark.slow
