@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from kanab import Tally
 from kanab.errors import AnalysisError
 from kanab.plan.file import parse_plan
-from kanab.plan.model import Linkage
 from kanab.privacy.epsilon.account import rho_of
 from kanab.privacy.epsilon.split import split_budget
 from kanab.privacy.epsilon.tables import noise_of
@@ -46,7 +45,7 @@ segments = ["tier"]
 ARMS, TIERS = Factor("checkout", ("A", "B"), "arm"), Factor("tier", ("1", "2", "3"))
 SHARES = np.array([0.5, 0.3, 0.2])
 VALUES = np.arange(101)
-SIMULATIONS = 4_000
+SIMULATIONS = 1_000
 ALPHA = 0.05
 
 
@@ -77,7 +76,7 @@ CASES = tuple(
 def noise_of_case(epsilon: float) -> AddedNoise:
     """The variances of the noise in a table of arms by tiers of this plan."""
     scales = split_budget(PLAN, rho_of(epsilon, 1e-6))
-    return noise_of(Linkage(("checkout",), "tier"), scales, (ARMS, TIERS), None)
+    return noise_of(PLAN, "checkout/tier", scales, (ARMS, TIERS), {})
 
 
 def amounts(mean_of_buyers: float) -> NDArray[np.float64]:

@@ -16,9 +16,12 @@ from kanab.errors import AnalysisError
 from kanab.plan.model import ExperimentPlan, MetricPlan
 from kanab.privacy.release import Release
 from kanab.report.words import Kind
-from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
+from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect, without_noise
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
+
+_SURE_PEOPLE = 5
+"""An arm in bins has people if they are more than so many standard deviations of their noise."""
 
 _MERGED, _MISSING = " … ", " or missing"
 
@@ -79,7 +82,8 @@ class Distribution:
 def binned_people(table: Tally, metric: MetricPlan) -> dict[Level, BinnedPeople]:
     """Return the people of every arm in the bins that are left after merging; none where fewer than two edges are.
 
-    People without a value are left out, unless they are too few for a level of their own.
+    People without a value are left out, unless they are too few for a level of their own. So is an arm that has hardly
+    more people than noise.
     """
     labels, edges = Bins(metric.name, metric.edges).labels, metric.edges
     spans: list[tuple[int, int, int]] = []
@@ -93,11 +97,15 @@ def binned_people(table: Tally, metric: MetricPlan) -> dict[Level, BinnedPeople]
     low, high = metric.bounds or (-math.inf, math.inf)
     people = {}
     for row, arm in enumerate(table.factors[0].levels):
-        counts = [0] * (len(kept) + 1)
+        counts, noise = [0] * (len(kept) + 1), [0.0] * (len(kept) + 1)
         for first, _, position in spans:
-            counts[sum(place < first for place in kept)] += int(table.people[row, position])
-        if sum(counts):
-            people[arm] = BinnedPeople(tuple(edges[place] for place in kept), tuple(counts), float(low), float(high))
+            bin_of = sum(place < first for place in kept)
+            counts[bin_of] += int(table.people[row, position])
+            noise[bin_of] += 0.0 if table.noise is None else float(table.noise.people[row, position])
+        if sum(counts) > _SURE_PEOPLE * math.sqrt(sum(noise)):
+            told = tuple(counts) if table.noise is None else without_noise(counts)
+            stated = () if table.noise is None else tuple(noise)
+            people[arm] = BinnedPeople(tuple(edges[place] for place in kept), told, float(low), float(high), stated)
     return people
 
 
@@ -115,7 +123,8 @@ def distributions(
         if len(people) > 1:
             read.append(Distribution(name, people))
         else:
-            notes.append(f"There are no quantiles of {name}: too few bins are left after merging to k people.")
+            why = "to k people" if table.noise is None else "to k people and more, for the noise"
+            notes.append(f"There are no quantiles of {name}: too few bins are left after merging {why}.")
     return read
 
 

@@ -37,7 +37,8 @@ class BinnedPeople:
     """People of one arm in the bins of a metric: below the first edge, between two, from the last one on.
 
     The outer bins are open, unless ``low`` or ``high``, the bounds of the metric, are the outer edges: then all people
-    beyond are at the bound.
+    beyond are at the bound. ``noise`` is the variance of the noise in the people of every bin, if they carry some; they
+    are then those of `without_noise`.
 
     >>> arm = BinnedPeople((0, 100, 200, 400), (0, 50, 30, 20, 0))
     >>> arm.quantile(0.5), arm.quantile(0.8), arm.share_below(100)
@@ -48,6 +49,7 @@ class BinnedPeople:
     people: tuple[int, ...]
     low: float = -math.inf
     high: float = math.inf
+    noise: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         rising = len(self.edges) > 1 and all(low < high for low, high in pairwise(self.edges))
@@ -112,7 +114,10 @@ class BinnedPeople:
         bottom = self.low if self.low == edges[0] else -math.inf
         top = self.high if self.high == edges[-1] else math.inf
         values = np.where(upper == 0, np.where(probabilities == shares[0], edges[0], bottom), values)
-        return np.where(upper == len(edges), top, values)
+        values = np.where(upper == len(edges), top, values)
+        if self.noise:  # nobody in a bin may be nobody because of the noise
+            values = np.where(probabilities >= 1, top, np.where(probabilities <= 0, bottom, values))
+        return values
 
     def quantile_interval(self, probability: float, confidence: float = 0.95) -> tuple[float, float]:
         """Return the values that the binomial test of the share below them does not reject."""
@@ -121,8 +126,21 @@ class BinnedPeople:
         return float(low), float(high)
 
     def error(self, probability: float) -> float:
-        """Return the standard error of the share of people below a quantile."""
-        return math.sqrt(probability * (1 - probability) / self.total)
+        """Return the standard error of the share of people below a quantile, noise and all."""
+        own = probability * (1 - probability) / self.total
+        return math.sqrt(own + self._noise_at(probability, own)) if self.noise else math.sqrt(own)
+
+    def _noise_at(self, probability: float, own: float) -> float:
+        """Return the variance of the noise in the share below a quantile, wherever around it the quantile may be.
+
+        People below and above an edge carry the noise of their bins. Its sum moves by a bin from edge to edge, so that
+        the largest is taken of those that lie within two standard errors.
+        """
+        below = np.cumsum(self.noise[:-1])
+        at = ((1 - probability) ** 2 * below + probability**2 * (sum(self.noise) - below)) / self.total**2
+        reach = 2 * math.sqrt(own + float(at.max()))
+        first, last = np.searchsorted(self.shares, [probability - reach, probability + reach])
+        return float(at[max(0, int(first) - 1) : int(last) + 1].max())
 
     def _cubic(self, place: NDArray[np.intp]) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the coefficients of the share within each bin, by the part of its width from the left: Hermite's."""
@@ -149,6 +167,25 @@ class BinnedPeople:
             if np.array_equal(part, before):
                 break
         return np.where((straight > 0) & (straight < 1), part, straight)
+
+
+def without_noise(people: Sequence[int]) -> tuple[int, ...]:
+    """Return people per bin of which none is below 0: those whose sums from the left are nearest to the noisy ones.
+
+    Sums that fall are replaced by their mean, with as many neighbours as it takes (isotonic regression).
+
+    >>> without_noise([3, -2, 40, 60, -9, 8])
+    (2, 0, 39, 55, 0, 4)
+    """
+    runs: list[list[float]] = []  # mean and length
+    for total in np.cumsum(people, dtype=np.float64)[:-1].tolist():
+        runs.append([total, 1.0])
+        while len(runs) > 1 and runs[-2][0] > runs[-1][0]:
+            mean, length = runs.pop()
+            runs[-1] = [(runs[-1][0] * runs[-1][1] + mean * length) / (runs[-1][1] + length), runs[-1][1] + length]
+    everybody = float(sum(people))
+    sums = [round(min(max(mean, 0.0), everybody)) for mean, length in runs for _ in range(int(length))]
+    return tuple(int(count) for count in np.diff([0, *sums, round(everybody)]))
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,6 @@ CALLS = {
     "segment_effects": lambda stats, t: stats.segment_effects(t, "tier", "spend"),
     "survival": lambda stats, t: stats.survival(t, "tier", "bought"),
 }  # fmt: skip
-ADJUSTED = {
-    "additive_means", "additive_ratio_means", "adjusted_effect", "adjusted_means", "adjusted_ratio_effect",
-    "adjusted_ratio_means", "ratio_effect", "ratio_means",
-}  # fmt: skip
 REFUSED = {
     "adjusted_received_effect", "cluster_means", "common_odds", "fit", "fit_counts", "likelihood_ratio", "nested_f",
     "received_effect", "robust_fit", "survival",
@@ -96,7 +92,7 @@ def test_every_statistic_of_a_tally_is_asked():
     assert {*taking_tallies()} == {*CALLS}
 
 
-@pytest.mark.parametrize("name", sorted(CALLS.keys() - ADJUSTED))
+@pytest.mark.parametrize("name", sorted(CALLS))
 def test_a_statistic_knows_how_large_noise_is_or_refuses_it(name):
     tally = noisy()
     if name in REFUSED:

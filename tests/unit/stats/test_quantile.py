@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import interpolate
+from scipy import interpolate, optimize
 
 from kanab.errors import AnalysisError
-from kanab.stats.quantile import BinnedPeople, propose_edges, quantile_effect
+from kanab.stats.quantile import BinnedPeople, propose_edges, quantile_effect, without_noise
 
 EDGES = (0.0, 50.0, 100.0, 150.0, 200.0, 300.0, 500.0, 900.0)
 
@@ -166,3 +167,74 @@ def test_what_makes_no_sense_is_refused() -> None:
         quantile_effect(binned(latencies(1)), binned(latencies(2)), 1.5)
     with pytest.raises(AnalysisError, match="at least 8 bins"):
         propose_edges([], 40)
+
+
+# ── people with noise ──────────────────────────────────────────────────────────────────────────
+
+
+def test_noisy_people_are_made_possible_again_and_stay_as_many() -> None:
+    people = [12, -3, 40, -1, 0, 25, -6]
+    told = without_noise(people)
+    assert min(told) >= 0
+    assert sum(told) == sum(people)
+    assert without_noise([5, 0, 7]) == (5, 0, 7)
+    assert without_noise([-4, 10, 0]) == (0, 6, 0)
+    assert without_noise([0, 10, -4]) == (0, 6, 0)
+
+
+def test_sums_from_the_left_are_the_isotonic_regression_of_another_package() -> None:
+    rng = np.random.default_rng(3)
+    people = rng.integers(-20, 60, 15).tolist()
+    sums = np.cumsum(people)[:-1].astype(float)
+    nearest = np.clip(optimize.isotonic_regression(sums).x, 0, sum(people))
+    assert np.cumsum(without_noise(people))[:-1] == pytest.approx(nearest, abs=0.51)
+
+
+def test_noise_of_hardly_any_size_changes_nothing() -> None:
+    exact = [binned(latencies(seed)) for seed in (1, 2)]
+    noisy = [replace(side, noise=(1e-9,) * len(side.people)) for side in exact]
+    for share in (0.1, 0.5, 0.9):
+        plain, stated = (quantile_effect(*sides, share) for sides in (exact, noisy))
+        assert stated.values == plain.values
+        assert stated.interval == pytest.approx(plain.interval, rel=1e-6)
+        assert stated.p == pytest.approx(plain.p, rel=1e-6)
+
+
+def test_the_noise_in_a_share_is_at_least_that_of_its_draws() -> None:
+    people, variance = binned(latencies(1)), 400.0
+    noisy = replace(people, noise=(variance,) * len(people.people))
+    rng, at = np.random.default_rng(5), people.quantile(0.5)
+    draws = []
+    for _ in range(400):
+        counts = np.array(people.people) + np.rint(rng.normal(0, math.sqrt(variance), len(people.people))).astype(int)
+        draws.append(BinnedPeople(people.edges, without_noise(counts.tolist())).share_below(at))
+    stated = noisy.error(0.5) ** 2 - people.error(0.5) ** 2
+    assert 0.9 * np.var(draws) < stated < 2 * np.var(draws)
+
+
+def test_intervals_of_noisy_people_cover_and_those_that_ignore_noise_do_not() -> None:
+    rng, variance, covered, ignored = np.random.default_rng(6), 400.0, 0, 0
+    shares = np.array(binned(latencies(1, 200_000)).people) / 200_000
+    truth = binned(latencies(1, 200_000)).quantile(0.9)
+    for _ in range(50):
+        sides = []
+        for _ in range(2):
+            noise = np.rint(rng.normal(0, math.sqrt(variance), len(shares))).astype(int)
+            told = without_noise((rng.multinomial(1_500, shares) + noise).tolist())
+            sides.append(BinnedPeople(EDGES, told, noise=(variance,) * len(told)))
+        low, high = quantile_effect(*sides, 0.9).interval or (-math.inf, math.inf)
+        own = sides[0].quantile_interval(0.9)
+        covered += low <= 0 <= high and own[0] <= truth <= own[1]
+        low, high = quantile_effect(*(replace(side, noise=()) for side in sides), 0.9).interval or (0.0, 0.0)
+        ignored += low <= 0 <= high
+    assert covered >= 43
+    assert ignored < 40
+
+
+def test_where_noise_could_hide_the_last_people_an_interval_ends_with_the_bounds() -> None:
+    people = BinnedPeople((0.0, 10.0, 20.0, 30.0), (0, 60, 40, 0, 0), 0.0, 30.0, noise=(50.0,) * 5)
+    assert people.quantile_interval(0.95)[1] == 30.0
+    assert people.quantile_interval(0.05)[0] == 0.0
+    open_ended = replace(people, low=-math.inf, high=math.inf)
+    assert open_ended.quantile_interval(0.95)[1] == math.inf
+    assert open_ended.quantile_interval(0.05)[0] == -math.inf

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.errors import AnalysisError
 from kanab.scan.pairs import PairMoments, Pairs, Whole
 from kanab.scan.stats.double_double import SAFE, DoubleDouble, compact
 from kanab.stats.gram import Floats
@@ -189,7 +190,15 @@ def _take(cells: Whole, *places: Places) -> Whole:
 def blocks_of_tables(
     tables: Sequence[Tally], metrics: Sequence[str], alone: Mapping[str, Tally] | None = None
 ) -> Iterator[TableBlock]:
-    """Yield two-way tallies, those of one shape with the same squares together; places follow the tables."""
+    """Yield two-way tallies, those of one shape with the same squares together; places follow the tables.
+
+    Raises `AnalysisError` for numbers with noise.
+    """
+    if any(table.noise is not None for table in tables):
+        raise AnalysisError(
+            "a scan tests exact numbers, and these carry noise",
+            "Read each release by itself (kanab analyze): its segments know the noise.",
+        )
     groups: dict[object, list[int]] = {}
     alone = alone or {}
     for place, table in enumerate(tables):

@@ -1,12 +1,15 @@
 """All experiments × covariates × metrics at once."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.unit.stats.noisy_tables import shop, stated_noise
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError, LevelError
+from kanab.scan.stats.pairs import scan_pairs
 from kanab.scan.stats.segments import scan_covariates
 from kanab.scan.stats.verdicts import Rules
 from kanab.stats import correct, follow_ups, pooled_f, robust_f
@@ -141,3 +144,13 @@ def test_what_cannot_be_compared_is_refused():
         scan_covariates([table(rows, ["checkout", "banner"])])
     with pytest.raises(LevelError, match="Counted metrics: spend, bought"):
         scan_covariates(four_tables(rows), metrics=["clicks"])
+
+
+def test_numbers_with_noise_are_not_scanned():
+    exact = shop(2_000, np.random.default_rng(1))
+    noisy = replace(exact, noise=stated_noise(exact))
+    with pytest.raises(AnalysisError, match="these carry noise"):
+        scan_covariates([noisy])
+    factors = (noisy.factors[0], replace(noisy.factors[1], role="arm"))
+    with pytest.raises(AnalysisError, match="these carry noise"):
+        scan_pairs({("arm", "tier"): replace(noisy, factors=factors)})

@@ -1,0 +1,94 @@
+"""A readout of a release with ε: what knows the noise is given, what does not is a note or an error that says so."""
+
+import json
+
+import numpy as np
+import pytest
+
+import kanab as kb
+from kanab.errors import AnalysisError
+from kanab.plan.file import parse_plan
+
+pytest.importorskip("opendp")
+
+PLAN = parse_plan("""
+[metrics.bought]
+bounds = [0, 1]
+resolution = 1
+missing = "zero"
+[metrics.spend]
+bounds = [0, 100]
+resolution = 1
+missing = "zero"
+bins = [0, 10, 20, 30, 50, 100]
+[covariates]
+tier = { levels = ["1", "2", "3"] }
+days = { bins = [10, 20] }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+segments = ["tier"]
+quantiles = { spend = [0.5] }
+survival = { bought = "days" }
+received = "bought"
+""")
+
+
+@pytest.fixture(scope="module")
+def released():
+    rng, people = np.random.default_rng(1), 8_000
+    rows = {
+        "checkout": rng.choice(["A", "B"], people),
+        "tier": rng.choice(["1", "2", "3"], people),
+        "days": rng.integers(0, 30, people),
+        "bought": rng.random(people) < 0.3,
+        "spend": np.minimum(100, rng.exponential(20, people)).astype(int),
+    }
+    return kb.release(kb.count(rows, PLAN), epsilon=8.0)
+
+
+@pytest.fixture(scope="module")
+def answer(released):
+    return kb.analyze(released)
+
+
+def test_the_robust_test_decides_and_the_pooled_one_says_why_it_is_not_made(answer):
+    pooled, robust = ([row for row in answer.segments if row.decides == decides] for decides in (False, True))
+    assert all(row.test.p is not None for row in robust)
+    assert {row.test.note for row in pooled} == {"noise differs between classes, so that only the robust test is made"}
+
+
+def test_effects_at_levels_have_simultaneous_intervals_by_welchs_t(answer):
+    effects = [row.effect for row in answer.segment_effects if row.effect.metric == "bought"]
+    assert len(effects) == 3
+    assert all(effect.test == "welch" and effect.interval_adjusted is not None for effect in effects)
+
+
+def test_the_sample_ratio_and_balance_are_tested(answer):
+    assert answer.sample_ratio.p > 1e-6
+    assert [check.name for check in answer.balance] == ["tier"]
+
+
+def test_quantiles_have_intervals_and_bins_of_which_none_is_below_nothing(answer):
+    (row,) = answer.quantiles
+    low, high = row.effect.interval
+    assert low < row.effect.estimate < high
+    assert all(
+        min(side.people) >= 0 and max(side.noise) > 0 for each in answer.distributions for side in each.people.values()
+    )
+
+
+def test_what_does_not_know_noise_is_a_note(answer):
+    notes = "\n".join(answer.notes)
+    assert "There is no survival until bought: every day of its curve would carry noise" in notes
+    assert "an effect of receiving cannot be had from numbers with noise" in notes
+
+
+def test_strata_and_formulas_are_refused(released):
+    with pytest.raises(AnalysisError, match="odds ratio over strata cannot be had from numbers with noise"):
+        kb.analyze(released, strata=["tier"])
+    with pytest.raises(AnalysisError, match="a fit of a formula cannot be had from numbers with noise"):
+        kb.fit(released, "arm + tier", "spend")
+
+
+def test_everything_said_is_a_number_that_files_know(answer):
+    assert json.loads(json.dumps(answer.to_dict(), allow_nan=False))["segments"]
