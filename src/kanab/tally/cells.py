@@ -40,7 +40,9 @@ def as_cells(values: Any, shape: tuple[int, ...], name: str) -> Cells:
         cells = np.empty(0, dtype=object)
     if cells.shape != shape:
         raise TallyError(f"{name} must have one number per class", "Give every class once.")
-    flat = [_whole(value, name) for value in cells.ravel().tolist()]
+    flat = cells.ravel().tolist()
+    if {*map(type, flat)} != {int}:
+        flat = [_whole(value, name) for value in flat]
     frozen = np.empty(len(flat), dtype=object)
     frozen[:] = flat
     frozen = frozen.reshape(shape)

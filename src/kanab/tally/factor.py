@@ -96,6 +96,14 @@ class Factor:
         word = "arm" if self.role == "arm" else "level"
         raise LevelError(f"unknown {word} of {self.name!r}", f"It has: {listed(self.labels)}.")
 
+    def positions(self, levels: Iterable[Level]) -> list[int]:
+        """Return the positions of levels that it is known to have.
+
+        >>> Factor("tier", (1, 2, 3)).positions([3, 1])
+        [2, 0]
+        """
+        return [self._places[level, isinstance(level, bool)] for level in levels]
+
     @cached_property
     def _places(self) -> dict[tuple[Level, bool], int]:
         """The position of each level; True is not the number 1."""

@@ -244,3 +244,8 @@ def test_texts_and_truths_have_no_scores(levels: Any) -> None:
 def test_a_number_too_large_for_a_double_has_no_score_or_is_refused() -> None:
     with contextlib.suppress(KanabError):
         assert numeric_scores((1, 10**400)) is None
+
+
+def test_positions_are_those_of_index_and_true_is_not_1() -> None:
+    factor = Factor("x", (True, 1, "a", None))
+    assert factor.positions([None, 1, True]) == [factor.index(None), factor.index(1), factor.index(True)] == [3, 1, 0]

@@ -17,7 +17,7 @@ from kanab.plan.declared import declared_arms, declared_levels
 from kanab.plan.model import Budget, Linkage, Plan, published_plan
 from kanab.privacy.epsilon.accountant import check_spending
 from kanab.privacy.epsilon.mechanism import add_noise, check_installed, random_bits
-from kanab.privacy.epsilon.merge import TOO_FEW, TOO_SPARSE, holds, merge_to_k, people_with_noise
+from kanab.privacy.epsilon.merge import TOO_FEW, TOO_SPARSE, holds, merge_to_k, merged_alike, people_with_noise
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.noisy_pairs import exact_pairs, noisy_pairs, with_factors
 from kanab.privacy.epsilon.split import Statistic, TableScales, arm_tables, gaps, noisy_tables, split_budget
@@ -183,13 +183,13 @@ class _Drawn:
         everybody, scales = Statistic("people", by=linkage.axes), self.scales[linkage.name]
         noisy = people_with_noise(exact, scales[everybody])
         if linkage.covariate is not None:
-            levels = merge_to_k(noisy, linkage, self.plan, self.begun.get(linkage.name))
+            levels, merged = merge_to_k(noisy, linkage, self.plan, self.begun.get(linkage.name))
             if len(levels.groups) == 1:
                 self.left_out[linkage.name] = f"{linkage.covariate} is left out: {TOO_SPARSE}"
                 return
             if levels.merged:
                 self.maps[linkage.name] = levels
-            noisy, exact = levels.apply(noisy), levels.apply(exact)
+            noisy, exact = merged, merged_alike(exact, levels, merged)
         elif len(linkage.experiments) > 1 and not holds(noisy, self.plan.k):
             self.left_out[linkage.name] = f"{linkage.name} is left out: {TOO_FEW}"
             return

@@ -43,8 +43,8 @@ def holds(noisy: Tally, k: int) -> bool:
     return bool(np.all(enough(noisy, k)))
 
 
-def merge_to_k(noisy: Tally, linkage: Linkage, plan: Plan, begun: LevelMap | None = None) -> LevelMap:
-    """Return the map of levels whose classes have enough people, or that leaves a single level.
+def merge_to_k(noisy: Tally, linkage: Linkage, plan: Plan, begun: LevelMap | None = None) -> tuple[LevelMap, Tally]:
+    """Return the map of levels whose classes have enough people, or that leaves a single level, and what it makes.
 
     What decides, and the scores of merged levels, are counts with noise. A map that earlier batches have ``begun`` is
     kept, or becomes coarser.
@@ -54,14 +54,26 @@ def merge_to_k(noisy: Tally, linkage: Linkage, plan: Plan, begun: LevelMap | Non
     share = smallest_share(plan.experiment(linkage.experiments[0]), possible)
     least = plan.k + SAFE_DEVIATIONS * float(deviations(noisy).flat[0])
     levels = begun or merge_levels(possible, covariate, SAFETY_FACTOR * least / share)
-    while len(levels.groups) > 1 and not holds(levels.apply(noisy), plan.k):
+    while True:
+        named = begun if begun == levels else _as_published(levels, linkage, plan, possible)
+        merged = named.apply(noisy) if named.merged or named.scores else noisy
+        if len(levels.groups) == 1 or holds(merged, plan.k):
+            return named, merged
         levels = merge_smallest(possible, levels)
-    if begun is not None and levels == begun:
-        return begun
+
+
+def merged_alike(exact: Tally, levels: LevelMap, merged: Tally) -> Tally:
+    """Return an exact table with the levels of a table with noise that were merged by a map."""
+    new, old = merged.factor(levels.covariate), exact.factor(levels.covariate)
+    return exact._fold(new, new.positions([levels.target(level) for level in old.levels]))
+
+
+def _as_published(levels: LevelMap, linkage: Linkage, plan: Plan, possible: Tally) -> LevelMap:
+    """Return the map with scores and names as they are read."""
     if linkage.people_only:
         return without_means(levels, possible)
     if linkage.event is not None:
-        return at_ends(levels, levels, binned=plan.covariate(covariate).bins is not None)
+        return at_ends(levels, levels, binned=plan.covariate(levels.covariate).bins is not None)
     return _with_names(levels)
 
 

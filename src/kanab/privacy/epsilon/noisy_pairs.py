@@ -38,8 +38,7 @@ class NoisyPairs:
 def with_factors(tally: Tally, factors: Mapping[str, Factor]) -> Tally:
     """Return a table with all declared arms and levels, whether or not anybody has them."""
     for factor in tally.factors:
-        full = factors[factor.name]
-        tally = tally._fold(full, [full.index(level) for level in factor.levels])
+        tally = tally._fold(factors[factor.name], factors[factor.name].positions(factor.levels))
     return tally
 
 

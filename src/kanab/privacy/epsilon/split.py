@@ -63,8 +63,8 @@ def arm_tables(plan: Plan) -> tuple[Linkage, ...]:
 
 def noisy_tables(plan: Plan) -> tuple[Linkage, ...]:
     """Return all tables of a release with noise but pairs of covariates: arms alone, and what else the plan needs."""
-    arms = arm_tables(plan)
-    return (*arms, *(linkage for linkage in plan.linkages if linkage not in arms))
+    names = {*plan.experiment_names}
+    return (*arm_tables(plan), *(linkage for linkage in plan.linkages if linkage.name not in names))
 
 
 def split_budget(plan: Plan, rho: float) -> dict[str, TableScales]:
