@@ -96,7 +96,7 @@ def place_people(columns: Mapping[str, Any], releases: Sequence[AttackedRelease]
     numbers = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items() if name in names}
     levels = {name: _coded(values) for name, values in columns.items() if name not in names}
     for release in releases:
-        for table in release.tables:
+        for table in release.tables if release.noise is None else ():
             if set(table.names) <= levels.keys():
                 places = _everybodys_places(table, levels)
                 shown = ~table.hidden.ravel()

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import KanabError, SourceError
+from kanab.plan.budget import delta_problem, epsilon_problem
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cells import Cells, fold, marginal
@@ -224,7 +225,7 @@ class AttackedRelease:
     """One release: its tables, the k that it claims, and the cohorts that it is about.
 
     ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0. A scan has
-    ``statistics`` instead of tables.
+    ``statistics`` instead of tables. ``noise`` is the ε and δ of numbers that carry some, as far as that can be seen.
     """
 
     name: str
@@ -233,6 +234,7 @@ class AttackedRelease:
     cohorts: str = ""
     contributors: Mapping[str, str] = field(default_factory=dict)
     statistics: tuple[ShownStatistics, ...] = ()
+    noise: tuple[float, float] | None = None
 
     def apart(self, other: AttackedRelease) -> bool:
         """Tell whether the two are about different people: batches of different cohorts are."""
@@ -261,13 +263,29 @@ def published_from_dict(data: Any, name: str) -> AttackedRelease:
     cohorts = receipt.get("cohorts") or ""
     metrics = _dict(_dict(data, "plan"), "metrics")
     maps = _dict(data, "levels")
+    shown = tuple(_table(table, plain, maps) for table, plain in tables.items())
     return AttackedRelease(
         name,
-        tuple(_table(table, plain, maps) for table, plain in tables.items()),
+        shown,
         k if type(k) is int and k >= 2 else DEFAULT_K,
         cohorts if isinstance(cohorts, str) else json.dumps(cohorts, sort_keys=True),
         {metric: _dict(metrics, metric)["of"] for metric in metrics if _dict(metrics, metric).get("of")},
+        noise=_noise(_dict(receipt, "noise"), shown),
     )
+
+
+def _noise(stated: Mapping[str, Any], tables: Sequence[AttackedTable]) -> tuple[float, float] | None:
+    """Return the ε and δ that a release states; None where it has none, or its tables agree as exact ones do."""
+    epsilon: Any = stated.get("epsilon")
+    delta: Any = stated.get("delta")
+    if epsilon_problem(epsilon) or delta_problem(delta):
+        return None
+    arms: dict[str, set[tuple[int, ...]]] = {}
+    for table in (table for table in tables if len(table.experiments) == 1 and not table.hidden.any()):
+        name = next(iter(table.experiments))
+        arms.setdefault(name, set()).add(tuple(marginal(table.people, table.names, (name,)).tolist()))
+    several = {name for name in arms if sum(name in table.experiments for table in tables) > 1}
+    return None if several and all(len(arms[name]) == 1 for name in several) else (float(epsilon), float(delta))
 
 
 def _scan(data: Mapping[str, Any], name: str) -> AttackedRelease:
