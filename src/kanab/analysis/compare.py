@@ -102,7 +102,9 @@ def metric_means(
     known = dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics)
     for metric in [name for name in known if name not in analyzed.plan.numbers]:
         holding = {name: tally for name, tally in tables.items() if metric in tally.metric_names}
-        measured += _plain_and_adjusted(analyzed, holding, metric, _of_metric(metric, options), notes)
+        measured += _plain_and_adjusted(
+            analyzed, holding, metric, _of_metric(metric, options, tables.get(analyzed.plan.name)), notes
+        )
     for y, z in ratios:
         holding = {name: tally for name, tally in tables.items() if (y, z) in [cross.pair for cross in tally.crosses]}
         if not holding:
@@ -117,10 +119,12 @@ def by_role(measured: Sequence[MetricMeans], roles: Mapping[str, Role]) -> list[
     return sorted(measured, key=lambda metric: ROLES.index(roles.get(metric.means.metric, "primary")))
 
 
-def _of_metric(metric: str, options: AnalysisOptions) -> _Functions:
+def _of_metric(metric: str, options: AnalysisOptions, arms: Tally | None) -> _Functions:
+    """Return how means of a metric are made; ``arms`` alone are what adjusted ones start from where there is noise."""
+    totals = arms if arms is not None and arms.noise is not None and metric in arms.metric_names else None
     return _Functions(
         lambda tally: plain_means(tally, metric, test=options.test),
-        lambda tally: adjusted_means(tally, metric, variance=options.variance),
+        lambda tally: adjusted_means(tally, metric, variance=options.variance, totals=totals),
         lambda tables, covariates, numbers: additive_means(
             tables, metric, covariates, variance=options.variance, numbers=numbers, slopes=options.slopes
         ),

@@ -15,7 +15,7 @@ from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, arm_parts
 from kanab.stats.formula import Term, Variable, design, parse
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, solve
-from kanab.stats.noise import enough_freedom, floats, freedom_with_noise, measured, twice_middle
+from kanab.stats.noise import Measured, enough_freedom, floats, freedom_with_noise, measured, twice_middle
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally
 
@@ -35,6 +35,7 @@ def adjusted_means(
     covariates: str | Sequence[str] | None = None,
     *,
     variance: Variance = "exact",
+    totals: Tally | None = None,
 ) -> ArmMeans:
     """Return arm means at the covariates' mean over all arms, each arm with slopes of its own.
 
@@ -44,9 +45,10 @@ def adjusted_means(
         Cov(α) = diag(rss_a / (n_a − p_a) · x̄' (X_a' X_a)⁻¹ x̄) + B Sxx B' / (N (N − 1))
 
     with x̄ = (1, the common covariate mean). ``variance="paper"`` takes 1 / n_a in place of the quadratic form, as
-    Ding does: it leaves out the arm's own distance from the common mean, and is a little too small. Raises
-    `AnalysisError` for what cannot be adjusted for, `DesignError` where an
-    arm has too few people or classes for its coefficients, or a class too few for its noise.
+    Ding does: it leaves out the arm's own distance from the common mean, and is a little too small. ``totals`` are
+    the arms of a release with noise, combined from all its tables: classes then only say by how much means move from
+    there, which takes far less noise with it. Raises `AnalysisError` for what cannot be adjusted for, `DesignError`
+    where an arm has too few people or classes for its coefficients, or a class too few for its noise.
     """
     check_variance(variance)
     axis = tally.axes.index(tally.experiment.name)
@@ -81,7 +83,7 @@ def adjusted_means(
     if tally.noise is None:
         return means
     columns = np.column_stack([np.ones(len(matrix)), matrix])
-    return _with_noise(tally, means, classes, _Fits(columns, at_mean, fits, np.array(shares)))
+    return _with_noise(tally, means, classes, _Fits(columns, at_mean, fits, np.array(shares)), totals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +96,12 @@ class _Fits:
     shares: Floats
 
 
-def _with_noise(tally: Tally, means: ArmMeans, classes: Classes, fits: _Fits) -> ArmMeans:
+def _with_noise(tally: Tally, means: ArmMeans, classes: Classes, fits: _Fits, totals: Tally | None) -> ArmMeans:
     """Return adjusted means with the covariance of their noise, and variances without what noise does to them.
 
     To first order dα = x̄'(X'X)⁻¹ Σ x (dT − f dn) + dx̄'β, with f the fit of a class about the middle of the bounds
-    and dx̄ = Σ (x − x̄) dn / N over the classes of all arms, which arms share.
+    and dx̄ = Σ (x − x̄) dn / N over the classes of all arms, which arms share. With totals the arm's plain mean in this
+    table is taken off and that of the totals is added: of these a share ω is this table's own.
     """
     known = measured(tally, means.metric, arm_squares(tally, means.metric))
     axis = tally.axes.index(tally.experiment.name)
@@ -117,14 +120,52 @@ def _with_noise(tally: Tally, means: ArmMeans, classes: Classes, fits: _Fits) ->
         through[place] = (fits.columns - fits.at_mean) @ beta / classes.total
     of_sums, of_people = own * reach, through - own * reach * fitted
     n_noise, t_noise = known.n_noise[places], known.t_noise[places]
-    noise = (of_sums * t_noise) @ of_sums.T + (of_people * n_noise) @ of_people.T
+    exact, beside = means.exact, np.zeros(len(means.arms))
+    if totals is not None:
+        moved = _moved(tally, totals, means.metric, known)
+        exact = tuple(mean + shift for mean, shift in zip(exact, moved.shifts, strict=True))
+        of_sums, of_people = of_sums - own * moved.of_sums[:, None], of_people - own * moved.of_people[:, None]
+        beside = moved.beside
+    noise = (of_sums * t_noise) @ of_sums.T + (of_people * n_noise) @ of_people.T + np.diag(beside)
     shaped = np.zeros(known.n.shape)
     shaped[places] = fitted
     left, left_noise = known.left(shaped)
     rss = left + own @ (leverage * (t_noise + fitted**2 * n_noise))
     df = freedom_with_noise(rss, means.df, left_noise)
     sample = enough_freedom(rss, df) / means.df * fits.shares
-    return replace(means, sample=sample, df=df, noise=noise / classes.scale**2)
+    return replace(means, exact=exact, sample=sample, df=df, noise=noise / classes.scale**2)
+
+
+@dataclass(frozen=True, eq=False)
+class _Moved:
+    """By how much arm means move to those of the totals, how that takes noise of the table off, and what it adds."""
+
+    shifts: list[Fraction]
+    of_sums: Floats
+    of_people: Floats
+    beside: Floats
+
+
+def _moved(tally: Tally, totals: Tally, metric: str, known: Measured) -> _Moved:
+    """Return the way from the arm means of a table to those of the totals, in steps; a mean has (dT − m dn) / n."""
+    here, there = tally.keep(), totals.keep()
+    assert there.noise is not None
+    old, new = here.moments_of(metric), there.moments_of(metric)
+    shifts = [
+        (Fraction(int(s), int(n)) - Fraction(int(t), int(m))) / old.metric.scale
+        for t, m, s, n in zip(old.sums, old.counts, new.sums, new.counts, strict=True)
+    ]
+    by_arm = tuple(range(1, known.n.ndim))
+    n, t, n_noise, t_noise = (
+        cells.sum(axis=by_arm) for cells in (known.n, known.t, known.n_noise, known.t_noise)
+    )  # fmt: skip
+    better_t, better_n = floats(there.noise.metrics[metric].sums), floats(there.noise.counts_of(metric))
+    other_sums, other_people = (
+        np.maximum(0.0, 1 - noise[0] / noise[1]) for noise in ((better_t, t_noise), (better_n, n_noise))
+    )
+    off = t / n
+    beside = (better_t * other_sums + off**2 * better_n * other_people) / n**2
+    return _Moved(shifts, other_sums / n, -off * other_people / n, beside)
 
 
 def _centred(

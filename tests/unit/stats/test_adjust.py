@@ -9,6 +9,7 @@ from tests.unit.stats.noisy_tables import stated_noise, with_noise
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, DesignError, FormulaError, LevelError
+from kanab.privacy.epsilon.combined import combine_arms
 from kanab.stats import adjusted_effect, adjusted_means, contrast, difference_in_means
 
 
@@ -255,6 +256,29 @@ def test_the_noise_of_adjusted_means_varies_together_as_it_says(metric, covariat
     )
     assert np.mean(means, axis=0) == pytest.approx(exact.means, abs=4 * deviations.max() / math.sqrt(draws))
     assert np.mean(sample, axis=0) == pytest.approx(exact.sample, rel=0.1)
+
+
+@pytest.mark.parametrize("metric", ["spend", "bought"])
+def test_means_that_start_from_combined_totals_have_less_noise_and_say_how_much(metric):
+    tally, rng, draws = shop_with_tiers(), np.random.default_rng(9), 250
+    arms = tally.keep()
+    classes, alone = stated_noise(tally, 0.05), stated_noise(arms, 0.05)
+    said, means, beside = [], [], []
+    for _ in range(draws):
+        table = with_noise(tally, classes, rng)
+        totals = combine_arms(with_noise(arms, alone, rng), [table])
+        adjusted = adjusted_means(table, metric, "C(tier)", totals=totals)
+        said.append(adjusted.noise)
+        means.append(adjusted.means)
+        beside.append(adjusted_means(table, metric, "C(tier)").noise)
+    seen, expected = np.cov(np.array(means).T), np.mean(said, axis=0)
+    deviations = np.sqrt(np.diag(expected))
+    assert seen / np.outer(deviations, deviations) == pytest.approx(
+        expected / np.outer(deviations, deviations), abs=4 * math.sqrt(2 / draws)
+    )
+    exact = adjusted_means(tally, metric, "C(tier)").means
+    assert np.mean(means, axis=0) == pytest.approx(exact, abs=4 * deviations.max() / math.sqrt(draws))
+    assert np.all(np.diag(expected) < 0.6 * np.diag(np.mean(beside, axis=0)))
 
 
 def test_means_adjusted_for_one_covariate_share_the_noise_of_its_people():
