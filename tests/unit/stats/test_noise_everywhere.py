@@ -48,8 +48,7 @@ CALLS = {
     "survival": lambda stats, t: stats.survival(t, "tier", "bought"),
 }  # fmt: skip
 REFUSED = {
-    "adjusted_received_effect", "cluster_means", "common_odds", "fit", "fit_counts", "likelihood_ratio", "nested_f",
-    "received_effect", "robust_fit", "survival",
+    "cluster_means", "common_odds", "fit", "fit_counts", "likelihood_ratio", "nested_f", "robust_fit", "survival",
 }  # fmt: skip
 
 
