@@ -46,6 +46,7 @@ def current_look(released: Release, experiment: str | None, options: AnalysisOpt
         raise AnalysisError(
             "how many looks are planned is not said", "Give looks=… or planned=… (--looks 5, --planned 100000)."
         )
+    looks = replace(looks, anew=released.receipt.noise is not None and not released.parts)
     if looks.earlier is not None:
         return CurrentLook(released, looks)
     if looks.file is not None:

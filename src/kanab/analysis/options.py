@@ -61,7 +61,8 @@ class Looks:
     the design here, and so does the first look at which the planned people are there. Which look it is must be
     known: ``earlier`` are the people counted up to each earlier look, empty at the first one; or Kanab keeps them in
     a ``file``; or batches were added, each of which is a look unless one of the two is given. "always": every moment
-    may be the last; intervals are narrowest at ``tuned_at`` people.
+    may be the last; intervals are narrowest at ``tuned_at`` people. ``anew`` says that noise is drawn again for every
+    planned look, as `planned_look` explains; an analysis knows it of its release.
     """
 
     method: Literal["spending", "always"]
@@ -72,6 +73,7 @@ class Looks:
     last: bool = False
     earlier: Sequence[int] | None = None
     file: str | PathLike[str] | None = None
+    anew: bool = False
 
     def __post_init__(self) -> None:
         if self.method not in ("spending", "always"):
@@ -91,8 +93,9 @@ class Looks:
             return any_time_look(effect, people, tuned_at=self.tuned_at, off_commonest=off_commonest)
         seen = [*(self.earlier or ()), people]
         return planned_look(
-            effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen)
-        )
+            effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen),
+            anew=self.anew,
+        )  # fmt: skip
 
     def p_of_f(self, p: float, df: float, people: int, confidence: float) -> float:
         """Return the p over all looks of an F test that has this p now; raise `AnalysisError` as ``at`` does."""

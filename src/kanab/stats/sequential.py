@@ -161,12 +161,15 @@ def planned_look(
     planned: int | None = None,
     spending: Spending = "obrien-fleming",
     last: bool = False,
+    anew: bool = False,
 ) -> PlannedLook:
     """Return the effect at the latest of several looks; ``people`` were counted up to each of them.
 
     Either so many ``looks`` are planned, or so many people (``planned``), at whatever looks. The
     chance of a false alarm is spent by the share of them that has passed (Lan and DeMets). If the
     experiment ends earlier or later than planned, say so with ``last``: all that is left is spent.
+    Where noise is drawn ``anew`` for every look at everybody so far, looks have less in common than people tell: each
+    then has what is newly spent there. Noise of batches that are added grows with their people and needs no such care.
     Raises `AnalysisError` where people do not grow, or there are more looks or people than planned.
 
     >>> from kanab.datasets import shop_rows
@@ -182,9 +185,14 @@ def planned_look(
     alpha, sides = 1 - effect.confidence, sides_of(effect.alternative)
     spender = _spender(spending, sides, looks)
     spent = spender.shares(fractions, alpha)
-    z = z_boundaries(times, spent, sides)[-1]
+    newly = spent[-1] - (spent[-2] if len(spent) > 1 else 0.0)
+    z = (z_of(newly, sides) if newly > 0 else math.inf) if anew else z_boundaries(times, spent, sides)[-1]
     nominal = tail(z, sides)
-    p = None if effect.p is None else smallest_alpha(_observed(effect, sides), times, fractions, spender)
+    p = None
+    if effect.p is not None and anew:
+        p = smallest_alpha_of_share(effect.p, fractions, spender)
+    elif effect.p is not None:
+        p = smallest_alpha(_observed(effect, sides), times, fractions, spender)
     verdict: Verdict = "ended" if fractions[-1] >= 1 else "keep going"
     if effect.p is not None and effect.p <= nominal:
         verdict = "may stop"

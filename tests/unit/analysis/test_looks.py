@@ -342,3 +342,35 @@ def test_segments_wait_with_reading_at_any_time_for_twenty_people_off_the_common
     choices = BY_TIER | {"metrics": ["spend"], "bounds": {"spend": (0, 10)}, "resolution": {"spend": 1.0}}
     answer = kb.readout(amounts, **choices, looks=kb.Looks("always")).to_dict()
     assert {row["p"] for row in answer["segment_effects"]} <= {1.0, None}
+
+
+def test_planned_looks_at_releases_with_noise_of_their_own_have_what_is_newly_spent():
+    rng = np.random.default_rng(1)
+    rows = {"arm": rng.choice(["A", "B"], 4000), "bought": rng.random(4000) < 0.2}
+    counted = kb.count(
+        rows, arm="arm", metrics=["bought"], arms=["A", "B"], bounds={"bought": (0, 1)}, missing={"bought": "zero"}
+    )  # fmt: skip
+    looks = kb.Looks("spending", looks=3, earlier=[2000])
+    exact, noisy = kb.release(counted), kb.release(counted, epsilon=2)
+    at_exact, at_noisy = (kb.analyze(each, looks=looks).effects[0].look for each in (exact, noisy))
+    assert at_noisy.spent == pytest.approx(at_exact.spent)
+    assert at_noisy.nominal < at_exact.nominal
+
+
+def test_what_drowns_in_noise_is_said_to_be_too_noisy_to_tell():
+    rng = np.random.default_rng(2)
+    rows = {"arm": rng.choice(["A", "B"], 20_000), "spend": rng.integers(0, 3, 20_000)}
+    counted = kb.count(
+        rows, arm="arm", metrics=["spend"], arms=["A", "B"], bounds={"spend": (0, 1000)}, resolution={"spend": 1},
+        missing={"spend": "zero"},
+    )  # fmt: skip
+    margins = {"spend": kb.Margin("non-inferiority", 1)}
+    for _ in range(20):  # every other variance comes out positive by chance, but hardly ever beyond its noise
+        readout = kb.analyze(kb.release(counted, epsilon=0.05), margins=margins)
+        row = readout.to_dict()["effects"][0]
+        if row["too_noisy"]:
+            break
+    assert (row["verdict"], row["p"], row["interval"]) == ("untestable", None, None)
+    assert row["se_noise"] > 0
+    assert ": too noisy to tell; the difference is " in " ".join(str(readout).split())
+    assert "cannot be tested: too noisy to tell." in " ".join(str(readout).split())

@@ -460,3 +460,25 @@ def test_the_evidence_of_many_counts_is_that_of_their_chi_square():
     chi2 = float(((counts - n * shares) ** 2 / (n * shares)).sum())
     expected = -math.log1p(n / concentration) + chi2 / 2 * n / (n + concentration)
     assert log_evidence_of_counts(counts, shares, concentration) == pytest.approx(expected, abs=2e-3)
+
+
+def test_looks_with_noise_drawn_anew_have_what_is_newly_spent_and_keep_their_size():
+    effect = difference_in_means(eighteen())
+    usual, anew = (planned_look(effect, [10, 20, 40], looks=3, spending="pocock", anew=each) for each in (False, True))
+    first = planned_look(effect, [10], looks=3, spending="pocock", anew=True)
+    assert first.nominal == pytest.approx(planned_look(effect, [10], looks=3, spending="pocock").nominal)
+    assert anew.nominal < usual.nominal
+    earlier = planned_look(effect, [10, 20], looks=3, spending="pocock").spent
+    assert anew.nominal == pytest.approx(anew.spent - earlier)
+    assert planned_look(replace(effect, p=anew.nominal), [10, 20, 40], looks=3, spending="pocock", anew=True).p == (
+        pytest.approx(0.05)
+    )
+    assert planned_look(replace(effect, p=None), [10, 20], looks=3, anew=True).p is None
+    rng, runs = np.random.default_rng(3), 40_000
+    times = np.array([0.25, 0.5, 0.75, 1.0])
+    drifting = np.cumsum(rng.normal(0, 0.5, (runs, 4)), axis=1)
+    z = np.abs(drifting + rng.normal(0, 1, (runs, 4))) / np.sqrt(times + 1)  # half of the last variance is noise
+    looks = {each: [planned_look(effect, [*range(1, n + 1)], looks=4, anew=each).z for n in (1, 2, 3, 4)]
+             for each in (False, True)}  # fmt: skip
+    assert np.mean((z > looks[True]).any(axis=1)) <= 0.05
+    assert np.mean((z > looks[False]).any(axis=1)) > 0.055
