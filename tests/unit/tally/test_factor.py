@@ -247,5 +247,9 @@ def test_a_number_too_large_for_a_double_has_no_score_or_is_refused() -> None:
 
 
 def test_positions_are_those_of_index_and_true_is_not_1() -> None:
-    factor = Factor("x", (True, 1, "a", None))
-    assert factor.positions([None, 1, True]) == [factor.index(None), factor.index(1), factor.index(True)] == [3, 1, 0]
+    factor = Factor("x", (True, "a", None))
+    assert (
+        factor.positions([None, "a", True]) == [factor.index(None), factor.index("a"), factor.index(True)] == [2, 1, 0]
+    )
+    with pytest.raises(KeyError):
+        factor.positions([1])
