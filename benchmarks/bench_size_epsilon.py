@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from kanab import Tally
 from kanab.errors import AnalysisError
@@ -23,7 +24,8 @@ from kanab.plan.file import parse_plan
 from kanab.privacy.epsilon.account import rho_of
 from kanab.privacy.epsilon.split import split_budget
 from kanab.privacy.epsilon.tables import noise_of
-from kanab.stats import check_balance, follow_ups, robust_f, sample_ratio, segment_effects
+from kanab.stats import check_balance, follow_ups, quantile_effect, robust_f, sample_ratio, segment_effects
+from kanab.stats.quantile import BinnedPeople, without_noise
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Moments
@@ -166,6 +168,37 @@ def tests(table: Tally, case: Case) -> Iterator[tuple[str, bool | None]]:
             yield f"levels {metric}", any(missed) if len(missed) == 3 else None
 
 
+EDGES = (0.0, 10.0, 20.0, 30.0, 40.0, 60.0, 80.0, 120.0, 200.0, 400.0)
+
+
+def quantiles(case: Case, simulations: int, seed: int) -> dict[str, tuple[float, float, float]]:
+    """How often intervals of differences of the median and the 90 % point miss 0, where both arms are alike."""
+    rng = np.random.default_rng(seed)
+    variance = float(noise_of_case(case.epsilon).people[0, 0])
+    shares = np.diff([0.0, *special.gammainc(2.0, np.array(EDGES) / 25), 1.0])
+    missed: Counter[tuple[float, bool]] = Counter()
+    for _ in range(simulations):
+        sides = []
+        for arm in (case.first_arm, 1 - case.first_arm):
+            drawn = rng.multinomial(int(case.people * arm), shares) + np.rint(rng.normal(0, variance**0.5, len(shares)))
+            told = without_noise([int(count) for count in drawn])
+            sides.append(BinnedPeople(EDGES, told, 0.0, noise=(variance,) * len(told)))
+        for share in (0.5, 0.9):
+            for known in (True, False):
+                pair = sides if known else [replace(side, noise=()) for side in sides]
+                low, high = quantile_effect(pair[1], pair[0], share).interval or (-np.inf, np.inf)
+                missed[share, known] += not low <= 0 <= high
+    return {
+        f"quantile {share:g}": (missed[share, True] / simulations, missed[share, False] / simulations, 1.0)
+        for share in (0.5, 0.9)
+    }
+
+
+def everything(case: Case, simulations: int, seed: int) -> dict[str, tuple[float, float, float]]:
+    """All tests of a case."""
+    return run(case, simulations, seed) | quantiles(case, simulations, seed)
+
+
 def run(case: Case, simulations: int, seed: int) -> dict[str, tuple[float, float, float]]:
     """By test: how often it rings, how often if noise is ignored, and how often it is made."""
     rng, noise = np.random.default_rng(seed), noise_of_case(case.epsilon)
@@ -193,7 +226,9 @@ def main() -> None:
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         for title, cases in (("size", CASES), ("power, 30 % more at one level", power)):
             print(f"{title} at {ALPHA:g}: knowing the noise, ignoring it, share of releases that can be tested")
-            results = pool.map(run, cases, [simulations] * len(cases), range(len(cases)))
+            results = pool.map(
+                everything if title == "size" else run, cases, [simulations] * len(cases), range(len(cases))
+            )
             for case, by_test in zip(cases, results, strict=True):
                 print(case.name)
                 for name, (known, ignored, made) in by_test.items():

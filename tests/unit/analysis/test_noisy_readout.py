@@ -29,7 +29,6 @@ arms = { A = 1, B = 1 }
 segments = ["tier"]
 quantiles = { spend = [0.5] }
 survival = { bought = "days" }
-received = "bought"
 """)
 
 
@@ -80,7 +79,6 @@ def test_quantiles_have_intervals_and_bins_of_which_none_is_below_nothing(answer
 def test_what_does_not_know_noise_is_a_note(answer):
     notes = "\n".join(answer.notes)
     assert "There is no survival until bought: every day of its curve would carry noise" in notes
-    assert "an effect of receiving cannot be had from numbers with noise" in notes
 
 
 def test_strata_and_formulas_are_refused(released):
