@@ -306,6 +306,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         distributions=tuple(read),
         survival=tuple(survival),
         survival_curves=tuple(curves),
+        rates=tuple(sorted({metric.name for table in tables.values() for metric in table.metrics if metric.binary})),
     )  # fmt: skip
     current.record()
     return answer

@@ -67,7 +67,8 @@ Rows = Literal[
 class Readout:
     """Everything known about one experiment. ``to_dict`` is documented and stable.
 
-    ``missing`` says by metric what became of missing values, and how many people at least have none.
+    ``missing`` says by metric what became of missing values, and how many people at least have none. ``rates`` are the
+    metrics that are 0 or 1 for everybody; they are named in `to_dict` where noise hides it.
     """
 
     experiment: str
@@ -105,6 +106,7 @@ class Readout:
     distributions: tuple[Distribution, ...] = ()
     survival: tuple[SurvivalRow, ...] = ()
     survival_curves: tuple[Survival, ...] = ()
+    rates: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -213,7 +215,7 @@ class Readout:
             "segment_effects": [row.to_dict() for row in self.segment_effects],
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
             "strata": [strata_dict(row) for row in self.strata],
-            "privacy": _privacy(self.receipt, chained=self.chained) | {"costs": list(self.costs)},
+            "privacy": _privacy(self.receipt, self.rates, chained=self.chained) | {"costs": list(self.costs)},
             "notes": list(self.notes),
             "received": [row.to_dict() for row in self.received],
             "quantiles": [row.to_dict() for row in self.quantiles],
@@ -224,7 +226,7 @@ class Readout:
         }
 
 
-def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
+def _privacy(receipt: Receipt, rates: Sequence[str], *, chained: bool) -> dict[str, Any]:
     batch = receipt.batch
     return {
         "k": receipt.k,
@@ -244,7 +246,7 @@ def _privacy(receipt: Receipt, *, chained: bool) -> dict[str, Any]:
         "ledger": receipt.ledger or None,
         "where": receipt.where,
         "choices": None if receipt.choices is None else dict(receipt.choices),
-    } | ({} if receipt.noise is None else {"noise": noise_dict(receipt.noise)})
+    } | ({} if receipt.noise is None else {"noise": {**noise_dict(receipt.noise), "rates": list(rates)}})
 
 
 def frame(package: str, rows: list[dict[str, Any]]) -> Any:

@@ -177,10 +177,11 @@ def is_share(data: Mapping[str, Any], metric: str) -> bool:
 
     Then and, for whole numbers, only then Σy² = Σy, and the plain effect's variance is
     Σ m (1 − m) / (n − 1) over its two arms. Where values are missing the people per arm do not
-    tell, the equation fails, and the metric is shown as plain numbers. Where clusters were assigned, they name their
-    rates themselves.
+    tell, the equation fails, and the metric is shown as plain numbers. Where clusters were assigned or noise was added,
+    rates are named.
     """
-    if metric in (data.get("clusters") or {}).get("rates", ()):
+    noise = data["privacy"].get("noise")
+    if metric in (data.get("clusters") or {}).get("rates", ()) or (noise is not None and metric in noise["rates"]):
         return True
     rows = [row for row in data["effects"] if row["metric"] == metric and row["method"] == "difference"]
     return bool(rows) and all(_of_zeros_and_ones(row, data["arms"]) for row in rows)

@@ -11,9 +11,10 @@ from scipy.stats import chi2_contingency
 
 import kanab as kb
 from kanab.analysis.api import analyze, readout
-from kanab.analysis.readout import frame
+from kanab.analysis.readout import Readout, frame
 from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, LevelError, PlanError, SourceError
+from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
 
@@ -402,3 +403,40 @@ def test_pooled_arms_are_checked_for_balance_as_one() -> None:
     device = next(row for row in balance["rows"] if row["name"] == "device")
     assert device["p"] == pytest.approx(expected.pvalue, rel=1e-9)
     assert device["arm"] == "any"
+
+
+@pytest.fixture(scope="module")
+def noisy() -> Readout:
+    plan = parse_plan(
+        """
+        [privacy]
+        epsilon = 3
+        [metrics]
+        bought = { kind = "binary", missing = "zero" }
+        spend = { bounds = [0, 100], resolution = 0.5, missing = "zero" }
+        [covariates]
+        tier = { levels = ["basic", "gold"] }
+        [experiments.checkout]
+        arms = { A = 1, B = 1 }
+        adjust = ["tier"]
+        """
+    )
+    rng = np.random.default_rng(19)
+    people = {
+        "checkout": rng.choice(["A", "B"], 20_000), "tier": rng.choice(["basic", "gold"], 20_000),
+        "bought": rng.random(20_000) < 0.2, "spend": np.round(rng.gamma(2, 6, 20_000)),
+    }  # fmt: skip
+    return analyze(release(count(people, plan)))
+
+
+def test_rates_with_noise_are_shown_in_percent_and_amounts_are_not(noisy: Readout) -> None:
+    assert noisy.to_dict()["privacy"]["noise"]["rates"] == ["bought"]
+    text = str(noisy)
+    assert "── bought (means in %, effects in points) ─" in text
+    assert "── spend ─" in text
+
+
+def test_rates_are_named_only_where_noise_hides_them() -> None:
+    exact = readout(shop(), arm="variant", metrics=["bought"])
+    assert exact.rates == ("bought",)
+    assert "rates" not in str(exact.to_dict())
