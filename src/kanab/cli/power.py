@@ -332,7 +332,7 @@ def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
         means, shares=planned if shares is None else shares, control=plan.control if control is None else control,
         rate=binary, grows=flags["multiplies"],
     )  # fmt: skip
-    return _Basis(noise.mean, binary, (_origin(flags, plan, name),)), noise
+    return _Basis(noise.mean, binary, (*_origin(released, flags, plan, name),)), noise
 
 
 def _means(released: Release, plan: ExperimentPlan, metric: str | None, adjust: str | None) -> tuple[ArmMeans, str]:
@@ -417,16 +417,22 @@ def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     metric = table.moments_of(asked).metric.name
     means = plain_means(released.totals(plan.name), metric)
     base = means.arms.index(means.control if plan.control is None else plan.control)
-    return _Basis(float(means.means[base]), _is_binary(released, metric), (_origin(flags, plan, metric),)), cells
+    return _Basis(
+        float(means.means[base]), _is_binary(released, metric), (*_origin(released, flags, plan, metric),)
+    ), cells
 
 
 def _is_binary(released: Release, metric: str) -> bool:
     return any(held.name == metric and held.binary for tally in released.tables.values() for held in tally.metrics)
 
 
-def _origin(flags: Mapping[str, Any], plan: ExperimentPlan, metric: str) -> str:
+def _origin(released: Release, flags: Mapping[str, Any], plan: ExperimentPlan, metric: str) -> list[str]:
     adjusted = f", adjusted for {flags['adjust']}" if flags["adjust"] else ""
-    return f"How {metric} varies is as it was found in {plan.name} ({Path(flags['release_file']).name}){adjusted}."
+    name = Path(flags["release_file"]).name
+    return [
+        f"How {metric} varies is as it was found in {plan.name} ({name}){adjusted}.",
+        *([] if released.receipt.noise is None else ["That is without noise; kanab plan --epsilon says what it adds."]),
+    ]
 
 
 def _sides(text: str) -> tuple[dict[Level, float], dict[Level, float]]:

@@ -174,8 +174,9 @@ def noise_of_means(
     """Return the noise of a finished experiment, from its plain, adjusted or ratio means.
 
     Shares are the realised ones unless others are given. ``rate``: a 0/1 metric, whose variance follows
-    from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts. Raises
-    `LevelError` for unknown arms, `AnalysisError` for a rate outside 0 … 1.
+    from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts. What was added for
+    ε is left out. Raises `LevelError` for unknown arms, `AnalysisError` for a rate outside 0 … 1 and for values of
+    which noise hides how they vary.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import plain_means
@@ -190,7 +191,13 @@ def noise_of_means(
     drawn = means.slopes @ means.spread @ means.slopes.T * people.sum()
     base = known_control(arms, means.base(control))
     mean = float(means.means[means.arms.index(base)])
+    if np.any(means.too_noisy):
+        raise AnalysisError(
+            f"how {means.metric} varies is hidden by the noise of this release",
+            "Give a standard deviation that you know (--sd 20), or a rate (--rate 0.1).",
+        )
     variances = (means.sample * people)[order]
+    lost = people - means.df if means.noise is None else np.full(len(people), 1.0 + means.slopes.shape[1])
     left = None
     if rate:
         whole = (means.means * (1 - means.means))[order]
@@ -198,7 +205,7 @@ def noise_of_means(
             raise AnalysisError("a rate must lie between 0 and 1", "Amounts are planned without rate=True.")
         left = variances / whole
     return Noise(
-        arms, base, share, variances, drawn[np.ix_(order, order)], (people - means.df)[order], mean, rate, left,
+        arms, base, share, variances, drawn[np.ix_(order, order)], lost[order], mean, rate, left,
         _multiplied(grows, mean),
     )  # fmt: skip
 

@@ -1,7 +1,10 @@
 """What the error of an effect is made of: from numbers, and from finished experiments."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
@@ -108,3 +111,25 @@ def test_only_a_rate_is_planned_as_a_rate():
     for choices in ({"rate": True}, {"rate": True, "grows": True}):
         with pytest.raises(AnalysisError, match="between 0 and 1"):
             noise_of_means(plain_means(eighteen()), **choices)
+
+
+def test_noise_of_a_release_is_no_part_of_how_values_vary_nor_of_the_coefficients():
+    rng = np.random.default_rng(11)
+    exact = shop(40_000, rng)
+    noisy = with_noise(exact, stated_noise(exact), rng)
+    for means in (plain_means, adjusted_means):
+        as_found = noise_of_means(means(noisy, "spend"))
+        assert as_found.lost.tolist() == noise_of_means(means(exact, "spend")).lost.tolist()
+        assert as_found.error("B", 2_000, 0.0) == pytest.approx(
+            noise_of_means(means(exact, "spend")).error("B", 2_000, 0.0), rel=0.05
+        )
+
+
+def test_values_of_which_noise_hides_how_they_vary_are_not_planned_with():
+    rng = np.random.default_rng(12)
+    exact = shop(40_000, rng)
+    stated = stated_noise(exact, rho=1e-9)
+    means = plain_means(with_noise(exact, replace(stated, people=stated.people // 10**9), rng), "spend")
+    assert np.any(means.too_noisy)
+    with pytest.raises(AnalysisError, match="how spend varies is hidden by the noise of this release"):
+        noise_of_means(means)
