@@ -15,9 +15,12 @@ from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.inspection.auditor import check_chain, check_differences, check_release
 from kanab.inspection.checks import Check
+from kanab.inspection.noise_audit import check_spent
+from kanab.inspection.officer import noisy
 from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, questions, risks
 from kanab.privacy.costs import costs_of
+from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.ledger_note import void_sentence
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release
@@ -53,7 +56,7 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
     hashes = {name: str(file["hash"]) for name, file in files.items()}
     if len(set(hashes.values())) < len(hashes):
         raise SourceError("the same release is given twice", "Name every release once.")
-    checks = {name: [*check_release(release), _chain(release, ledger)] for name, release in releases.items()}
+    checks = {name: [*check_release(release), *_chain(release, ledger)] for name, release in releases.items()}
     between = [*_verified(ledger), *check_differences(releases)]
     plain = [_release(name, release, hashes[name], checks[name]) for name, release in releases.items()]
     everything = [*(check for of_file in checks.values() for check in of_file), *between]
@@ -78,15 +81,20 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
 _OPEN = {
     "ledger": "Release into a ledger, and name it with --ledger.",
     "overlap": "Count from rows, so that the gate sees how the tables overlap.",
+    "account": "Release into a ledger, and name it with --ledger.",
 }
 _OPEN_AT_COLLECTORS = {"overlap": "Update every collector on the store; declare fewer levels or covariates."}
 """What to do about rules that could not be evaluated."""
 
 
-def _chain(release: Release, ledger: Ledger | LedgerError | None) -> Check:
+def _chain(release: Release, ledger: Ledger | LedgerError | None) -> Iterator[Check]:
+    book, noise = ledger if isinstance(ledger, Ledger) else None, release.receipt.noise
     if release.chained and isinstance(ledger, LedgerError):
-        return Check("ledger", None, "its ledger could not be verified")
-    return check_chain(release, ledger if isinstance(ledger, Ledger) else None)
+        yield Check("ledger", None, "its ledger could not be verified")
+    else:
+        yield check_chain(release, book)
+    if noise is not None:
+        yield check_spent(release, noise, book)
 
 
 def _verified(ledger: Ledger | LedgerError | None) -> Iterator[Check]:
@@ -135,8 +143,10 @@ def _verdict(
     open_ = f"; not evaluated: {', '.join(left_open)}" if left_open else ""
     named = ", ".join(risk["risk"] for risk in remaining[:MOST_RISKS])
     more = f", and {len(remaining) - MOST_RISKS} more, all stated below" if len(remaining) > MOST_RISKS else ""
-    short = f"BROKEN: {', '.join(broken)}." if broken else f"k-anonymous at {least}; audit passed"
-    claim = f" Do not use these files before that is fixed. They claim to be k-anonymous at {least}" if broken else ""
+    promise = noisy.claim(releases) if noisy.all_noisy(releases) else f"k-anonymous at {least}"
+    verb = "have" if noisy.all_noisy(releases) else "be"
+    short = f"BROKEN: {', '.join(broken)}." if broken else f"{promise}; audit passed"
+    claim = f" Do not use these files before that is fixed. They claim to {verb} {promise}" if broken else ""
     return {
         "state": "broken" if broken else "passed",
         "short": short,
@@ -181,6 +191,7 @@ def _release(name: str, release: Release, digest: str, checks: Sequence[Check]) 
         "costs": costs_of(release),
         "deviations": deviations(release),
         "checks": _plain_checks(checks, collector=_from_collector(release)),
+        **({} if receipt.noise is None else {"noise": noise_dict(receipt.noise)}),
     }
 
 

@@ -10,6 +10,7 @@ from html import escape
 from typing import Any
 
 from kanab.errors import listed
+from kanab.inspection.officer import noisy
 from kanab.inspection.officer.flow_chart import flow_svg
 from kanab.privacy.ledger_note import asked_text
 from kanab.report.figures import bind_numbers, percent
@@ -271,6 +272,8 @@ def _figures(release: Data) -> str:
         ("In two arms, left out", floored_text(release["excluded"], k)),
         ("In no planned arm, left out", floored_text(release["outside"], k)),
     ]
+    if "noise" in release:
+        rows = noisy.figures(release)
     if release["cohorts"] is not None:
         rows.append(("Cohorts", cohorts_text(release["cohorts"])))
     rows.append(("Rows and people", _choices(release)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.inspection.checks import Check
-from kanab.inspection.officer import collected
+from kanab.inspection.officer import collected, noisy
 from kanab.inspection.officer.fields import origin
 from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release import Release
@@ -44,7 +44,12 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
         ("One GROUP BY" if known else "Counting", counting, "curator", "personal data"),
         ("Classes in memory", "counts, sums, squares; never written", "curator", "personal data"),
         ("Privacy gate", "merges, withholds, or refuses", "curator", "rules"),
-        (f"Release {files}", f"classes of nobody or at least {k} people", "outside", "released"),
+        (
+            f"Release {files}",
+            "every number with noise" if noisy.all_noisy(releases) else f"classes of nobody or at least {k} people",
+            "outside",
+            "released",
+        ),
         ("Analyst", "effects and tests, from the release only", "outside", "released"),
     )
     return [{"step": step, "says": says, "side": side, "kind": kind} for step, says, side, kind in steps]
@@ -132,6 +137,8 @@ def risks(releases: Sequence[Plain]) -> list[Plain]:
     others = [release for release in releases if not release["collector"]]
     always = [risk for risk in _ALWAYS if others or risk[0] not in collected.NOT_OF_ROWS]
     rows = [*_risks_of(releases), *(collected.collector_risks(batches) if batches else ()), *always]
+    if noisy.all_noisy(releases):
+        rows = [row for row in rows if row[0] not in noisy.COVERED]
     return [{"risk": risk, "says": says, "do": do} for risk, says, do in rows]
 
 
@@ -235,6 +242,7 @@ class _OfficerQuestion:
     holds: tuple[str, ...]
     gaps: tuple[str, ...]
     partly: bool = True
+    tests: tuple[str, ...] = ()
 
     def answer(self, checks: Iterable[Check]) -> Plain:
         """Return the question with its answer as plain data."""
@@ -247,7 +255,7 @@ class _OfficerQuestion:
             "holds": list(self.holds),
             "gaps": list(self.gaps),
             "rules": list(dict.fromkeys(check.rule for check in relevant)),
-            "tests": list(TESTS[self.name]),
+            "tests": list(self.tests or TESTS[self.name]),
         }
 
 
@@ -290,6 +298,11 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
             ),
         ),
     )
+    if noisy.all_noisy(releases):
+        three = tuple(
+            _OfficerQuestion(question.name, question.asks, *noisy.QUESTIONS[question.name], False, noisy.TESTS)
+            for question in three
+        )  # type: ignore[assignment]
     return [question.answer(checks) for question in three]
 
 
