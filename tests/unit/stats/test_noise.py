@@ -9,7 +9,7 @@ from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import count_columns
 from kanab.errors import AnalysisError, DesignError
-from kanab.stats.effect import plain_means
+from kanab.stats.effect import against_control, plain_means
 from kanab.stats.gram import arm_squares
 from kanab.stats.noise import (
     class_mean_noise,
@@ -21,6 +21,10 @@ from kanab.stats.noise import (
     refuse_noise,
     squares_noise,
 )
+from kanab.tally.factor import Factor
+from kanab.tally.metric import Metric
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
 
 DRAWS = 500
 
@@ -124,3 +128,24 @@ def test_noise_in_squares_within_classes_is_that_of_draws(metric):
     )
     drawn = np.array([variances(with_noise(exact, noise, rng)) for _ in range(300)])
     np.testing.assert_allclose(drawn.var(axis=0), stated / exact.people.astype(float).ravel() ** 2, rtol=0.35)
+
+
+def test_intervals_of_amounts_with_noise_cover_and_those_that_ignore_it_do_not():
+    rng, runs, kept, ignored = np.random.default_rng(8), 300, 0, 0
+    chances = [np.array([0.7, *np.full(20, 0.3 / 20)]), np.array([0.6, *np.full(20, 0.4 / 20)])]
+    values = np.arange(21)
+    truth = float((chances[1] - chances[0]) @ values)
+    for _ in range(runs):
+        seen = np.array([rng.multinomial(n, p) for n, p in zip((18_000, 2_000), chances, strict=True)]).astype(object)
+        counts, squares = seen.sum(axis=1), {("arm",): seen @ values**2}
+        table = Tally(
+            (Factor("arm", ("A", "B"), "arm"),), counts,
+            (Moments(Metric("spend", 1, (0, 20)), counts, seen @ values, squares),),
+        )  # fmt: skip
+        means = plain_means(with_noise(table, stated_noise(table, 0.0006), rng))
+        for known, noise in ((True, means.noise), (False, means.noise * 0)):
+            low, high = against_control(replace(means, noise=noise)).interval
+            kept += known and low <= truth <= high
+            ignored += not known and low <= truth <= high
+    assert 0.93 <= kept / runs <= 0.97
+    assert ignored / runs < 0.85
