@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from kanab.atomicfile import read_text
 from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.source_options import level, number
 from kanab.errors import KanabError, PlanError, SourceError
+from kanab.inspection.attack.all_but_one import KnownPeople
 from kanab.inspection.attack.background import place_people, weighing_metrics
 from kanab.inspection.attack.examples.catalogue import EXAMPLES, example
 from kanab.inspection.attack.published import AttackedRelease, finest_levels, published_from_dict
@@ -40,7 +44,7 @@ def attack(
 
     Play the attacker on release FILEs (or scans in JSON), all of them together. Exits with 1 if something
     was learnt about fewer than k people. The columns of --known are named like the arms and covariates of the tables,
-    and like numbers that experiments are adjusted for.
+    and like metrics whose values are known, too.
 
     \b
     kanab attack monday.release.json tuesday.release.json
@@ -54,14 +58,17 @@ def attack(
         return
     if bool(file) == (name is not None) or (name is not None and known):
         raise PlanError("what to attack is not said", "Name release files, or one --example.")
+    named: KnownPeople | None = None
     with progress("attacking"):
         if name is not None:
             bad = example(name)
             story, releases, background, exact = bad.story, bad.releases, bad.background, exact or bad.exact
         else:
-            story, releases = "", read_published(file)
-            background = place_people(_people(known, releases), releases) if known else None
-        report = play_attacker(releases, background, k, exact=exact)
+            story, releases, background = "", read_published(file), None
+            if known:
+                named = _people(known, releases)
+                background = place_people(named.levels, releases)
+        report = play_attacker(releases, background, k, exact=exact, known=named)
     if as_json:
         echo_json(({} if name is None else {"example": name, "story": story}) | report.to_dict())
     else:
@@ -89,12 +96,14 @@ def read_published(files: Sequence[str]) -> tuple[AttackedRelease, ...]:
     return tuple(releases)
 
 
-def _people(path: str, releases: Sequence[AttackedRelease]) -> dict[str, list[Any]]:
-    """Read the columns of a CSV file, its texts turned into the levels that the releases have."""
+def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
+    """Read the columns of a CSV file: arms and levels as the releases have them, and values of their metrics."""
     rows = list(csv.reader(_text(path).splitlines()))
     if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
         raise SourceError(f"{Path(path).name} is not a table of people", "Give a CSV file: names, then a row each.")
     columns: dict[str, list[Any]] = {}
+    metrics = {part.metric.name for release in releases for table in release.tables for part in table.moments}
+    numbers: dict[str, NDArray[np.float64]] = {}
     for name, *values in zip(*rows, strict=True):
         versions = [
             axis for release in releases for table in release.tables for axis in table.axes if axis.name == name
@@ -103,10 +112,18 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> dict[str, list[An
             columns[name] = [value or None for value in values]
         if name in weighing_metrics(releases):
             columns[name] = [number(value, "--known") if value else 0.0 for value in values]
+        if name in metrics:
+            numbers[name] = np.array([_value(value) for value in values], dtype=np.float64)
         if versions:
             spelled: dict[str, Level] = {label(known): known for known in finest_levels(versions)}
             columns[name] = [spelled[value] if value in spelled else level(value or None) for value in values]
-    return columns
+    return KnownPeople(columns, numbers)
+
+
+def _value(text: str) -> float:
+    """Return a value of a metric as CSV files have it: a number, true or false, or none."""
+    truth = {"": math.nan, "true": 1.0, "false": 0.0}.get(text.lower())
+    return number(text, "--known") if truth is None else truth
 
 
 def _text(path: str) -> str:

@@ -1,36 +1,294 @@
-"""The attacker who knows everybody but one person, which ε is about: how often it can tell whether she took part."""
+"""The strongest attacker: somebody who knows everybody but one person, their values, and how noise was drawn.
+
+Of exact numbers the last person is what is left when all others are subtracted. Of numbers with noise only evidence is
+left: the logarithm of how much likelier they are with a person than without, Σ (x r − x² / 2) / v over all statistics,
+of which the person moves one by x, r is what is left of it, and v the variance of its noise. Over the noise it has the
+variance μ² = Σ x² / v; no way to guess whether the person was counted is right more often than Φ(μ / 2).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from kanab.inspection.attack.findings import Attempt, Finding
-from kanab.inspection.attack.published import AttackedRelease
-from kanab.privacy.epsilon.account import rho_of
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.inspection.attack.background import everybodys_places
+from kanab.inspection.attack.findings import Attempt, Finding, in_people
+from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, StatedNoise
+from kanab.privacy.epsilon.account import epsilon_of
+from kanab.privacy.epsilon.accountant import add_costs
+from kanab.privacy.epsilon.split import Statistic
+from kanab.tally.cells import Cells
+from kanab.tally.metric import Metric
+from kanab.tally.moments import By
+from kanab.tally.noise import AddedNoise, twice_centre
 
 ALL_BUT_ONE = "all but one"
+DOES_ALL_BUT_ONE = "Subtracts everybody who is known, with their values: is one person left?"
+ANOTHERS = "The people who are known are not those of the tables: what is left without them is more than noise."
 TOLD = 0.95
-"""Whoever can tell it so often has learnt it."""
+"""Whoever guesses right so often has learnt it."""
+
+RARE = 1e-6
+"""What happens less often than this is not taken for chance."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
-def try_all_but_one(releases: Sequence[AttackedRelease]) -> Attempt:
-    """Subtract everybody else, who is known, from every number with noise; what is left is one person and the noise.
+@dataclass(frozen=True, eq=False)
+class KnownPeople:
+    """What the attacker knows of people, one entry each: arms and levels, and values of metrics (NaN: has none)."""
 
-    All numbers together tell her presence as well as a single one would in Gaussian noise with μ = √(2ρ): a guess
-    between two cases that are as likely is right in Φ(μ / 2) of cases, and none is better.
+    levels: Mapping[str, Sequence[Any]]
+    values: Mapping[str, Floats]
+
+
+def right_at_most(epsilon: float, delta: float) -> float:
+    """Return how often a guess whether somebody was counted is right, at most, by ε and δ alone.
+
+    >>> round(right_at_most(1, 1e-6), 3)
+    0.731
     """
-    alone = math.fsum(_rho(release) for release in releases if not release.cohorts)
-    rho = alone + max((_rho(release) for release in releases if release.cohorts), default=0.0)
-    right = (1 + math.erf(math.sqrt(2 * rho) / 2 / math.sqrt(2))) / 2
-    does = (
-        "Knows all people but one, and takes them out of every number. "
-        f"Whether that one took part it guesses right in {100 * right:.1f} % of cases; a coin does in 50 %."
+    return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
+
+
+def right_by_noise(evidence: float) -> float:
+    """Return how often the best guess is right where the evidence about a person has the variance ``evidence``.
+
+    >>> right_by_noise(0.0), round(right_by_noise(0.0488), 3)
+    (0.5, 0.544)
+    """
+    return 0.5 * (1 + math.erf(math.sqrt(evidence) / 2 / math.sqrt(2)))
+
+
+def attack_all_but_one(releases: Sequence[AttackedRelease], k: int, known: KnownPeople | None) -> Attempt:
+    """Subtract the people who are known from every release, with noise or without."""
+    findings: list[Finding] = []
+    says: list[str] = []
+    noisy = [(release, release.noise) for release in releases if release.noise is not None]
+    figures = _figures(noisy) if noisy else {}
+    if noisy:
+        if figures["right"] >= TOLD:
+            names = ", ".join(release.name for release, _ in noisy)
+            findings.append(Finding(ALL_BUT_ONE, names, "", 1, "whether one person was counted can be told"))
+        says.append(
+            "Knowing everybody else, the best guess whether one person was counted is right "
+            f"{_percent(figures['right'])} of the time at most; a coin is right half of the time. "
+            f"ε = {figures['epsilon']:.3g} promises at most {_percent(figures['promised'])}."
+        )
+    if known is not None:
+        findings += [finding for release in releases if release.noise is None for finding in _left(release, k, known)]
+        for release, noise in noisy:
+            told, sentence = _weighed(release, noise, known)
+            findings += told
+            says += [f"{release.name}: {sentence}" if len(noisy) > 1 else sentence]
+    return Attempt(ALL_BUT_ONE, DOES_ALL_BUT_ONE, tuple(findings), says=tuple(says), figures=figures)
+
+
+def promised(noisy: Iterable[tuple[AttackedRelease, StatedNoise]]) -> tuple[float, float]:
+    """Return the ε and δ that releases promise together: batches of cohorts are of different people."""
+    pairs = [*noisy]
+    delta = max(noise.delta for _, noise in pairs)
+    if len(pairs) == 1:
+        return pairs[0][1].epsilon, delta
+    return epsilon_of(add_costs((noise.rho, bool(release.cohorts)) for release, noise in pairs), delta), delta
+
+
+def _figures(noisy: Sequence[tuple[AttackedRelease, StatedNoise]]) -> dict[str, float]:
+    """Return how often the best guess about the person who stands out most is right, by the noise and by ε."""
+    epsilon, delta = promised(noisy)
+    evidence = add_costs((_most_evidence(release, noise), bool(release.cohorts)) for release, noise in noisy)
+    return {
+        "epsilon": epsilon, "delta": delta,
+        "right": right_by_noise(evidence), "promised": right_at_most(epsilon, delta),
+    }  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _most_evidence(release: AttackedRelease, noise: StatedNoise) -> float:
+    """Return μ² of somebody who moves everything as much as anybody can."""
+    published = {table.name for table in release.tables}
+    return math.fsum(
+        2 * scale.rho for name, scales in noise.scales.items() if name in published for scale in scales.values()
     )
-    learnt = "whether one person took part, who is not known, can be told from all others"
-    names = ", ".join(release.name for release in releases)
-    return Attempt(ALL_BUT_ONE, does, (Finding(ALL_BUT_ONE, names, "", 1, learnt),) if right >= TOLD else ())
 
 
-def _rho(release: AttackedRelease) -> float:
-    return 0.0 if release.noise is None else rho_of(*release.noise)
+# ── exact numbers ──────────────────────────────────────────────────────────────────────────────
+
+
+def _left(release: AttackedRelease, k: int, known: KnownPeople) -> list[Finding]:
+    """Return who is left of exact tables once all others are subtracted: fewer than k people, with their values."""
+    findings = []
+    for table in release.tables:
+        if not set(table.names) <= known.levels.keys() or table.hidden.any():
+            continue
+        places = everybodys_places(table, known.levels)
+        inside = places != OUT
+        people = table.people.ravel() - np.bincount(places[inside], minlength=table.people.size)
+        if (people < 0).any() or not 0 < people.sum() < k:
+            continue
+        for cell in np.flatnonzero(people).tolist():
+            words = table.words(tuple(int(i) for i in np.unravel_index(cell, table.people.shape)))
+            values = "".join(f", {text}" for text in _values_left(table, known, places, cell))
+            who = "the person" if people[cell] == 1 else in_people(int(people[cell]))
+            verb = "is" if people[cell] == 1 else "are"
+            learnt = f"{who} whom nobody named {verb} in {words}{values}"
+            findings.append(Finding(ALL_BUT_ONE, f"{release.name}, {table.name}", "", int(people[cell]), learnt))
+    return findings
+
+
+def _values_left(table: AttackedTable, known: KnownPeople, places: Ints, cell: int) -> Iterator[str]:
+    """Yield what people who are left of a class have between them, of metrics whose values are known of the others."""
+    for part in table.moments:
+        name, metric = part.metric.name, part.metric
+        if name in known.values:
+            values = known.values[name][places == cell]
+            steps = int(metric.to_grid(values[~np.isnan(values)]).sum())
+            yield f"{name} = {(int(part.sums.ravel()[cell]) - steps) / metric.scale:.10g}"
+
+
+# ── numbers with noise ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class _Remainder:
+    """What is left of one statistic without the people who are known, its noise, and what each of them moves."""
+
+    left: Floats
+    variances: Floats
+    places: Ints
+    moved: Floats
+
+    def evidence(self) -> tuple[Floats, Floats]:
+        """Return, for one more person like each who is known, the log likelihood ratio and μ²."""
+        inside = self.places != OUT
+        place, x = np.where(inside, self.places, 0), np.where(inside, self.moved, 0.0)
+        v = self.variances[place]
+        return (x * self.left[place] - x**2 / 2) / v, x**2 / v
+
+
+def _weighed(release: AttackedRelease, noise: StatedNoise, known: KnownPeople) -> tuple[list[Finding], str]:
+    """Return whether noise is smaller than it is said to be, and what can be said of one more person."""
+    from scipy.special import chdtr, chdtrc  # noqa: PLC0415 - `import kanab` stays light
+
+    if release.cohorts:
+        return [], "Nobody knows who is in which cohort, so that nothing can be subtracted."
+    parts = [part for table in release.tables for part in _remainders(table, noise, known)]
+    if not parts:
+        return [], "Arms and levels of the people who are known do not make up any of the tables."
+    left = np.concatenate([part.left / np.sqrt(part.variances) for part in parts])
+    size = float((left**2).sum())
+    if chdtrc(len(left), size) < RARE:
+        return [], ANOTHERS
+    if chdtr(len(left), size) < RARE:
+        share = math.sqrt(size / len(left))
+        learnt = f"noise is smaller than the file says: {share:.2g} times as large, over {len(left):,} numbers"
+        return [Finding(ALL_BUT_ONE, release.name, "", 1, learnt)], "What ε promises does not hold."
+    ratios, squares = (sum(each) for each in zip(*(part.evidence() for part in parts), strict=True))
+    assert isinstance(ratios, np.ndarray)
+    assert isinstance(squares, np.ndarray)
+    likeliest, most = int(np.argmax(ratios)), int(np.argmax(squares))
+    times, right = math.exp(ratios[likeliest]), right_by_noise(float(squares[most]))
+    return [], (
+        f"Here, one more person like person {likeliest + 1:,} would be likeliest: {times:.3g} times as likely to have "
+        f"been counted as not; ε = {noise.epsilon:g} allows {math.exp(noise.epsilon):.3g} times. Person {most + 1:,} "
+        f"stands out most: the best guess is right {_percent(right)} of the time."
+    )
+
+
+def _remainders(table: AttackedTable, noise: StatedNoise, known: KnownPeople) -> Iterator[_Remainder]:
+    """Yield every statistic that was measured in a table, of metrics whose values are known."""
+    if table.name not in noise.scales or not set(table.names) <= known.levels.keys():
+        return
+    added = noise.tables[table.name]
+    everybody = everybodys_places(table, known.levels)
+    steps = {
+        part.metric.name: _about_middle(part.metric, known.values[part.metric.name])
+        for part in table.moments
+        if part.metric.name in known.values
+    }
+    for statistic in noise.scales[table.name]:
+        if not set(statistic.metrics) <= steps.keys():
+            continue
+        moved = _moved(statistic, [steps[name] for name in statistic.metrics], len(everybody))
+        places = _by(table, everybody, statistic.by)
+        inside = places != OUT
+        published, variances = _published(table, statistic), _variances(statistic, added)
+        counted = np.bincount(places[inside], weights=moved[inside], minlength=len(published))
+        yield _Remainder(published - counted, variances, places, moved)
+
+
+def _about_middle(metric: Metric, values: Floats) -> Floats:
+    """Return values about the middle of their bounds, in grid steps; NaN stays where nobody counts it."""
+    there = ~np.isnan(values)
+    about = np.full(len(values), np.nan)
+    about[there] = metric.to_grid(values[there]) - twice_centre(metric) / 2
+    if metric.missing == "zero":
+        about[~there] = metric.to_grid(np.zeros(1))[0] - twice_centre(metric) / 2
+    return about
+
+
+def _moved(statistic: Statistic, about: Sequence[Floats], people: int) -> Floats:
+    """Return by how much everybody moves a statistic."""
+    if statistic.kind == "people":
+        return np.ones(people)
+    if statistic.kind == "counts":
+        return (~np.isnan(about[0])).astype(np.float64)
+    moved = about[0] ** 2 if statistic.kind == "squares" else math.prod(about[1:], start=about[0])
+    return np.nan_to_num(moved)
+
+
+def _published(table: AttackedTable, statistic: Statistic) -> Floats:
+    """Return what a file says of a statistic, about the middle of bounds; whole numbers until the end."""
+    by = statistic.by
+    if statistic.kind == "people":
+        return _floats(table.by(by).people)
+    parts = {part.metric.name: part for part in table.by(by).moments}
+    part = parts[statistic.metrics[0]]
+    n, s, g = part.counts, part.sums, twice_centre(part.metric)
+    if statistic.kind == "counts":
+        return _floats(n)
+    if statistic.kind == "sums":
+        return _floats(2 * s - g * n) / 2
+    if statistic.kind == "squares":
+        own = table.part(statistic.metrics[0])
+        assert own is not None
+        return _floats(4 * own.squares[by] - 4 * g * s + g**2 * n) / 4
+    cross = next(cross for cross in table.crosses if set(cross.pair) == set(statistic.metrics) and cross.by == by)
+    other = parts[statistic.metrics[1]]
+    h = twice_centre(other.metric)
+    return _floats(4 * cross.products - 2 * h * s - 2 * g * other.sums + g * h * n) / 4
+
+
+def _floats(cells: Cells) -> Floats:
+    return np.asarray(cells.ravel().astype(np.float64))
+
+
+def _variances(statistic: Statistic, added: AddedNoise) -> Floats:
+    """Return the variances of the noise in a statistic."""
+    if statistic.kind == "people":
+        cells = added.people
+    elif statistic.kind == "products":
+        cells = added.products[(statistic.metrics[0], statistic.metrics[1]), statistic.by]
+    elif statistic.kind == "counts":
+        cells = added.counts_of(statistic.metrics[0])
+    else:
+        metric = added.metrics[statistic.metrics[0]]
+        cells = metric.squares[statistic.by] if statistic.kind == "squares" else metric.sums
+    return _floats(cells)
+
+
+def _by(table: AttackedTable, places: Ints, by: By) -> Ints:
+    """Return everybody's place in a marginal of a table."""
+    along = np.unravel_index(np.maximum(places, 0), table.people.shape)
+    kept = [along[table.names.index(name)] for name in by]
+    shape = [len(table.axis(name).levels) for name in by]
+    return np.where(places == OUT, OUT, np.ravel_multi_index(kept, shape))

@@ -98,7 +98,7 @@ def place_people(columns: Mapping[str, Any], releases: Sequence[AttackedRelease]
     for release in releases:
         for table in release.tables if release.noise is None else ():
             if set(table.names) <= levels.keys():
-                places = _everybodys_places(table, levels)
+                places = _places(table, levels)
                 shown = ~table.hidden.ravel()
                 counts = np.bincount(places[places != OUT], minlength=table.people.size)
                 if np.array_equal(counts[shown], table.people.ravel()[shown]):
@@ -159,8 +159,12 @@ def _coded(values: Iterable[Any]) -> tuple[list[Any], Ints]:
     return [level for _, level in places], np.array(codes, dtype=np.int64)
 
 
-def _everybodys_places(table: AttackedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
-    """Return everybody's class in one table, as a flat index."""
+def everybodys_places(table: AttackedTable, columns: Mapping[str, Sequence[Any]]) -> Ints:
+    """Return everybody's class in one table, as a flat index; ``OUT`` for people who are not in it."""
+    return _places(table, {name: _coded(columns[name]) for name in table.names})
+
+
+def _places(table: AttackedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
     places = []
     for axis in table.axes:
         distinct, codes = levels[axis.name]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -30,21 +30,28 @@ class Finding:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attack: what it found, or why it was not tried."""
+    """One attack: what it found, or why it was not tried, and what else it ``says``, with its ``figures``."""
 
     attack: str
     does: str
     findings: tuple[Finding, ...] = ()
     not_tried: str = ""
+    says: tuple[str, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class AttackReport:
-    """Everything that was tried on some releases. It prints itself."""
+    """Everything that was tried on some releases. It prints itself.
+
+    ``promise`` is what is promised of the files with noise; ``noisy`` tells whether all of them carry noise.
+    """
 
     releases: tuple[str, ...]
     k: int
     attempts: tuple[Attempt, ...]
+    promise: str = ""
+    noisy: bool = False
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -69,13 +76,15 @@ class AttackReport:
                     "not_tried": attempt.not_tried or None,
                     "findings": [finding.to_dict() for finding in attempt.findings],
                 }
+                | ({"says": list(attempt.says), "figures": dict(attempt.figures)} if attempt.says else {})
                 for attempt in self.attempts
             ],
         }
 
     def to_text(self, most: int = 4) -> str:
         """Write a paragraph per attack, with the findings about the fewest people first."""
-        lines = [f"Attacked: {_listed(self.releases)}. The rule to break: k = {self.k}.", ""]
+        rules = [*([] if self.noisy else [f"k = {self.k}"]), *([self.promise] if self.promise else [])]
+        lines = [f"Attacked: {_listed(self.releases)}. The rule to break: {', and '.join(rules)}.", ""]
         for attempt in self.attempts:
             lines += [*_paragraph(attempt, most), ""]
         return "\n".join([*lines, *self._verdict()])
@@ -90,6 +99,11 @@ class AttackReport:
             return [
                 f"BROKEN: something was learnt about fewer than {self.k} people, {times}; the worst is about {about}."
             ]
+        if self.noisy:
+            return [
+                "Nothing was learnt that ε does not allow.",
+                "No other attack on these files can do better: that is a theorem about noise, whatever somebody knows.",
+            ]
         return [
             f"Nothing was learnt about fewer than {self.k} people.",
             "That is what these attacks could do, with what they know; it is no proof that no other can do more.",
@@ -101,10 +115,11 @@ def _paragraph(attempt: Attempt, most: int) -> list[str]:
     if attempt.not_tried:
         return [f"{name}: not tried", f"  {attempt.does}", f"  {attempt.not_tried}"]
     if not attempt.findings:
-        return [f"{name}: learnt nothing", f"  {attempt.does}"]
+        return [f"{name}: learnt nothing", f"  {attempt.does}", *(f"  {sentence}" for sentence in attempt.says)]
     times = len(attempt.findings)
     shown = sorted(attempt.findings, key=lambda finding: finding.people)[:most]
     lines = [f"{name}: LEARNT {'one thing' if times == 1 else f'{times:,} things'}", f"  {attempt.does}"]
+    lines += [f"  {sentence}" for sentence in attempt.says]
     lines += [f"  - {finding.table}: {finding.learnt}" for finding in shown]
     return [*lines, f"  - … and {times - most:,} more"] if times > most else lines
 

@@ -18,12 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import KanabError, SourceError
-from kanab.plan.budget import delta_problem, epsilon_problem
+from kanab.plan.file import plan_from_dict
 from kanab.plan.model import DEFAULT_K
+from kanab.privacy.epsilon.account import rho_of
+from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
+from kanab.privacy.epsilon.split import TableScales
+from kanab.privacy.epsilon.tables import noise_of, stated_noise
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cells import Cells, fold, marginal
-from kanab.tally.factor import Level, Role, label
+from kanab.tally.factor import Factor, Level, Role, label
 from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.noise import AddedNoise
 from kanab.tally.plain import Document, read
 
 OUT = -1
@@ -221,11 +226,26 @@ class ShownStatistics:
 
 
 @dataclass(frozen=True, eq=False)
+class StatedNoise:
+    """The noise of a release with ε: how every statistic of its tables was measured, and variances by table."""
+
+    epsilon: float
+    delta: float
+    scales: Mapping[str, TableScales]
+    tables: Mapping[str, AddedNoise]
+
+    @property
+    def rho(self) -> float:
+        """What the release costs."""
+        return rho_of(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, eq=False)
 class AttackedRelease:
     """One release: its tables, the k that it claims, and the cohorts that it is about.
 
     ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0. A scan has
-    ``statistics`` instead of tables. ``noise`` is the ε and δ of numbers that carry some, as far as that can be seen.
+    ``statistics`` instead of tables; ``noise`` is what every number of a release with ε carries.
     """
 
     name: str
@@ -234,7 +254,7 @@ class AttackedRelease:
     cohorts: str = ""
     contributors: Mapping[str, str] = field(default_factory=dict)
     statistics: tuple[ShownStatistics, ...] = ()
-    noise: tuple[float, float] | None = None
+    noise: StatedNoise | None = None
 
     def apart(self, other: AttackedRelease) -> bool:
         """Tell whether the two are about different people: batches of different cohorts are."""
@@ -263,29 +283,51 @@ def published_from_dict(data: Any, name: str) -> AttackedRelease:
     cohorts = receipt.get("cohorts") or ""
     metrics = _dict(_dict(data, "plan"), "metrics")
     maps = _dict(data, "levels")
-    shown = tuple(_table(table, plain, maps) for table, plain in tables.items())
+    read_tables = tuple(_table(table, plain, maps) for table, plain in tables.items())
     return AttackedRelease(
         name,
-        shown,
+        read_tables,
         k if type(k) is int and k >= 2 else DEFAULT_K,
         cohorts if isinstance(cohorts, str) else json.dumps(cohorts, sort_keys=True),
         {metric: _dict(metrics, metric)["of"] for metric in metrics if _dict(metrics, metric).get("of")},
-        noise=_noise(_dict(receipt, "noise"), shown),
+        noise=_noise(data, read_tables),
     )
 
 
-def _noise(stated: Mapping[str, Any], tables: Sequence[AttackedTable]) -> tuple[float, float] | None:
-    """Return the ε and δ that a release states; None where it has none, or its tables agree as exact ones do."""
-    epsilon: Any = stated.get("epsilon")
-    delta: Any = stated.get("delta")
-    if epsilon_problem(epsilon) or delta_problem(delta):
+def _noise(data: Mapping[str, Any], tables: Sequence[AttackedTable]) -> StatedNoise | None:
+    """Return the noise that a file states; None where it has none, or its tables agree as exact ones do.
+
+    Raises `SourceError` where it is not that of its plan.
+    """
+    receipt = _dict(data, "receipt")
+    if receipt.get("noise") is None or _agree(tables):
         return None
-    arms: dict[str, set[tuple[int, ...]]] = {}
+    plan = plan_from_dict(data.get("plan"))
+    try:
+        stated = msgspec.convert(receipt["noise"], NoiseReceipt)
+        maps = {key: _level_map(msgspec.convert(value, _Map)) for key, value in _dict(data, "levels").items()}
+        scales = stated_noise(plan, stated)
+        added = {
+            table.name: noise_of(
+                plan, table.name, scales, tuple(Factor(axis.name, axis.levels, axis.role) for axis in table.axes), maps
+            )
+            for table in tables
+        }
+    except (msgspec.ValidationError, KeyError):
+        raise SourceError(
+            "the noise of this release cannot be read", "Give a file that kanab release wrote.", at="$.receipt.noise"
+        ) from None
+    return StatedNoise(stated.epsilon, stated.delta, scales, added)
+
+
+def _agree(tables: Sequence[AttackedTable]) -> bool:
+    """Return whether the arms of an experiment add up to the same in several tables, as numbers with noise do not."""
+    arms: dict[str, list[tuple[int, ...]]] = {}
     for table in (table for table in tables if len(table.experiments) == 1 and not table.hidden.any()):
         name = next(iter(table.experiments))
-        arms.setdefault(name, set()).add(tuple(marginal(table.people, table.names, (name,)).tolist()))
-    several = {name for name in arms if sum(name in table.experiments for table in tables) > 1}
-    return None if several and all(len(arms[name]) == 1 for name in several) else (float(epsilon), float(delta))
+        arms.setdefault(name, []).append(tuple(marginal(table.people, table.names, (name,)).tolist()))
+    several = [totals for totals in arms.values() if len(totals) > 1]
+    return bool(several) and all(len(set(totals)) == 1 for totals in several)
 
 
 def _scan(data: Mapping[str, Any], name: str) -> AttackedRelease:

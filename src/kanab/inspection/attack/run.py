@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kanab.inspection.attack.all_but_one import try_all_but_one
+from kanab.inspection.attack.all_but_one import KnownPeople, attack_all_but_one, promised
 from kanab.inspection.attack.background import Background
 from kanab.inspection.attack.count_bounds import BOUNDS, bound_counts
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
@@ -55,8 +55,8 @@ DOES = {
 NEEDS_KNOWLEDGE = "It needs to know who is in which class of every table (--known)."
 NOTHING_KNOWN = "The people who are known do not add up to any of the tables."
 NEEDS_EXACT = "It takes longer than the others; ask for it (--exact)."
-ONLY_NOISE = "Every number carries noise, and would be taken for a fact."
 TOO_MUCH_WORK = "For some people that was too much work."
+ONLY_NOISE = "Every number carries noise: what it would find is noise, not people."
 
 
 def play_attacker(
@@ -65,11 +65,11 @@ def play_attacker(
     k: int | None = None,
     *,
     exact: bool = False,
+    known: KnownPeople | None = None,
 ) -> AttackReport:
     """Try every attack. ``background`` is what the attacker knows about people besides; k is the releases' largest.
 
-    ``exact`` adds the one that solves in whole numbers. Numbers with noise are no equations: of releases that have an ε
-    the attacker who knows everybody but one person tries what can be told.
+    ``exact`` adds the one that solves in whole numbers; ``known`` are people whose values are known, too.
 
     >>> from kanab.inspection.attack.examples.catalogue import example
     >>> paper = example("paper")
@@ -77,11 +77,23 @@ def play_attacker(
     the largest minutes of treatment = A, tier = 1 lies in [2.17, 2.17], and one person has it
     """
     rule = max(release.k for release in releases) if k is None else k
-    names, noisy = tuple(release.name for release in releases), [each for each in releases if each.noise is not None]
-    releases = [each for each in releases if each.noise is None]
-    if not releases:
-        skipped = [Attempt(name, does, not_tried=ONLY_NOISE) for name, does in DOES.items()]
-        return AttackReport(names, rule, (*skipped, try_all_but_one(noisy)))
+    noisy = [(release, release.noise) for release in releases if release.noise is not None]
+    without = [release for release in releases if release.noise is None]
+    attempts = (
+        _attack_exact_numbers(without, background, rule, exact=exact)
+        if without
+        else [Attempt(name, does, not_tried=ONLY_NOISE) for name, does in DOES.items()]
+    )
+    if noisy or known is not None:
+        attempts.append(attack_all_but_one(releases, rule, known))
+    promise = "ε = {:.3g} at δ = {:g}".format(*promised(noisy)) if noisy else ""
+    return AttackReport(tuple(release.name for release in releases), rule, tuple(attempts), promise, not without)
+
+
+def _attack_exact_numbers(
+    releases: Sequence[AttackedRelease], background: Background | None, rule: int, *, exact: bool
+) -> list[Attempt]:
+    """Try what takes numbers for what they are."""
     attempts = [
         Attempt(SMALL, DOES[SMALL], tuple(find_small_classes(releases, rule))),
         Attempt(DIFFERENCES, DOES[DIFFERENCES], tuple(find_differences(releases, rule))),
@@ -113,9 +125,7 @@ def play_attacker(
         if exact
         else Attempt(WHOLE_NUMBERS, DOES[WHOLE_NUMBERS], not_tried=NEEDS_EXACT)
     )
-    if noisy:
-        attempts.append(try_all_but_one(noisy))
-    return AttackReport(names, rule, tuple(attempts))
+    return attempts
 
 
 def _solve_exactly(background: Background | None, k: int) -> Attempt:

@@ -76,7 +76,7 @@ def within_ledger(budget: Budget, plan: Plan, ledger: Ledger) -> Budget:
 
 def spent_rho(releases: Iterable[Release]) -> float:
     """Return the ρ of releases together: cohorts are different people, so that of their batches the largest counts."""
-    return _added(_costs(releases))
+    return add_costs(_costs(releases))
 
 
 def _costs(releases: Iterable[Release]) -> list[tuple[float, bool]]:
@@ -88,7 +88,8 @@ def _costs(releases: Iterable[Release]) -> list[tuple[float, bool]]:
     ]
 
 
-def _added(costs: Iterable[tuple[float, bool]]) -> float:
+def add_costs(costs: Iterable[tuple[float, bool]]) -> float:
+    """Return what releases cost together; of those that are batches of cohorts the largest counts."""
     alone, batches = 0.0, 0.0
     for rho, batch in costs:
         alone, batches = (alone, max(batches, rho)) if batch else (alone + rho, batches)
@@ -138,7 +139,7 @@ def check_spending(budget: Budget, ledger: Ledger, *, batch: bool = False) -> Sp
             f"earlier releases of the ledger promise their ε at δ = {min(deltas):g}", "Give that δ (--delta)."
         )
     spends = budget.per_release or budget.epsilon
-    after = _added([*_costs(ledger.noisy), (rho_of(spends, budget.delta), batch)])
+    after = add_costs([*_costs(ledger.noisy), (rho_of(spends, budget.delta), batch)])
     if after > rho_of(budget.epsilon, budget.delta) * (1 + ROUNDING):
         raise PrivacyError(
             f"the ledger's total of ε = {budget.epsilon:g} does not allow another release of ε = {spends:g}",

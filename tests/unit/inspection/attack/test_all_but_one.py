@@ -1,67 +1,216 @@
-"""Releases with ε under attack: noise is not taken for a fact, and who knows all people but one learns little."""
+"""Somebody who knows everybody but one person, and how noise was drawn."""
 
 from __future__ import annotations
 
+import csv
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy.stats import norm
-from tests.unit.privacy.epsilon.test_accountant import ROWS, counted
+import pytest
+from click.testing import CliRunner
+from tests.unit.privacy.epsilon.distinguisher import PLAN
+from tests.unit.privacy.epsilon.shop import SHOP, SMALL, counted, few, people, silent
 
-import kanab as kb
-from kanab.inspection.attack.all_but_one import ALL_BUT_ONE, try_all_but_one
-from kanab.inspection.attack.background import place_people
+from kanab.cli.main import cli
+from kanab.errors import SourceError
+from kanab.inspection.attack.all_but_one import (
+    ANOTHERS,
+    KnownPeople,
+    _remainders,
+    attack_all_but_one,
+    right_at_most,
+    right_by_noise,
+)
+from kanab.inspection.attack.findings import AttackReport, Attempt
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
-from kanab.inspection.attack.run import DOES, ONLY_NOISE, play_attacker
+from kanab.inspection.attack.run import ONLY_NOISE, play_attacker
+from kanab.plan.model import Budget
+from kanab.privacy.epsilon import mechanism
 from kanab.privacy.epsilon.account import rho_of
+from kanab.privacy.epsilon.door import release_with_noise
+from kanab.privacy.gate import release
 from kanab.privacy.release_json import release_to_dict
 
+__all__ = ["silent"]  # a fixture
 
-def attacked(released: kb.Release) -> AttackedRelease:
-    return published_from_dict(release_to_dict(released), "shop.json")
+pytest.importorskip("opendp")
 
-
-def test_with_epsilon_no_attack_takes_noise_for_a_fact() -> None:
-    made = attacked(kb.release(counted("epsilon = 1")))
-    assert made.noise == (1, 1e-6)
-    known = place_people({"variant": ROWS["variant"], "device": ROWS["device"]}, [made])
-    assert not known.tables
-    report = play_attacker([made], known, exact=True)
-    assert not report.broken
-    assert {attempt.attack: attempt.not_tried for attempt in report.attempts} == {
-        **dict.fromkeys(DOES, ONLY_NOISE),
-        ALL_BUT_ONE: "",
-    }
+ALONE = SMALL.replace('adjust = ["tier"]\nsegments = ["tier"]\n', "")  # no second table to compare it with
+METRICS = ("spend", "orders", "before", "latency", "cancelled")
 
 
-def test_who_knows_all_but_one_guesses_as_often_as_the_noise_allows() -> None:
-    right = norm.cdf(np.sqrt(2 * rho_of(1, 1e-6)) / 2)
-    assert f"right in {100 * right:.1f} % of cases; a coin does in 50 %" in try_all_but_one([noisy(1)]).does
-    assert right < np.exp(1) / (1 + np.exp(1)) + 1e-6  # what ε alone allows
-    twice = try_all_but_one([noisy(1), noisy(1)])
-    assert f"right in {100 * norm.cdf(np.sqrt(4 * rho_of(1, 1e-6)) / 2):.1f} %" in twice.does
-    weeks = [replace(noisy(1), cohorts=f"2026-W{week}") for week in (37, 38)]
-    assert try_all_but_one(weeks).does == try_all_but_one([noisy(1)]).does
+def attacked(rows: dict[str, Any], text: str = SHOP, name: str = "shop.json") -> AttackedRelease:
+    return published_from_dict(json.loads(json.dumps(release_to_dict(release(counted(rows, text))))), name)
+
+
+def known(rows: dict[str, Any]) -> KnownPeople:
+    levels = {name: list(values) for name, values in rows.items() if name not in METRICS and name != "age"}
+    if "device" in levels:
+        levels["device"] = ["other" if device == "tv" else device for device in levels["device"]]
+    values = {name: np.asarray(rows[name], dtype=np.float64) for name in rows if name in METRICS}
+    return KnownPeople(levels, values)
+
+
+@pytest.fixture
+def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw the same noise in every run."""
+    rng = np.random.default_rng(5)
+    monkeypatch.setattr(
+        mechanism, "draw", lambda size, scale: [round(value) for value in rng.normal(0, scale.deviation, size)]
+    )
+
+
+def without_last(rows: dict[str, Any]) -> dict[str, Any]:
+    return {name: values[:-1] for name, values in rows.items()}
+
+
+def exact_plan(text: str) -> str:
+    return text.replace("[privacy]\nepsilon = 3\n", "")
+
+
+def last(played: AttackReport) -> Attempt:
+    return played.attempts[-1]
+
+
+def test_attacks_that_take_numbers_for_exact_are_not_tried_on_noise() -> None:
+    played = play_attacker([attacked(people())], known=known(people()))
+    assert not played.broken
+    assert {attempt.not_tried for attempt in played.attempts[:-1]} == {ONLY_NOISE}
+    assert last(played).attack == "all but one"
+    assert not last(played).not_tried
+
+
+def test_numbers_that_cannot_be_are_no_findings() -> None:
+    few_people = {name: values[:24] for name, values in people().items()}
+    played = play_attacker([attacked(few_people)])
+    assert not played.findings
+
+
+def test_the_last_person_is_what_is_left_of_exact_numbers() -> None:
+    rows = few()
+    played = play_attacker([attacked(rows, exact_plan(SMALL))], known=known(without_last(rows)))
+    assert played.broken
+    (finding,) = last(played).findings
+    assert finding.people == 1
+    assert finding.learnt == "the person whom nobody named is in variant = B, tier = 2, spend = 1"
+
+
+def test_of_numbers_with_noise_nothing_is_left_but_a_guess_that_epsilon_bounds() -> None:
+    rows = few()
+    played = play_attacker([attacked(rows, SMALL)], known=known(without_last(rows)))
+    assert not played.broken
+    figures = last(played).figures
+    assert figures["right"] == pytest.approx(right_by_noise(2 * rho_of(3, 1e-6)), abs=1e-6)
+    assert figures["promised"] == right_at_most(3, 1e-6)
+    assert 0.5 < figures["right"] < figures["promised"]
+    text = str(played)
+    assert "The rule to break: ε = 3 at δ = 1e-06." in text
+    assert "ε = 3 promises at most 95.3 %." in text
+    assert "Nothing was learnt that ε does not allow." in text
+
+
+def test_two_releases_with_noise_tell_more_than_one() -> None:
+    first, second = (attacked(few(), SMALL, name) for name in ("a.json", "b.json"))
+    alone, both = (last(play_attacker(releases)).figures for releases in ([first], [first, second]))
+    assert both["right"] == pytest.approx(right_by_noise(4 * rho_of(3, 1e-6)), abs=1e-6)
+    assert alone["epsilon"] == 3 < both["epsilon"] < 6
+
+
+def test_beside_exact_numbers_only_these_are_attacked_as_such() -> None:
+    releases = [attacked(few(), SMALL, "noise.json"), attacked(few(), exact_plan(SMALL), "exact.json")]
+    played = play_attacker(releases, known=known(without_last(few())))
+    assert [finding.table for finding in played.findings] == ["exact.json, variant/tier"]
+    assert "The rule to break: k = 10, and ε = 3 at δ = 1e-06." in str(played)
+
+
+@pytest.mark.usefixtures("seeded")
+def test_what_is_left_without_everybody_is_noise_of_the_stated_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = people()
+    told = attack_all_but_one([attacked(rows)], 10, known(rows))
+    assert not told.findings
+    assert "would be likeliest" in told.says[1]
+    drawn = mechanism.draw
+    monkeypatch.setattr(mechanism, "draw", lambda size, scale: [round(value / 2) for value in drawn(size, scale)])
+    (finding,) = attack_all_but_one([attacked(rows)], 10, known(rows)).findings
+    assert finding.learnt.startswith("noise is smaller than the file says: 0.")
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_release_that_only_says_that_it_has_noise_is_attacked_as_it_is() -> None:
+    played = play_attacker([attacked(few(), SMALL)], known=known(without_last(few())))
+    assert "LEARNT" in str(played)
+    assert "spend = 1" in last(played).findings[0].learnt
+    (finding,) = play_attacker([attacked(few(), ALONE)], known=known(few())).findings
+    assert "noise is smaller than the file says: 0" in finding.learnt
 
 
 def test_a_large_epsilon_is_broken() -> None:
-    assert [finding.people for finding in try_all_but_one([noisy(60)]).findings] == [1]
-    assert not try_all_but_one([noisy(2)]).findings
+    large = play_attacker([attacked(few(), ALONE.replace("epsilon = 3", "epsilon = 60"))])
+    assert [finding.learnt for finding in large.findings] == ["whether one person was counted can be told"]
 
 
-def noisy(epsilon: float) -> AttackedRelease:
-    return AttackedRelease("shop.json", (), noise=(epsilon, 1e-6))
+def test_batches_of_cohorts_are_of_different_people() -> None:
+    weeks = [replace(attacked(few(), SMALL), cohorts=f"2026-W{week}") for week in (37, 38)]
+    assert last(play_attacker(weeks)).figures == pytest.approx(last(play_attacker(weeks[:1])).figures)
+    assert "Nobody knows who is in which cohort" in last(play_attacker(weeks, known=known(few()))).says[1]
 
 
-def test_a_release_that_only_says_that_it_has_noise_is_attacked_as_it_is() -> None:
-    exact = release_to_dict(kb.release(kb.count(ROWS, kb.make_plan("variant", ["bought"], adjust=["device"]))))
-    exact["tables"]["variant"] = kb.count(ROWS, kb.make_plan("variant", ["bought"])).tallies["variant"].to_dict()
-    exact["receipt"]["noise"] = {"epsilon": 1, "delta": 1e-6}
-    assert published_from_dict(exact, "shop.json").noise is None
+def test_other_people_than_those_of_the_tables_are_noticed() -> None:
+    half = {name: values[: len(values) // 2] for name, values in few().items()}
+    assert ANOTHERS in last(play_attacker([attacked(few(), SMALL)], known=known(half))).says
 
 
-def test_exact_releases_beside_are_attacked_as_ever() -> None:
-    plain = attacked(kb.release(kb.count(ROWS, kb.make_plan("variant", ["bought"]))))
-    alone, both = play_attacker([plain]), play_attacker([plain, attacked(kb.release(counted("epsilon = 1")))])
-    assert both.attempts[:-1] == alone.attempts
-    assert both.attempts[-1].attack == ALL_BUT_ONE
+@pytest.mark.usefixtures("seeded")
+def test_the_best_guess_is_right_as_often_as_said() -> None:
+    rows = {"variant": ["A", "B"] * 40, "spend": [0, 7, 3, 1, 1] * 16}
+    more = {"variant": [*rows["variant"], "A"], "spend": [*rows["spend"], 7]}
+    budget, runs, right = Budget(3.0, 1e-6), 200, 0
+    others = known(rows)
+    for is_in, who in ((True, more), (False, rows)):
+        exact = counted(who, PLAN)
+        for _ in range(runs):
+            made = published_from_dict(release_to_dict(release_with_noise(exact, budget, 2)), "run")
+            right += (evidence_of_largest(made, others) > 0) == is_in
+    said = last(play_attacker([made])).figures["right"]
+    assert 0.6 < said < 0.65
+    assert right / (2 * runs) == pytest.approx(said, abs=3 * np.sqrt(said * (1 - said) / (2 * runs)))
+
+
+def evidence_of_largest(made: AttackedRelease, others: KnownPeople) -> float:
+    """The evidence about one more person in the first arm with the largest value."""
+    like = [*zip(others.levels["variant"], others.values["spend"], strict=True)].index(("A", 7))
+    assert made.noise is not None
+    parts = [part for table in made.tables for part in _remainders(table, made.noise, others)]
+    return float(sum(part.evidence()[0][like] for part in parts))
+
+
+def test_noise_that_is_not_that_of_the_plan_is_refused() -> None:
+    plain = release_to_dict(release(counted(few(), SMALL)))
+    plain["receipt"]["noise"]["scales"]["variant"]["people by variant"] *= 2
+    with pytest.raises(SourceError, match="not that of its plan"):
+        published_from_dict(plain, "shop.json")
+    plain["receipt"]["noise"] = {"epsilon": "much"}
+    with pytest.raises(SourceError, match="noise of this release cannot be read"):
+        published_from_dict(plain, "shop.json")
+
+
+def test_the_command_takes_values_of_metrics(tmp_path: Path) -> None:
+    rows = few()
+    for name, text in (("k", exact_plan(SMALL)), ("epsilon", SMALL)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(release_to_dict(release(counted(rows, text)))))
+    with (tmp_path / "others.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(rows)
+        writer.writerows([*zip(*rows.values(), strict=True)][:-1])
+    asked = ["--known", str(tmp_path / "others.csv"), "--json"]
+    exact = CliRunner().invoke(cli, ["attack", str(tmp_path / "k.json"), *asked])
+    assert exact.exit_code == 1
+    assert json.loads(exact.stdout)["attacks"][-1]["findings"][0]["learnt"].endswith("spend = 1")
+    noisy = CliRunner().invoke(cli, ["attack", str(tmp_path / "epsilon.json"), *asked])
+    assert noisy.exit_code == 0
+    told = json.loads(noisy.stdout)["attacks"][-1]
+    assert told["findings"] == []
+    assert 0.5 < told["figures"]["right"] < told["figures"]["promised"]
