@@ -7,6 +7,7 @@ that are merged from counts with noise. The first door, `kanab.privacy.gate`, is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -58,11 +59,10 @@ def release_with_noise(
     drawn = _Drawn(plan, scales, begun)
     planned = {linkage.name for old in before.noisy for linkage in noisy_tables(old.plan)}
     gone = planned - {*begun} if counted.span is not None else set()
-    for linkage in noisy_tables(plan):  # from here on noise is drawn, and nothing fails because of what is in the data
-        if linkage.name in gone:
-            drawn.left_out[linkage.name] = f"{linkage.name} is left out: an earlier batch is without it"
-        else:
-            drawn.measure(linkage, exact[linkage.name])
+    for name in gone:
+        drawn.left_out[name] = f"{name} is left out: an earlier batch is without it"
+    # from here on noise is drawn, and nothing fails because of what is in the data
+    drawn.measure_all([linkage for linkage in noisy_tables(plan) if linkage.name not in gone], exact)
     pairs = noisy_pairs(plan, drawn.tables, drawn.maps, crossed, scales)
     tables = {**drawn.tables, **pairs.tables}
     people = [count for table in tables.values() for count in table.people.ravel().tolist()]
@@ -177,6 +177,16 @@ class _Drawn:
     maps: dict[str, LevelMap] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     by_arm: dict[str, Mapping[Statistic, Cells]] = field(default_factory=dict)
+
+    def measure_all(self, linkages: Sequence[Linkage], exact: Mapping[str, Tally]) -> None:
+        """Measure tables, two at a time: while noise of one is drawn, the other is worked on."""
+        for linkage in (each for each in linkages if len(each.axes) == 1):
+            self.measure(linkage, exact[linkage.name])
+        with ThreadPoolExecutor(2) as pool:
+            others = [each for each in linkages if len(each.axes) > 1]
+            list(pool.map(self.measure, others, [exact[each.name] for each in others]))
+        self.tables = {each.name: self.tables[each.name] for each in linkages if each.name in self.tables}
+        self.maps = {each.name: self.maps[each.name] for each in linkages if each.name in self.maps}
 
     def measure(self, linkage: Linkage, exact: Tally) -> None:
         """Add noise to people, merge levels by what comes out, then add noise to the sums of what is left."""
