@@ -73,9 +73,9 @@ def test_hommel_rejects_what_simes_tests_of_all_sets_reject(p):
 @pytest.mark.slow
 def test_a_hundred_thousand_p_values_are_hommels_in_seconds():
     p = np.random.default_rng(5).uniform(size=100_000) ** 2
-    began = time.perf_counter()
+    began = time.process_time()
     adjusted = np.array(correct(p.tolist(), "hommel"))
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
     assert np.all(adjusted <= np.array(correct(p.tolist(), "hochberg")) * (1 + 1e-12))
     assert np.all(adjusted >= p)
 

@@ -277,3 +277,10 @@ def test_nothing_is_divided_by_what_noise_could_have_made():
     table = with_noise(tally, stated_noise(tally, 1e-4), np.random.default_rng(1))
     with pytest.raises(AnalysisError, match="noise could have made all 'orders' of arm 'A'"):
         ratio_means(table, "revenue", "orders")
+
+
+def test_with_noise_a_ratio_needs_a_numbers_products_with_both_its_parts_too():
+    tally = noisy_shop()
+    table = with_noise(tally, stated_noise(tally, 0.05), np.random.default_rng(1))
+    with pytest.raises(AnalysisError, match="the products of opened and revenue/orders are not in the tables"):
+        additive_ratio_means([table], "revenue", "orders", numbers=["opened"])

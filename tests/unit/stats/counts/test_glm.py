@@ -288,6 +288,6 @@ def test_a_thousand_classes_are_fitted_in_milliseconds():
     rows = {"arm": rng.choice(["A", "B"], n), "tier": rng.integers(0, 500, n), "y": rng.integers(0, 2, n)}
     tally = count_columns(rows, arm="arm", covariates=["tier"], metrics=["y"])
     assert len(tally.people.ravel()) == 1000
-    began = time.perf_counter()
+    began = time.process_time()
     fit(tally, "arm * tier", family="binomial")
-    assert time.perf_counter() - began < 0.5  # 8 ms where it was written
+    assert time.process_time() - began < 0.5  # 8 ms where it was written
