@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -580,3 +581,17 @@ def test_a_ratio_from_several_noisy_tables_is_of_the_same_line_in_all():
         means = additive_ratio_means(noisy, "spend", "orders", ["tier", "device"])
         assert means.sample == pytest.approx(exact.sample, rel=0.1)
         assert np.all(np.abs(means.means - exact.means) < 5 * np.sqrt(np.diag(means.noise)))
+
+
+def test_a_noisy_ratio_is_not_adjusted_for_a_number_without_products_with_both_its_metrics():
+    table, pair = noisy_shop()[0].keep(), ("before", "orders")
+    noise = stated_noise(table, 0.2)
+    noisy = with_noise(table, noise, np.random.default_rng(1))
+    products = {key: cells for key, cells in noise.products.items() if key[0] != pair}
+    fewer = replace(
+        noisy,
+        crosses=tuple(cross for cross in noisy.crosses if cross.pair != pair),
+        noise=replace(noise, products=products),
+    )
+    with pytest.raises(AnalysisError, match="the products of before and spend/orders are not in the tables"):
+        additive_ratio_means([fewer], "spend", "orders", [], numbers=["before"])
