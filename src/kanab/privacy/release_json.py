@@ -166,11 +166,12 @@ def release_from_dict(data: Any) -> Release:
     if hash_of(data) != entry.hash:
         raise SourceError("the release has been changed since it was made", "Take the original file.", at="$.hash")
     plan = plan_from_dict(entry.plan)
-    tables = _tables(plan, entry)
+    settled = settle_missing(plan)
+    tables = _tables(settled, entry)
     if plan_digest(plan) != entry.plan_digest or plan.k != entry.receipt.k or not tables:
         raise SourceError("the plan of this release has been changed", "Release it again.")
     receipt = _receipt(entry.receipt, entry.levels)
-    return Release(settle_missing(plan), tables, receipt, previous=entry.previous, salt=entry.salt)
+    return Release(settled, tables, receipt, previous=entry.previous, salt=entry.salt)
 
 
 def _tables(plan: Plan, entry: ReleaseEntry) -> dict[str, Tally]:

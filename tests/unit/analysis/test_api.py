@@ -407,6 +407,7 @@ def test_pooled_arms_are_checked_for_balance_as_one() -> None:
 
 @pytest.fixture(scope="module")
 def noisy() -> Readout:
+    pytest.importorskip("opendp")
     plan = parse_plan(
         """
         [privacy]

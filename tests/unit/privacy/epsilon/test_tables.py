@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.unit.privacy.epsilon.shop import counted, people
+from tests.unit.privacy.epsilon.shop import SHOP, counted, people
 
 from kanab.errors import SourceError
 from kanab.privacy.gate import release
@@ -30,6 +30,13 @@ def changed(plain: dict[str, Any], change: Callable[[dict[str, Any]], Any]) -> d
 
 def test_an_unchanged_release_is_read(plain: dict[str, Any]) -> None:
     assert release_from_dict(changed(plain, lambda _: None)).receipt.noise is not None
+
+
+def test_a_release_is_read_whose_bins_have_nobody_without_a_value() -> None:
+    made = release(counted(people(), SHOP.replace('missing = "exclude"', 'missing = "zero"')))
+    read = release_from_dict(release_to_dict(made))
+    assert read.tables == made.tables
+    assert None not in read.tables["checkout/latency"].factor("latency").levels
 
 
 def smaller(data: dict[str, Any]) -> None:
