@@ -17,6 +17,7 @@ from kanab.collector.sealing import Sealed, seal_ripe
 from kanab.errors import PrivacyError
 from kanab.plan.file import read_plan
 from kanab.privacy.costs import costs_of
+from kanab.privacy.epsilon.noise_receipt import promise, spent_sentence
 
 
 @click.command()
@@ -80,7 +81,10 @@ def _describe(sealed: Sealed) -> None:
         return
     receipt = sealed.release.receipt
     people = f"through {receipt.batch.through}" if receipt.batch else "everything"
-    click.echo(f"Sealed {people}: {len(sealed.release.tables)} tables, k-anonymous at k = {receipt.k}; audit passed.")
+    rule = f"k-anonymous at k = {receipt.k}; audit passed" if receipt.noise is None else promise(receipt.noise)
+    click.echo(f"Sealed {people}: {len(sealed.release.tables)} tables, {rule}.")
+    if receipt.noise is not None:
+        click.echo(f"- {spent_sentence(receipt.noise, chained=True)}.")
     costs = (f"Cost: {cost}" for cost in costs_of(sealed.release))
     deviations = (f"Deviation: {deviation}" for deviation in receipt.deviations)
     for sentence in (*receipt.left_out.values(), *costs, *deviations):

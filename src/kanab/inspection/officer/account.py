@@ -169,12 +169,12 @@ def _release(name: str, release: Release, digest: str, checks: Sequence[Check]) 
         "previous": release.previous,
         "experiments": list(release.plan.experiment_names),
         "k": receipt.k,
-        "smallest_class": receipt.smallest_class,
+        "smallest_class": receipt.smallest_class if receipt.noise is None else None,
         "effective_k": receipt.effective_k,
         "effective_k_within": receipt.effective_k_within,
         "collector": _from_collector(release),
         "classes": receipt.classes,
-        "degrees_of_freedom": min(table["degrees_of_freedom"] for table in tables),
+        "degrees_of_freedom": (min(table["degrees_of_freedom"] for table in tables) if receipt.noise is None else None),
         "narrowest": _narrowest(tables),
         "homogeneous": sum(table["homogeneous"] for table in tables),
         "not_enumerated": sum(table["not_enumerated"] for table in tables),
@@ -248,6 +248,7 @@ def _attempt(attempt: Attempt, k: int) -> Plain:
         "times": len(learnt),
         "where": list(dict.fromkeys(finding.table for finding in learnt)),
         "why_not": attempt.not_tried or None,
+        **({"says": list(attempt.says)} if attempt.says else {}),
     }
 
 
@@ -262,7 +263,12 @@ def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> P
         for number, (digest, release) in enumerate(zip(ledger.hashes, ledger.entries, strict=True), start=1)
         if isinstance(release, Release)
     ]
-    return {"verified": True, "name": ledger.name or None, "entries": entries} | plain_notes(ledger)
+    spent = noisy.spent_in(ledger)
+    return (
+        {"verified": True, "name": ledger.name or None, "entries": entries}
+        | plain_notes(ledger)
+        | ({} if spent is None else {"noise": spent})
+    )
 
 
 def plain_notes(ledger: Ledger) -> Plain:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kanab.errors import listed
@@ -35,8 +36,6 @@ def fields_of(release: Release) -> list[Plain]:
 def _table(name: str, table: Tally, release: Release) -> Plain:
     plan = release.plan
     plans = plan.metrics_by_name
-    sizes = [int(n) for n in table.people.ravel() if n]
-    audit = audit_table(name, table, plans)
     return {
         "table": name,
         "why": purposes(name, plan),
@@ -48,12 +47,31 @@ def _table(name: str, table: Tally, release: Release) -> Plain:
         ),
         "metrics": [_metric(part, table, plans.get(part.metric.name), plan.k) for part in table.moments],
         "products": [{"metrics": list(cross.pair), "by": list(cross.by)} for cross in table.crosses],
+    } | (_audited(name, table, plans) if table.noise is None else _noisy(table))
+
+
+def _audited(name: str, table: Tally, plans: Mapping[str, MetricPlan]) -> Plain:
+    sizes = [int(n) for n in table.people.ravel() if n]
+    audit = audit_table(name, table, plans)
+    return {
         "classes": len(sizes),
         "smallest_class": min(sizes),
         "degrees_of_freedom": table.total - len(sizes),
         "homogeneous": audit.homogeneous,
         "not_enumerated": audit.not_enumerated,
         "narrowest": _narrowest(audit + audit_table(name, table.keep(), plans)),
+    }
+
+
+def _noisy(table: Tally) -> Plain:
+    """Return the same of a table with noise, of which nothing but its size is known."""
+    return {
+        "classes": table.people.size,
+        "smallest_class": None,
+        "degrees_of_freedom": None,
+        "homogeneous": 0,
+        "not_enumerated": 0,
+        "narrowest": None,
     }
 
 
@@ -69,6 +87,8 @@ def purposes(name: str, plan: Plan) -> list[str]:
     pair = planned_pairs(plan).get(name)
     if pair is not None:
         return [f"adjustment: for {pair.first} and {pair.second} together; people only, no metric"]
+    if link is None and plan.budget is not None:
+        return [f"effect: how do the arms of {name} differ?"]
     if link is None:
         return ["effect: arm totals of what the tables by class do not carry"]
     if len(link.experiments) > 1:

@@ -6,15 +6,43 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kanab.privacy.epsilon.account import epsilon_of, rho_of
+from kanab.privacy.epsilon.accountant import ROUNDING, spent_rho
+from kanab.privacy.ledger import Ledger
+
 Plain = dict[str, Any]
+
+GATE = "adds noise to every number"
 
 COVERED = (
     "tables whose overlap is not known",
     "invented people",
     "knowledge from elsewhere",
     "changes that cancel out",
+    "who counts as a person",
+    "what is true of a whole class",
 )
-"""Risks of exact numbers that noise is the answer to."""
+"""Risks of exact numbers that noise is the answer to, or that it has in another form."""
+
+RISKS = (
+    (
+        "who counts as a person",
+        "ε is about one person as the source names people. One human with several accounts or devices has several "
+        "times the ε.",
+        "Count by the best identifier of a person that you have (--unit).",
+    ),
+    (
+        "what the curator sees",
+        "Noise is added after counting: errors and counts on the curator's screen are exact.",
+        "Let only those count who may see the rows.",
+    ),
+    (
+        "what is true of many",
+        "Noise hides whether one person took part, not what many people have in common; showing that is the purpose.",
+        "Leave out covariates about which such a statement would do harm.",
+    ),
+)
+"""What ε does not cover, and what can be done about it."""
 
 TESTS = ("tests/unit/privacy/epsilon/test_door.py", "tests/unit/privacy/epsilon/test_accountant.py")
 """Which of Kanab's own tests prove the rules behind each question."""
@@ -62,7 +90,6 @@ def figures(release: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the promise of a release in figures, term by term."""
     noise = release["noise"]
     factor = math.exp(noise["epsilon"])
-    left = math.floor(1000 * noise["left"]) / 1000
     return [
         ("Promise", f"differential privacy at ε = {noise['epsilon']:g} and δ = {noise['delta']:g}"),
         (
@@ -71,14 +98,60 @@ def figures(release: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"but for one chance in {1 / noise['delta']:,.0f}",
         ),
         ("Mechanism", f"{noise['mechanism']} noise, drawn once, added to whole numbers before anything else is done"),
-        ("Spent", f"ε = {noise['spent']:.3g} of {noise['total']:g} by all releases of the ledger up to this one"),
-        ("Left", f"ε = {left:g} for a further release about these people" if left else "nothing"),
+        *_account(release),
         *((f"Noise in {table}", _scales(scales)) for table, scales in noise["scales"].items()),
         (
             "Classes",
             f"{release['classes']:,}, merged until counts with noise are at least k = {release['k']}, and more",
         ),
     ]
+
+
+def _account(release: Mapping[str, Any]) -> list[tuple[str, str]]:
+    noise = release["noise"]
+    if release["previous"] is None:
+        return [("Spent", f"ε = {noise['epsilon']:g}; in no ledger, nobody adds up what else was spent")]
+    return [
+        ("Spent", f"ε = {noise['spent']:.3g} of {noise['total']:g} by all releases of the ledger up to this one"),
+        ("Left", left_words(noise["left"])),
+    ]
+
+
+def left_words(left: float) -> str:
+    """Say what is left of a total, rounded down.
+
+    >>> left_words(0.8279), left_words(0.0002)
+    ('ε = 0.827 for a further release about these people', 'nothing')
+    """
+    whole = math.floor(1000 * left) / 1000
+    return f"ε = {whole:g} for a further release about these people" if whole else "nothing"
+
+
+def spent_in(ledger: Ledger) -> Plain | None:
+    """Return what the releases of a ledger have spent together, added up again; None where none has an ε."""
+    last = ledger.noisy[-1].receipt.noise if ledger.noisy else None
+    if last is None:
+        return None
+    rho = spent_rho(ledger.noisy)
+    rest = rho_of(last.total, last.delta) - rho
+    left = epsilon_of(rest, last.delta) if rest > ROUNDING else 0.0
+    spent = epsilon_of(rho, last.delta)
+    return {
+        "releases": len(ledger.noisy), "total": last.total, "delta": last.delta, "spent": spent, "left": left,
+    }  # fmt: skip
+
+
+def spent_sentence(noise: Plain) -> str:
+    """Say what a ledger has spent.
+
+    >>> print(spent_sentence({"releases": 2, "total": 2.0, "delta": 1e-6, "spent": 2.0, "left": 0.0}))
+    Added up again, its 2 releases with ε have spent ε = 2 of 2 at δ = 1e-06. Left: nothing.
+    """
+    many = f"its {noise['releases']:,} releases with ε have" if noise["releases"] > 1 else "its release with ε has"
+    return (
+        f"Added up again, {many} spent ε = {noise['spent']:.3g} of {noise['total']:g} at δ = {noise['delta']:g}. "
+        f"Left: {left_words(noise['left'])}."
+    )
 
 
 def _scales(scales: Plain) -> str:

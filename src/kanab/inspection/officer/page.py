@@ -132,8 +132,10 @@ def _overview(releases: Sequence[Data]) -> str:
             escape(release["file"]),
             escape(listed(release["experiments"])),
             f"{release['k']:,}",
-            f"{release['smallest_class']:,}",
-            "not evaluated"
+            _size(release["smallest_class"]),
+            f"ε = {release['noise']['epsilon']:g} instead"
+            if "noise" in release
+            else "not evaluated"
             if release["effective_k"] is None
             else f"at least {release['effective_k']:,}{_within(release)}",
             _state(_AUDITS[all(check["holds"] is not False for check in release["checks"])]),
@@ -180,12 +182,17 @@ def table_rows(release: Data) -> list[Row]:
             table["table"],
             "; ".join(table["why"]),
             f"{table['classes']:,}",
-            f"{table['smallest_class']:,}",
+            _size(table["smallest_class"]),
             listed(metric["name"] for metric in table["metrics"]) or "nothing",
             "; ".join(_squares(table)) or "nothing",
         )
         for table in release["tables"]
     ]
+
+
+def _size(people: int | None) -> str:
+    """Return the size of a smallest class; with noise nobody knows it."""
+    return "with noise" if people is None else f"{people:,}"
 
 
 def _squares(table: Data) -> Iterator[str]:
@@ -208,7 +215,7 @@ def field_rows(release: Data) -> list[Row]:
         (
             "people",
             "how many, class by class",
-            f"nobody or at least {release['k']}",
+            "with noise" if "noise" in release else f"nobody or at least {release['k']}",
             "an average is a sum divided by people",
         ),
         *(_metric_row(metric, tables) for metric in metrics.values()),
@@ -245,8 +252,19 @@ def _left_out_sentence(left: Data) -> str:
 
 
 def _figures(release: Data) -> str:
+    rows = noisy.figures(release) if "noise" in release else _exact_figures(release)
+    if release["cohorts"] is not None:
+        rows.append(("Cohorts", cohorts_text(release["cohorts"])))
+    rows.append(("Rows and people", _choices(release)))
+    if release["ledger"] is not None:
+        rows.append(("Ledger", release["ledger"]))
+    terms = "".join(f"<dt>{escape(term)}</dt><dd>{escape(bind_numbers(value))}</dd>" for term, value in rows)
+    return f'<dl class="figures">{terms}<dt>Hash</dt><dd>{_hash(release["hash"])}</dd></dl>'
+
+
+def _exact_figures(release: Data) -> list[tuple[str, str]]:
     k, effective = release["k"], release["effective_k"]
-    rows = [
+    return [
         ("Rule", f"every class holds nobody or at least k = {k} people"),
         ("Smallest class", f"{release['smallest_class']:,} people (the k that was reached)"),
         (
@@ -272,15 +290,6 @@ def _figures(release: Data) -> str:
         ("In two arms, left out", floored_text(release["excluded"], k)),
         ("In no planned arm, left out", floored_text(release["outside"], k)),
     ]
-    if "noise" in release:
-        rows = noisy.figures(release)
-    if release["cohorts"] is not None:
-        rows.append(("Cohorts", cohorts_text(release["cohorts"])))
-    rows.append(("Rows and people", _choices(release)))
-    if release["ledger"] is not None:
-        rows.append(("Ledger", release["ledger"]))
-    terms = "".join(f"<dt>{escape(term)}</dt><dd>{escape(bind_numbers(value))}</dd>" for term, value in rows)
-    return f'<dl class="figures">{terms}<dt>Hash</dt><dd>{_hash(release["hash"])}</dd></dl>'
 
 
 def _choices(release: Data) -> str:
@@ -383,9 +392,12 @@ def _question(question: Data) -> str:
 def _attacks(data: Data) -> str:
     attacks, effective = data["attacks"], data["verdict"]["effective_k"]
     rows = [(escape(attempt["attack"]), escape(attempt["does"]), _result(attempt)) for attempt in attacks["tried"]]
+    theorem = "Nothing was learnt that ε does not allow. No other attack on these files can, whatever it knows."
     sentences = [
         f"Something was learnt about fewer than {attacks['k']} people. It is not repeated here; kanab attack shows it."
         if attacks["broken"]
+        else theorem
+        if noisy.all_noisy(data["releases"])
         else f"Nothing was learnt about fewer than {attacks['k']} people. That is what these attacks could do with the "
         "files alone; it does not prove that no other attack could learn more."
     ]
@@ -407,7 +419,8 @@ def _of_one(data: Data) -> str:
 
 
 def _result(attempt: Data) -> str:
-    more = attempt["why_not"] or (f"In {listed(attempt['where'], most=3)}." if attempt["where"] else "")
+    where = f"In {listed(attempt['where'], most=3)}." if attempt["where"] else ""
+    more = attempt["why_not"] or " ".join([*([where] if where else ()), *attempt.get("says", ())])
     return f"{_state(_ATTACKS[attempt['state']])}{f' {escape(more)}' if more else ''}"
 
 
@@ -439,7 +452,8 @@ def _ledger(ledger: Data | None) -> str:
     ]
     table = card_table("Entries of the ledger", _ENTRY, rows, "cards wide prose")
     voided = "".join(f"<p>{escape(sentence[:1].upper() + sentence[1:])}.</p>" for sentence in ledger.get("voided", ()))
-    return f"<p>{summary}</p>\n{table}{voided}{_refused(ledger)}"
+    spent = f"<p>{escape(noisy.spent_sentence(ledger['noise']))}</p>\n" if "noise" in ledger else ""
+    return f"<p>{summary}</p>\n{spent}{table}{voided}{_refused(ledger)}"
 
 
 def _refused(ledger: Data) -> str:

@@ -35,7 +35,8 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
             {"step": step, "says": says.format(k=_least_k(releases)), "side": side, "kind": kind}
             for step, says, side, kind in collected.STEPS
         ]
-    known = all(release["effective_k"] is not None for release in releases)
+    with_noise = noisy.all_noisy(releases)
+    known = with_noise or all(release["effective_k"] is not None for release in releases)
     counting = "adds people up, class by class" if known else "adds people up; how is not on record"
     k = _least_k(releases)
     files = "file" if len(releases) == 1 else "files"
@@ -43,10 +44,10 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
         ("Rows of people", "personal data; they stay where they are", "curator", "personal data"),
         ("One GROUP BY" if known else "Counting", counting, "curator", "personal data"),
         ("Classes in memory", "counts, sums, squares; never written", "curator", "personal data"),
-        ("Privacy gate", "merges, withholds, or refuses", "curator", "rules"),
+        ("Privacy gate", noisy.GATE if with_noise else "merges, withholds, or refuses", "curator", "rules"),
         (
             f"Release {files}",
-            "every number with noise" if noisy.all_noisy(releases) else f"classes of nobody or at least {k} people",
+            "every number with noise" if with_noise else f"classes of nobody or at least {k} people",
             "outside",
             "released",
         ),
@@ -138,7 +139,7 @@ def risks(releases: Sequence[Plain]) -> list[Plain]:
     always = [risk for risk in _ALWAYS if others or risk[0] not in collected.NOT_OF_ROWS]
     rows = [*_risks_of(releases), *(collected.collector_risks(batches) if batches else ()), *always]
     if noisy.all_noisy(releases):
-        rows = [row for row in rows if row[0] not in noisy.COVERED]
+        rows = [row for row in rows if row[0] not in noisy.COVERED] + [*noisy.RISKS]
     return [{"risk": risk, "says": says, "do": do} for risk, says, do in rows]
 
 

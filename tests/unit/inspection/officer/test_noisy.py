@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.unit.privacy.epsilon.test_accountant import counted
 
 import kanab as kb
@@ -29,7 +30,41 @@ def test_the_report_says_promise_mechanism_scales_spent_and_left(tmp_path: Path)
     ):
         assert sentence in text, sentence
     assert "every class holds nobody or at least" not in text
+    assert "its release with ε has spent ε = 0.5 of 1 at δ = 1e-06. Left: ε = 0.843" in text
+    assert account["ledger"]["noise"]["spent"] == pytest.approx(0.5)
     assert "k-anonymous" not in account["verdict"]["says"]
+
+
+def test_nothing_is_said_of_smallest_classes_and_values_that_only_exact_numbers_have() -> None:
+    account = privacy_account({"shop.json": kb.release(counted("epsilon = 1"))})
+    (release,) = account["releases"]
+    tables = release["tables"]
+    assert tables[0]["why"] == ["effect: how do the arms of variant differ?"]
+    for part in (release, *tables):
+        assert [part[name] for name in ("smallest_class", "degrees_of_freedom", "narrowest")] == [None] * 3
+        assert part["homogeneous"] == 0
+    assert [step["says"] for step in account["flow"]][1::2] == [
+        "adds people up, class by class", "adds noise to every number", "effects and tests, from the release only",
+    ]  # fmt: skip
+    assert {"who counts as a person", "what the curator sees"} <= {risk["risk"] for risk in account["risks"]}
+    text = privacy_html(account).replace("\u00a0", " ")
+    assert "nobody or at least" not in text
+    assert "in no ledger, nobody adds up what else was spent" in text
+
+
+def test_the_attacker_who_knows_everybody_else_is_reported() -> None:
+    account = privacy_account({"shop.json": kb.release(counted("epsilon = 1"))})
+    (told,) = [attempt for attempt in account["attacks"]["tried"] if not attempt["why_not"]]
+    assert told["attack"] == "all but one"
+    assert "right 54.4 % of the time at most" in told["says"][0]
+    text = privacy_html(account).replace("\u00a0", " ")
+    assert "right 54.4 % of the time at most" in text
+    assert "Nothing was learnt that ε does not allow." in text
+
+
+def test_several_files_show_epsilon_in_the_place_of_effective_k() -> None:
+    files = {"a.json": kb.release(counted("epsilon = 1")), "b.json": kb.release(counted("epsilon = 1"))}
+    assert "ε = 1 instead" in privacy_html(privacy_account(files))
 
 
 def test_exact_releases_are_reported_as_ever() -> None:
