@@ -11,7 +11,7 @@ import numpy as np
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
 from kanab.privacy.epsilon.combined import combine_arms
-from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
+from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, promise
 from kanab.privacy.merging import LevelMap
 from kanab.tally.tally import Tally
 
@@ -73,6 +73,11 @@ class Receipt:
     ledger: str = ""
     store: str = ""
     noise: NoiseReceipt | None = None
+
+    @property
+    def promise(self) -> str:
+        """What the release promises, in words."""
+        return f"k-anonymous at k = {self.k}" if self.noise is None else promise(self.noise)
 
 
 def concerns(left_out: str, experiment: str) -> bool:
@@ -159,4 +164,4 @@ class Release:
 
     def __repr__(self) -> str:
         names = ", ".join(self.tables)
-        return f"Release of {names}: k-anonymous at k = {self.receipt.k}"
+        return f"Release of {names}: {self.receipt.promise}"

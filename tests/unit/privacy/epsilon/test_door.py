@@ -336,3 +336,7 @@ def test_a_map_names_a_level_that_was_merged_with_nobody() -> None:
     levels = LevelMap("device", (("tv", ("tv",)), ("other", ("phone", "radio", None))), {})
     assert merge._with_names(levels) == levels
     assert SHOP.count("levels") == 3
+
+
+def test_a_release_with_noise_introduces_itself_by_its_epsilon() -> None:
+    assert repr(release(counted(few(), SMALL))).endswith(": noise in every number: ε = 3 at δ = 1e-06")
