@@ -13,9 +13,16 @@ from kanab.privacy.ledger import Ledger
 Plain = dict[str, Any]
 
 GATE = "adds noise to every number"
+SEALED = {"Seal": "adds noise to every number; then the key is erased", "Sealed batch": "every number with noise"}
+"""What happens otherwise at a seal with ε."""
 
 COVERED = (
     "tables whose overlap is not known",
+    "batches whose overlap was not evaluated",
+    "who has a value at all",
+    "bins beside the other tables",
+    "people of several experiments",
+    "differences of two metrics",
     "invented people",
     "knowledge from elsewhere",
     "changes that cancel out",

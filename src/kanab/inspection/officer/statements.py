@@ -30,12 +30,13 @@ TESTS = {
 
 def flow(releases: Sequence[Plain]) -> list[Plain]:
     """Return the way of the data, step by step: what happens, on which side of the gate, and with what."""
+    with_noise = noisy.all_noisy(releases)
     if _collected(releases):
+        other = noisy.SEALED if with_noise else {}
         return [
-            {"step": step, "says": says.format(k=_least_k(releases)), "side": side, "kind": kind}
+            {"step": step, "says": other.get(step, says).format(k=_least_k(releases)), "side": side, "kind": kind}
             for step, says, side, kind in collected.STEPS
         ]
-    with_noise = noisy.all_noisy(releases)
     known = with_noise or all(release["effective_k"] is not None for release in releases)
     counting = "adds people up, class by class" if known else "adds people up; how is not on record"
     k = _least_k(releases)
@@ -139,7 +140,7 @@ def risks(releases: Sequence[Plain]) -> list[Plain]:
     always = [risk for risk in _ALWAYS if others or risk[0] not in collected.NOT_OF_ROWS]
     rows = [*_risks_of(releases), *(collected.collector_risks(batches) if batches else ()), *always]
     if noisy.all_noisy(releases):
-        rows = [row for row in rows if row[0] not in noisy.COVERED] + [*noisy.RISKS]
+        rows = [row for row in rows if row[0] not in noisy.COVERED] + [*(noisy.RISKS if others else noisy.RISKS[-1:])]
     return [{"risk": risk, "says": says, "do": do} for risk, says, do in rows]
 
 

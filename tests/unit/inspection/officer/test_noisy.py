@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import kanab as kb
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.page import privacy_html
 from kanab.privacy.ledger import read_ledger
+from kanab.privacy.release import COLLECTORS_CLOCK, Batch
 
 
 def test_the_report_says_promise_mechanism_scales_spent_and_left(tmp_path: Path) -> None:
@@ -60,6 +62,18 @@ def test_the_attacker_who_knows_everybody_else_is_reported() -> None:
     text = privacy_html(account).replace("\u00a0", " ")
     assert "right 54.4 % of the time at most" in text
     assert "Nothing was learnt that ε does not allow." in text
+
+
+def test_a_batch_of_a_collector_has_noise_from_the_seal_on() -> None:
+    made = kb.release(counted("epsilon = 1"))
+    batch = Batch("7d", None, "2026-03-02", COLLECTORS_CLOCK)
+    account = privacy_account({"shop.json": replace(made, receipt=replace(made.receipt, batch=batch))})
+    says = {step["step"]: step["says"] for step in account["flow"]}
+    assert says["Seal"] == "adds noise to every number; then the key is erased"
+    assert says["Sealed batch"] == "every number with noise"
+    told = {risk["risk"] for risk in account["risks"]}
+    assert "batches whose overlap was not evaluated" not in told
+    assert {"one human with several clients", "what is true of many"} <= told
 
 
 def test_several_files_show_epsilon_in_the_place_of_effective_k() -> None:
