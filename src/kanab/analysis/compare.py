@@ -163,7 +163,13 @@ def _plain_and_adjusted(
         adjusted = _adjusted(analyzed, holding, covariates, functions)
     except (DesignError, AnalysisError) as problem:
         if len(covariates) == 1 and not numbers:
-            notes.append(f"An effect on {metric} is not given: {problem.fact}.")
+            noisy = any(table.noise is not None for table in holding.values())
+            what = (
+                f"The effect on {metric} is not adjusted for {covariates[0]}"
+                if noisy
+                else f"An effect on {metric} is not given"
+            )
+            notes.append(f"{what}: {problem.fact}.")
             return measured
         adjusted, reasons = _as_far_as_possible(analyzed, holding, covariates, functions)
         notes += [f"The effect on {metric} is not adjusted for {name}: {reason}." for name, reason in reasons.items()]

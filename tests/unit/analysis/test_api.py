@@ -17,6 +17,7 @@ from kanab.errors import AnalysisError, LevelError, PlanError, SourceError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
+from kanab.privacy.release import Release
 
 
 def shop(n: int = 4_000, seed: int = 1, arms: tuple[str, ...] = ("A", "B")) -> dict[str, Any]:
@@ -406,7 +407,7 @@ def test_pooled_arms_are_checked_for_balance_as_one() -> None:
 
 
 @pytest.fixture(scope="module")
-def noisy() -> Readout:
+def with_epsilon() -> Release:
     pytest.importorskip("opendp")
     plan = parse_plan(
         """
@@ -427,7 +428,12 @@ def noisy() -> Readout:
         "checkout": rng.choice(["A", "B"], 20_000), "tier": rng.choice(["basic", "gold"], 20_000),
         "bought": rng.random(20_000) < 0.2, "spend": np.round(rng.gamma(2, 6, 20_000)),
     }  # fmt: skip
-    return analyze(release(count(people, plan)))
+    return release(count(people, plan))
+
+
+@pytest.fixture(scope="module")
+def noisy(with_epsilon: Release) -> Readout:
+    return analyze(with_epsilon)
 
 
 def test_rates_with_noise_are_shown_in_percent_and_amounts_are_not(noisy: Readout) -> None:
@@ -441,3 +447,13 @@ def test_rates_are_named_only_where_noise_hides_them() -> None:
     exact = readout(shop(), arm="variant", metrics=["bought"])
     assert exact.rates == ("bought",)
     assert "rates" not in str(exact.to_dict())
+
+
+def test_where_noise_is_too_much_for_classes_the_note_says_what_is_not_adjusted(
+    with_epsilon: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.stats.noise.FEWEST_DEVIATIONS", 1e6)
+    notes = analyze(with_epsilon).notes
+    assert (
+        "The effect on bought is not adjusted for tier: in arm 'A' a class has too few people for this noise." in notes
+    )
