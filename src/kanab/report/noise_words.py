@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kanab.stats.noise import FEWEST_DEVIATIONS
+
 Data = Mapping[str, Any]
 
 
@@ -80,8 +82,8 @@ def noise_sentences(data: Data) -> list[str]:
     return [
         promise(noise),
         *([text] if (text := price(data)) else []),
-        f"Levels are merged until every class has k = {privacy['k']} people and three standard deviations of the noise "
-        "more.",
+        f"Levels are merged until every class has k = {privacy['k']} people, and {FEWEST_DEVIATIONS:g} standard "
+        "deviations of the noise more.",
         account(noise),
     ]
 
@@ -100,6 +102,6 @@ def noise_terms(data: Data) -> list[tuple[str, str]]:
         ("Rule", promise(noise)),
         ("Price", price(data) or "too noisy to tell"),
         ("Account", account(noise)),
-        ("Merging", f"k = {privacy['k']} and three standard deviations of the noise"),
+        ("Merging", f"k = {privacy['k']} and {FEWEST_DEVIATIONS:g} standard deviations of the noise"),
         ("Noise (one standard deviation)", "; ".join(scales)),
     ]

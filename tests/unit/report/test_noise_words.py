@@ -60,4 +60,4 @@ def test_without_an_error_there_is_no_price() -> None:
 def test_the_receipt_of_a_page_lists_every_scale() -> None:
     terms = dict(noise_terms({"effects": [row("spend", 1.25, 0.75)], "privacy": {"k": 10, "noise": NOISE}}))
     assert terms["Noise (one standard deviation)"] == "people by checkout: 8.5"
-    assert terms["Merging"] == "k = 10 and three standard deviations of the noise"
+    assert terms["Merging"] == "k = 10 and 4 standard deviations of the noise"

@@ -10,12 +10,10 @@ from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import smallest_share
 from kanab.privacy.epsilon.mechanism import Scale, add_noise
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, at_ends, merge_levels, merge_smallest, without_means
+from kanab.stats.noise import FEWEST_DEVIATIONS
 from kanab.tally.factor import OTHER, Level, label
 from kanab.tally.noise import AddedNoise
 from kanab.tally.tally import Tally
-
-SAFE_DEVIATIONS = 3
-"""A class stays if its people, noise and all, are k and so many standard deviations of the noise."""
 
 TOO_SPARSE = "its levels are too sparse for this noise, merged they would be one"
 TOO_FEW = "too few people share its classes for this noise"
@@ -34,8 +32,8 @@ def deviations(noisy: Tally) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]
 
 
 def enough(noisy: Tally, k: int) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Return which classes have k people and `SAFE_DEVIATIONS` of their noise."""
-    return np.asarray(noisy.people.astype(np.float64) >= k + SAFE_DEVIATIONS * deviations(noisy))
+    """Return which classes have k people and `FEWEST_DEVIATIONS` of their noise."""
+    return np.asarray(noisy.people.astype(np.float64) >= k + FEWEST_DEVIATIONS * deviations(noisy))
 
 
 def holds(noisy: Tally, k: int) -> bool:
@@ -52,7 +50,7 @@ def merge_to_k(noisy: Tally, linkage: Linkage, plan: Plan, begun: LevelMap | Non
     covariate = str(linkage.covariate)
     possible = Tally(noisy.factors, np.maximum(noisy.people, 1))
     share = smallest_share(plan.experiment(linkage.experiments[0]), possible)
-    least = plan.k + SAFE_DEVIATIONS * float(deviations(noisy).flat[0])
+    least = plan.k + FEWEST_DEVIATIONS * float(deviations(noisy).flat[0])
     levels = begun or merge_levels(possible, covariate, SAFETY_FACTOR * least / share)
     while True:
         named = begun if begun == levels else _as_published(levels, linkage, plan, possible)

@@ -15,11 +15,12 @@ import numpy as np
 from kanab.counted import Counted
 from kanab.plan.model import MOST_CLASSES, Plan
 from kanab.plan.pairs import Pair, planned_pairs
-from kanab.privacy.epsilon.merge import SAFE_DEVIATIONS, TOO_FEW, deviations, enough, people_with_noise
+from kanab.privacy.epsilon.merge import TOO_FEW, deviations, enough, people_with_noise
 from kanab.privacy.epsilon.split import Statistic, TableScales
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import ReleasedTable, column
 from kanab.privacy.pairs import MOST_CELLS, Maps, SingleTables, same_levels
+from kanab.stats.noise import FEWEST_DEVIATIONS
 from kanab.tally.factor import Factor
 from kanab.tally.tally import Tally
 
@@ -109,7 +110,7 @@ def _coarse(table: Tally, pair: Pair, maps: Maps) -> Tally:
 
 
 def _dense(table: Tally, k: int) -> bool:
-    empty = np.abs(table.people.astype(np.float64)) <= SAFE_DEVIATIONS * deviations(table)
+    empty = np.abs(table.people.astype(np.float64)) <= FEWEST_DEVIATIONS * deviations(table)
     return table.people.size <= MOST_CELLS and bool(np.all(enough(table, k) | empty))
 
 

@@ -256,12 +256,12 @@ def test_what_has_too_few_people_for_its_noise_is_left_out_with_a_sentence() -> 
     )
 
 
-def test_every_class_that_leaves_has_k_people_and_three_deviations() -> None:
+def test_every_class_that_leaves_has_k_people_and_four_deviations_more() -> None:
     made = release(counted(people(2500)))
     for linkage in noisy_tables(made.plan):
         if linkage.name in made.tables and len(linkage.axes) > 1:
             table = made.tables[linkage.name]
-            assert np.all(floats(table.people) >= 10 + 3 * np.sqrt(floats(table.noise.people)))
+            assert np.all(floats(table.people) >= 10 + 4 * np.sqrt(floats(table.noise.people)))
 
 
 # ── refused before anything is drawn ────────────────────────────────────────────────────────

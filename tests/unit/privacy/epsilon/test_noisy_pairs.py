@@ -9,9 +9,9 @@ import pytest
 from tests.unit.privacy.epsilon.shop import SHOP, counted, people, silent
 
 from kanab.counted import Counted
-from kanab.privacy.epsilon.merge import SAFE_DEVIATIONS
 from kanab.privacy.gate import release
 from kanab.privacy.pairs import MOST_CELLS
+from kanab.stats.noise import FEWEST_DEVIATIONS
 
 __all__ = ["silent"]  # a fixture
 
@@ -43,7 +43,7 @@ def test_a_pair_has_the_levels_of_its_covariates_and_enough_people_or_as_good_as
         assert table.noise is not None
         noise = np.sqrt(table.noise.people.astype(float))
         n = table.people.astype(float)
-        assert np.all((n >= 10 + SAFE_DEVIATIONS * noise) | (np.abs(n) <= SAFE_DEVIATIONS * noise))
+        assert np.all((n >= 10 + FEWEST_DEVIATIONS * noise) | (np.abs(n) <= FEWEST_DEVIATIONS * noise))
         assert table.people.size <= MOST_CELLS
         for factor in table.covariates:
             single = made.tables[f"checkout/{factor.name}"].factor(factor.name)
@@ -56,7 +56,7 @@ def test_a_pair_has_the_levels_of_its_covariates_and_enough_people_or_as_good_as
 def test_classes_with_too_few_people_are_merged_with_one_map_for_all_pairs() -> None:
     rows = people(6000)
     rare = (rows["tier"] == 3) & (rows["age"] < 30)
-    keep = ~rare | (np.cumsum(rare) <= 60)
+    keep = ~rare | (np.cumsum(rare) <= 82)
     made = release(counted({name: values[keep] for name, values in rows.items()}))
     merged = {name: levels.groups for name, levels in made.receipt.maps.items() if ": " in name}
     assert merged
@@ -72,7 +72,7 @@ def test_classes_with_too_few_people_are_merged_with_one_map_for_all_pairs() -> 
 @pytest.mark.usefixtures("silent")
 def test_a_pair_of_two_levels_each_that_still_has_too_few_people_is_left_out() -> None:
     rows = people(3000)
-    rows["device"] = np.where(rows["tier"] == 1, "phone", np.where(np.arange(3000) % 33 == 0, "phone", "desktop"))
+    rows["device"] = np.where(rows["tier"] == 1, "phone", np.where(np.arange(3000) % 20 == 0, "phone", "desktop"))
     text = SHOP.replace("tier = { levels = [1, 2, 3] }", "tier = { levels = [1, 2] }")
     made = release(counted(rows | {"tier": np.minimum(rows["tier"], 2)}, text))
     assert made.receipt.left_out["checkout/device/tier"] == (
