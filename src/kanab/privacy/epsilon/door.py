@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kanab.counted import Counted, decided_plan
-from kanab.errors import PrivacyError
+from kanab.errors import PrivacyError, flag
 from kanab.plan.declared import declared_arms, declared_levels
 from kanab.plan.model import Budget, Linkage, Plan, published_plan
 from kanab.privacy.epsilon.accountant import check_spending
@@ -104,13 +104,13 @@ def check_declared(plan: Plan) -> dict[str, Factor]:
         if not metric.declared:
             raise PrivacyError(
                 f"a release with ε needs the bounds of {metric.name!r}",
-                f"Declare them: --bounds {metric.name}=0:100, or in the plan; a 0/1 metric has 0:1.",
+                f"Declare them: {flag('--bounds', f'{metric.name}=0:100')}, or in the plan; a 0/1 metric has 0:1.",
             )
     for pair in (*plan.ratios, *plan.receiving):
         if gaps(plan, pair):
             raise PrivacyError(
                 f"with ε, products of {' and '.join(pair)} need a value of everybody",
-                f'Count missing values as 0 (--missing {pair[0]}=zero, missing = "zero" in a plan).',
+                f'Count missing values as 0 ({flag("--missing", f"{pair[0]}=zero")}, missing = "zero" in a plan).',
             )
     check_installed()
     return factors
@@ -143,7 +143,8 @@ def declared_factors(plan: Plan) -> dict[str, Factor]:
         if levels is None:
             raise PrivacyError(
                 f"a release with ε needs the levels of {name!r}",
-                f'Declare them in the plan: {name} = {{ levels = ["…", "other"] }}, or edges: --bin {name}=18,30,50.',
+                f'Declare them in the plan: {name} = {{ levels = ["…", "other"] }}, or edges of bins: '
+                f"{flag('--bin', f'{name}=18:30:50')}.",
             )
         factors[name] = levels
     return factors

@@ -281,7 +281,7 @@ def bad(**choices: Any) -> Callable[[], Any]:
         (bad(bounds=None), "needs the bounds of 'spend'", "--bounds spend=0:100"),
         (bad(adjust=["tier"]), "needs the levels of 'tier'", "levels = "),
         (bad(adjust=["tier"], top={"tier": 2}), "needs the levels of 'tier'", "levels = "),
-        (bad(adjust=["age"], bins={"age": 2}), "needs the levels of 'age'", "--bin age=18,30,50"),
+        (bad(adjust=["age"], bins={"age": 2}), "needs the levels of 'age'", "--bin age=18:30:50"),
         (bad(metrics=["spend", "tier"], ratios=["spend/tier"]), "needs the bounds of 'tier'", "--bounds tier"),
         (
             bad(ratios=["spend/tier"], bounds={"spend": (0, 7), "tier": (0, 3)}),
