@@ -158,7 +158,7 @@ def too_coarse(metric: Metric) -> GridError:
     finest = f", at the finest {10.0**-digits:g}" if digits > 2 else ""
     return GridError(
         f"the bounds of {metric.name!r} are so wide that its values would be rounded to steps of {metric.resolution:g}",
-        f"Declare its resolution ({flag('--resolution', f'{metric.name}={coarsest}{finest}')}), or narrower bounds.",
+        f"Declare its resolution ({flag('--resolution', f'{metric.name}={coarsest}')}{finest}), or narrower bounds.",
     )
 
 
