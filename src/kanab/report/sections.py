@@ -129,12 +129,17 @@ def saved_sentences(data: Data, metric: str) -> list[str]:
     >>> row = {"metric": "spend", "arm": "B", "covariates": ["spend_before"], "saved": 0.384}
     >>> saved_sentences({"effects": [row]}, "spend")
     ['Adjusting for spend_before is worth as much as if 38 % more people had come.']
+    >>> saved_sentences({"effects": [row | {"saved": -0.2, "se_noise": 0.1}]}, "spend")
+    ['Adjusting for spend_before costs more in noise than it explains: as if 20 % fewer people had come.']
     """
     rows = [row for row in data["effects"] if row["metric"] == metric and row.get("saved") is not None]
     units = "clusters" if data.get("clusters") else "people"
     gains = list(dict.fromkeys(_more(row["saved"], units) for row in rows))
     if not any(gains):
-        return []
+        lost = max((-row["saved"] for row in rows if row.get("se_noise")), default=0.0)
+        fewer = f"as if {lost * 100:.0f} % fewer {units} had come"
+        why = f"Adjusting for {listed(rows[0]['covariates'])} costs more in noise than it explains" if rows else ""
+        return [f"{why}: {fewer}."] if lost >= 0.005 else []
     worth = f"Adjusting for {listed(rows[0]['covariates'])} is worth as much as if"
     if len(gains) == 1:
         return [f"{worth} {gains[0]} had come."]
