@@ -107,10 +107,15 @@ def check_asking(
 
 @contextmanager
 def refusals_noted(path: str | PathLike[str], ledger: Ledger, question: Question) -> Iterator[None]:
-    """Write what is refused in here into a ledger that is held, once."""
+    """Write what is refused in here into a ledger that is held, once.
+
+    That there is nobody is an answer about people: a ledger with ε does not hold it, the curator alone is told.
+    """
     try:
         yield
     except (PrivacyError, NobodyError) as problem:
+        if isinstance(problem, NobodyError) and question.plan.budget is not None:
+            raise
         append_note(path, ledger, LedgerNote("refused", problem.fact, question.text))
         raise
 

@@ -247,6 +247,24 @@ def test_nobody_in_an_arm_is_a_refusal_too(tmp_path: Path, program: Program) -> 
 
 
 @pytest.mark.slow
+def test_that_there_is_nobody_stands_in_no_ledger_with_epsilon(tmp_path: Path, program: Program) -> None:
+    plan = tmp_path / "kanab.toml"
+    plan.write_text(
+        "[metrics]\nspend = { bounds = [0, 9] }\n[experiments.variant]\narms = { A = 1, B = 1 }\n"
+        "[privacy]\nepsilon = 2\nper_release = 1\n"
+    )
+    asked = ("--plan", str(plan), "--ledger", str(tmp_path / "shop.ledger"), "-o", str(tmp_path / "shop.json"))
+    there = write(tmp_path, {"variant": ["A", "B"] * 200, "spend": [1, 2] * 200})
+    assert program("release", there, *asked, "--new-ledger").code == 0
+    before = (tmp_path / "shop.ledger").read_bytes()
+    nobody = write(tmp_path, {"variant": ["C", "D"], "spend": [1, 2]})
+    refused = program("release", nobody, *asked[:-1], str(tmp_path / "other.json"), "--epsilon", "0.5")
+    assert refused.code != 0
+    assert "nobody is in an arm of the plan" in refused.err
+    assert (tmp_path / "shop.ledger").read_bytes() == before
+    assert not (tmp_path / "other.json").exists()
+
+
 def test_a_release_follows_the_notes_before_it(tmp_path: Path, program: Program) -> None:
     words = released(tmp_path, program)
     program(*words, "--where", PROBE)
