@@ -126,7 +126,13 @@ def _of_metric(metric: str, options: AnalysisOptions, arms: Tally | None) -> _Fu
         lambda tally: plain_means(tally, metric, test=options.test),
         lambda tally: adjusted_means(tally, metric, variance=options.variance, totals=totals),
         lambda tables, covariates, numbers: additive_means(
-            tables, metric, covariates, variance=options.variance, numbers=numbers, slopes=options.slopes
+            tables,
+            metric,
+            covariates,
+            variance=options.variance,
+            numbers=numbers,
+            slopes=options.slopes,
+            totals=totals,
         ),
         options.slopes == "own",
     )

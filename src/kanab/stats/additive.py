@@ -44,6 +44,7 @@ def additive_means(
     variance: Variance = "exact",
     numbers: Sequence[str] = (),
     slopes: Slopes = "own",
+    totals: Tally | None = None,
 ) -> ArmMeans:
     """Return arm means adjusted for several covariates, added, from tables that hold two of them each.
 
@@ -55,7 +56,7 @@ def additive_means(
     with the metric and with each other, per arm, and their sums in every table of a covariate. ``slopes="one"`` fits
     everyone by one regression on the covariates, and compares the arms by what it leaves (CUPED): Welch's variance of
     that, whatever ``variance`` says. By default every arm has slopes of its own, which is never less precise in large
-    samples.
+    samples. ``totals`` are the arms of a release with noise, as for ``adjusted_means``.
 
     Raises `AnalysisError` where tables are of other people or something is missing, `DesignError` where people are too
     few, or a number cannot be told from the rest.
@@ -97,7 +98,9 @@ def additive_means(
         held.arms.control, tuple(int(n) for n in held.counts), exact, np.array(sample), np.array(df), betas,
         np.array(about) / np.outer(scales, scales) / (total * (total - 1)),
     )  # fmt: skip
-    return with_fit_noise(held, columns, means, variance, one_slope=slopes == "one") if held.noisy else means
+    if not held.noisy:
+        return means
+    return with_fit_noise(held, columns, means, variance, one_slope=slopes == "one", totals=totals)
 
 
 def check_slopes(slopes: str) -> None:

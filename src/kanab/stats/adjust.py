@@ -122,7 +122,7 @@ def _with_noise(tally: Tally, means: ArmMeans, classes: Classes, fits: _Fits, to
     n_noise, t_noise = known.n_noise[places], known.t_noise[places]
     exact, beside = means.exact, np.zeros(len(means.arms))
     if totals is not None:
-        moved = _moved(tally, totals, means.metric, known)
+        moved = moved_to_totals(tally, totals, means.metric, known)
         exact = tuple(mean + shift for mean, shift in zip(exact, moved.shifts, strict=True))
         of_sums, of_people = of_sums - own * moved.of_sums[:, None], of_people - own * moved.of_people[:, None]
         beside = moved.beside
@@ -137,7 +137,7 @@ def _with_noise(tally: Tally, means: ArmMeans, classes: Classes, fits: _Fits, to
 
 
 @dataclass(frozen=True, eq=False)
-class _Moved:
+class Moved:
     """By how much arm means move to those of the totals, how that takes noise of the table off, and what it adds."""
 
     shifts: list[Fraction]
@@ -146,7 +146,7 @@ class _Moved:
     beside: Floats
 
 
-def _moved(tally: Tally, totals: Tally, metric: str, known: Measured) -> _Moved:
+def moved_to_totals(tally: Tally, totals: Tally, metric: str, known: Measured) -> Moved:
     """Return the way from the arm means of a table to those of the totals, in steps; a mean has (dT − m dn) / n."""
     here, there = tally.keep(), totals.keep()
     assert there.noise is not None
@@ -165,7 +165,7 @@ def _moved(tally: Tally, totals: Tally, metric: str, known: Measured) -> _Moved:
     )
     off = t / n
     beside = (better_t * other_sums + off**2 * better_n * other_people) / n**2
-    return _Moved(shifts, other_sums / n, -off * other_people / n, beside)
+    return Moved(shifts, other_sums / n, -off * other_people / n, beside)
 
 
 def _centred(

@@ -15,6 +15,7 @@ from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, DesignError
+from kanab.privacy.epsilon.combined import combine_arms
 from kanab.stats import additive_ratio_means, adjusted_means, adjusted_ratio_means, against_control, plain_means
 from kanab.stats.additive import additive_means
 from kanab.tally.factor import Factor
@@ -526,6 +527,31 @@ def test_the_noise_of_means_adjusted_together_varies_as_it_says(fit):
     )
     assert np.mean([each.sample for each in drawn], axis=0) == pytest.approx(exact.sample, rel=0.15)
     assert np.all(drawn[0].df < exact.df)
+
+
+@pytest.mark.parametrize("fit", ["two covariates", "one slope for all arms"])
+def test_means_adjusted_together_that_start_from_combined_totals_have_less_noise_and_say_how_much(fit):
+    which, covariates, numbers, slopes = NOISY_FITS[fit]
+    tables, rng, draws = noisy_shop()[which], np.random.default_rng(5), 120
+    tables = [table.select_metrics(["spend", *numbers]) if table.moments else table for table in tables]
+    tables = [tables[0].keep(), *tables]
+    stated = [stated_noise(table, 0.2) for table in tables]
+    drawn, beside = [], []
+    for _ in range(draws):
+        arms, *others = (with_noise(*table, rng) for table in zip(tables, stated, strict=True))
+        totals = combine_arms(arms, [table for table in others if table.moments])
+        choices = {"numbers": numbers, "slopes": slopes}
+        drawn.append(additive_means(others, "spend", covariates, totals=totals, **choices))
+        beside.append(additive_means(others, "spend", covariates, **choices).noise)
+    seen, said = np.cov(np.array([each.means for each in drawn]).T), np.mean([each.noise for each in drawn], axis=0)
+    deviations = np.sqrt(np.diag(said))
+    unit = np.outer(deviations, deviations)
+    assert seen / unit == pytest.approx(said / unit, abs=4 * math.sqrt(2 / draws))
+    exact = additive_means(tables[1:], "spend", covariates, numbers=numbers, slopes=slopes)
+    assert np.mean([each.means for each in drawn], axis=0) == pytest.approx(
+        exact.means, abs=5 * deviations.max() / math.sqrt(draws)
+    )
+    assert np.all(np.diag(said) < 0.9 * np.diag(np.mean(beside, axis=0)))
 
 
 def test_a_ratio_adjusted_for_a_number_knows_the_noise():

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import DesignError
-from kanab.stats.adjust import Variance
+from kanab.stats.adjust import Moved, Variance, moved_to_totals
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_squares
 from kanab.stats.joint.marginals import CodedColumn, Column, Marginals, NumberColumn
@@ -28,6 +28,7 @@ from kanab.stats.noise import (
 from kanab.tally.cells import marginal
 from kanab.tally.factor import label
 from kanab.tally.noise import twice_centre
+from kanab.tally.tally import Tally
 
 
 def check_people(held: Marginals) -> None:
@@ -135,6 +136,15 @@ class NoisyEquations:
         moves[self.everybody] = moves[self.everybody] + self.away**2
         return moves | {_product(metric, metric): np.array(1.0)}
 
+    def mean_shifted(self, moved: Moved) -> Moves:
+        """Return how the numbers of the first table move the way from its arm's mean to that of the totals."""
+        table = self.everybody[2]
+        shape = [len(factor.levels) for factor in self.held.tables[table].covariates]
+        return {
+            ("sums", self.held.metric.name, table): np.full(shape, -moved.of_sums[self.place]),
+            self.everybody: np.full(shape, -moved.of_people[self.place]),
+        }
+
     def noise(self, key: NumberKey) -> Floats:
         """Return the variance of the noise in every cell of what a key names, in this arm."""
         kind, name, place = key
@@ -192,12 +202,19 @@ def _check_columns(arms: Sequence[NoisyEquations], inverse: Floats, where: str) 
 
 
 def with_fit_noise(
-    held: Marginals, columns: Sequence[Column], means: ArmMeans, variance: Variance, *, one_slope: bool
+    held: Marginals,
+    columns: Sequence[Column],
+    means: ArmMeans,
+    variance: Variance,
+    *,
+    one_slope: bool,
+    totals: Tally | None = None,
 ) -> ArmMeans:
     """Return the means with the covariance of their noise, and variances without what noise does to them.
 
     An arm's mean at x̄ is x̄'β with G β = b, all linear in what was measured: to first order it moves by
-    x̄'G⁻¹(db − dG β) + dx̄'β, and all arms share x̄. With one slope for all arms, they share its noise, too.
+    x̄'G⁻¹(db − dG β) + dx̄'β, and all arms share x̄. With one slope for all arms, they share its noise, too. A fit goes
+    through the arm's mean, so that with ``totals`` only that of the first table is replaced.
     """
     centred = [_about_middle(held, column) for column in columns]
     twice = np.broadcast_to(np.reshape(twice_middle(held.tables[0], held.metric.name), -1), len(means.arms))
@@ -239,11 +256,19 @@ def with_fit_noise(
             ]
         together[arm.place] = _added(together[arm.place], _weighted(reach, equations))
         moves.append(together)
-    noise = np.array([[_covariance(arms, first, second) for second in moves] for first in moves])
+    exact, beside = means.exact, np.zeros(len(arms))
+    if totals is not None:
+        first_table, name = held.tables[arms[0].everybody[2]], held.metric.name
+        moved = moved_to_totals(first_table, totals, name, measured(first_table, name, arm_squares(first_table, name)))
+        exact = tuple(mean + shift for mean, shift in zip(exact, moved.shifts, strict=True))
+        for arm, row in zip(arms, moves, strict=True):
+            row[arm.place] = _added(row[arm.place], arm.mean_shifted(moved))
+        beside = moved.beside
+    noise = np.array([[_covariance(arms, first, second) for second in moves] for first in moves]) + np.diag(beside)
     df = freedom_with_noise(np.array(rss), means.df, np.array(left_noise))
     sample = enough_freedom(np.array(rss), df) / means.df * np.array(shares)
     scale = float(held.metric.scale) ** 2
-    return replace(means, sample=sample / scale, df=df, noise=noise / scale)
+    return replace(means, exact=exact, sample=sample / scale, df=df, noise=noise / scale)
 
 
 def _covariance(arms: Sequence[NoisyEquations], first: Sequence[Moves], second: Sequence[Moves]) -> float:
