@@ -1,7 +1,8 @@
 """How often do intervals of releases with ε hold the truth, and how wide are they?
 
 Tables are drawn directly: people of every class by arm and tier, their values from one distribution, and noise with
-the variances that a plan with a table of arms and one of tiers gets. The control ignores the noise and must fail.
+the variances that a plan with a table of arms and one of tiers gets; arm totals are combined from both, as readouts
+do. The control ignores the noise and must fail.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.file import parse_plan
 from kanab.privacy.epsilon.account import rho_of
+from kanab.privacy.epsilon.combined import combine_arms
 from kanab.privacy.epsilon.split import split_budget
 from kanab.privacy.epsilon.tables import noise_of
 from kanab.stats.adjust import adjusted_means
@@ -170,7 +172,7 @@ def means_of(arms: Tally, tiers: Tally, population: Population) -> Iterator[tupl
     metric = population.metrics[0].name
     makers: dict[str, Callable[[], ArmMeans]] = {
         "plain": lambda: plain_means(arms, metric),
-        "adjusted": lambda: adjusted_means(tiers, metric),
+        "adjusted": lambda: adjusted_means(tiers, metric, totals=None if arms.noise is None else arms),
     }
     if len(population.metrics) > 1:
         makers["ratio"] = lambda: ratio_means(arms, *(part.name for part in population.metrics))
@@ -215,9 +217,11 @@ def measure(population: Population, people: int, share: float, epsilon: float, r
     seen: dict[str, dict[str, list[float]]] = {method: {"known": [], "ignored": [], "width": []} for method in methods}
     for run in range(runs):
         exact = population.draw(people, share, rng)
-        noisy = with_noise(exact.keep(), noise["checkout"], rng), with_noise(exact, noise["checkout/tier"], rng)
+        arms, tiers = (
+            with_noise(exact.keep(), noise["checkout"], rng), with_noise(exact, noise["checkout/tier"], rng),
+        )  # fmt: skip
         widths = {}
-        for method, means in means_of(*noisy, population):
+        for method, means in means_of(combine_arms(arms, [tiers]), tiers, population):
             for name, (low, high) in intervals(method, means):
                 seen[name]["known"].append(low <= truth[name] <= high)
                 widths[name] = high - low
