@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 from kanab.errors import KanabError
 from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON
+from kanab.plan.declared import declared_levels
 from kanab.plan.model import Budget, Plan
 from kanab.planning.noise import Noise
 from kanab.privacy.epsilon.account import check_delta, check_epsilon, rho_of
-from kanab.privacy.epsilon.split import Statistic, split_budget
+from kanab.privacy.epsilon.split import Statistic, noisy_tables, split_budget
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,13 @@ def forecast_epsilon(
     experiment, metric = names[0], plan.metrics_by_name[names[1]]
     if metric.ratio is not None or not metric.declared or people < varies.fewest:
         return None
-    try:
-        scales = split_budget(replace(plan, budget=budget), rho_of(budget.epsilon, budget.delta))[experiment]
-    except KanabError:  # a plan that does not declare enough for ε is refused when it is released
-        return None
     grid = metric.metric()
     low, high = grid.bounds or (0.0, 1.0)
-    axes = (experiment,)
-    people_variance = scales[Statistic("people", by=axes)].variance
-    sums_variance = scales[Statistic("sums", (metric.name,), axes)].variance / 4 / grid.scale**2
+    try:
+        people_variance, sums_variance = _combined(replace(plan, budget=budget), experiment, metric.name)
+    except KanabError:  # a plan that does not declare enough for ε is refused when it is released
+        return None
+    sums_variance /= grid.scale**2
     # of an unknown mean, the worst: at one of the bounds
     off_centre = (high - low) / 2 if varies.mean is None else abs(varies.mean - (low + high) / 2)
     numerator = sums_variance + off_centre**2 * people_variance
@@ -75,6 +74,25 @@ def forecast_epsilon(
     # the error without noise falls with 1/n, the noise with 1/n²: the n at which both together are as they were
     needed = people * (1 + math.sqrt(1 + 4 * ratio)) / 2
     return EpsilonForecast(experiment, metric.name, budget.epsilon, people, math.sqrt(1 + ratio) - 1, math.ceil(needed))
+
+
+def _combined(plan: Plan, experiment: str, metric: str) -> tuple[float, float]:
+    """Return the variances of the noise in an arm's people and its sum about the middle of bounds, in grid steps.
+
+    Every table of the experiment has measured them again, level by level; all are weighed by the inverse of noise.
+    """
+    assert plan.budget is not None
+    scales = split_budget(plan, rho_of(plan.budget.epsilon, plan.budget.delta))
+    people, sums = 0.0, 0.0
+    for linkage in noisy_tables(plan):
+        levels = None if linkage.covariate is None else declared_levels(plan, linkage.covariate)
+        if linkage.experiments != (experiment,) or (linkage.covariate is not None and levels is None):
+            continue
+        table, classes = scales[linkage.name], 1 if levels is None else len(levels.levels)
+        people += 1 / (classes * table[Statistic("people", by=linkage.axes)].variance)
+        if (own := table.get(Statistic("sums", (metric,), linkage.axes))) is not None:
+            sums += 4 / (classes * own.variance)
+    return 1 / people, 1 / sums
 
 
 def epsilon_range(epsilons: Sequence[float]) -> list[float]:

@@ -63,7 +63,7 @@ def test_the_forecast_is_what_a_release_has() -> None:
         "orders": generator.integers(0, 3, people),
     }
     released = kb.release(kb.count(data, plan))
-    effect = kb.stats.difference_in_means(released.tables["checkout"], "bought")
+    effect = kb.stats.difference_in_means(released.totals("checkout"), "bought")
     noise = effect.se_noise / math.sqrt(effect.se_population**2 - effect.se_noise**2)
     row = next(row for row in rows(epsilons=[1]) if row.metric == "bought")
     assert row.wider == pytest.approx(math.sqrt(1 + noise**2) - 1, rel=0.15)
