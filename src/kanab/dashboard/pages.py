@@ -111,7 +111,8 @@ class Pages:
             "metrics": plan_page.metric_table(plan), "covariates": plan_page.covariate_table(plan),
         }  # fmt: skip
         return self._page(
-            request, "plan.html", view, plan=plan, problem=asked.problem, cohorts=plan_page.cohort_sentence(plan),
+            request, "plan.html", view, plan=plan, problem=asked.problem, rule=plan_page.rule_sentence(plan),
+            cohorts=plan_page.cohort_sentence(plan),
             tables={name: _table(table, name) for name, table in tables.items()},
             forecast=[_table(table, table.header[0]) for table in asked.forecast.tables()], notes=asked.forecast.notes,
             picture=Markup(asked.picture), epsilon=request.query_params.get("epsilon", "")[:40],

@@ -98,6 +98,14 @@ def experiment_table(plan: Plan) -> Table:
     return Table(("experiment", "arms and shares", "what is asked"), tuple(rows))
 
 
+def rule_sentence(plan: Plan) -> str:
+    """Return what holds of everything that is released by the plan: k, or ε."""
+    if plan.budget is None:
+        return f"Every class of every table holds nobody or at least k = {plan.k} people."
+    total, delta = plan.budget.epsilon, plan.budget.delta
+    return f"Every number is released with noise: all releases together keep to ε = {total:g} at δ = {delta:g}."
+
+
 def cohort_sentence(plan: Plan) -> str:
     """Return when people are counted, and when their batch is sealed."""
     if plan.cohorts is None:

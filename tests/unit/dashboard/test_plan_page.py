@@ -16,9 +16,10 @@ from kanab.dashboard.plan_page import (
     linkage_table,
     metric_table,
     plan_toml,
+    rule_sentence,
 )
 from kanab.plan.file import parse_plan
-from kanab.plan.model import CovariatePlan, make_plan
+from kanab.plan.model import Budget, CovariatePlan, make_plan
 from kanab.planning.forecast import Baseline
 
 RICH = """
@@ -156,3 +157,10 @@ def test_an_epsilon_that_promises_nothing_is_refused_in_a_sentence(text: str) ->
     assert asked.problem == "ε must be numbers from 0.001 to 100, for example 0.5,1,2."
     assert asked.forecast.epsilons == ()
     assert asked.picture == ""
+
+
+def test_the_rule_of_a_plan_is_k_or_epsilon() -> None:
+    assert rule_sentence(PLAN) == f"Every class of every table holds nobody or at least k = {PLAN.k} people."
+    assert rule_sentence(replace(PLAN, budget=Budget(2.0))) == (
+        "Every number is released with noise: all releases together keep to ε = 2 at δ = 1e-06."
+    )
