@@ -11,9 +11,11 @@ import click
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
-from kanab.errors import LedgerError, PrivacyError, SourceError
+from kanab.errors import LedgerError, PrivacyError, SourceError, listed
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.page import privacy_html
+from kanab.inspection.officer.sheet import data_sheet, sheet_html
+from kanab.plan.file import read_plan
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Release
 
@@ -22,8 +24,11 @@ from kanab.privacy.release import Release
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Page to write.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside the first file.")
+@click.option("--sheet", is_flag=True, help="Write the data-protection sheet of a plan FILE instead, to print.")
 @json_option
-def privacy_report(files: tuple[str, ...], output: str | None, ledger: str | None, *, as_json: bool) -> None:
+def privacy_report(
+    files: tuple[str, ...], output: str | None, ledger: str | None, *, sheet: bool, as_json: bool
+) -> None:
     """Write a report for a privacy officer.
 
     It says what release FILEs, ledgers or data directories hold, why, and what remains open. If a rule is broken, the
@@ -32,9 +37,13 @@ def privacy_report(files: tuple[str, ...], output: str | None, ledger: str | Non
     \b
     kanab privacy-report checkout.release.json -o report.html
     kanab privacy-report checkout.release.json banner.release.json --json
+    kanab privacy-report kanab.toml --sheet -o sheet.html
     """
     if output is None and not as_json:
         raise click.UsageError("where should the report go? Give -o report.html, or --json.")
+    if sheet:
+        _write_sheet(files, output, ledger, as_json=as_json)
+        return
     with progress("checking and attacking"):
         data = privacy_account(_releases(files), _ledger(files[0], ledger))
     if output is not None:
@@ -45,6 +54,21 @@ def privacy_report(files: tuple[str, ...], output: str | None, ledger: str | Non
         click.echo(f"{output}: {data['verdict']['says']}")
     if data["verdict"]["state"] == "broken":
         sys.exit(1)
+
+
+def _write_sheet(files: tuple[str, ...], output: str | None, ledger: str | None, *, as_json: bool) -> None:
+    """Write what a record of processing asks about one plan."""
+    if ledger is not None or len(files) != 1:
+        raise click.UsageError("--sheet takes one plan file, and no ledger: kanab privacy-report kanab.toml --sheet.")
+    data = data_sheet(read_plan(files[0]))
+    if output is not None:
+        write_whole(output, sheet_html(data))
+    if as_json:
+        echo_json(data)
+        return
+    left = [key for key, value in data["entries"].items() if value is None]
+    rest = f"to be filled in by hand, or in [sheet] of the plan: {listed(left)}." if left else "complete."
+    click.echo(f"{output}: {rest}")
 
 
 def _releases(files: Sequence[str]) -> dict[str, Release]:

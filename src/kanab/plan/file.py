@@ -22,7 +22,17 @@ from kanab.errors import PlanError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
 from kanab.plan.joint_shares import nested
-from kanab.plan.model import DEFAULT_K, Budget, Cohorts, CovariatePlan, DecisionRule, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import (
+    DEFAULT_K,
+    SHEET_ENTRIES,
+    Budget,
+    Cohorts,
+    CovariatePlan,
+    DecisionRule,
+    ExperimentPlan,
+    MetricPlan,
+    Plan,
+)
 from kanab.tally.metric import Missing
 
 _T = TypeVar("_T")
@@ -167,6 +177,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         "experiments",
         "export",
         "privacy",
+        *(["sheet"] if file else []),
     )
     metrics = tuple(_metric(name, table) for name, table in root.tables("metrics"))
     covariates = root.table("covariates")
@@ -183,6 +194,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         root.get("nonce_life", values.span, Plan.nonce_life),
         _export(root.table("export")) if file and "export" in data else None,
         _budget(root.table("privacy")) if "privacy" in data else None,
+        _sheet(root.table("sheet")),
     )
     if file:
         root.mistakes.extend(_undeclared(plan))
@@ -195,6 +207,12 @@ def _export(table: _Table) -> str | None:
     table.only("to")
     table.needs("to", "a folder, or an address such as 's3://bucket/folder'")
     return table.get("to", values.text, None)
+
+
+def _sheet(table: _Table) -> dict[str, str]:
+    """Read what only people can say of the data; no release and no version of the plan holds it."""
+    table.only(*SHEET_ENTRIES)
+    return {key: table.get(key, values.prose, "") for key in table.keys if key in SHEET_ENTRIES}
 
 
 def _budget(table: _Table) -> Budget | None:

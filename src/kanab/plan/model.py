@@ -29,6 +29,17 @@ MOST_CLASSES = 100_000
 MOST_LEVELS = 1_000
 """A covariate of more levels is refused: it is nearly a name."""
 
+SHEET_ENTRIES = {
+    "controller": "who is responsible (controller), with address",
+    "contact": "whom people write to; the data protection officer",
+    "people": "whose data these are: visitors of which site or app",
+    "legal_basis": "on which legal basis, and whether the device is asked for consent",
+    "recipients": "who reads releases and the dashboard; processors, such as whoever runs the machines",
+    "transfers": "to which other countries, on which ground",
+    "keep": "how long releases are kept",
+}
+"""What nobody can read off the rest of a plan: the keys of its table ``[sheet]``."""
+
 
 @dataclass(frozen=True)
 class MetricPlan:
@@ -238,6 +249,7 @@ class Plan:
     nonce_life: str = "24h"
     export: str | None = field(default=None, compare=False)  # where a copy goes, not what is counted
     budget: Budget | None = None
+    sheet: Mapping[str, str] = field(default_factory=dict, compare=False)  # what people say of it, for its sheet
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
         """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""

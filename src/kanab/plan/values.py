@@ -20,6 +20,10 @@ class WrongValueError(Exception):
     """Says what a value must be instead; the reader of the file adds the path."""
 
 
+MOST_PROSE = 2_000
+"""So many characters a text about a plan may have."""
+
+
 def duration(text: Any) -> timedelta:
     """Read a time span such as 30m, 24h, 7d or 2w.
 
@@ -73,6 +77,13 @@ def text(value: Any) -> str:
     if problem := unfit_name(value):
         raise WrongValueError(problem)
     return str(value)
+
+
+def prose(value: Any) -> str:
+    """Read a text of a sentence or a few."""
+    if not isinstance(value, str) or not value.strip() or len(value) > MOST_PROSE:
+        raise WrongValueError(f"must be a text of at most {MOST_PROSE:,} characters")
+    return value.strip()
 
 
 def names(value: Any) -> tuple[str, ...]:

@@ -194,3 +194,45 @@ def test_missing_files_missing_output_and_repeated_files_exit_with_2(file: Path,
     assert code("-o", page) == 2
     assert code(file, "-o", file.parent / "no such folder" / "report.html") == 2
     assert not page.exists()
+
+
+PLAN = """
+[metrics]
+bought = { kind = "binary" }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+[sheet]
+controller = "Shop Ltd"
+"""
+
+
+def test_sheet_writes_a_page_and_says_what_is_left_to_fill_in(tmp_path: Path) -> None:
+    (tmp_path / "kanab.toml").write_text(PLAN)
+    result = run(tmp_path / "kanab.toml", "--sheet", "-o", tmp_path / "sheet.html")
+    assert result.exit_code == 0
+    assert "legal_basis" in result.output
+    assert "controller" not in result.output
+    assert "Shop Ltd" in (tmp_path / "sheet.html").read_text()
+
+
+def test_sheet_as_json_has_its_format(tmp_path: Path) -> None:
+    (tmp_path / "kanab.toml").write_text(PLAN)
+    data = json.loads(run(tmp_path / "kanab.toml", "--sheet", "--json").output)
+    assert data["format"] == "kanab-sheet/1"
+    assert data["entries"]["controller"] == "Shop Ltd"
+
+
+@pytest.mark.parametrize("extra", [["--ledger", "kanab.ledger"], ["kanab.toml"]])
+def test_sheet_takes_one_plan_and_no_ledger(tmp_path: Path, extra: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kanab.toml").write_text(PLAN)
+    result = run("kanab.toml", *extra, "--sheet", "-o", "sheet.html")
+    assert result.exit_code == 2
+    assert "--sheet takes one plan file" in result.output
+    assert not Path("sheet.html").exists()
+
+
+def test_sheet_of_something_that_is_no_plan_is_an_error_and_writes_nothing(tmp_path: Path, code: Run) -> None:
+    (tmp_path / "release.json").write_text("{}")
+    assert code(tmp_path / "release.json", "--sheet", "-o", tmp_path / "sheet.html") == 2
+    assert not (tmp_path / "sheet.html").exists()

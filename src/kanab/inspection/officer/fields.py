@@ -157,11 +157,11 @@ def _metric(part: Moments, table: Tally, plan: MetricPlan | None, k: int) -> Pla
         "least_events": least if least > 1 else None,
         "sums": "class" if len(table.axes) > 1 else "arm",
         "squares": [list(by) for by in part.squares],
-        "limits": _limits(metric, plan, least),
+        "limits": limits_of(metric, plan, least),
     }
 
 
-def _limits(metric: Metric, plan: MetricPlan | None, least: int) -> list[str]:
+def limits_of(metric: Metric, plan: MetricPlan | None, least: int) -> list[str]:
     """Return what keeps a metric from saying much about one person."""
     limits = []
     if metric.binary:
