@@ -81,6 +81,11 @@ class AnalyzedTables:
         """Return the name of a covariate's table."""
         return f"{self.plan.name}/{covariate}"
 
+    def totals(self, holding: Mapping[str, Tally]) -> Tally | None:
+        """Return the table of the arms alone, if it has noise: adjusted means start from it."""
+        arms = holding.get(self.plan.name)
+        return None if arms is None or arms.noise is None else arms
+
     def crossed(self, covariates: Sequence[str], holding: Mapping[str, Tally]) -> list[Tally]:
         """Return the tables of the pairs that there are, and of each covariate with the levels that pairs have."""
         pairs = [Pair(self.plan.name, *two) for two in combinations(covariates, 2)]
@@ -102,15 +107,15 @@ def metric_means(
     known = dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics)
     for metric in [name for name in known if name not in analyzed.plan.numbers]:
         holding = {name: tally for name, tally in tables.items() if metric in tally.metric_names}
-        measured += _plain_and_adjusted(
-            analyzed, holding, metric, _of_metric(metric, options, tables.get(analyzed.plan.name)), notes
-        )
+        functions = _of_metric(metric, options, analyzed.totals(holding))
+        measured += _plain_and_adjusted(analyzed, holding, metric, functions, notes)
     for y, z in ratios:
         holding = {name: tally for name, tally in tables.items() if (y, z) in [cross.pair for cross in tally.crosses]}
         if not holding:
             notes.append(f"{y}/{z} is not given: the products of its two parts are not in the release.")
             continue
-        measured += _plain_and_adjusted(analyzed, holding, f"{y}/{z}", _of_ratio(y, z, options), notes)
+        functions = _of_ratio(y, z, options, analyzed.totals(holding))
+        measured += _plain_and_adjusted(analyzed, holding, f"{y}/{z}", functions, notes)
     return measured
 
 
@@ -119,9 +124,8 @@ def by_role(measured: Sequence[MetricMeans], roles: Mapping[str, Role]) -> list[
     return sorted(measured, key=lambda metric: ROLES.index(roles.get(metric.means.metric, "primary")))
 
 
-def _of_metric(metric: str, options: AnalysisOptions, arms: Tally | None) -> _Functions:
-    """Return how means of a metric are made; ``arms`` alone are what adjusted ones start from where there is noise."""
-    totals = arms if arms is not None and arms.noise is not None and metric in arms.metric_names else None
+def _of_metric(metric: str, options: AnalysisOptions, totals: Tally | None) -> _Functions:
+    """Return how means of a metric are made; ``totals`` are what adjusted ones start from where there is noise."""
     return _Functions(
         lambda tally: plain_means(tally, metric, test=options.test),
         lambda tally: adjusted_means(tally, metric, variance=options.variance, totals=totals),
@@ -138,12 +142,12 @@ def _of_metric(metric: str, options: AnalysisOptions, arms: Tally | None) -> _Fu
     )
 
 
-def _of_ratio(y: str, z: str, options: AnalysisOptions) -> _Functions:
+def _of_ratio(y: str, z: str, options: AnalysisOptions, totals: Tally | None) -> _Functions:
     return _Functions(
         lambda tally: ratio_means(tally, y, z),
-        lambda tally: adjusted_ratio_means(tally, y, z, variance=options.variance),
+        lambda tally: adjusted_ratio_means(tally, y, z, variance=options.variance, totals=totals),
         lambda tables, covariates, numbers: additive_ratio_means(
-            tables, y, z, covariates, variance=options.variance, numbers=numbers, slopes=options.slopes
+            tables, y, z, covariates, variance=options.variance, numbers=numbers, slopes=options.slopes, totals=totals
         ),
         options.slopes == "own",
     )

@@ -48,7 +48,7 @@ def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
     cross = _products(tally, numerator, denominator)
     line = _linear(tally, cross)
     table = Tally(
-        (tally.experiment,), cross.counts, (line.moments(cross.counts, np.zeros_like(cross.counts)),),
+        (tally.experiment,), cross.counts, (line.moments(cross, cross.counts, np.zeros_like(cross.counts)),),
         noise=line.noise(tally.keep(), cross.pair),
     )  # fmt: skip
     return line.restored(plain_means(table))
@@ -62,14 +62,25 @@ def adjusted_ratio_means(
     covariates: str | Sequence[str] | None = None,
     *,
     variance: Variance = "exact",
+    totals: Tally | None = None,
 ) -> ArmMeans:
     """Return one ratio per arm at the covariates' mean over all arms: each arm's u on the covariates (Lin, Ding).
 
-    It needs both metrics of the same people in every class: sums per class, products per arm. Raises
-    `AnalysisError` otherwise.
+    It needs both metrics of the same people in every class: sums per class, products per arm. ``totals`` are the arms
+    of a release with noise, as for ``adjusted_means``. Raises `AnalysisError` otherwise.
     """
-    table, line = _linear_table(tally, numerator, denominator)
-    return line.restored(adjusted_means(table, None, covariates, variance=variance))
+    start, line = _linear_totals(totals, numerator, denominator)
+    table, line = _linear_table(tally, numerator, denominator, line=line)
+    return line.restored(adjusted_means(table, None, covariates, variance=variance, totals=start))
+
+
+def _linear_totals(
+    totals: Tally | None, numerator: str, denominator: str, *, alike: bool = False
+) -> tuple[Tally | None, _Linear | None]:
+    """Return v of the totals of a release with noise, and the line that tables of classes then take, too."""
+    if totals is None:
+        return None, None
+    return _linear_table(totals.keep(), numerator, denominator, alike=alike)
 
 
 def _linear_table(
@@ -96,7 +107,7 @@ def _linear_table(
     axis = tally.axes.index(tally.experiment.name)
     shape = [-1 if place == axis else 1 for place in range(len(tally.axes))]
     sums = y.sums * line.of_numerator.reshape(shape) - z.sums * line.of_denominator.reshape(shape)
-    v = line.moments(y.counts, sums)
+    v = line.moments(cross, y.counts, sums)
     noise = line.noise(tally, cross.pair, numbers)
     if not numbers:
         return Tally(tally.factors, y.counts, (v,), noise=noise), line
@@ -106,7 +117,7 @@ def _linear_table(
             f"some people have no value of {listed(numbers)}",
             "Count numbers that effects are adjusted for with missing = 'zero'.",
         )
-    crosses = [line.times(tally, number, cross.pair) for number in kept.metric_names]
+    crosses = [line.times(tally, number, cross) for number in kept.metric_names]
     products = [*kept.crosses, *(product for product in crosses if product is not None)]
     return Tally(tally.factors, y.counts, (v, *kept.moments), tuple(products), noise), line
 
@@ -121,17 +132,18 @@ def additive_ratio_means(
     variance: Variance = "exact",
     numbers: Sequence[str] = (),
     slopes: Slopes = "own",
+    totals: Tally | None = None,
 ) -> ArmMeans:
     """Return one ratio per arm, adjusted for numbers and for several covariates that were never crossed.
 
-    ``tables`` are those of each covariate, with both metrics, and of every pair of them, as for
-    ``additive_means``; ``numbers`` need their products with both metrics. Raises `AnalysisError` where something is
-    missing.
+    ``tables`` are those of each covariate, with both metrics, and of every pair of them, and ``totals`` the arms of a
+    release with noise, as for ``additive_means``; ``numbers`` need their products with both metrics. Raises
+    `AnalysisError` where something is missing.
     """
     given, numbers = list(tables), list(numbers)
     alike = slopes == "one"  # a slope for all arms is of numbers in one unit
     linear: list[Tally] = []
-    line: _Linear | None = None
+    start, line = _linear_totals(totals, numerator, denominator, alike=alike)
     for table in [table for table in given if table.moments]:
         # with noise every table has ratios of its own, and v must be the same in all
         known = None if table.noise is None else line
@@ -142,7 +154,7 @@ def additive_ratio_means(
         raise AnalysisError("no table holds the two metrics of the ratio", "Give a table of each covariate.")
     linear += [table for table in given if not table.moments]
     return line.restored(
-        additive_means(linear, line.name, covariates, variance=variance, numbers=numbers, slopes=slopes)
+        additive_means(linear, line.name, covariates, variance=variance, numbers=numbers, slopes=slopes, totals=start)
     )
 
 
@@ -201,15 +213,20 @@ class _Linear:
     name: str
     of_numerator: Cells
     of_denominator: Cells
-    squares: Cells
     by: tuple[str, ...]
     ratios: tuple[Fraction, ...]
     units: tuple[Fraction, ...]
     """u in units of the ratio for every unit of v."""
 
-    def moments(self, counts: Cells, sums: Cells) -> Moments:
+    def squares(self, cross: Cross) -> Cells:
+        """Return the squares of v from those of both metrics and their products."""
+        a, b = self.of_numerator, self.of_denominator
+        squares: Cells = cross.squares[0] * a**2 - 2 * cross.products * a * b + cross.squares[1] * b**2
+        return squares
+
+    def moments(self, cross: Cross, counts: Cells, sums: Cells) -> Moments:
         """Return the moments of v."""
-        return Moments(Metric(self.name), counts, sums, {self.by: self.squares})
+        return Moments(Metric(self.name), counts, sums, {self.by: self.squares(cross)})
 
     def noise(self, tally: Tally, ratio: tuple[str, str], numbers: Sequence[str] = ()) -> AddedNoise | None:
         """Return the noise of v, of numbers, and of their products with it, as if the ratios were known."""
@@ -225,15 +242,15 @@ class _Linear:
         metrics = {self.name: combined_noise(tally, ratio, (a, -b)), **kept.metrics}
         return AddedNoise(tally.noise.counts_of(ratio[0]), metrics, products)
 
-    def times(self, tally: Tally, number: str, ratio: tuple[str, str]) -> Cross | None:
+    def times(self, tally: Tally, number: str, ratio: Cross) -> Cross | None:
         """Return the products of a number and v; None where those with numerator or denominator are missing."""
-        with_y, with_z = (arm_cross(tally, number, name) for name in ratio)
+        with_y, with_z = (arm_cross(tally, number, name) for name in ratio.pair)
         if with_y is None or with_z is None:
             return None
         a, b = self.of_numerator, self.of_denominator
         return Cross(
             (number, self.name), self.by, with_y.counts, (with_y.sums[0], a * with_y.sums[1] - b * with_z.sums[1]),
-            (with_y.squares[0], self.squares), a * with_y.products - b * with_z.products,
+            (with_y.squares[0], self.squares(ratio)), a * with_y.products - b * with_z.products,
         )  # fmt: skip
 
     def restored(self, means: ArmMeans) -> ArmMeans:
@@ -279,8 +296,7 @@ def _linear(tally: Tally, cross: Cross, *, alike: bool = False) -> _Linear:
         shares = [(of_y * factor, of_z * factor) for (of_y, of_z), factor in zip(shares, factors, strict=True)]
         units = [Fraction(1, common)] * len(units)
     a, b = (_whole(column) for column in zip(*shares, strict=True))
-    squares = cross.squares[0] * a**2 - 2 * cross.products * a * b + cross.squares[1] * b**2
-    return _Linear("/".join(cross.pair), a, b, squares, cross.by, tuple(ratios), tuple(units))
+    return _Linear("/".join(cross.pair), a, b, cross.by, tuple(ratios), tuple(units))
 
 
 def _sum_noise(tally: Tally, metric: str, arm: Level) -> float:

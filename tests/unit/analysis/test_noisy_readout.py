@@ -8,6 +8,7 @@ import pytest
 import kanab as kb
 from kanab.errors import AnalysisError
 from kanab.plan.file import parse_plan
+from kanab.stats import adjusted_ratio_means, contrast
 
 pytest.importorskip("opendp")
 
@@ -90,3 +91,45 @@ def test_strata_and_formulas_are_refused(released):
 
 def test_everything_said_is_a_number_that_files_know(answer):
     assert json.loads(json.dumps(answer.to_dict(), allow_nan=False))["segments"]
+
+
+ADJUSTED = parse_plan("""
+[metrics.spend]
+bounds = [0, 100]
+resolution = 1
+missing = "zero"
+[metrics.orders]
+bounds = [0, 5]
+resolution = 1
+missing = "zero"
+[metrics.basket]
+ratio = ["spend", "orders"]
+[covariates]
+tier = { levels = ["1", "2", "3"] }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+""")
+
+
+def test_adjusted_ratios_of_a_readout_start_from_the_combined_totals_of_all_tables():
+    rng, people = np.random.default_rng(2), 8_000
+    orders = rng.integers(0, 6, people)
+    rows = {
+        "checkout": rng.choice(["A", "B"], people),
+        "tier": rng.choice(["1", "2", "3"], people),
+        "orders": orders,
+        "spend": np.minimum(100, orders * rng.integers(5, 15, people)),
+    }
+    released = kb.release(kb.count(rows, ADJUSTED), epsilon=8.0)
+    tables = released.tables_of("checkout")
+    row = next(
+        row for row in kb.analyze(released).effects
+        if (row.effect.metric, row.effect.method) == ("spend/orders", "adjusted")
+    )  # fmt: skip
+    made = [
+        contrast(adjusted_ratio_means(tables["checkout/tier"], "spend", "orders", totals=totals), {"B": 1, "A": -1})
+        for totals in (released.totals("checkout"), None)
+    ]
+    assert row.effect.estimate == made[0].estimate != made[1].estimate
+    assert row.effect.se_noise == made[0].se_noise < 0.9 * made[1].se_noise

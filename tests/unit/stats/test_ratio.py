@@ -10,6 +10,7 @@ from tests.unit.stats.noisy_tables import stated_noise, with_noise
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
 from kanab.plan.file import parse_plan
+from kanab.privacy.epsilon.combined import combine_arms
 from kanab.stats import adjusted_effect, contrast, correct, difference_in_means, relative_effect
 from kanab.stats.ratio import (
     additive_ratio_means,
@@ -270,6 +271,48 @@ def test_the_noise_of_a_ratio_varies_as_it_says(function, denominator):
     assert seen / unit == pytest.approx(said / unit, abs=4 * math.sqrt(2 / draws))
     assert np.mean([means.sample for means in drawn], axis=0) == pytest.approx(exact.sample, rel=0.1)
     assert np.all([means.df < exact.df for means in drawn])
+
+
+def draws_of_ratios(draws, make):
+    """Ratios that start from the combined totals of a table of arms and one of classes, and the classes' alone."""
+    tally, rng = noisy_shop(), np.random.default_rng(9)
+    arms = tally.keep()
+    classes, alone = stated_noise(tally, 0.05), stated_noise(arms, 0.05)
+    drawn, beside = [], []
+    for _ in range(draws):
+        table = with_noise(tally, classes, rng)
+        drawn.append(make(table, totals=combine_arms(with_noise(arms, alone, rng), [table])))
+        beside.append(make(table))
+    return make(tally), drawn, beside
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda table, **totals: adjusted_ratio_means(table, "revenue", "orders", "C(tier)", **totals),
+        lambda table, **totals: additive_ratio_means([table], "revenue", "orders", ["tier"], **totals),
+        lambda table, **totals: additive_ratio_means([table], "revenue", "orders", ["tier"], slopes="one", **totals),
+    ],
+    ids=["one table", "several tables", "one slope for all arms"],
+)
+def test_ratios_that_start_from_combined_totals_have_shorter_intervals_and_say_how_short(make):
+    draws = 120
+    exact, drawn, beside = draws_of_ratios(draws, make)
+    seen, said = np.cov(np.array([means.means for means in drawn]).T), np.mean([means.noise for means in drawn], axis=0)
+    deviations = np.sqrt(np.diag(said))
+    unit = np.outer(deviations, deviations)
+    assert seen / unit == pytest.approx(said / unit, abs=4 * math.sqrt(2 / draws))
+    assert np.mean([means.means for means in drawn], axis=0) == pytest.approx(
+        exact.means, abs=4 * deviations.max() / math.sqrt(draws)
+    )
+    assert np.mean([means.sample for means in drawn], axis=0) == pytest.approx(exact.sample, rel=0.1)
+    contrasts = [[contrast(means, {"B": 1, "A": -1}) for means in some] for some in (drawn, beside)]
+    truth = contrast(exact, {"B": 1, "A": -1}).estimate
+    widths = [np.mean([high - low for low, high in (each.interval for each in some)]) for some in contrasts]
+    assert widths[0] < 0.9 * widths[1]
+    noise_alone = [abs(each.estimate - truth) < 1.96 * each.se_noise for each in contrasts[0]]
+    assert np.mean(noise_alone) == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / draws))
 
 
 def test_nothing_is_divided_by_what_noise_could_have_made():
