@@ -474,3 +474,36 @@ def test_values_on_and_beyond_the_bounds(engine: Loader) -> None:
     counted = count_table(engine.load(data), plan)
     assert counted.clamped == {"y": 3}
     assert_same(counted, count_rows(data, plan))
+
+
+# ── columns that are never missing ─────────────────────────────────────────────────────────────
+
+
+def required(table: pa.Table) -> pa.Table:
+    """The same rows in columns that are declared NOT NULL."""
+    return table.cast(pa.schema([field.with_nullable(False) for field in table.schema]))
+
+
+def test_columns_that_are_declared_not_null_are_counted_like_others(engine: Loader) -> None:
+    people = SHOP.select(["variant", "device", "vip", "tier", "spend", "orders"]).drop_null()
+    bounds, resolution = {"orders": (0, 3)}, {"orders": 1}
+    plan = make_plan(
+        "variant", ["spend", "orders"], adjust=["tier"], segments=["device", "vip"], bounds=bounds,
+        resolution=resolution, shares={"A": 1, "B": 1},
+    )  # fmt: skip
+    counted = count_table(engine.load(required(people)), plan)
+    assert counted.clamped["orders"] > 0
+    assert counted.outside > 0
+    assert_same(counted, count_rows(people, plan))
+
+
+def test_rows_of_people_are_added_up_from_columns_that_are_declared_not_null(engine: Loader) -> None:
+    rows = pa.table({
+        "person": [1, 1, 2, 3, 3, 4, 4], "variant": ["A", "A", "B", "A", "B", "B", "B"],
+        "tier": [1, 1, 2, 1, 1, 2, 2], "orders": [2, 3, 4, 1, 1, 0, 7],
+    })  # fmt: skip
+    plan = make_plan("variant", ["orders"], adjust=["tier"], bounds={"orders": (0, 9)}, resolution={"orders": 1})
+    counted = count_table(engine.load(required(rows)), plan, unit="person")
+    people = {"variant": ["A", "B", "B"], "tier": [1, 2, 2], "orders": [5, 4, 7]}
+    assert counted.tallies == count_rows(people, plan).tallies
+    assert counted.excluded == 1

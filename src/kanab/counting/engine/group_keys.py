@@ -119,6 +119,11 @@ def as_plain(value: Any, kind: Kind) -> Any:
     return value.cast("string") if value.type().is_null() else value
 
 
+def only_where(condition: Any, value: Any) -> Any:
+    """Return a value where a condition holds, and nothing elsewhere; also of a column that is declared NOT NULL."""
+    return ibis.ifelse(condition, value, ibis.null(value.type().copy(nullable=True)))
+
+
 def binned(value: Any, bins: Bins) -> Any:
     """Return the number of the bin; nothing for a missing value."""
     double = value.cast("float64")

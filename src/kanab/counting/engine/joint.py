@@ -8,10 +8,8 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, TypeVar
 
-import ibis
-
 from kanab.counted import Counted, Derived, DerivedCells
-from kanab.counting.engine.group_keys import as_plain, in_experiment, kind_of
+from kanab.counting.engine.group_keys import as_plain, in_experiment, kind_of, only_where
 from kanab.counting.frames import check_column
 from kanab.plan.joint import JointPlan, View, column_of, populations
 from kanab.plan.model import ExperimentPlan, Linkage, Plan
@@ -47,7 +45,7 @@ def restrict_people(people: Any, plan: Plan) -> Any:
         value = people[name]
         if not value.type().is_null():
             there = reduce(operator.or_, (inside[experiment] for experiment in experiments))
-            columns[name] = ibis.ifelse(there, value, ibis.null(value.type()))
+            columns[name] = only_where(there, value)
     return people.mutate(**columns)
 
 

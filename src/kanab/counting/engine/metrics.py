@@ -23,7 +23,7 @@ import ibis
 
 from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.grids import grid_steps, product_terms
-from kanab.counting.engine.group_keys import Kind
+from kanab.counting.engine.group_keys import Kind, only_where
 from kanab.counting.grids import Products, Profile, check_range, choose_metric, plan_squares, widen_range
 from kanab.errors import SourceError
 from kanab.plan.model import MetricPlan
@@ -87,7 +87,7 @@ class Measure:
     def value(self, table: Any, inside: Any) -> Any:
         """Return the column as a number; in the careful form NaN is missing, and so is who is in no experiment."""
         value = as_number(table[self.name], self.kind, careful=self.careful)
-        return ibis.ifelse(inside, value, ibis.null(value.type())) if self.careful else value
+        return only_where(inside, value) if self.careful else value
 
     def steps(self, value: Any) -> Any:
         """Return unclamped grid steps of a number: an integer, or a double with a whole value."""

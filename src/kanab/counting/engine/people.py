@@ -17,7 +17,7 @@ import ibis
 from kanab.counting.dates import not_times
 from kanab.counting.engine.dates import day_number, in_span
 from kanab.counting.engine.grids import grid_steps
-from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of
+from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of, only_where
 from kanab.counting.engine.joint import add_alias_columns, flag_names, outside_flag, twice_flag
 from kanab.counting.engine.metrics import as_number, check_finite
 from kanab.counting.engine.profiles import profile_columns
@@ -214,7 +214,7 @@ def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, s
     for place in range(len(plan.experiments)):
         there = in_span(first[f"day{place}"], span)
         for name in (_arm(place), _last(place)):
-            arms[name] = ibis.ifelse(there, first[name], ibis.null(first[name].type()))
+            arms[name] = only_where(there, first[name])
     return _in_any_arm(first.mutate(**arms), plan)
 
 
@@ -235,7 +235,7 @@ def _exposed_to(place: int, value: Any, seen: Any, plan: Plan) -> Any:
     """Return a value of the exposures to one experiment; where there is just one, of all exposures."""
     if len(plan.experiments) == 1:
         return value
-    return ibis.ifelse(seen[_arm(place)].notnull(), value, ibis.null(value.type()))
+    return only_where(seen[_arm(place)].notnull(), value)
 
 
 def metric_windows(plan: Plan, events: Events) -> dict[str, MetricWindow]:
@@ -277,7 +277,7 @@ def _in_window(
         place = plan.experiment_names.index(about)
         there = whole[about] if window is None else during(place, window.start, window.end)
         for name in row_sum.columns(joined):
-            columns[name] = ibis.ifelse(there, joined[name], ibis.null(joined[name].type()))
+            columns[name] = only_where(there, joined[name])
     inside = joined.select(**columns)
     return inside.filter(inside["any"])
 
@@ -324,7 +324,7 @@ def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
         kind = kind_of(rows, experiment.name)
         arm = as_plain(rows[experiment.name], kind)
         if experiment.arms is not None:
-            arm = ibis.ifelse(in_experiment(arm, kind, experiment.arms), arm, ibis.null(arm.type()))
+            arm = only_where(in_experiment(arm, kind, experiment.arms), arm)
         attributes[_arm(place)] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
     for place, name in enumerate(known_before(plan)):
         kind = kind_of(rows, name)
@@ -362,7 +362,7 @@ def _at_first(rows: Any, plan: Plan, *, exposed: bool = False) -> Any:
         if exposed:
             at = _exposed_to(places[people_of(plan, name)[0]], at, rows, plan)
         first = at.min().over(group_by=rows["unit"])
-        levels[_level(place)] = ibis.ifelse(at == first, level, ibis.null(level.type()))
+        levels[_level(place)] = only_where(at == first, level)
     return rows.mutate(**levels)
 
 
@@ -410,7 +410,7 @@ def _person(grouped: Any, plan: Plan, truths: set[str]) -> dict[str, Any]:
     columns: dict[str, Any] = {}
     for place, name in enumerate(plan.experiment_names):
         arm, last = grouped[_arm(place)], grouped[_last(place)]
-        columns[name] = ibis.ifelse(arm == last, arm, ibis.null(arm.type()))
+        columns[name] = only_where(arm == last, arm)
     for place, name in enumerate(known_before(plan)):
         columns[name] = grouped[_level(place)]
     return {name: value != 0 if name in truths else value for name, value in columns.items()}
