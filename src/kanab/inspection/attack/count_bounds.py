@@ -8,10 +8,10 @@ k − 1 has been found out.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, islice
+from itertools import combinations, islice, product
 from typing import Any
 
 import numpy as np
@@ -68,32 +68,93 @@ def _bound(releases: Sequence[AttackedRelease], k: int) -> list[Finding] | None:
 def _systems(tables: Sequence[AttackedTable]) -> Iterator[_System]:
     """Yield sets of tables from which more may follow than each of them says."""
     seen: set[_Axes] = set()
-    for axes in _unions([frozenset(table.names) for table in tables]):
+    edges = [frozenset(table.names) for table in tables]
+    for axes in _Links(tables, edges).unions():
         if axes not in seen:
             seen.add(axes)
-            inside = tuple(table for table in tables if axes.issuperset(table.names))
+            inside = tuple(table for table, edge in zip(tables, edges, strict=True) if axes.issuperset(edge))
             if _may_expose(inside):
                 system = _System(inside)
                 if system.size <= MOST_UNKNOWNS:
                     yield system
 
 
-def _unions(edges: Sequence[_Axes]) -> Iterator[_Axes]:
-    """Yield the axes of every table, of two that share one, and of three that run in a circle."""
-    distinct = list(dict.fromkeys(edges))
-    yield from distinct
-    linked = [(left, right) for left, right in combinations(distinct, 2) if left & right]
-    for left, right in linked:
-        yield left | right
-    crossing: dict[_Axes, list[_Axes]] = {}
-    for edge in distinct:
-        for pair in combinations(sorted(edge), 2):
-            crossing.setdefault(frozenset(pair), []).append(edge)
-    for left, right in linked:
-        for first in left - right:
-            for second in right - left:
-                for third in crossing.get(frozenset((first, second)), ()):
-                    yield left | right | third
+class _Links:
+    """Which sets of axes hang together, so that tables of hundreds of experiments need not be tried two by two.
+
+    Two sets that share an axis expose nothing if neither does by itself, they have the same levels of what they
+    share, and no table reaches from what only one of them has to what only the other has: then everything inside
+    their union is inside one of them.
+    """
+
+    def __init__(self, tables: Sequence[AttackedTable], edges: Sequence[_Axes]) -> None:
+        self.edges = list(dict.fromkeys(edges))
+        names = {name: place for place, name in enumerate(dict.fromkeys(name for edge in edges for name in edge))}
+        self.names = [[names[name] for name in edge] for edge in self.edges]
+        shape = (len(self.edges), len(names))
+        self.holds = np.zeros(shape, dtype=bool)
+        self.versions = np.full(shape, -1, dtype=np.int32)
+        self.exposing = np.zeros(len(self.edges), dtype=bool)
+        self._read(tables, edges, names)
+        met = self.holds.astype(np.float32)
+        beside = ((met.T @ met) > 0).astype(np.float32)
+        np.fill_diagonal(beside, 0)
+        self.reach = (met @ beside).astype(np.int32)
+        """How many axes of a set are beside an axis in some table."""
+
+    def _read(self, tables: Sequence[AttackedTable], edges: Sequence[_Axes], names: Mapping[str, int]) -> None:
+        """Note which axes every set has, in which version, and whether its own tables may expose something."""
+        of_edge: dict[_Axes, list[AttackedTable]] = {}
+        for table, edge in zip(tables, edges, strict=True):
+            of_edge.setdefault(edge, []).append(table)
+        known: dict[str, list[Axis]] = {name: [] for name in names}
+        for place, edge in enumerate(self.edges):
+            self.holds[place, self.names[place]] = True
+            inside = [table for part in _parts(edge, of_edge) for table in of_edge[part]]
+            self.exposing[place] = _may_expose(inside)
+            for axis in of_edge[edge][0].axes:
+                versions = known[axis.name]
+                if axis not in versions:
+                    versions.append(axis)
+                self.versions[place, names[axis.name]] = versions.index(axis)
+
+    def unions(self) -> Iterator[_Axes]:
+        """Yield the axes of sets, of two that share one, and of three that run in a circle, where more may follow."""
+        yield from (edge for edge, exposing in zip(self.edges, self.exposing, strict=True) if exposing)
+        for place, edge in enumerate(self.edges):
+            linked, crossed = self._beside(place)
+            suspect = linked & (self.exposing | self.exposing[place] | crossed)
+            for name in self.names[place]:
+                suspect |= self.holds[:, name] & (self.versions[:, name] != self.versions[place, name])
+            for other in place + 1 + np.flatnonzero(suspect[place + 1 :]):
+                yield edge | self.edges[other]
+        crossing: dict[_Axes, list[_Axes]] = {}
+        for edge in self.edges:
+            for pair in combinations(sorted(edge), 2):
+                crossing.setdefault(frozenset(pair), []).append(edge)
+        for place, left in enumerate(self.edges):
+            linked, crossed = self._beside(place)
+            for other in place + 1 + np.flatnonzero((linked & crossed)[place + 1 :]):
+                right = self.edges[other]
+                for first, second in product(left - right, right - left):
+                    for third in crossing.get(frozenset((first, second)), ()):
+                        yield left | right | third
+
+    def _beside(self, place: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which sets share an axis with one, and from which a table reaches over to it, past what they share."""
+        names = self.names[place]
+        own = self.holds[:, names]
+        shared = own.sum(axis=1)
+        over = self.reach[:, names] - (shared[:, None] - own)
+        return shared > 0, (~own & (over > 0)).any(axis=1)
+
+
+def _parts(edge: _Axes, known: Mapping[_Axes, object]) -> list[_Axes]:
+    """Return the known sets of axes inside one."""
+    if 2 ** len(edge) > len(known):
+        return [part for part in known if part <= edge]
+    subsets = (frozenset(part) for length in range(len(edge) + 1) for part in combinations(edge, length))
+    return [part for part in subsets if part in known]
 
 
 def _may_expose(tables: Sequence[AttackedTable]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import isqrt
@@ -67,18 +68,35 @@ def values_of_few(before: AttackedTable, after: AttackedTable, place: _Place) ->
 def _comparable(
     releases: Sequence[AttackedRelease],
 ) -> Iterator[tuple[AttackedRelease, AttackedRelease, AttackedTable, AttackedTable]]:
-    inside = ((release, release, *pair) for release in releases for pair in combinations(release.tables, 2))
-    between = (
-        (before, after, first, second)
-        for before, after in combinations(releases, 2)
-        if not before.apart(after)
-        for first in before.tables
-        for second in after.tables
-    )
-    for before, after, first, second in (*inside, *between):
-        nested = first.experiments <= second.experiments or second.experiments <= first.experiments
-        if nested and set(first.names) & set(second.names):
-            yield before, after, first, second
+    """Yield tables of which the people of one are among those of the other: within releases, then between them."""
+    tables = [(place, table) for place, release in enumerate(releases) for table in release.tables]
+    of_experiments: dict[frozenset[str], list[int]] = {}
+    for number, (_, table) in enumerate(tables):
+        of_experiments.setdefault(table.experiments, []).append(number)
+    nested = _nested(of_experiments)
+    pairs: list[tuple[bool, int, int, int, int]] = []
+    for first, (before, table) in enumerate(tables):
+        for experiments in nested[table.experiments]:
+            others = of_experiments[experiments]
+            for second in others[bisect_right(others, first) :]:
+                after, other = tables[second]
+                apart = before != after and releases[before].apart(releases[after])
+                if not apart and not {*table.names}.isdisjoint(other.names):
+                    pairs.append((before != after, before, after, first, second))
+    for _, before, after, first, second in sorted(pairs):
+        yield releases[before], releases[after], tables[first][1], tables[second][1]
+
+
+def _nested(known: Collection[frozenset[str]]) -> dict[frozenset[str], set[frozenset[str]]]:
+    """Return for every set of experiments those that lie inside it, and those that it lies inside."""
+    nested: dict[frozenset[str], set[frozenset[str]]] = {experiments: set() for experiments in known}
+    for experiments in known:
+        for length in range(len(experiments) + 1):
+            for part in map(frozenset, combinations(experiments, length)):
+                if part in nested:
+                    nested[experiments].add(part)
+                    nested[part].add(experiments)
+    return nested
 
 
 def _title(before: AttackedRelease, after: AttackedRelease, first: AttackedTable, second: AttackedTable) -> str:

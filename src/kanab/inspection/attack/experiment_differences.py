@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanab.inspection.attack.differencing import values_of_few
 from kanab.inspection.attack.findings import Finding, in_people
-from kanab.inspection.attack.published import AttackedRelease, AttackedTable, alike
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis, alike
 from kanab.privacy.subtraction.experiments import Shares, few_apart, may_be_inside
+from kanab.tally.cells import Cells
 from kanab.tally.factor import Level, label
 from kanab.tally.moments import By
 
@@ -29,9 +30,77 @@ def find_experiment_differences(releases: Sequence[AttackedRelease], k: int) -> 
         for table in release.tables:
             if len(table.experiments) == 1 and len(table.axes) <= 2 and not table.hidden.any():
                 tables.setdefault(next(iter(table.experiments)), []).append(table)
-        for first, second in combinations(tables, 2):
+        for first, second in _suspects(tables, k):
             findings += _compared(release.name, (first, tables[first]), (second, tables[second]), k)
     return findings
+
+
+def _suspects(tables: Mapping[str, Sequence[AttackedTable]], k: int) -> Iterator[tuple[str, str]]:
+    """Yield experiments that differ somewhere by a few people, where counts do not prove that neither is inside.
+
+    One against all others at a time. Where levels were merged in different ways, bounds by what is alike must do.
+    """
+    names, counts = list(tables), _LevelCounts(tables)
+    for place, name in enumerate(names):
+        suspect = counts.suspects(place, k)
+        yield from ((name, names[other]) for other in place + 1 + np.flatnonzero(suspect[place + 1 :]))
+
+
+class _LevelCounts:
+    """People of every experiment by the levels of its covariates, as arrays over experiments."""
+
+    def __init__(self, tables: Mapping[str, Sequence[AttackedTable]]) -> None:
+        experiments = list(tables.values())
+        totals = [[int(table.people.sum()) for table in own] for own in experiments]
+        self.totals = np.array([own[0] for own in totals], dtype=np.int64)
+        self.odd = np.array([len(set(own)) > 1 for own in totals], dtype=bool)
+        """Experiments whose tables do not agree, or that have two of one covariate: nothing is told beforehand."""
+        sides: dict[str, list[tuple[int, Axis, AttackedTable]]] = {}
+        for place, own in enumerate(experiments):
+            covariates = [by[0] for table in own if (by := _covariates(table))]
+            self.odd[place] |= len(set(covariates)) < len(covariates)
+            for table in own:
+                for name in _covariates(table):
+                    sides.setdefault(name, []).append((place, table.axis(name), table.by((name,))))
+        self.covariates = [_Covariate(len(experiments), tables) for tables in sides.values()]
+
+    def suspects(self, place: int, k: int) -> NDArray[np.bool_]:
+        """Return which experiments may differ from one by a few people, some of whom are told apart."""
+        moved = self.totals - self.totals[place]
+        near = (moved != 0) & (abs(moved) < k)
+        only_first, only_second = np.maximum(-moved, 0), np.maximum(moved, 0)
+        for covariate in self.covariates:
+            version = covariate.version[place]
+            if version < 0:
+                continue
+            near |= (covariate.version >= 0) & (covariate.version != version)
+            alike = np.flatnonzero(covariate.version == version)
+            by_level = covariate.people[version]
+            moved = by_level[covariate.row[alike]] - by_level[covariate.row[place]]
+            near[alike] |= ((moved != 0) & (abs(moved) < k)).any(axis=1)
+            only_first[alike] = np.maximum(only_first[alike], -np.minimum(moved, 0).sum(axis=1))
+            only_second[alike] = np.maximum(only_second[alike], np.maximum(moved, 0).sum(axis=1))
+        elsewhere = (only_first + only_second >= k) & (np.minimum(only_first, only_second) >= 1)
+        suspect: NDArray[np.bool_] = (near & ~elsewhere) | self.odd | self.odd[place]
+        return suspect
+
+
+class _Covariate:
+    """People by the levels of one covariate; the same levels are one version."""
+
+    def __init__(self, experiments: int, tables: Sequence[tuple[int, Axis, AttackedTable]]) -> None:
+        self.version = np.full(experiments, -1, dtype=np.int64)
+        self.row = np.zeros(experiments, dtype=np.int64)
+        versions: list[Axis] = []
+        rows: list[list[Cells]] = []
+        for place, axis, table in tables:
+            if axis not in versions:
+                versions.append(axis)
+                rows.append([])
+            version = versions.index(axis)
+            self.version[place], self.row[place] = version, len(rows[version])
+            rows[version].append(table.people)
+        self.people = [np.array(of_version).astype(np.int64) for of_version in rows]
 
 
 def _compared(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
@@ -148,15 +148,20 @@ def _with_earlier(
     releases: Sequence[AttackedRelease],
 ) -> Iterator[tuple[AttackedRelease, list[AttackedTable]]]:
     """Yield every release with its tables, joined by the metrics of the same classes in those before it."""
-    for number, release in enumerate(releases):
-        before = [table for old in releases[:number] if not old.apart(release) for table in old.tables]
-        yield release, [_joined(table, before) for table in release.tables]
+    earlier: dict[frozenset[str], list[tuple[AttackedRelease, AttackedTable]]] = {}
+    for release in releases:
+        yield release, [_joined(release, table, earlier.get(frozenset(table.names), ())) for table in release.tables]
+        for table in release.tables:
+            earlier.setdefault(frozenset(table.names), []).append((release, table))
 
 
-def _joined(table: AttackedTable, before: Sequence[AttackedTable]) -> AttackedTable:
-    for old in before:
+def _joined(
+    release: AttackedRelease, table: AttackedTable, earlier: Iterable[tuple[AttackedRelease, AttackedTable]]
+) -> AttackedTable:
+    """Return a table with what earlier ones by the same axes have of further metrics, where their people agree."""
+    for before, old in earlier:
         more = [part.metric.name for part in old.moments if table.part(part.metric.name) is None]
-        if more and set(old.names) == set(table.names):
+        if more and not before.apart(release):
             left, right = alike(table, old, table.names)
             if np.array_equal(left.people, right.people):
                 parts = tuple(part for part in right.moments if part.metric.name in more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -73,18 +74,26 @@ def _by_knowledge(background: Background) -> _Overlap:
 
 def _by_levels(releases: Sequence[AttackedRelease]) -> Iterator[_Overlap]:
     """Yield every two tables of the same experiments of which it is told how their levels overlap."""
-    tables = [(release, table) for release in releases for table in release.tables]
-    crossed = [table for _, table in tables if len(_covariates(table)) > 1]
-    for (before, first), (after, second) in combinations(tables, 2):
-        mine, theirs = _covariates(first), _covariates(second)
-        if first.experiments != second.experiments or before.apart(after) or not len(mine) == len(theirs) == 1:
-            continue
-        if not first.moments or not second.moments:
-            continue
-        title = before.name if before is after else f"{before.name} and {after.name}"
-        pairs = _pairs_of_levels(first.axis(mine[0]), second.axis(theirs[0]), crossed)
-        if pairs is not None:
-            yield _crossed(title, first, second, pairs)
+    crossed = [table for release in releases for table in release.tables if len(_covariates(table)) > 1]
+    alike: dict[frozenset[str], list[tuple[AttackedRelease, AttackedTable]]] = {}
+    single = [
+        (release, table)
+        for release in releases
+        for table in release.tables
+        if len(_covariates(table)) == 1 and table.moments
+    ]
+    for release, table in single:
+        alike.setdefault(table.experiments, []).append((release, table))
+    done = dict.fromkeys(alike, 0)
+    for before, first in single:
+        done[first.experiments] += 1
+        for after, second in alike[first.experiments][done[first.experiments] :]:
+            if before.apart(after):
+                continue
+            title = before.name if before is after else f"{before.name} and {after.name}"
+            pairs = _pairs_of_levels(first.axis(*_covariates(first)), second.axis(*_covariates(second)), crossed)
+            if pairs is not None:
+                yield _crossed(title, first, second, pairs)
 
 
 def _covariates(table: AttackedTable) -> By:
@@ -121,7 +130,7 @@ def _crossed(title: str, first: AttackedTable, second: AttackedTable, pairs: Int
     """Return the combinations of arms and levels that are possible, each standing for one person."""
     arms = [axis for axis in first.axes if axis.role == "arm"]
     sizes = [len(axis.levels) for axis in arms]
-    combined = np.array(list(np.ndindex(*sizes)), dtype=np.int64).reshape(-1, len(sizes))
+    combined = np.array(list(np.ndindex(*sizes)), dtype=np.int64).reshape(math.prod(sizes), len(sizes))
     arm = np.repeat(combined, len(pairs), axis=0)
     level = np.tile(pairs, (len(combined), 1))
     cells = []
