@@ -178,3 +178,17 @@ def test_two_tables_without_arms_are_laid_over_each_other() -> None:
     coarse = fine.folded(TIERS[1], [0, 1, 1])
     (overlap,) = nested._by_levels([AttackedRelease("r", (fine, coarse))])
     assert overlap.cells.tolist() == [[0, 0], [1, 1], [2, 1]]
+
+
+def test_experiments_with_other_merged_levels_are_subtracted_too() -> None:
+    fine = np.array([[10, 10, 10], [10, 10, 10]], dtype=object)
+    coarse = np.array([[12, 18], [11, 19]], dtype=object)
+    tables = [
+        AttackedTable(f"{name}/tier", (arm(name), axis), people, np.zeros(people.shape, dtype=bool), ())
+        for name, axis, people in (("checkout", TIERS[0], fine), ("banner", TIERS[1], coarse))
+    ]
+    told = find_experiment_differences([AttackedRelease("r", tuple(tables))], 10)
+    assert [(finding.people, finding.learnt) for finding in told] == [
+        (3, "tier = 1 differs by 3 people"),
+        (3, "tier = 2 + 3 differs by 3 people"),
+    ]
