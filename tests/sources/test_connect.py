@@ -136,9 +136,13 @@ def test_a_spark_frame(spark_session: Any, parquet: Callable[[dict[str, Any]], P
 
 
 def test_what_is_no_table_is_refused() -> None:
-    for thing in (7, {"a": [1, "x"]}, {"a": [object()]}):
-        with pytest.raises(SourceError, match="cannot be read as a table"):
-            open_table(thing)
+    with pytest.raises(SourceError, match="a int has no named columns"):
+        open_table(7)
+    for columns in ({"a": [1, "x"]}, {"a": [object()]}):
+        with pytest.raises(SourceError, match="column 'a' holds values of several kinds"):
+            open_table(columns)
+    with pytest.raises(SourceError, match="the columns have different lengths"):
+        open_table({"a": [1], "b": [1, 2]})
     with pytest.raises(SourceError, match="the source is a table by itself"):
         open_table(pd.DataFrame({"a": [1]}), table="a")
 

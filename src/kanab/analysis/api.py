@@ -47,6 +47,7 @@ from kanab.analysis.survival_rows import survival_curves, survival_rows
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import SourceOptions, chosen_plan, clamp_numbers, count_source
+from kanab.counting.frames import load_frame
 from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
@@ -226,6 +227,7 @@ def readout(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
         primary, guardrails, decision, test, variance, strata, slopes,
     )  # fmt: skip
+    source = load_frame(source)  # once: it is read several times
     released = release_clamped(
         plan,
         lambda each: count_source(source, each, rows),

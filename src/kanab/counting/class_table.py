@@ -15,7 +15,7 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.counting.columns import name_list, per_metric
 from kanab.counting.csvfile import parse_fields, read_texts
-from kanab.counting.frames import Array, check_column, column_names, encode, get_columns
+from kanab.counting.frames import Array, check_column, column_names, encode, get_columns, load_frame
 from kanab.counting.grids import too_fine
 from kanab.errors import SourceError, TallyError, listed
 from kanab.tally.cells import Cells, check_shape, zeros
@@ -102,6 +102,7 @@ def read_classes(
 def _columns(source: Any) -> Table:
     """Read the columns of a path, a dict or a frame."""
     table = read_texts(source) if isinstance(source, (str, PathLike)) else source
+    table = load_frame(table)
     names = column_names(table)
     return get_columns(table, names) if names else {}
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
-from kanab.counting.frames import encode, get_columns, to_numbers
+from kanab.counting.frames import encode, get_columns, load_frame, to_numbers
 from kanab.counting.grids import check_range, check_zero, choose_metric, profile_values
 from kanab.errors import SourceError, listed
 from kanab.plan.model import MOST_CLASSES, MetricPlan
@@ -58,7 +58,7 @@ def count_columns(
     pairs = _pairs(products)
     if not isinstance(squares, str) or squares not in get_args(Squares):
         raise SourceError("unknown choice of squares", "Use 'arm', 'marginals' or 'class'.")
-    table = get_columns(data, list(dict.fromkeys([*arms, *crossed, *named])))
+    table = get_columns(load_frame(data), list(dict.fromkeys([*arms, *crossed, *named])))
     factors, code = _classes(table, arms, crossed)
     metric_steps = []
     for name in named:

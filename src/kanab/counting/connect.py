@@ -9,7 +9,7 @@ import difflib
 import importlib.util
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from uuid import uuid4
 from kanab.counting.csvfile import PLAIN, CsvForm, matching_files
 from kanab.counting.engine.dialects import query_text, without_notices
 from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
+from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
 from kanab.errors import MissingExtraError, SourceError, listed
 
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
@@ -70,6 +71,7 @@ def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any
         return rows if sql is None else _query_rows(rows, sql)
     if table is not None:
         raise no_table()
+    source = load_frame(source)
     package = type(source).__module__.partition(".")[0]
     if package in ("ibis", "pyspark"):
         if sql is not None:
@@ -139,27 +141,58 @@ def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm) -> A
 
 
 def _open_frame(backend: Any, source: Any, name: str) -> Any:
-    """Hand a dict of columns, or a pandas, polars or Arrow table, to DuckDB."""
+    """Show a dict of columns, a frame, or whatever else speaks Arrow to DuckDB, which reads it where it is."""
+    arrow = _as_arrow(load_frame(source))
+    try:
+        backend.con.register(name, arrow)
+        return backend.table(name)
+    except Exception as problem:
+        raise SourceError(
+            f"a {type(source).__name__} has a column of a type that DuckDB does not read ({type(problem).__name__})",
+            f"Leave it out, or turn it into numbers or texts. Its columns: {_types(arrow.schema)}.",
+        ) from None
+
+
+def _as_arrow(source: Any) -> Any:
+    """Return an Arrow table, or a dataset as it is: DuckDB reads those of its columns that are asked for."""
     import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
 
+    if is_dataset(source):
+        return source
+    if not isinstance(source, Mapping):
+        with suppress(pa.ArrowException, TypeError, ValueError, AttributeError):
+            return _as_engines_read(pa.table(source))
+        source = {name: get_column(source, name) for name in column_names(source)}
+    columns = {}
+    for name, values in source.items():
+        try:
+            columns[str(name)] = pa.array(values, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise SourceError(
+                f"column {str(name)!r} holds values of several kinds, or of a kind that engines do not have",
+                "Give columns that hold one kind of value each: numbers, texts, true/false, dates; or leave it out.",
+            ) from None
     try:
-        if isinstance(source, Mapping):
-            arrow = pa.table({str(name): pa.array(column, from_pandas=True) for name, column in source.items()})
-        elif isinstance(source, pa.Table):
-            arrow = source
-        elif hasattr(source, "to_arrow"):
-            arrow = source.to_arrow()
-        else:
-            arrow = pa.Table.from_pandas(source, preserve_index=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, AttributeError):
-        raise SourceError(
-            f"a {type(source).__name__} cannot be read as a table",
-            "Give columns that hold one kind of value each: a dict, or a pandas, polars or Arrow table.",
-        ) from None
-    empty = [field.name for field in arrow.schema if pa.types.is_null(field.type)]
-    for column in empty:  # a column of nothing is a column of missing numbers
-        arrow = arrow.set_column(arrow.schema.get_field_index(column), column, arrow[column].cast(pa.float64()))
-    return backend.create_table(name, arrow)
+        return _as_engines_read(pa.table(columns))
+    except pa.ArrowException:
+        raise SourceError("the columns have different lengths", "Give one value per person in each.") from None
+
+
+def _as_engines_read(arrow: Any) -> Any:
+    """Return an Arrow table in types that DuckDB reads: a column of nothing is one of missing numbers."""
+    import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    for place, column in enumerate(arrow.schema):
+        if pa.types.is_run_end_encoded(column.type):
+            arrow = arrow.set_column(place, column.name, pc.run_end_decode(arrow.column(place)))
+        elif pa.types.is_null(column.type) or pa.types.is_decimal256(column.type) or pa.types.is_float16(column.type):
+            arrow = arrow.set_column(place, column.name, arrow.column(place).cast(pa.float64()))
+    return arrow
+
+
+def _types(schema: Any) -> str:
+    return listed(f"{column.name} ({column.type})" for column in schema)
 
 
 def _query_rows(rows: Any, sql: str) -> Any:

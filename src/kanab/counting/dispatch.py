@@ -25,7 +25,7 @@ from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_colum
 from kanab.counting.columns import name_list
 from kanab.counting.csvfile import CsvForm, matching_files, parse_fields, read_texts
 from kanab.counting.files import file_kind, no_table, read_files
-from kanab.counting.frames import Array, get_column, holds_fractions, to_numbers
+from kanab.counting.frames import Array, get_column, holds_fractions, is_elsewhere, load_frame, to_numbers
 from kanab.counting.levels import named_level
 from kanab.counting.rows import count_rows, needed_columns
 from kanab.counting.survival import check_survival
@@ -159,6 +159,7 @@ def chosen_plan(
 
 def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
     """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords."""
+    source = load_frame(source)
     options = _clamping(plan, options)
     plans = _plans(plan, earlier, options)
     try:
@@ -237,6 +238,10 @@ class SourceOptions:
     assigned_by: Sequence[str] | str | None = None
     clamp: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Bounds of a person's values, where those of clusters are added up."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", load_frame(self.events))
+        object.__setattr__(self, "join", load_frame(self.join))
 
     @property
     def form(self) -> CsvForm:
@@ -338,9 +343,7 @@ def clamp_numbers(source: Any, plan: Plan, options: SourceOptions, names: Sequen
 def _quantiles(
     source: Any, options: SourceOptions, names: Sequence[str], shares: tuple[float, float]
 ) -> dict[str, list[float]]:
-    in_memory = not isinstance(source, (str, PathLike)) and not options.needs_engine
-    package = type(source).__module__.partition(".")[0]
-    if in_memory and package not in ("ibis", "pyspark") and not hasattr(source, "collect"):
+    if not isinstance(source, (str, PathLike)) and not options.needs_engine and not is_elsewhere(source):
         columns = {name: to_numbers(get_column(source, name), name) for name in names}
         return {name: np.quantile(values[~gone], shares).tolist() for name, (values, gone) in columns.items()}
     if not _installed("ibis"):
@@ -448,12 +451,9 @@ def _as_counted(counted: Counted) -> Plan:
 def _count_any(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if isinstance(source, (str, PathLike)):
         return _count_place(fspath(source), plans, options)
-    package = type(source).__module__.partition(".")[0]
     if options.table is not None:
         raise no_table()
-    if package == "polars" and hasattr(source, "collect"):
-        source = source.collect()
-    if package in ("ibis", "pyspark") or options.needs_engine:
+    if is_elsewhere(source) or options.needs_engine:
         return _by_engine(source, plans, options)
     return _by_rows(source, plans, options)
 
@@ -497,7 +497,8 @@ def _read_csv(files: Sequence[Path], names: Sequence[str], form: CsvForm) -> dic
 
 def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if not _installed("ibis"):
-        raise MissingExtraError("choosing rows (where) or adding up several rows per person (unit)", "sql")
+        choosing = "choosing rows (where) or adding up several rows per person (unit)"
+        raise MissingExtraError(choosing if options.needs_engine else f"reading a {type(source).__name__}", "sql")
     from kanab.counting.engine.sql import count_table  # noqa: PLC0415 - needs the [sql] extra
 
     people, choices = _open(source, options)

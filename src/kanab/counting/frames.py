@@ -1,25 +1,82 @@
-"""Read columns from dicts, NumPy, pandas, polars and Arrow tables, without importing any of these."""
+"""Read columns from dicts, NumPy, pandas, polars and Arrow tables, without importing any of these.
+
+Whatever else speaks Arrow's C stream (readers, other libraries' tables) becomes an Arrow table first: ``load_frame``.
+"""
 
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import date
 from decimal import Decimal
 from numbers import Real
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.errors import SourceError, listed
+from kanab.errors import MissingExtraError, SourceError, listed
 from kanab.plan.windows import metric_window
 from kanab.tally.factor import Level, as_level, sorted_levels
 from kanab.tally.metric import DOUBLE_LIMIT
 
 Array = NDArray[Any]
+
+_ELSEWHERE = ("ibis", "pyspark", "duckdb", "_duckdb", "deltalake", "pyiceberg", "sqlalchemy")
+"""Packages whose tables are read by an engine, never into memory first."""
+
+
+def is_elsewhere(source: Any) -> bool:
+    """Return whether a table's rows are not in memory, or not yet: an engine counts them where they are."""
+    return type(source).__module__.partition(".")[0] in _ELSEWHERE or is_dataset(source)
+
+
+def is_dataset(source: Any) -> bool:
+    """Return whether a source is an Arrow dataset: files whose rows are read when they are needed."""
+    return type(source).__module__ == "pyarrow._dataset" and hasattr(source, "scanner")
+
+
+def load_frame(source: Any) -> Any:
+    """Return a source that can be read again and again: a lazy frame is collected, an Arrow stream becomes a table.
+
+    Paths, dicts, frames and what an engine reads stay as they are. Raises `SourceError` where a stream was read
+    before, or cannot be read.
+    """
+    if type(source).__module__.partition(".")[0] == "narwhals":
+        source = source.to_native()
+    if isinstance(source, (str, PathLike, Mapping)) or is_elsewhere(source):
+        return source
+    try:
+        if type(source).__name__ == "LazyFrame":
+            return source.collect()
+        if hasattr(source, "columns") or hasattr(source, "column_names") or not hasattr(source, "__arrow_c_stream__"):
+            return source
+        return _read_stream(source)
+    except SourceError:
+        raise
+    except Exception as problem:  # of a library that is not imported here
+        raise SourceError(
+            f"a {type(source).__name__} cannot be read ({type(problem).__name__})",
+            "Read it into a table first, to see why: .collect(), .read_all().",
+        ) from None
+
+
+def _read_stream(source: Any) -> Any:
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MissingExtraError("reading Arrow streams", "sql")
+    import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
+
+    table = pa.table(source)
+    if not table.num_rows:
+        raise SourceError(
+            f"a {type(source).__name__} has no rows, or none any more",
+            "A stream is read once: make it anew, or keep its rows as a table (.read_all()).",
+        )
+    return table
 
 
 def column_names(data: Any) -> list[str]:
@@ -29,8 +86,6 @@ def column_names(data: Any) -> list[str]:
 
 def _keys(data: Any) -> list[Any]:
     """Return the columns' keys in the data: texts, or numbers in a frame that was given no names."""
-    if type(data).__name__ == "LazyFrame":
-        raise SourceError("a lazy frame has no rows yet", "Give its .collect() instead.")
     if isinstance(data, Mapping):
         return list(data)
     names = getattr(data, "column_names", None)  # Arrow
@@ -136,7 +191,7 @@ def encode(values: Array, name: str) -> tuple[NDArray[np.intp], tuple[Level, ...
             )
         except (TypeError, ValueError):
             raise SourceError(f"column {name!r} holds values that are not levels", "Use texts or numbers.") from None
-        raw = [None if is_na(value) else value for _, value in places]
+        raw = [_plain(value) for _, value in places]
         if any(isinstance(value, date) for value in raw):
             raise days_as_levels(name)
     spelled = [as_level(value, name) for value in raw]
@@ -168,6 +223,13 @@ def days_as_levels(name: str) -> SourceError:
         "Of survival, count days from when a person came in. "
         f'Take months: --sql "SELECT * REPLACE (left(CAST({name} AS VARCHAR), 7) AS {name}) FROM rows".',
     )
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as engines group by it: missing ones as None, decimals as doubles."""
+    if is_na(value):
+        return None
+    return float(value) if isinstance(value, Decimal) else value
 
 
 def is_na(value: Any) -> bool:

@@ -5,6 +5,7 @@ import datetime
 import math
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from kanab import KanabError
-from kanab.counting.frames import column_names, encode, get_column, get_columns, to_numbers
+from kanab.counting.frames import column_names, encode, get_column, get_columns, load_frame, to_numbers
 from kanab.errors import LevelError, SourceError
 
 
@@ -109,9 +110,11 @@ def test_a_frame_whose_columns_are_a_function_is_refused() -> None:
         column_names(Frame())
 
 
-def test_a_lazy_frame_is_refused_with_a_remedy() -> None:
-    with pytest.raises(SourceError, match="collect"):
-        get_column(pl.LazyFrame({"a": [1]}), "a")
+def test_lazy_frames_and_streams_are_loaded_and_everything_else_stays_itself() -> None:
+    assert load_frame(pl.LazyFrame({"a": [1]})).equals(pl.DataFrame({"a": [1]}))
+    assert load_frame(FRAMES["arrow"].to_reader()).equals(FRAMES["arrow"])
+    for source in (None, 5, "rows.csv", Path("rows.csv"), *FRAMES.values()):
+        assert load_frame(source) is source
 
 
 def test_an_unknown_column_suggests_its_neighbours() -> None:
@@ -170,6 +173,7 @@ def test_columns_have_rows() -> None:
         (objects(pd.NA, "x", pd.NaT, np.float32("nan")), [1, 0, 1, 1], ("x", None)),
         (objects(1, 1.0, np.int64(1)), [0, 0, 0], (1,)),
         (objects("1", 1), [1, 0], (1, "1")),
+        (objects(Decimal("2.50"), Decimal(1), Decimal("NaN"), 1), [1, 0, 2, 0], (1, 2.5, None)),
         (np.array([1.5, 2.5], dtype=np.longdouble), [0, 1], (1.5, 2.5)),
         (np.array([], dtype=object), [], ()),
     ],
@@ -206,7 +210,7 @@ def test_values_that_cannot_be_compared_are_not_levels(value: Any) -> None:
         np.array([918273645], dtype="timedelta64[ns]"),
         np.array([b"918273645"]),
         objects((918273645,)),
-        objects(Decimal("918273645")),
+        objects(Decimal("Infinity")),
     ],
     ids=repr,
 )

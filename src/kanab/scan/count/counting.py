@@ -17,7 +17,7 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.counting.columns import declare_metrics, name_list
 from kanab.counting.csvfile import matching_files, parse_fields, read_texts
-from kanab.counting.frames import get_column
+from kanab.counting.frames import get_column, is_elsewhere, load_frame
 from kanab.counting.grids import Profile, check_range, choose_metric
 from kanab.counting.levels import place_arms
 from kanab.errors import MissingExtraError, PlanError, SourceError, listed
@@ -74,7 +74,7 @@ def count_pairs(
     wanted = read_names(experiments, "experiments")
     options = PeopleOptions(where, table, sql, unit, aggregate, assignments)
     declared = [_ruled(plan, options) for plan in declared]
-    with _open(source, options, declared) as (columns, choose):
+    with _open(load_frame(source), options, declared) as (columns, choose):
         names = _match_names(wanted, columns, metric_names if unit is None else [*metric_names, unit])
         people = choose(names)
         sums, chosen = _count(people, names, declared, progress)
@@ -230,11 +230,10 @@ def _open_without_engine(source: Any, options: PeopleOptions) -> People | None:
     """Open frames, dicts and Parquet files, where no engine has to choose rows or to add them up."""
     place = fspath(source) if isinstance(source, (str, PathLike)) else None
     connection = place is not None and "://" in place
-    package = type(source).__module__.partition(".")[0]
-    if options.needs_engine or options.table or options.sql or connection or package in ("ibis", "pyspark"):
+    if options.needs_engine or options.table or options.sql or connection or is_elsewhere(source):
         return None
     if place is None:
-        return FramePeople(source.collect() if package == "polars" and hasattr(source, "collect") else source)
+        return FramePeople(source)
     files = [file for file in matching_files(place) if file.is_file()]
     if files and all(file.suffix.lower() in (".parquet", ".pq") for file in files):
         return ParquetPeople.open(files) if importlib.util.find_spec("pyarrow") is not None else None
