@@ -267,7 +267,7 @@ def _ordered(factor: Factor, people: Mapping[Level, int], needed: float) -> list
 def _unordered(factor: Factor, people: Mapping[Level, int], needed: float) -> list[list[Level]]:
     """Merge small levels into "other"; if that is small too, the next smallest joins it."""
     large = [level for level in factor.levels if people[level] >= needed and level != OTHER]
-    other = [level for level in factor.levels if level not in large]
+    other = [level for level in factor.levels if people[level] < needed or level == OTHER]
     while other and large and sum(people[level] for level in other) < needed:
         smallest = min(large, key=lambda level: people[level])
         large.remove(smallest)

@@ -74,9 +74,9 @@ def fold(cells: Cells, axis: int, into: Sequence[int], size: int) -> Cells:
     """
     source = np.moveaxis(cells, axis, 0)
     target = zeros((size, *source.shape[1:]))
-    for old, new in enumerate(into):
-        if new != DROPPED:
-            target[new] = target[new] + source[old]
+    places = np.asarray(into, dtype=np.intp)
+    kept = places != DROPPED
+    np.add.at(target, places[kept], source[kept])
     return np.moveaxis(target, 0, axis)
 
 

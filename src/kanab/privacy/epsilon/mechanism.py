@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from kanab.errors import MissingExtraError
 from kanab.tally.cells import Cells, zeros
 
@@ -65,7 +67,7 @@ def draw(size: int, scale: Scale) -> list[int]:
     """Return so many draws of noise, in units. Raises `MissingExtraError` where OpenDP is not installed."""
     if not size:
         return []
-    return list(_measurement(scale)([0] * size))
+    return list(_measurement(scale)(np.zeros(size, dtype=np.int64)))
 
 
 def check_installed() -> None:
