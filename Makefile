@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 # Tests start many processes: let them find the package compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quick test lint types unit demo bench soak clean
+.PHONY: help quick test lint types unit demo docs bench soak clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -24,8 +24,8 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 lint: $(READY) ## check style and format with ruff
-	$(BIN)/ruff check src tests benchmarks examples .ci
-	$(BIN)/ruff format --check src tests benchmarks examples .ci
+	$(BIN)/ruff check src tests benchmarks examples docs .ci
+	$(BIN)/ruff format --check src tests benchmarks examples docs .ci
 
 types: $(READY) ## check types with mypy
 	$(BIN)/mypy
@@ -43,6 +43,10 @@ unit: $(READY) ## all tests; those of tally and stats must run every line and br
 
 demo: $(READY) ## a shop, its collector and its dashboard, with visitors
 	$(BIN)/kanab demo build/demo
+
+docs: $(READY) ## the documentation site, in build/site; a link that leads nowhere is an error
+	$(BIN)/python docs/site/build.py
+	@echo "build/site/index.html. With search: $(BIN)/python -m http.server --directory build/site"
 
 bench: $(READY) ## run every benchmark
 	for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
