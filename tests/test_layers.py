@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "kanab"
 # Each row may import from the rows above it and, within a folder, from its own folder.
 # Things on one row are siblings and never meet.
 CORE = (
-    ("errors", "tabular"),
+    ("choices", "errors", "tabular"),
     ("arguments",),
     ("atomicfile", "tally"),
     ("plan", "stats"),

@@ -46,16 +46,17 @@ from kanab.analysis.strata_rows import strata_rows
 from kanab.analysis.survival_rows import survival_curves, survival_rows
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
+from kanab.choices import DEFAULT_K, Alternative, Claim, RateTest, Slopes, Variance
 from kanab.counting.dispatch import SourceOptions, chosen_plan, clamp_numbers, count_source
 from kanab.counting.frames import load_frame
 from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.joint_shares import are_independent
-from kanab.plan.model import DEFAULT_K, DecisionRule, ExperimentPlan, Plan
+from kanab.plan.model import DecisionRule, ExperimentPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.costs import experiment_costs, merging_costs
 from kanab.privacy.release import Receipt, Release, concerns
-from kanab.stats.additive import Slopes, check_slopes
-from kanab.stats.adjust import Variance, check_variance
+from kanab.stats.additive import check_slopes
+from kanab.stats.adjust import check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
 from kanab.stats.bayes import Prior
 from kanab.stats.cautions import (
@@ -68,10 +69,10 @@ from kanab.stats.cautions import (
     rows_not_people,
 )
 from kanab.stats.designs.clusters import few_clusters
-from kanab.stats.distributions import Alternative, check_sides
-from kanab.stats.effect import ArmMeans, RateTest, check_test
+from kanab.stats.distributions import check_sides
+from kanab.stats.effect import ArmMeans, check_test
 from kanab.stats.ftest import pooled_f, robust_f
-from kanab.stats.margins import Claim, Margin
+from kanab.stats.margins import Margin
 from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
 from kanab.stats.segments import FollowUp, follow_ups, segment_effects
 from kanab.stats.sequential import sample_ratio_any_time

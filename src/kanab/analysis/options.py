@@ -9,31 +9,19 @@ from os import PathLike
 from typing import Any, Literal, get_args
 
 from kanab.arguments import check_arguments
+from kanab.choices import CORRECTIONS, TUNED_AT, Alternative, Correction, RateTest, Slopes, Variance
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.plan.model import DecisionRule
-from kanab.stats.additive import Slopes
-from kanab.stats.adjust import Variance
 from kanab.stats.bayes import Prior
-from kanab.stats.distributions import Alternative
-from kanab.stats.effect import Effect, RateTest
+from kanab.stats.effect import Effect
 from kanab.stats.margins import Better, Margin
-from kanab.stats.multiplicity import Correction
-from kanab.stats.sequential import (
-    TUNED_AT,
-    AnyTimeLook,
-    PlannedLook,
-    any_time_f_p,
-    any_time_look,
-    planned_f_p,
-    planned_look,
-)
+from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_f_p, any_time_look, planned_f_p, planned_look
 from kanab.stats.spending import Spending, check_spending
 from kanab.tally.factor import Factor, Level, as_level, label
 
 AnyCorrection = Correction | Literal["dunnett"]
 """A correction of p-values by themselves, or the one that knows that all arms share the control."""
 
-CORRECTIONS: tuple[str, ...] = (*get_args(Correction), "dunnett")
 
 Role = Literal["primary", "guardrail", "secondary"]
 ROLES: tuple[Role, ...] = get_args(Role)

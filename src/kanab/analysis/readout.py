@@ -26,6 +26,7 @@ from kanab.analysis.rows import (
 from kanab.analysis.strata_rows import strata_dict
 from kanab.analysis.survival_rows import SurvivalRow
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative, Slopes, Variance
 from kanab.errors import AnalysisError, SourceError
 from kanab.plan.model import DecisionRule
 from kanab.privacy.epsilon.noise_receipt import noise_dict
@@ -34,13 +35,10 @@ from kanab.report.charts import charts_if_installed
 from kanab.report.decision import decide
 from kanab.report.html import readout_html, report_html
 from kanab.report.text import readout_markdown, readout_text
-from kanab.stats.additive import Slopes
-from kanab.stats.adjust import Variance
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
 from kanab.stats.counts.strata import CommonOdds
 from kanab.stats.counts.survival import Survival
-from kanab.stats.distributions import Alternative
 from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.analysis.options import CORRECTIONS, AnalysisOptions, Looks
+from kanab.choices import CORRECTIONS, SPENDING, TUNED_AT, Alternative, RateTest, Slopes, Variance
 from kanab.cli.source_options import Command, level, names, pairs
 from kanab.errors import PlanError
-from kanab.stats.additive import Slopes
-from kanab.stats.adjust import Variance
-from kanab.stats.bayes import Prior
-from kanab.stats.distributions import Alternative
-from kanab.stats.effect import RateTest
-from kanab.stats.margins import Claim, Margin
-from kanab.stats.sequential import TUNED_AT
-from kanab.stats.spending import SPENDING
+
+if TYPE_CHECKING:
+    from kanab.analysis.options import AnalysisOptions, Looks
+    from kanab.choices import Claim
+    from kanab.stats.bayes import Prior
+    from kanab.stats.margins import Margin
 
 _OPTIONS = (
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."),
@@ -139,6 +137,8 @@ def analysis_options(command: Command) -> Command:
 
 def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
     """Return what the flags say, as the keywords of ``analyze`` would."""
+    from kanab.analysis.options import AnalysisOptions
+
     return AnalysisOptions(
         level(flags["control"]),
         flags["confidence"],
@@ -174,6 +174,8 @@ def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
 
 def _looks(flags: Mapping[str, Any]) -> Looks | None:
     """Return how several looks are read, or None for one look."""
+    from kanab.analysis.options import Looks
+
     if flags["sequential"] is None:
         wrong = [flag for flag in ("looks", "planned", "last", "looks_at", "looks_file", "spending") if flags[flag]]
         if wrong:
@@ -202,6 +204,8 @@ def _earlier(text: str) -> list[int]:
 
 def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:
     """Return all claims, by metric."""
+    from kanab.choices import Claim
+
     margins: dict[str, list[Margin]] = {}
     for claim in get_args(Claim):
         for metric, text in pairs(flags[claim.replace("-", "_")], f"--{claim}").items():
@@ -211,6 +215,8 @@ def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:
 
 def _margin(claim: Claim, text: str) -> Margin:
     """Read ``0.1``, ``2%``, or for equivalence two limits: ``-0.5:1``, ``-2%:3%``."""
+    from kanab.stats.margins import Margin
+
     parts = [part.strip() for part in text.split(":")]
     relative = all(part.endswith("%") for part in parts)
     try:
@@ -233,6 +239,8 @@ def _margin(claim: Claim, text: str) -> Margin:
 
 def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
     """Read ``0,0.5`` for all metrics, or ``spend=0,0.5`` for each."""
+    from kanab.stats.bayes import Prior
+
     priors: dict[str, Prior] = {}
     for text in texts:
         metric, _, numbers = text.rpartition("=")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanab.analysis.api import analyze_release
-from kanab.analysis.clamping import release_clamped
 from kanab.atomicfile import write_whole
 from kanab.cli.analysis_options import analysis_options, options_from
+from kanab.cli.help_pages import FlagsByTask
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
@@ -25,16 +24,15 @@ from kanab.cli.source_options import (
     rows_of,
     source_options,
 )
-from kanab.counting.csvfile import matching_files
-from kanab.counting.dispatch import clamp_numbers
 from kanab.errors import PlanError
-from kanab.privacy.batches import add_releases
-from kanab.privacy.release import Release
+
+if TYPE_CHECKING:
+    from kanab.privacy.release import Release
 
 _COUNTING = COUNTING_FLAGS | {"--adjust", "--segment"}
 
 
-@click.command()
+@click.command(cls=FlagsByTask)
 @click.argument("source", nargs=-1, required=True)
 @source_options
 @names_option("--adjust", help="Covariates to adjust for, separated by commas: all together, in any order.")
@@ -54,6 +52,8 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
     kanab analyze postgresql://localhost/shop --table users --arm variant --metric spend
     kanab analyze checkout.release.json
     """
+    from kanab.analysis.api import analyze_release
+
     options = options_from(flags)
     released = _released(source, flags)
     wanted = [flags["experiment"]] if flags["experiment"] else list(released.plan.experiment_names)
@@ -75,6 +75,11 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
 
 def _released(source: tuple[str, ...], flags: Mapping[str, Any]) -> Release:
     """Return what is analyzed; several batches are added."""
+    from kanab.analysis.clamping import release_clamped
+    from kanab.counting.csvfile import matching_files
+    from kanab.counting.dispatch import clamp_numbers
+    from kanab.privacy.batches import add_releases
+
     if is_release(source[0]) or is_ledger(source[0]):
         clash = [flag for flag in flags_said() if flag in _COUNTING]
         if clash and Path(source[0]).is_dir() and not is_data_directory(source[0]):

@@ -8,22 +8,22 @@ import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 
 from kanab.atomicfile import read_text
 from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.source_options import level, number
 from kanab.errors import KanabError, PlanError, SourceError
-from kanab.inspection.attack.all_but_one import KnownPeople
-from kanab.inspection.attack.background import place_people, weighing_metrics
-from kanab.inspection.attack.examples.catalogue import EXAMPLES, example
-from kanab.inspection.attack.published import AttackedRelease, finest_levels, published_from_dict
-from kanab.inspection.attack.run import play_attacker
-from kanab.tally.factor import Level, label
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kanab.inspection.attack.all_but_one import KnownPeople
+    from kanab.inspection.attack.published import AttackedRelease
+    from kanab.tally.factor import Level
 
 
 @click.command()
@@ -53,6 +53,10 @@ def attack(
     kanab attack checkout.release.json --known people.csv --exact
     kanab attack --example daily-dashboard
     """
+    from kanab.inspection.attack.background import place_people
+    from kanab.inspection.attack.examples.catalogue import EXAMPLES, example
+    from kanab.inspection.attack.run import play_attacker
+
     if name == "list":
         click.echo("\n".join(EXAMPLES))
         return
@@ -79,6 +83,8 @@ def attack(
 
 def read_published(files: Sequence[str]) -> tuple[AttackedRelease, ...]:
     """Read releases as an attacker does: also those that the gate would refuse."""
+    from kanab.inspection.attack.published import published_from_dict
+
     short = [Path(file).name for file in files]
     names = short if len(set(short)) == len(short) else list(files)
     releases = []
@@ -98,6 +104,13 @@ def read_published(files: Sequence[str]) -> tuple[AttackedRelease, ...]:
 
 def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
     """Read the columns of a CSV file: arms and levels as the releases have them, and values of their metrics."""
+    import numpy as np
+
+    from kanab.inspection.attack.all_but_one import KnownPeople
+    from kanab.inspection.attack.background import weighing_metrics
+    from kanab.inspection.attack.published import finest_levels
+    from kanab.tally.factor import label
+
     rows = list(csv.reader(_text(path).splitlines()))
     if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
         raise SourceError(f"{Path(path).name} is not a table of people", "Give a CSV file: names, then a row each.")

@@ -7,29 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
-from kanab.inspection.auditor import (
-    FewEvents,
-    check_chain,
-    check_differences,
-    check_release,
-    list_few_events,
-    passes,
-)
-from kanab.inspection.checks import Check
-from kanab.inspection.noise_audit import check_newest, check_spent
-from kanab.inspection.officer.account import plain_notes
-from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.ledger_note import asked_text
-from kanab.privacy.release import Release
-from kanab.privacy.release_file import read_release
-from kanab.report.words import ended
+
+if TYPE_CHECKING:
+    from kanab.inspection.auditor import FewEvents
+    from kanab.inspection.checks import Check
+    from kanab.privacy.ledger import Ledger
+    from kanab.privacy.release import Release
 
 _MARKS = {True: "holds", False: "BROKEN", None: "not evaluated"}
 
@@ -39,15 +29,18 @@ _MARKS = {True: "holds", False: "BROKEN", None: "not evaluated"}
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside a file.")
 @json_option
 def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
-    """Check releases against every rule; list where few people of a class have a 0/1 metric, or lack it.
+    """Check releases against every rule.
 
-    FILE is a release file, a ledger or the data directory of a collector. Exits with 1 if a rule is broken.
+    FILE is a release file, a ledger or the data directory of a collector. Lists also where few people of a class have
+    a 0/1 metric, or lack it. Exits with 1 if a rule is broken.
 
     \b
     kanab audit checkout.release.json
     kanab audit kanab.ledger
     kanab audit ./kanab-data
     """
+    from kanab.inspection.auditor import list_few_events, passes
+
     checked, releases = _audit_files(files, ledger)
     few = {name: list_few_events(released) for name, released in releases.items()}
     whole = all(passes(checks) for checks in checked.values())
@@ -66,6 +59,11 @@ def _audit_files(
     files: tuple[str, ...], ledger: str | None = None
 ) -> tuple[dict[str, list[Check]], dict[str, Release]]:
     """Check every file, and return its releases; one that cannot be read unchanged is a broken rule as well."""
+    from kanab.inspection.auditor import check_chain, check_differences, check_release
+    from kanab.inspection.checks import Check
+    from kanab.inspection.noise_audit import check_newest, check_spent
+    from kanab.privacy.release_file import read_release
+
     checked: dict[str, list[Check]] = {}
     releases: dict[str, Release] = {}
     for file in files:
@@ -90,6 +88,8 @@ def _audit_files(
 
 
 def _ledger_of(file: str, ledger: str | None) -> Ledger | None:
+    from kanab.privacy.ledger import read_ledger
+
     if ledger is not None:
         return read_ledger(ledger)
     if is_ledger(file):
@@ -100,6 +100,8 @@ def _ledger_of(file: str, ledger: str | None) -> Ledger | None:
 
 def _refused(files: tuple[str, ...], named: str | None) -> dict[str, dict[str, Any]]:
     """Return what the ledgers of these files refused and voided; what cannot be verified is said elsewhere."""
+    from kanab.inspection.officer.account import plain_notes
+
     refused = {}
     for file in files:
         with suppress(KanabError):
@@ -110,6 +112,9 @@ def _refused(files: tuple[str, ...], named: str | None) -> dict[str, dict[str, A
 
 
 def _attempts(refused: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    from kanab.privacy.ledger_note import asked_text
+    from kanab.report.words import ended
+
     for name, notes in refused.items():
         attempts = notes["refused"]
         if attempts or notes["reviews"]:

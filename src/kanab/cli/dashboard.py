@@ -29,8 +29,8 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int, allow_host: tupl
     """
     access = reading_access(host, allow_host)
     try:
-        from kanab.dashboard.app import Dashboard  # noqa: PLC0415
-        from kanab.dashboard.release_sources import FileReleases  # noqa: PLC0415 - an extra
+        from kanab.dashboard.app import Dashboard
+        from kanab.dashboard.release_sources import FileReleases
     except ImportError:
         raise MissingExtraError("the dashboard", "server") from None
     app = Dashboard(FileReleases(places, FILE), access=access)

@@ -7,10 +7,6 @@ from pathlib import Path
 
 import click
 
-from kanab.collector.sealing import stored_ledger
-from kanab.demo.browser import visit_in_browser
-from kanab.demo.running import WEEKS, compare, start_demo
-
 BROWSERS = 4
 
 
@@ -28,6 +24,10 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     kanab demo
     kanab demo --exit
     """
+    from kanab.collector.sealing import stored_ledger
+    from kanab.demo.browser import visit_in_browser
+    from kanab.demo.running import WEEKS, compare, start_demo
+
     click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
     with start_demo(Path(folder), port, people, click.echo) as shown:
         batches = len(stored_ledger(shown.service.store).releases)

@@ -8,7 +8,6 @@ import io
 import click
 
 from kanab.atomicfile import write_whole
-from kanab.datasets import shop_rows
 
 
 @click.command()
@@ -23,6 +22,8 @@ def example(file: str, people: int, seed: int) -> None:
     FILE holds the people of a shop's experiment. Variant B is a new checkout that helps on phones and does nothing
     elsewhere.
     """
+    from kanab.datasets import shop_rows
+
     rows = shop_rows(people, seed)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

@@ -6,10 +6,7 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.stores import store_to_read
-from kanab.collector.export import is_address, write_address
-from kanab.collector.sealing import stored_ledger
 from kanab.errors import SourceError
-from kanab.privacy.ledger import ledger_text
 
 
 @click.command()
@@ -31,6 +28,10 @@ def export(data: str | None, store: str | None, output: str) -> None:
     kanab export --store postgresql://localhost/kanab -o kanab.ledger
     kanab analyze kanab.ledger
     """
+    from kanab.collector.export import is_address, write_address
+    from kanab.collector.sealing import stored_ledger
+    from kanab.privacy.ledger import ledger_text
+
     opened = store_to_read(data, store)
     try:
         ledger = stored_ledger(opened)

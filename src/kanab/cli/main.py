@@ -12,7 +12,9 @@ from typing import Any
 import click
 
 from kanab import __version__
+from kanab.cli.help_pages import write_commands
 from kanab.cli.operating.settings import clear_service_links, take_settings
+from kanab.cli.output import accept_every_encoding
 from kanab.errors import KanabError, PrivacyError
 
 
@@ -31,6 +33,10 @@ class QuietGroup(click.Group):
             sys.stdout.flush()
             return result
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write what commands there are, by task, without importing them."""
+        write_commands(formatter)
+
 
 @contextmanager
 def _closed_pipe_is_fine() -> Iterator[None]:
@@ -43,7 +49,7 @@ def _closed_pipe_is_fine() -> Iterator[None]:
 
 
 class Commands(Mapping[str, click.Command]):
-    """Commands by name, each imported when it is first asked for: `kanab status` does not wait for statistics."""
+    """Commands by name, each imported when it is first asked for."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
         self._places = places
@@ -107,6 +113,7 @@ def cli() -> None:
 def main() -> None:
     """Run a command; a known problem becomes one clear line: exit 1 for a refusal, 2 for the rest."""
     clear_service_links()
+    accept_every_encoding()
     try:
         cli(standalone_mode=False)
     except click.ClickException as problem:

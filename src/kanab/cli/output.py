@@ -1,9 +1,12 @@
-"""What commands print: plain data for programs, progress for people at a terminal."""
+"""What commands print: texts in whatever encoding, plain data for programs, progress for people at a terminal."""
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import sys
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,9 +16,35 @@ import click
 json_option = click.option("--json", "as_json", is_flag=True, help="Print plain data, as documented.")
 
 
+_SPELT = str.maketrans({
+    "─": "-", "−": "-", "–": "-", "—": "-", "‑": "-", "→": ">", "↳": ">", "►": ">", "▲": "^", "▼": "v", "●": "*",
+    "•": "*", "…": "...", "≥": ">=", "≤": "<=", "±": "+/-", "×": "x", "·": ".", "χ": "X", "ε": "epsilon",
+    "δ": "delta", "ρ": "rho", "Σ": "sum ", "√": "sqrt ", "’": "'", "“": '"', "”": '"',
+})  # fmt: skip
+"""What stands for a letter in an encoding that does not have it; those of tables are as wide as it is."""
+
+
+def _spelt(problem: UnicodeError) -> tuple[str, int]:
+    """Return something readable for letters that an encoding does not have, accents dropped; else a question mark."""
+    if not isinstance(problem, UnicodeEncodeError):
+        raise problem
+    letters = problem.object[problem.start : problem.end].translate(_SPELT)
+    bare = (unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode() or "?" for letter in letters)
+    return "".join(bare), problem.end
+
+
+def accept_every_encoding() -> None:
+    """Let everything be printed: where the output's encoding lacks a letter, something readable stands for it."""
+    codecs.register_error("kanab.spelt", _spelt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="kanab.spelt")
+
+
 def echo_json(data: Any) -> None:
-    """Print plain data; a number without a value in JSON is a bug, and raises `ValueError`."""
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    """Print plain data, exact in every encoding; a number without a value in JSON is a bug, and raises `ValueError`."""
+    whole = codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name.startswith("utf")
+    click.echo(json.dumps(data, indent=2, ensure_ascii=not whole, allow_nan=False))
 
 
 @contextmanager
@@ -24,7 +53,7 @@ def progress(words: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console  # noqa: PLC0415 - slow to import
+    from rich.console import Console
 
     with Console(stderr=True).status(words):
         yield
@@ -33,8 +62,8 @@ def progress(words: str) -> Iterator[None]:
 @contextmanager
 def people_bar() -> Iterator[Any]:
     """Show people per second on a terminal, nothing in a pipe; yields what is to be called with the progress."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -7,7 +7,6 @@ import sys
 import click
 
 from kanab.cli.output import echo_json, json_option
-from kanab.paper.compare import compare, to_dict, to_text
 
 
 @click.command()
@@ -17,6 +16,8 @@ def paper(*, as_json: bool) -> None:
 
     Once from six classes and once from eighteen rows. Exits with 1 if they ever differ by more than 1e-12, relatively.
     """
+    from kanab.paper.compare import compare, to_dict, to_text
+
     lines = compare()
     if as_json:
         echo_json(to_dict(lines))

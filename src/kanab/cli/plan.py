@@ -8,23 +8,19 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.source_options import numbers
 from kanab.errors import MissingExtraError, PlanError, listed
-from kanab.plan.file import read_plan
-from kanab.plan.model import ExperimentPlan, Plan
-from kanab.planning.epsilon import epsilon_range
-from kanab.planning.forecast import Baseline, Forecast, baseline_from_release, forecast_plan
-from kanab.planning.noise import Noise
-from kanab.planning.power import PlannedTest
-from kanab.planning.report.plan_html import epsilon_svg, plan_charts, plan_report
-from kanab.privacy.release_file import read_release
+
+if TYPE_CHECKING:
+    from kanab.plan.model import ExperimentPlan, Plan
+    from kanab.planning.forecast import Baseline, Forecast
+    from kanab.planning.noise import Noise
 
 _STEPS = tuple(step / 8 for step in range(2, 17))
 
@@ -58,6 +54,10 @@ def plan_command(file: str, **flags: Any) -> None:
     kanab plan kanab.toml --per-day 500 --days 28 --release earlier.json
     kanab plan kanab.toml --per-day 500 --days 28 --rate bought=0.1 --epsilon 0.5,1,2
     """
+    from kanab.plan.file import read_plan
+    from kanab.planning.forecast import forecast_plan
+    from kanab.planning.power import PlannedTest
+
     plan = read_plan(file)
     if not 0 < flags["power"] < 1:
         raise PlanError("--power must lie between 0 and 1", "For example 0.8.")
@@ -78,6 +78,9 @@ def plan_command(file: str, **flags: Any) -> None:
 
 def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
     """Return the page, with charts where days are flags, effects are known and the [charts] extra is installed."""
+    from kanab.planning.epsilon import epsilon_range
+    from kanab.planning.report.plan_html import epsilon_svg, plan_charts, plan_report
+
     data = outlook.to_dict() | {"days": days}
     charts: dict[str, str] = {}
     epsilon = ""
@@ -131,6 +134,9 @@ def _per_day(text: str | None) -> float | dict[str, float] | None:
 
 def _baseline(plan: Plan, flags: Mapping[str, Any]) -> Baseline:
     """Return what a release says, overridden by what the flags say."""
+    from kanab.planning.forecast import Baseline, baseline_from_release
+    from kanab.privacy.release_file import read_release
+
     rates, sds, means = (_by_metric(plan, flags[name], f"--{name}") for name in ("rate", "sd", "mean"))
     if both := set(rates) & set(sds):
         raise PlanError(f"--rate and --sd both name {listed(sorted(both))}", "A metric has the one or the other.")
@@ -158,6 +164,8 @@ def _fitted(plan: Plan, earlier: Baseline, flagged: Baseline) -> Baseline:
     An experiment that the release does not know, or whose arms have changed, takes the metric's
     spread from the first experiment that has it.
     """
+    from kanab.planning.forecast import Baseline
+
     rates, sds, means = dict(flagged.rates), dict(flagged.sds), dict(flagged.means)
     noises: dict[tuple[str, str], dict[str, Noise]] = {}
     binary = {metric.name for metric in plan.metrics if metric.binary}
@@ -180,6 +188,8 @@ def _fitted(plan: Plan, earlier: Baseline, flagged: Baseline) -> Baseline:
 
 def _reshared(noise: Noise, experiment: ExperimentPlan | None) -> Noise | None:
     """Return the same noise at this plan's shares, or None if arms or control are others."""
+    import numpy as np
+
     if experiment is None or experiment.shares is None:
         return None
     shares = dict(experiment.shares)

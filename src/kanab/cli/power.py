@@ -7,32 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.analysis.compare import AnalyzedTables
 from kanab.atomicfile import write_whole
+from kanab.choices import Alternative, PowerCorrection
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.source_options import level, pairs, shares_of
 from kanab.errors import AnalysisError, LevelError, MissingExtraError, PlanError, flag, listed
-from kanab.plan.model import ExperimentPlan
-from kanab.planning.interactions import CrossedNoise, crossed_noise, crossed_noise_of, interaction_power
-from kanab.planning.noise import EVEN, Noise, noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.planning.power import PlannedTest, Power, PowerCorrection, solve_power
-from kanab.planning.report.power_charts import power_charts
-from kanab.planning.report.power_html import power_report
-from kanab.planning.report.power_words import power_text, short
-from kanab.privacy.release import Release
-from kanab.privacy.release_file import read_release
-from kanab.stats.additive import additive_means
-from kanab.stats.adjust import adjusted_means
-from kanab.stats.distributions import Alternative
-from kanab.stats.effect import ArmMeans, plain_means
-from kanab.stats.margins import Claim, Margin
-from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
-from kanab.tally.factor import Level, label
-from kanab.tally.tally import Tally
+
+if TYPE_CHECKING:
+    from kanab.plan.model import ExperimentPlan
+    from kanab.planning.interactions import CrossedNoise
+    from kanab.planning.noise import Noise
+    from kanab.planning.power import Power
+    from kanab.privacy.release import Release
+    from kanab.stats.effect import ArmMeans
+    from kanab.stats.margins import Margin
+    from kanab.tally.factor import Level
+    from kanab.tally.tally import Tally
 
 _STEPS = (0.25, 0.5, 1, 2, 4)
 _FINE = tuple(2 ** (step / 8) for step in range(-16, 17))
@@ -105,6 +99,8 @@ def power(**flags: Any) -> None:
     kanab power --sd 30 --mean 12 --people 20000 --power 0.8 --shares A=9,B=1
     kanab power --release checkout.json --metric spend --adjust tier --effect 0.05 --relative --power 0.8
     """
+    from kanab.planning.report.power_words import power_text
+
     data, curve = solve_flags(flags)
     if flags["html"]:
         write_whole(flags["html"], _page(data | {"curve": curve(_STEPS)}, curve(_FINE)))
@@ -140,6 +136,9 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
 
 def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
     """Return the page, with charts where the [charts] extra is installed."""
+    from kanab.planning.report.power_charts import power_charts
+    from kanab.planning.report.power_html import power_report
+
     try:
         charts = power_charts(data, points)
     except MissingExtraError:
@@ -149,6 +148,9 @@ def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
 
 def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
     """Plan the comparison of an arm with the control."""
+    from kanab.planning.power import PlannedTest, solve_power
+    from kanab.tally.factor import label
+
     test = PlannedTest(flags["confidence"], flags["alternative"], _margin(flags), flags["correction"], flags["tests"])
     basis, noise = _noise(flags)
 
@@ -167,6 +169,8 @@ def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
 
 def _other(design: Power | None) -> dict[str, Any] | None:
     """Return the answer for the other kind of effect as plain data."""
+    from kanab.tally.factor import label
+
     if design is None:
         return None
     return {
@@ -177,6 +181,9 @@ def _other(design: Power | None) -> dict[str, Any] | None:
 
 def _margin(flags: Mapping[str, Any]) -> Margin | None:
     """Read ``non-inferiority=0.01``, or ``equivalence=-0.5:1`` with two limits."""
+    from kanab.choices import Claim
+    from kanab.stats.margins import Margin
+
     if flags["margin"] is None:
         if flags["better"] != "higher":
             raise PlanError("--better says in which direction a margin lies", "Give --margin, or --alternative less.")
@@ -195,6 +202,8 @@ def _margin(flags: Mapping[str, Any]) -> Margin | None:
 
 def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
     """Plan an interaction: by how much one cell departs from what its row and its column say."""
+    from kanab.planning.interactions import interaction_power
+
     clash = [flag for flag in ("shares", "control", "margin", "tests", "adjust", "multiplies") if flags[flag]]
     clash += ["correction"] if flags["correction"] != "none" else []
     clash += ["alternative"] if flags["alternative"] != "two-sided" else []
@@ -252,6 +261,8 @@ def _reached(solve: Solve, people: int, effect: float | None, power: float | Non
 
 def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
     """Return the noise of each arm."""
+    from kanab.planning.noise import EVEN
+
     _check_inputs(flags)
     shares = shares_of(flags["shares"])
     control = level(flags["control"])
@@ -262,6 +273,9 @@ def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
 
 def _crossed_noise(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     """Return the noise of each cell of two crossed factors."""
+    from kanab.planning.interactions import crossed_noise
+    from kanab.planning.noise import EVEN
+
     _check_inputs(flags)
     if flags["release_file"]:
         return _released_cells(flags)
@@ -290,6 +304,9 @@ def _check_inputs(flags: Mapping[str, Any]) -> None:
 
 
 def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Noise]:
+    from kanab.planning.noise import noise_of_amounts, noise_of_rate
+    from kanab.planning.report.power_words import short
+
     r2 = flags["r2"] or 0.0
     if flags["rate"] is not None:
         noise = noise_of_rate(flags["rate"], shares=shares, control=control, r2=r2)
@@ -321,6 +338,9 @@ def _size(text: str) -> float:
 
 def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, control: Level) -> tuple[_Basis, Noise]:
     """Return variances as the release found them, at the shares of its plan unless others are given."""
+    from kanab.planning.noise import noise_of_means
+    from kanab.privacy.release_file import read_release
+
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
     means, name = _means(released, plan, flags["metric"], flags["adjust"])
@@ -337,6 +357,12 @@ def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
 
 def _means(released: Release, plan: ExperimentPlan, metric: str | None, adjust: str | None) -> tuple[ArmMeans, str]:
     """Return plain, adjusted or ratio means, and the metric's name."""
+    from kanab.analysis.compare import AnalyzedTables
+    from kanab.stats.additive import additive_means
+    from kanab.stats.adjust import adjusted_means
+    from kanab.stats.effect import plain_means
+    from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
+
     ratio, metric = _ratio(released, metric), _outcome(released, plan, metric)
     tables = released.tables_of(plan.name)
     asked = sorted({name for part in (adjust or "").split(",") if (name := part.strip())})
@@ -405,6 +431,10 @@ def _with(tables: list[Tally], name: str, plan: ExperimentPlan) -> Tally:
 
 def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     """Return the noise of arm × covariate, or of two experiments, as the release found it."""
+    from kanab.planning.interactions import crossed_noise_of
+    from kanab.privacy.release_file import read_release
+    from kanab.stats.effect import plain_means
+
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
     if _ratio(released, flags["metric"]) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +13,10 @@ from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import LedgerError, PrivacyError, SourceError, listed
-from kanab.inspection.officer.account import privacy_account
-from kanab.inspection.officer.page import privacy_html
-from kanab.inspection.officer.sheet import data_sheet, sheet_html
-from kanab.plan.file import read_plan
-from kanab.privacy.ledger import Ledger
-from kanab.privacy.release import Release
+
+if TYPE_CHECKING:
+    from kanab.privacy.ledger import Ledger
+    from kanab.privacy.release import Release
 
 
 @click.command("privacy-report")
@@ -39,6 +38,9 @@ def privacy_report(
     kanab privacy-report checkout.release.json banner.release.json --json
     kanab privacy-report kanab.toml --sheet -o sheet.html
     """
+    from kanab.inspection.officer.account import privacy_account
+    from kanab.inspection.officer.page import privacy_html
+
     if output is None and not as_json:
         raise click.UsageError("where should the report go? Give -o report.html, or --json.")
     if sheet:
@@ -58,6 +60,9 @@ def privacy_report(
 
 def _write_sheet(files: tuple[str, ...], output: str | None, ledger: str | None, *, as_json: bool) -> None:
     """Write what a record of processing asks about one plan."""
+    from kanab.inspection.officer.sheet import data_sheet, sheet_html
+    from kanab.plan.file import read_plan
+
     if ledger is not None or len(files) != 1:
         raise click.UsageError("--sheet takes one plan file, and no ledger: kanab privacy-report kanab.toml --sheet.")
     data = data_sheet(read_plan(files[0]))

@@ -7,32 +7,28 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kanab.atomicfile import staged, write_whole
+from kanab.cli.help_pages import FlagsByTask
 from kanab.cli.source_options import counted_source, moment, names, names_option, plan_of, rows_of, source_options
-from kanab.counted import Counted
 from kanab.errors import LedgerError, NobodyError, PlanError, PrivacyError
-from kanab.plan.model import Cohorts, Plan, rules_of, settle_missing
-from kanab.plan.periods import Periods, Span
-from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
-from kanab.privacy.class_rules import arm_too_small
-from kanab.privacy.costs import costs_of
-from kanab.privacy.epsilon.accountant import asked_budget, within_ledger
-from kanab.privacy.epsilon.noise_receipt import promise, spent_sentence
-from kanab.privacy.gate import deviating, make_release, release_into
-from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
-from kanab.privacy.recount import batch_of
-from kanab.privacy.release import Batch, Release
-from kanab.privacy.release_file import release_text
+
+if TYPE_CHECKING:
+    from kanab.counted import Counted
+    from kanab.plan.model import Plan
+    from kanab.plan.periods import Span
+    from kanab.privacy.asking import Question
+    from kanab.privacy.ledger import Ledger
+    from kanab.privacy.release import Batch, Release
 
 TAKEN = "- Taken from the ledger, where the same was asked for: nothing was drawn or spent."
 NO_LEDGER = "not chained: what else was released about these people was not checked"
 
 
-@click.command()
+@click.command(cls=FlagsByTask)
 @click.argument("source")
 @source_options
 @names_option("--adjust", help="Covariates and numbers to adjust for only, separated by commas.")
@@ -56,6 +52,11 @@ def release(source: str, **flags: Any) -> None:
     kanab release visits.parquet --plan kanab.toml -o checkout.release.json --new-ledger
     kanab release visits.parquet --arm variant --metric spend --bounds spend=0:500 --covariate tier -o FILE
     """
+    from kanab.plan.model import rules_of, settle_missing
+    from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
+    from kanab.privacy.ledger import Ledger, hold_ledger, read_ledger
+    from kanab.privacy.release_file import release_text
+
     flags["adjust"] = ",".join(dict.fromkeys([*names(flags["adjust"]), *names(flags["segment"])]))
     path = _ledger_path(flags)
     before = Ledger() if path is None else read_ledger(path)
@@ -87,6 +88,9 @@ def release(source: str, **flags: Any) -> None:
 
 def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
     """Print what is in the file, and what it cost."""
+    from kanab.privacy.costs import costs_of
+    from kanab.privacy.epsilon.noise_receipt import spent_sentence
+
     receipt = released.receipt
     tables = f"{len(released.tables)} table{'s' if len(released.tables) > 1 else ''}"
     click.echo(f"{flags['output']}: {tables}, {_how_anonymous(released)}.")
@@ -106,6 +110,8 @@ def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
 
 def _counted(source: str, plan: Plan, flags: Mapping[str, Any], earlier: Sequence[Plan], span: Span | None) -> Counted:
     """Count; refuse a batch of nobody in the same words as one of a few people."""
+    from kanab.privacy.class_rules import arm_too_small
+
     try:
         return counted_source(source, plan, flags, earlier=earlier, span=span)
     except NobodyError:
@@ -133,6 +139,12 @@ def _write(
     counted: Counted, path: Path | None, before: Ledger, deviations: tuple[str, ...], flags: Mapping[str, Any]
 ) -> Release:
     """Take what was counted through the gate; write the file and its entry in the ledger, both or none."""
+    from kanab.privacy.asking import Question, refusals_noted, same_release
+    from kanab.privacy.gate import deviating, make_release, release_into
+    from kanab.privacy.ledger import append_release, hold_ledger
+    from kanab.privacy.recount import batch_of
+    from kanab.privacy.release_file import release_text
+
     k, override, question = flags["k"], flags["override"], Question.of(counted, flags["k"])
     if path is None:
         alone = (NO_LEDGER,) if counted.plan.budget is None else ()
@@ -163,6 +175,8 @@ def _write(
 
 
 def _how_anonymous(released: Release) -> str:
+    from kanab.privacy.epsilon.noise_receipt import promise
+
     receipt = released.receipt
     if receipt.noise is not None:
         return f"{promise(receipt.noise)}; classes of at least k = {receipt.k} people, by counts with noise"
@@ -180,6 +194,8 @@ def _when(batch: Batch) -> str:
 
 def _with_cohorts(plan: Plan, flags: Mapping[str, Any]) -> Plan:
     """Return the plan with the periods and the window of its cohorts, from flags or from its file."""
+    from kanab.plan.model import Cohorts
+
     if flags["cohort"] is None:
         for flag in ("every", "as_of"):
             if flags[flag]:
@@ -196,11 +212,15 @@ def _with_cohorts(plan: Plan, flags: Mapping[str, Any]) -> Plan:
 
 def _decided(question: Question) -> Question:
     """Return a question with the rule for missing values that it gets with ε, where nothing else decides."""
+    from kanab.plan.model import settle_missing
+
     return replace(question, plan=settle_missing(question.plan, "exclude"))
 
 
 def _with_budget(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> Plan:
     """Return the plan with what this release spends, if it has an ε."""
+    from kanab.privacy.epsilon.accountant import asked_budget, within_ledger
+
     budget = asked_budget(plan, flags["epsilon"], flags["delta"])
     return replace(plan, budget=budget and within_ledger(budget, plan, ledger))
 
@@ -210,6 +230,8 @@ _NONE_RIPE = "no further cohort is ripe", "A cohort is sealed when its period an
 
 def _next_span(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> tuple[Span | None, tuple[str, ...]]:
     """Return the cohorts that are ripe and not yet in the ledger, and what deviates from the clock."""
+    from kanab.plan.periods import Periods, Span
+
     if flags["cohort"] is None:
         return None, ()
     assert plan.cohorts is not None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kanab.cli.stores import FILE
-from kanab.collector.sealing import stored_ledger
-from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import SourceError
-from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.release import Release
-from kanab.privacy.release_file import read_release
+
+if TYPE_CHECKING:
+    from kanab.privacy.ledger import Ledger
+    from kanab.privacy.release import Release
 
 
 def is_ledger(source: str) -> bool:
@@ -25,6 +25,10 @@ def is_data_directory(source: str) -> bool:
 
 def ledger_at(source: str) -> Ledger:
     """Read a ledger file, or the sealed batches of a data directory, verified entry by entry."""
+    from kanab.collector.sealing import stored_ledger
+    from kanab.collector.stores.sqlite import SqliteStore
+    from kanab.privacy.ledger import read_ledger
+
     path = Path(source)
     if not path.is_dir():
         return read_ledger(path)
@@ -42,6 +46,9 @@ def ledger_at(source: str) -> Ledger:
 
 def releases_at(source: str) -> list[tuple[str, Release]]:
     """Read everything released in one place, each with a name; raise `SourceError` where that is nothing."""
+    from kanab.privacy.release import Release
+    from kanab.privacy.release_file import read_release
+
     name = Path(source).name
     if not is_ledger(source):
         return [(name, read_release(source))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,19 +13,11 @@ from kanab.cli.operating.settings import KEY
 from kanab.cli.stores import opened_store, witness_of
 from kanab.collector.keys.keyfile import key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.restoring import (
-    RESTORED,
-    Missing,
-    begin_epoch,
-    last_open,
-    lost_through,
-    missing_entries,
-    older_error,
-)
-from kanab.collector.stores.store import Store
-from kanab.collector.voiding import append_void
 from kanab.errors import StoreError
-from kanab.privacy.ledger import read_ledger
+
+if TYPE_CHECKING:
+    from kanab.collector.restoring import Missing
+    from kanab.collector.stores.store import Store
 
 
 @click.command()
@@ -62,6 +55,10 @@ def restore(
     kanab restore kanab.ledger --data ./kanab-data
     kanab restore --store postgresql://localhost/kanab --key kanab.key --keep-open
     """
+    from kanab.collector.restoring import RESTORED, Missing, begin_epoch, last_open, missing_entries, older_error
+    from kanab.collector.voiding import append_void
+    from kanab.privacy.ledger import read_ledger
+
     now = datetime.now(UTC)
     opened = opened_store(data, store)
     try:
@@ -108,6 +105,8 @@ def _end(ledger: str | None) -> None:
 
 def _lost_batches(store: Store, keyring: Keyring | None, missing: Missing, *, without_ledger: bool) -> int | None:
     """Return the last cohort whose batch neither the store nor the ledger has; raises `StoreError` unless allowed."""
+    from kanab.collector.restoring import lost_through
+
     lost = None if keyring is None else lost_through(store, keyring)
     if lost is None or lost <= max(missing.through, default=-1):
         return None

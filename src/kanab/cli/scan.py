@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from kanab.atomicfile import write_whole
+from kanab.choices import DEFAULT_K, Correction
+from kanab.cli.help_pages import FlagsByTask
 from kanab.cli.output import echo_json, json_option, people_bar, progress
 from kanab.cli.source_options import (
     bounds_of,
@@ -21,15 +23,12 @@ from kanab.cli.source_options import (
     pairs,
 )
 from kanab.errors import PlanError
-from kanab.plan.model import DEFAULT_K
-from kanab.privacy.release_file import read_release
-from kanab.scan.readout import PairReadout, SegmentReadout
-from kanab.scan.report.html import scan_report
-from kanab.scan.scan import scan_interactions, scan_segments
-from kanab.stats.multiplicity import Correction
+
+if TYPE_CHECKING:
+    from kanab.scan.readout import PairReadout, SegmentReadout
 
 
-@click.command()
+@click.command(cls=FlagsByTask)
 @click.argument("source", nargs=-1, required=True)
 @names_option("--experiments", help="Columns that hold arms, separated by commas; also patterns such as 'test_*'.")
 @names_option("--metric", help="Columns to compare, separated by commas.")
@@ -73,6 +72,8 @@ def scan(source: tuple[str, ...], **flags: Any) -> None:
     kanab scan users.parquet --experiments 'test_*' --metric revenue,bought
     kanab scan releases/*.json
     """
+    from kanab.scan.report.html import scan_report
+
     scanned = _pairs(source, flags)
     segments = _segments(source, flags, scanned)
     if flags["html"]:
@@ -88,6 +89,9 @@ def scan(source: tuple[str, ...], **flags: Any) -> None:
 
 
 def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
+    from kanab.privacy.release_file import read_release
+    from kanab.scan.scan import scan_interactions
+
     if is_release(source[0]):
         stored = [read_release(path) for path in source]
         joint = _joint_shares(flags["joint_shares"])
@@ -103,6 +107,9 @@ def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
 
 
 def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairReadout) -> SegmentReadout | None:
+    from kanab.privacy.release_file import read_release
+    from kanab.scan.scan import scan_segments
+
     covariates = names(flags["segment"])
     if not covariates:
         if flags["first_by"]:

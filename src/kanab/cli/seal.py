@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from kanab.cli.clock_options import clock_options
+from kanab.cli.operating.clock_options import clock_options
 from kanab.cli.source_options import moment
 from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options, witness_of
-from kanab.collector.clock import GuardedClock, check_before_seal
-from kanab.collector.counting.accept import PostAcceptor
-from kanab.collector.counting.plan_versions import Versions
-from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.protocol.nonces import seconds_of
-from kanab.collector.restoring import older_error
-from kanab.collector.sealing import Sealed, seal_ripe
 from kanab.errors import PrivacyError
-from kanab.plan.file import read_plan
-from kanab.privacy.costs import costs_of
-from kanab.privacy.epsilon.noise_receipt import promise, spent_sentence
+
+if TYPE_CHECKING:
+    from kanab.collector.sealing import Sealed
 
 
 @click.command()
@@ -46,6 +41,15 @@ def seal(
     kanab seal --plan kanab.toml --data ./kanab-data
     kanab seal --plan kanab.toml --data ./kanab-data --as-of 2026-12-31
     """
+    from kanab.collector.clock import GuardedClock, check_before_seal
+    from kanab.collector.counting.accept import PostAcceptor
+    from kanab.collector.counting.plan_versions import Versions
+    from kanab.collector.keys.encryption import RecordCipher
+    from kanab.collector.protocol.nonces import seconds_of
+    from kanab.collector.restoring import older_error
+    from kanab.collector.sealing import seal_ripe
+    from kanab.plan.file import read_plan
+
     plan = read_plan(plan_file)
     opened = opened_store(data, store, plan.durability)
     try:
@@ -77,6 +81,9 @@ def seal(
 
 
 def _describe(sealed: Sealed) -> None:
+    from kanab.privacy.costs import costs_of
+    from kanab.privacy.epsilon.noise_receipt import promise, spent_sentence
+
     if sealed.release is None:
         return
     receipt = sealed.release.receipt

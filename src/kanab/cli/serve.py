@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kanab.cli.clock_options import clock_options
+from kanab.cli.operating.clock_options import clock_options
 from kanab.cli.stores import (
     NO_WITNESS,
     allow_host_option,
@@ -20,17 +20,14 @@ from kanab.cli.stores import (
     store_options,
     witness_of,
 )
-from kanab.collector.clock import GuardedClock, system_clock
-from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import Proxies, network
-from kanab.collector.http.app import Collector
 from kanab.collector.http.server import ended_by_signals, listening_socket
 from kanab.collector.http.server import serve as serve_application
-from kanab.collector.http.service import Service
-from kanab.collector.http.waiting import wait_for_store
 from kanab.collector.log import Log
-from kanab.plan.file import read_plan
+
+if TYPE_CHECKING:
+    from kanab.collector.http.service import Service
 
 
 @click.command()
@@ -94,6 +91,12 @@ def serve(
     kanab serve --plan kanab.toml --data ./kanab-data
     kanab serve --plan kanab.toml --store postgresql://localhost/kanab --key kanab.key
     """
+    from kanab.collector.clock import GuardedClock
+    from kanab.collector.counting.accept import PostAcceptor
+    from kanab.collector.http.service import Service
+    from kanab.collector.http.waiting import wait_for_store
+    from kanab.plan.file import read_plan
+
     say = Log(form)
     say.take_over()
     plan = read_plan(plan_file)
@@ -133,10 +136,13 @@ def serve(
 
 def _with_pages(service: Service, access: Access) -> Any:
     """Return the collector with its dashboard at /, or alone where what draws the pages is not installed."""
+    from kanab.collector.clock import system_clock
+    from kanab.collector.http.app import Collector
+
     collector = Collector(service, access=access)
     try:
-        from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
-        from kanab.dashboard.release_sources import CollectorReleases  # noqa: PLC0415 - a part of the extra that collecting can do without
+        from kanab.dashboard.app import Dashboard, Site
+        from kanab.dashboard.release_sources import CollectorReleases
     except ImportError:
         return collector
     return Site(collector, Dashboard(CollectorReleases(service, system_clock), access=access))

@@ -10,19 +10,20 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
 from kanab.cli.output import progress
-from kanab.counted import Counted
-from kanab.counting.dispatch import SourceOptions, count_source, explain
-from kanab.counting.files import holds_rows
 from kanab.errors import PlanError
-from kanab.plan.file import read_plan
-from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Plan, make_plan
-from kanab.plan.periods import Span
-from kanab.tally.factor import Level
+
+if TYPE_CHECKING:
+    from kanab.counted import Counted
+    from kanab.counting.dispatch import SourceOptions
+    from kanab.plan.model import Plan
+    from kanab.plan.periods import Span
+    from kanab.tally.factor import Level
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -204,7 +205,7 @@ override_option = click.option(
 )
 
 _OPTIONS = (
-    click.option("--plan", "plan_file", type=click.Path(), help="Plan file (kanab.toml), instead of the flags below."),
+    click.option("--plan", "plan_file", type=click.Path(), help="Plan file (kanab.toml), instead of such flags."),
     click.option("--arm", help="Column that holds the arm."),
     names_option("--metric", help="Columns to compare, separated by commas."),
     names_option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
@@ -289,6 +290,8 @@ def flags_said() -> list[str]:
 
 def is_release(source: str) -> bool:
     """Check for a JSON file that does not hold rows: it is a release, or it should be."""
+    from kanab.counting.files import holds_rows
+
     return Path(source).suffix == ".json" and not holds_rows(Path(source))
 
 
@@ -311,6 +314,9 @@ _IN_A_PLAN = frozenset(
 
 def plan_of(flags: Mapping[str, Any]) -> Plan:
     """Return the plan of a file, or of the flags."""
+    from kanab.plan.file import read_plan
+    from kanab.plan.model import make_plan
+
     if flags["plan_file"]:
         clash = [flag for flag in flags_said() if flag in _IN_A_PLAN]
         if clash:
@@ -344,6 +350,8 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
 
 def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
     """Return what the flags say about rows and people."""
+    from kanab.counting.dispatch import SourceOptions
+
     if flags["exposures"] and flags["table"]:
         raise PlanError("--table and --exposures name the same thing", "Leave one out.")
     return SourceOptions(
@@ -369,6 +377,8 @@ def counted_source(
     source: str, plan: Plan, flags: Mapping[str, Any], *, earlier: Sequence[Plan] = (), span: Span | None = None
 ) -> Counted:
     """Count the source of a command; older plans again, and some cohorts only, where a ledger needs it."""
+    from kanab.counting.dispatch import count_source, explain
+
     options = replace(rows_of(flags), span=span)
     if flags["show_sql"]:
         click.echo(explain(source, plan, options, earlier))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -15,11 +15,10 @@ from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.keys.witness import Witness, witness_beside
-from kanab.collector.stores.memory import MemoryStore
-from kanab.collector.stores.postgres import PostgresStore
-from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.stores.store import Store
 from kanab.errors import StoreError
+
+if TYPE_CHECKING:
+    from kanab.collector.stores.store import Store
 
 FILE = "store.db"
 """The file of the store in a data directory."""
@@ -57,6 +56,10 @@ def opened_store(
     data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk", *, new: bool = False
 ) -> Store:
     """Open the store that flags name; where a new one may begin, make a new data directory."""
+    from kanab.collector.stores.memory import MemoryStore
+    from kanab.collector.stores.postgres import PostgresStore
+    from kanab.collector.stores.sqlite import SqliteStore
+
     check_place(data, url)
     if url is not None:
         if durability == "memory":
@@ -74,6 +77,9 @@ def opened_store(
 
 def store_to_read(data: str | None, url: str | None) -> Store:
     """Open the store that flags name to read it: nothing is written, and no table is brought up to date."""
+    from kanab.collector.stores.postgres import PostgresStore
+    from kanab.collector.stores.sqlite import SqliteStore
+
     check_place(data, url)
     if url is not None:
         return PostgresStore(url, read_only=True)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from kanab.cli.stores import opened_keyring, opened_store, store_options
-from kanab.collector.counting.cohorts import Calendar
-from kanab.collector.counting.plan_versions import Versions
-from kanab.collector.protocol.nonces import seconds_of
-from kanab.collector.stores.store import Store
-from kanab.collector.voiding import void_cohorts
 from kanab.errors import SourceError, StoreError
-from kanab.plan.periods import Periods
-from kanab.privacy.ledger_note import EVERYTHING
+
+if TYPE_CHECKING:
+    from kanab.collector.stores.store import Store
 
 
 @click.command()
@@ -33,6 +30,8 @@ def void(cohort: str, data: str | None, store: str | None, key: str | None, *, r
     kanab void 2026-W46 --data ./kanab-data --reason "a test site posted into it"
     kanab void 2026-W46 --store postgresql://localhost/kanab --key kanab.key --reason "forged" --yes
     """
+    from kanab.collector.voiding import void_cohorts
+
     if not reason.strip():
         raise click.UsageError("say why (--reason): it is all that is left of these cohorts.")
     opened = opened_store(data, store)
@@ -51,6 +50,12 @@ def void(cohort: str, data: str | None, store: str | None, key: str | None, *, r
 
 def _last_to_void(store: Store, label: str) -> int:
     """Return the number of a cohort that may be voided."""
+    from kanab.collector.counting.cohorts import Calendar
+    from kanab.collector.counting.plan_versions import Versions
+    from kanab.collector.protocol.nonces import seconds_of
+    from kanab.plan.periods import Periods
+    from kanab.privacy.ledger_note import EVERYTHING
+
     versions = Versions.read(store)
     if not versions.entries:
         raise StoreError("the store has no plan yet", "There is nothing to void.")
@@ -72,6 +77,8 @@ def _last_to_void(store: Store, label: str) -> int:
 
 
 def _named(cohort: str) -> str:
+    from kanab.privacy.ledger_note import EVERYTHING
+
     return "everything that is open" if cohort == EVERYTHING else f"the open cohorts through {cohort}"
 
 

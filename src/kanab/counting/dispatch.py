@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import DEFAULT_K
 from kanab.counted import Counted
 from kanab.counting.bins import rounded
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
@@ -32,7 +33,7 @@ from kanab.counting.survival import check_survival
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
-from kanab.plan.model import DEFAULT_K, ExperimentPlan, Plan, make_plan, rules_of, settle_kinds, settle_missing
+from kanab.plan.model import ExperimentPlan, Plan, make_plan, rules_of, settle_kinds, settle_missing
 from kanab.plan.periods import Span
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing

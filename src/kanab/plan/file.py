@@ -18,12 +18,12 @@ from typing import Any, TypeVar, get_args
 
 from kanab.arguments import check_arguments
 from kanab.atomicfile import read_text
+from kanab.choices import DEFAULT_K
 from kanab.errors import PlanError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
 from kanab.plan.joint_shares import nested
 from kanab.plan.model import (
-    DEFAULT_K,
     SHEET_ENTRIES,
     Budget,
     Cohorts,

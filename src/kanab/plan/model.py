@@ -12,16 +12,14 @@ from itertools import combinations
 from typing import Any, Literal
 
 from kanab.arguments import check_arguments
+from kanab.choices import DEFAULT_K
 from kanab.errors import PlanError, flag, listed
 from kanab.plan.joint_shares import JointShares, turned
 from kanab.tally.factor import Level, as_level
 from kanab.tally.metric import Metric, Missing
 
-DEFAULT_K = 10
 SMALLEST_K = 2
 """With a smaller k there is nothing to hide among."""
-LEAST_K_WITHOUT_OVERRIDE = 5
-"""Below this a release needs an explicit, recorded override."""
 MOST_CLASSES = 100_000
 """A table with more classes is refused: it would be rows under another name."""
 

@@ -12,16 +12,16 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative, PowerCorrection
 from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
-from kanab.stats.distributions import Alternative, check_sides, find_root, t_quantile
+from kanab.stats.distributions import check_sides, find_root, t_quantile
 from kanab.stats.gram import Floats
 from kanab.stats.joint_t import joint_quantile, legendre
 from kanab.stats.margins import Margin
 from kanab.tabular import number
 from kanab.tally.factor import Level, label
 
-PowerCorrection = Literal["none", "bonferroni", "sidak", "dunnett"]
 Solved = Literal["people", "effect", "power"]
 MOST_PEOPLE = 1e13
 """Nothing is planned with more people than this."""

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from kanab.arguments import check_arguments
+from kanab.choices import MetaMethod
 from kanab.errors import AnalysisError, PrivacyError
-from kanab.portfolio.meta import MetaAnalysis, MetaMethod, meta_analysis
+from kanab.portfolio.meta import MetaAnalysis, meta_analysis
 from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, plain_interval_of, released_effects
 from kanab.portfolio.report.pages import combined_report
 from kanab.portfolio.report.words import combined_text

@@ -11,16 +11,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import MetaMethod
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import check_sides, chi2_tail, find_root, t_interval, t_tail
 from kanab.stats.gram import Floats
-
-MetaMethod = Literal["fixed", "dl", "pm", "reml"]
 
 
 @dataclass(frozen=True)

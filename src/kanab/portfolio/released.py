@@ -9,10 +9,11 @@ from typing import Any
 from kanab.analysis.api import analyze
 from kanab.analysis.options import Looks
 from kanab.analysis.rows import EffectRow
+from kanab.choices import TUNED_AT
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.privacy.release import Release
 from kanab.stats.margins import Better
-from kanab.stats.sequential import TUNED_AT, AnyTimeLook
+from kanab.stats.sequential import AnyTimeLook
 from kanab.tally.factor import Level, label
 
 Releases = Mapping[str, Release] | Sequence[Release]

@@ -19,6 +19,7 @@ import scipy
 
 from kanab.analysis.api import is_rate, released_means
 from kanab.arguments import check_arguments
+from kanab.choices import LEAST_SHARE
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.combine import check_different_people
 from kanab.portfolio.released import Releases, named_releases
@@ -29,9 +30,6 @@ from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats
 from kanab.stats.margins import Better
 from kanab.tally.factor import Level, label
-
-LEAST_SHARE = 0.1
-"""So much of the people every arm keeps, unless said otherwise: what nobody gets is never learnt about."""
 
 _DRAWS = 20_000
 _SEED = 1

@@ -12,6 +12,7 @@ from typing import Any
 import scipy
 
 from kanab.arguments import check_arguments
+from kanab.choices import HOLDOUT, TUNED_AT
 from kanab.errors import AnalysisError, listed
 from kanab.portfolio.evidence import e_bh
 from kanab.portfolio.released import (
@@ -26,10 +27,6 @@ from kanab.portfolio.report.pages import portfolio_report
 from kanab.portfolio.report.words import portfolio_text
 from kanab.portfolio.shrinkage import FEW, Shrinkage, ShrunkEffect, shrink
 from kanab.stats.distributions import check_sides
-from kanab.stats.sequential import TUNED_AT
-
-HOLDOUT = "holdout"
-"""What the arm is called that sees nothing of what was shipped."""
 
 _LARGEST_LOG = 700.0
 """Of an e-value beyond e^700 a double knows nothing but that it is large."""

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
 from kanab.counted import LARGE_SUM, DerivedCells
 from kanab.errors import PrivacyError, flag, listed
-from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, SMALLEST_K, ExperimentPlan, Linkage, Plan
+from kanab.plan.model import SMALLEST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.audit import LEAST_CONTRIBUTORS, dominated
 from kanab.privacy.merging import (
     SAFETY_FACTOR,

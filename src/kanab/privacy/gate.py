@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 
 from kanab.arguments import check_arguments
+from kanab.choices import LEAST_K_WITHOUT_OVERRIDE
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PlanError, PrivacyError
-from kanab.plan.model import LEAST_K_WITHOUT_OVERRIDE, Budget, published_plan
+from kanab.plan.model import Budget, published_plan
 from kanab.plan.pairs import planned_pairs
 from kanab.privacy.asking import Question, check_asking, check_question, refusals_noted, same_release
 from kanab.privacy.audit import Audit, audit_table

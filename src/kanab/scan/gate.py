@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
 from kanab.counted import floor_to_k
 from kanab.errors import PrivacyError
-from kanab.plan.model import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, MetricPlan
+from kanab.plan.model import MetricPlan
 from kanab.privacy.audit import audit_table
 from kanab.privacy.budget import numbers_of_pairs, pair_numbers, within_budget
 from kanab.privacy.class_rules import LEAST_DF, check_k, missing_values_hide

@@ -11,11 +11,12 @@ from itertools import chain
 from typing import Any
 
 from kanab.arguments import check_arguments
+from kanab.choices import DEFAULT_K, Correction
 from kanab.counted import Counted, floor_to_k
 from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, PlanError, SourceError, listed
 from kanab.plan.joint_shares import JointShares
-from kanab.plan.model import DEFAULT_K, make_plan
+from kanab.plan.model import make_plan
 from kanab.privacy.class_rules import check_k
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
@@ -35,7 +36,7 @@ from kanab.scan.stats.pairs import PairScan, scan_pairs
 from kanab.scan.stats.segments import scan_covariates
 from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
 from kanab.scan.stats.withheld import withhold_tests
-from kanab.stats.multiplicity import SEGMENT_CORRECTION, Correction
+from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
 

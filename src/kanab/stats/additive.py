@@ -12,13 +12,14 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import Slopes, Variance
 from kanab.errors import AnalysisError, DesignError, listed
-from kanab.stats.adjust import Variance, check_variance
+from kanab.stats.adjust import check_variance
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_cross, arm_squares
 from kanab.stats.joint.fit_noise import check_people, with_fit_noise
@@ -30,9 +31,6 @@ from kanab.tally.tally import Tally
 
 _BITS = 160
 """Binary digits behind the point of a coefficient."""
-
-Slopes = Literal["own", "one"]
-"""Every arm has slopes of its own (Lin), or all arms have one (CUPED as it was published)."""
 
 
 @check_arguments()

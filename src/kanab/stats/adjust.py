@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative, Variance
 from kanab.errors import AnalysisError, DesignError
-from kanab.stats.distributions import Alternative
 from kanab.stats.effect import ArmMeans, Effect, against_control, arm_parts
 from kanab.stats.formula import Term, Variable, design, parse
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, solve
 from kanab.stats.noise import Measured, enough_freedom, floats, freedom_with_noise, measured, twice_middle
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally
-
-Variance = Literal["exact", "paper"]
 
 
 def check_variance(variance: str) -> None:

@@ -11,8 +11,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative
 from kanab.errors import AnalysisError, listed
-from kanab.stats.distributions import Alternative, check_sides, chi2_tail, f_tail, t_interval, t_quantile, t_tail
+from kanab.stats.distributions import check_sides, chi2_tail, f_tail, t_interval, t_quantile, t_tail
 from kanab.stats.effect import ArmMeans, Effect, contrast, differences_from
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats

@@ -18,12 +18,13 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
+from kanab.choices import TUNED_AT
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import corrected_array
 from kanab.stats.noise import class_mean_noise, floats
-from kanab.stats.sequential import TUNED_AT, any_time_f_p, log_evidence_of_counts, tuning
+from kanab.stats.sequential import any_time_f_p, log_evidence_of_counts, tuning
 from kanab.stats.srm import independence, sample_ratio
 from kanab.tabular import number, p_value
 from kanab.tally.cells import Cells, marginal

@@ -11,8 +11,9 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative
 from kanab.errors import AnalysisError, flag, listed
-from kanab.stats.distributions import Alternative, chi2_tail
+from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import arm_squares
 from kanab.stats.noise import squares_noise
 from kanab.stats.score import FEWEST_EXPECTED

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from kanab.choices import Alternative
 from kanab.errors import AnalysisError
-
-Alternative = Literal["two-sided", "greater", "less"]
 
 
 def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float:

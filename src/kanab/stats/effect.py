@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative, RateTest
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
-from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_quantile, t_tail
+from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
 from kanab.stats.noise import (
     TOO_NOISY,
@@ -31,8 +32,6 @@ from kanab.tally.tally import Tally
 
 Method = Literal["difference", "adjusted"]
 Test = Literal["welch", "score", "regression"]
-RateTest = Literal["score", "welch"]
-"""How plain effects of 0/1 metrics are tested."""
 
 
 @dataclass(frozen=True, eq=False)

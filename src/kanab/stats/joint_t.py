@@ -13,8 +13,9 @@ from functools import cache, lru_cache
 import numpy as np
 import scipy
 
+from kanab.choices import Alternative
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import Alternative, find_root, t_quantile, t_tail
+from kanab.stats.distributions import find_root, t_quantile, t_tail
 from kanab.stats.gram import Floats
 
 _NORMAL = 1e7

@@ -10,8 +10,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative, Claim
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import Alternative, t_tail
+from kanab.stats.distributions import t_tail
 from kanab.stats.effect import ArmMeans, Effect, null_error
 from kanab.stats.gram import Floats
 from kanab.stats.noise import TOO_NOISY
@@ -19,7 +20,6 @@ from kanab.stats.relative import relative_effect
 from kanab.tabular import number, p_value
 from kanab.tally.factor import label
 
-Claim = Literal["non-inferiority", "superiority", "equivalence"]
 Better = Literal["higher", "lower"]
 
 

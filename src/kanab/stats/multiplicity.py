@@ -13,17 +13,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
+from kanab.choices import Correction
 from kanab.errors import AnalysisError
 from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
-
-Correction = Literal["none", "bonferroni", "sidak", "holm", "holm-sidak", "hochberg", "hommel", "bh", "by"]
 
 STEPWISE = {"holm": "Bonferroni", "holm-sidak": "Šidák", "hochberg": "Bonferroni", "hommel": "Bonferroni"}
 """Corrections by steps, and whose intervals they have, for lack of intervals of their own."""

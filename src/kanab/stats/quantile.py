@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import Alternative, check_sides, t_quantile, t_tail
+from kanab.stats.distributions import check_sides, t_quantile, t_tail
 
 Floats = NDArray[np.float64]
 

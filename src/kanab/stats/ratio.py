@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative, Slopes, Variance
 from kanab.errors import AnalysisError, listed
-from kanab.stats.additive import Slopes, additive_means
-from kanab.stats.adjust import Variance, adjusted_means
-from kanab.stats.distributions import Alternative
+from kanab.stats.additive import additive_means
+from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
 from kanab.stats.gram import Floats, arm_cross
 from kanab.stats.noise import FEWEST_DEVIATIONS, arm_products_noise, combined_noise

@@ -16,8 +16,9 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import Alternative, find_root, t_tail
+from kanab.stats.distributions import find_root, t_tail
 
 FEWEST_EXPECTED = 15.0
 """Where an arm would have fewer events (or people without one) if arms were alike, the exact test has to agree."""

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative, Correction
 from kanab.errors import AnalysisError
 from kanab.stats.cell_variance import KNOWN, TOO_NOISY, Spread
-from kanab.stats.distributions import Alternative, check_sides, satterthwaite_df, t_interval, t_tail
+from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_tail
 from kanab.stats.ftest import EQUAL_VARIANCES, TwoWay, Variance, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Classes, Floats
-from kanab.stats.multiplicity import Correction, correct
+from kanab.stats.multiplicity import correct
 from kanab.stats.score import Rates
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, label

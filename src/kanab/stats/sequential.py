@@ -22,6 +22,7 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
+from kanab.choices import TUNED_AT
 from kanab.errors import AnalysisError
 from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.effect import Effect
@@ -50,8 +51,6 @@ from kanab.tally.tally import Tally
 
 Verdict = Literal["may stop", "keep going", "ended"]
 
-TUNED_AT = 10_000
-"""People at which an interval for any time is narrowest, unless said otherwise before the start."""
 
 _LARGEST_Z = 37.5
 """Beyond this p-values are below 1e-307; to take a larger z for this one errs on the safe side."""

@@ -22,15 +22,14 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
+from kanab.choices import SPENDING, Alternative
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import Alternative, check_sides, find_root
+from kanab.stats.distributions import check_sides, find_root
 from kanab.stats.gram import Floats
 
 Spending = str
 """One of `SPENDING`; "power" and "hsd" have their number behind a colon: "power:3", "hsd:-4"."""
 
-SPENDING = ("obrien-fleming", "pocock", "power:3", "hsd:-4", "classic-obrien-fleming", "classic-pocock")
-"""All ways to share the risk of a false alarm between looks, with examples of numbers where they have any."""
 
 _CLASSIC = {"classic-obrien-fleming": 0.5, "classic-pocock": 0.0}
 """Boundaries c·t^−shape, of one constant c."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +15,10 @@ import pytest
 from tests.unit.cli.program import Program
 
 from kanab.cli import main as main_module
-from kanab.cli import source_options
+from kanab.cli.help_pages import FLAGS, TASKS
+from kanab.cli.main import COMMANDS
+from kanab.cli.output import accept_every_encoding, echo_json
+from kanab.counting import dispatch
 from kanab.errors import KanabError, PrivacyError, SourceError
 
 
@@ -59,7 +66,7 @@ def test_an_interrupted_release_leaves_no_file(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(source_options, "count_source", stop)
+    monkeypatch.setattr(dispatch, "count_source", stop)
     file = tmp_path / "x.json"
     done = program(
         "release",
@@ -77,8 +84,102 @@ def test_an_interrupted_release_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
+# ── start and help ─────────────────────────────────────────────────────────────────────────────
+
+LIGHT = """
+import contextlib, io, sys
+from kanab.cli.main import COMMANDS, cli
+with contextlib.redirect_stdout(io.StringIO()):
+    for words in (["--version"], ["--help"]):
+        cli(words, standalone_mode=False)
+    commands = [name for name in sys.modules if name.startswith("kanab.cli.")]
+    for name in COMMANDS:
+        cli([name, "--help"], standalone_mode=False)
+heavy = "numpy scipy msgspec rich asyncio ssl uvicorn starlette ibis duckdb cryptography altair".split()
+print([name for name in heavy if name in sys.modules], sorted(name for name in commands if name.count(".") == 2))
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["--help", "paper", "power --rate 0.1 --effect 0.02 --power 0.8", "attack --help"])
+def test_help_imports_neither_numpy_nor_scipy_nor_the_other_commands() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+    shared = ["kanab.cli.help_pages", "kanab.cli.main", "kanab.cli.operating", "kanab.cli.output"]
+    assert done.stdout == f"[] {shared}\n"
+
+
+def test_help_has_every_command_once_with_the_first_sentence_of_its_own_help(program: Program) -> None:
+    listed = [(name, words) for commands in TASKS.values() for name, words in commands.items()]
+    assert sorted(listed) == sorted((name, command.get_short_help_str(200)) for name, command in COMMANDS.items())
+    lines = program("--help").out.splitlines()
+    assert "  privacy-report  Write a report for a privacy officer." in lines
+    assert [line.rstrip(":") for line in lines if line.endswith(":")] == ["Options", *TASKS]
+
+
+@pytest.mark.parametrize("command", ["analyze", "release", "scan"])
+def test_every_flag_of_a_command_that_has_many_stands_in_a_group(command: str, program: Program) -> None:
+    page = program(command, "--help").out
+    last = page[page.index("Other flags:") :].splitlines()
+    assert last == ["Other flags:", "  -h, --help  Show this message and exit."]
+    assert page.index("Common flags:") < page.index("\n  --metric") < page.index("\n  --k INTEGER")
+    assert all(option.opts[0] in page for option in COMMANDS[command].params if option.opts[0].startswith("-"))
+
+
+def test_no_group_names_a_flag_that_no_command_has() -> None:
+    flags = {option.opts[0] for name in ("analyze", "release", "scan") for option in COMMANDS[name].params}
+    assert {flag for group in FLAGS.values() for flag in group} - flags == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("kanab pri", ["privacy-report"]),
+        ("kanab analyze --se", ["--segment", "--sep", "--sequential"]),
+        ("kanab analyze --correction holm", ["holm", "holm-sidak"]),
+    ],
+)
+def test_tab_completes_commands_flags_and_choices(words: str, offered: list[str]) -> None:
+    typed = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_KANAB_COMPLETE": "bash_complete"}
+    script = Path(sys.executable).with_name("kanab")
+    done = subprocess.run([script], capture_output=True, text=True, env={**os.environ, **typed}, check=False)
+    assert sorted(line.removeprefix("plain,") for line in done.stdout.splitlines()) == offered
+
+
+# ── encodings and pipes ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("encoding", "ruler"), [("cp1252", "---"), ("latin-1", "---"), ("utf-8", "───")])
+def test_every_encoding_can_be_printed(encoding: str, ruler: str) -> None:
+    script = Path(sys.executable).with_name("kanab")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([script, "paper"], capture_output=True, env=environment, check=True)
+    assert ruler in done.stdout.decode(encoding)
+    assert done.stderr == b""
+
+
+def test_json_is_the_same_in_an_encoding_that_lacks_letters() -> None:
+    text = json.dumps({"metric": "Größe − Δ"}, ensure_ascii=True)
+    written = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    with contextlib.redirect_stdout(written):
+        echo_json(json.loads(text))
+    written.flush()
+    assert json.loads(written.buffer.getvalue().decode("cp1252")) == json.loads(text)  # type: ignore[attr-defined]
+
+
+def test_letters_that_an_encoding_lacks_are_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", written)
+    accept_every_encoding()
+    written.write("─ 0.5 − 1 … χ² ≥ Šidák č \udcff 漢")
+    written.flush()
+    assert written.buffer.getvalue().decode("cp1252") == "- 0.5 - 1 … X² >= Šidák c ? ?"  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", ["--help", "paper --json", "power --rate 0.1 --effect 0.02 --power 0.8", "attack --help"]
+)
 def test_a_reader_that_closes_the_pipe_is_no_failure(words: str) -> None:
     script = Path(sys.executable).with_name("kanab")
     done = subprocess.run(

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.cli.program import Program
 
-from kanab.cli import paper as paper_command
+from kanab.paper import compare as paper_compare
 from kanab.paper.compare import TOLERANCE, compare, to_text
 
 
@@ -31,7 +31,7 @@ def test_kanab_paper_json_holds_full_precision(program: Program) -> None:
 def test_kanab_paper_exits_1_when_classes_and_rows_differ(monkeypatch: pytest.MonkeyPatch, program: Program) -> None:
     lines = compare()
     broken = (replace(lines[0], classes=lines[0].classes * (1 + 2e-12)), *lines[1:])
-    monkeypatch.setattr(paper_command, "compare", lambda: broken)
+    monkeypatch.setattr(paper_compare, "compare", lambda: broken)
     done = program("paper")
     assert done.code == 1
     assert "DIFFERS" in done.out

@@ -12,28 +12,22 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from kanab import __version__
-from kanab.cli.clock_options import PEERS
+from kanab.cli.operating.clock_options import PEERS
 from kanab.cli.operating.settings import KEY
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.stores import check_place, store_options, store_to_read
-from kanab.collector.clock import STEP_LIMIT, http_date
-from kanab.collector.counting.accept import PostAcceptor
-from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.server import UnfamiliarError, fast_protocol
 from kanab.collector.keys.keyfile import check_apart, key_beside, peek_key_file
 from kanab.collector.keys.keyring import KeyChain
-from kanab.collector.protocol.nonces import seconds_of
-from kanab.collector.sealing import stored_ledger
-from kanab.collector.stores.postgres import PostgresStore
-from kanab.collector.stores.store import Store
 from kanab.errors import KanabError
-from kanab.plan.file import read_plan
-from kanab.privacy.ledger import read_ledger
+
+if TYPE_CHECKING:
+    from kanab.collector.stores.store import Store
 
 ROOM_WRONG, ROOM_WARNING = 100 * 2**20, 2**30
 """Bytes of free disk below which something is wrong, or soon will be."""
@@ -136,7 +130,7 @@ def _machine() -> Iterator[Diagnosis]:
     else:
         yield Diagnosis("core dumps", "ok", "the collector turns them off for itself")
     try:
-        import resource  # noqa: PLC0415 - not on Windows
+        import resource
     except ImportError:
         return
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -170,6 +164,8 @@ def _disk(data: str | None) -> Iterator[Diagnosis]:
 
 
 def _store(store: Store) -> Iterator[Diagnosis]:
+    from kanab.collector.sealing import stored_ledger
+
     if store.outdated():
         yield Diagnosis(
             "store", "warning", "its tables are of an older kanab", "Start the collector once: kanab serve."
@@ -181,6 +177,11 @@ def _store(store: Store) -> Iterator[Diagnosis]:
 
 
 def _plan(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
+    from kanab.collector.counting.accept import PostAcceptor
+    from kanab.collector.counting.plan_versions import Versions
+    from kanab.collector.protocol.nonces import seconds_of
+    from kanab.plan.file import read_plan
+
     versions = Versions.read(store)
     if plan_file is None:
         yield Diagnosis("plan", "ok", "not looked at", "Give --plan FILE to compare it with the store's.")
@@ -231,6 +232,10 @@ def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]
 
 
 def _clock(store: Store, peers: Sequence[str]) -> Iterator[Diagnosis]:
+    from kanab.collector.clock import STEP_LIMIT, http_date
+    from kanab.collector.counting.accept import PostAcceptor
+    from kanab.collector.counting.plan_versions import Versions
+
     times = [("the database", store.time()), *((url, http_date(url)()) for url in peers)]
     known = [(name, seconds) for name, seconds in times if seconds is not None]
     for name, seconds in known:
@@ -248,6 +253,8 @@ def _clock(store: Store, peers: Sequence[str]) -> Iterator[Diagnosis]:
 
 
 def _database(store: Store) -> Iterator[Diagnosis]:
+    from kanab.collector.stores.postgres import PostgresStore
+
     if not isinstance(store, PostgresStore):
         return
     settings = store.server_settings()
@@ -263,6 +270,9 @@ def _database(store: Store) -> Iterator[Diagnosis]:
 
 
 def _backup(store: Store, path: str | None) -> Iterator[Diagnosis]:
+    from kanab.collector.sealing import stored_ledger
+    from kanab.privacy.ledger import read_ledger
+
     if path is None:
         yield Diagnosis("backup", "ok", "not looked at", "Give --ledger FILE, as kanab export wrote it.")
         return

@@ -12,11 +12,9 @@ import click
 
 from kanab.cli.operating.settings import has_password
 from kanab.cli.stores import FILE, store_to_read
-from kanab.collector.drill import rehearse
 from kanab.collector.keys.keyfile import key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.errors import StoreError
-from kanab.privacy.ledger import read_ledger
 
 
 @click.command()
@@ -35,6 +33,9 @@ def drill(backup: str, *, key: str | None, ledger: str | None) -> None:
     kanab drill copy.db --key kanab-data.key
     kanab drill postgresql://localhost/scratch --key kanab.key --ledger kanab.ledger
     """
+    from kanab.collector.drill import rehearse
+    from kanab.privacy.ledger import read_ledger
+
     exported = read_ledger(ledger) if ledger is not None else None
     now = datetime.now(UTC)
     if "://" in backup:

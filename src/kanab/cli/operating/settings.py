@@ -16,15 +16,12 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.core import ParameterSource
 
-from kanab.collector.http.server import PLAIN_HTTP
-from kanab.collector.log import Level, Log
 from kanab.errors import StoreError
-from kanab.plan.check import nearest
 
 KEY, TOKEN, TOKEN_FILE = "KANAB_KEY", "KANAB_TOKEN", "KANAB_TOKEN_FILE"
 """Variables without a flag: a secret instead of a key file, and what reads the dashboard."""
 
-_ELSEWHERE = {KEY, TOKEN, TOKEN_FILE, PLAIN_HTTP, "KANAB_COOKIE_KEY", "KANAB_CONFIG", "KANAB_URL", "KANAB_SHARED"}
+_ELSEWHERE = {KEY, TOKEN, TOKEN_FILE, "KANAB_COOKIE_KEY", "KANAB_CONFIG", "KANAB_URL", "KANAB_SHARED"}
 _KUBERNETES = ("KANAB_SERVICE_", "KANAB_PORT_")  # it sets them for a service that is called kanab
 _NAMES = {"--key": "KANAB_KEY_FILE"}  # KANAB_KEY is the key itself
 _SAID_ONCE = {"as_of", "reason"}  # as are flags without a value: a variable would say it again and again
@@ -59,8 +56,10 @@ def variable(option: click.Option) -> str:
 
 def variables(*commands: click.Command) -> set[str]:
     """Return every variable that some of these commands reads."""
+    from kanab.collector.http.server import PLAIN_HTTP
+
     options = (option for command in commands for option in command.params)
-    return _ELSEWHERE | {str(option.envvar) for option in options if option.envvar}
+    return _ELSEWHERE | {PLAIN_HTTP} | {str(option.envvar) for option in options if option.envvar}
 
 
 def clear_service_links() -> None:
@@ -91,6 +90,8 @@ def _settled(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 def _doubts(ctx: click.Context) -> Iterator[str]:
     """Yield what an operator should look at: variables that nothing reads, and a password that others can read."""
+    from kanab.plan.check import nearest
+
     root = ctx.find_root().command
     ours = {name for name in os.environ if name.startswith("KANAB_") and not name.startswith(_KUBERNETES)}
     if isinstance(root, click.Group) and ours - variables(ctx.command):  # the other commands are slow to import
@@ -105,6 +106,8 @@ def _doubts(ctx: click.Context) -> Iterator[str]:
 
 
 def _warn(named: dict[str, Any], doubts: Iterator[str]) -> None:
+    from kanab.collector.log import Level, Log
+
     for sentence in doubts:
         if "form" in named:  # a collector has a log
             Log(named["form"])(f"kanab: {sentence}", Level.WARNING)

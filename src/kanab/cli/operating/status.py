@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kanab.cli.operating.settings import TOKEN, TOKEN_FILE, secret_of
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.stores import check_place, store_to_read
-from kanab.collector.counting.cohorts import Calendar
-from kanab.collector.counting.plan_versions import Versions
-from kanab.collector.protocol.nonces import seconds_of
-from kanab.collector.sealing import first_open, stored_ledger
-from kanab.collector.stores.store import Store
-from kanab.dashboard.next_seal import moment_text, next_seal
 from kanab.errors import SourceError, StoreError
-from kanab.plan.file import plan_digest
-from kanab.plan.values import duration
+
+if TYPE_CHECKING:
+    from kanab.collector.stores.store import Store
 
 MOST_COHORTS = 60
 """Open cohorts that are listed, the last ones: a store that never seals has ever more."""
@@ -69,6 +62,14 @@ def status(data: str | None, store: str | None, url: str | None, *, as_json: boo
 
 def store_state(store: Store, now: datetime) -> dict[str, Any]:
     """Return what can be said of a store without a key: its plan, epoch, cohorts, seals and ledger."""
+    from kanab.collector.counting.cohorts import Calendar
+    from kanab.collector.counting.plan_versions import Versions
+    from kanab.collector.protocol.nonces import seconds_of
+    from kanab.collector.sealing import first_open, stored_ledger
+    from kanab.dashboard.next_seal import next_seal
+    from kanab.plan.file import plan_digest
+    from kanab.plan.values import duration
+
     versions, ledger = Versions.read(store), stored_ledger(store)
     batches = [release.receipt.batch for release in ledger.releases]
     state: dict[str, Any] = {
@@ -116,6 +117,9 @@ def _collector_state(url: str) -> dict[str, Any]:
 
 
 def _ask(url: str, path: str) -> tuple[int, str]:
+    import urllib.error
+    import urllib.request
+
     token = secret_of(TOKEN, TOKEN_FILE)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
@@ -139,6 +143,8 @@ def _lines(state: dict[str, Any]) -> Iterator[str]:
 
 
 def _store_lines(store: dict[str, Any]) -> Iterator[str]:
+    from kanab.dashboard.next_seal import moment_text
+
     plan = store["plan"]
     if plan is None:
         yield "plan: none yet; it begins with kanab serve"

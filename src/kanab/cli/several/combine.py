@@ -7,10 +7,9 @@ from typing import Any, get_args
 import click
 
 from kanab.atomicfile import write_whole
+from kanab.choices import MetaMethod
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.several.sources import releases_by_name
-from kanab.portfolio.combine import combine
-from kanab.portfolio.meta import MetaMethod
 
 
 @click.command("combine")
@@ -38,6 +37,8 @@ def combine_command(source: tuple[str, ...], **flags: Any) -> None:
     kanab combine de.json fr.json nl.json
     kanab combine kanab.ledger --method fixed
     """
+    from kanab.portfolio.combine import combine
+
     combined = combine(
         releases_by_name(source), flags["experiment"], metric=flags["metric"], control=flags["control"],
         method=flags["method"], knapp_hartung=not flags["normal"], confidence=flags["confidence"],

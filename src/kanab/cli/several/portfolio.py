@@ -7,11 +7,10 @@ from typing import Any
 import click
 
 from kanab.atomicfile import write_whole
+from kanab.choices import HOLDOUT, TUNED_AT
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.several.sources import releases_by_name
 from kanab.cli.source_options import names, names_option
-from kanab.portfolio.together import HOLDOUT, read_portfolio
-from kanab.stats.sequential import TUNED_AT
 
 
 @click.command()
@@ -43,6 +42,8 @@ def portfolio(source: tuple[str, ...], **flags: Any) -> None:
     kanab portfolio releases --metric revenue
     kanab portfolio releases --metric revenue --holdout global --html portfolio.html
     """
+    from kanab.portfolio.together import read_portfolio
+
     read = read_portfolio(
         releases_by_name(source, add_batches=True), flags["metric"], holdout=flags["holdout"],
         holdout_arm=flags["holdout_arm"], shipped=names(flags["shipped"]) if flags["shipped"] else None,

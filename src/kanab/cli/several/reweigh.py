@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from kanab.atomicfile import write_whole
+from kanab.choices import LEAST_SHARE
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.several.sources import releases_by_name
-from kanab.portfolio.reweigh import LEAST_SHARE, propose_shares
 
 
 @click.command()
@@ -33,6 +33,8 @@ def reweigh(source: tuple[str, ...], **flags: Any) -> None:
     kanab reweigh kanab.ledger --metric orders
     kanab reweigh week1.json week2.json --metric orders --least-share 0.05
     """
+    from kanab.portfolio.reweigh import propose_shares
+
     proposed = propose_shares(
         releases_by_name(source), flags["experiment"], metric=flags["metric"], control=flags["control"],
         better=flags["better"], least_share=flags["least_share"], confidence=flags["confidence"],

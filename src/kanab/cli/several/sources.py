@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import is_release
 from kanab.errors import SourceError
-from kanab.privacy.batches import add_releases
-from kanab.privacy.release import Release
+
+if TYPE_CHECKING:
+    from kanab.privacy.release import Release
 
 
 def releases_by_name(sources: tuple[str, ...], *, add_batches: bool = False) -> dict[str, Release]:
@@ -17,6 +19,8 @@ def releases_by_name(sources: tuple[str, ...], *, add_batches: bool = False) -> 
     With ``add_batches`` the batches of a ledger or a collector are added up to one release. Raises `SourceError` where
     a folder holds no release.
     """
+    from kanab.privacy.batches import add_releases
+
     named: dict[str, Release] = {}
     for file in (file for source in sources for file in _files(source)):
         releases = releases_at(file)

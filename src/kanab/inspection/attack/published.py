@@ -17,9 +17,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.choices import DEFAULT_K
 from kanab.errors import KanabError, SourceError
 from kanab.plan.file import plan_from_dict
-from kanab.plan.model import DEFAULT_K
 from kanab.privacy.epsilon.account import rho_of
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.split import TableScales

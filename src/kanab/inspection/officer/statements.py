@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kanab.choices import DEFAULT_K
 from kanab.inspection.checks import Check
 from kanab.inspection.officer import collected, noisy
 from kanab.inspection.officer.fields import origin
-from kanab.plan.model import DEFAULT_K
 from kanab.privacy.release import Release
 
 Plain = dict[str, Any]

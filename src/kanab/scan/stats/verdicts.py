@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
+from kanab.choices import DEFAULT_K, Correction
 from kanab.errors import AnalysisError
-from kanab.plan.model import DEFAULT_K
 from kanab.scan.stats.cells import Flags
 from kanab.stats.gram import Floats
-from kanab.stats.multiplicity import Correction, corrected_array
+from kanab.stats.multiplicity import corrected_array
 
 Verdict = Literal[
     "interference",

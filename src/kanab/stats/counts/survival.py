@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import Alternative
 from kanab.errors import AnalysisError, listed
-from kanab.stats.distributions import Alternative, check_sides, chi2_tail, t_quantile, t_tail
+from kanab.stats.distributions import check_sides, chi2_tail, t_quantile, t_tail
 from kanab.stats.gram import Floats
 from kanab.stats.noise import refuse_noise
 from kanab.tabular import Table, number, p_value

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from kanab.arguments import check_arguments
+from kanab.choices import Slopes, Variance
 from kanab.errors import AnalysisError, flag
-from kanab.stats.additive import Slopes, additive_means
-from kanab.stats.adjust import Variance, adjusted_means
+from kanab.stats.additive import additive_means
+from kanab.stats.adjust import adjusted_means
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile
 from kanab.stats.effect import ArmMeans, contrast_freedom, difference_in_means
 from kanab.stats.gram import Floats, arm_cross, arm_squares

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from kanab.choices import Variance
 from kanab.errors import DesignError
-from kanab.stats.adjust import Moved, Variance, moved_to_totals
+from kanab.stats.adjust import Moved, moved_to_totals
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_squares
 from kanab.stats.joint.marginals import CodedColumn, Column, Marginals, NumberColumn

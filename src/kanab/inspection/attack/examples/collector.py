@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from kanab.choices import DEFAULT_K
 from kanab.inspection.attack.background import place_people
 from kanab.inspection.attack.examples.making import SPEND, BadExample, arm_axis, draw_spend, tabulate
 from kanab.inspection.attack.published import AttackedRelease, Axis
-from kanab.plan.model import DEFAULT_K
 
 
 def blind_seal(name: str) -> BadExample:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from kanab.choices import DEFAULT_K
 from kanab.inspection.attack.examples.making import BOUGHT, SPEND, BadExample, arm_axis, draw_spend, tabulate
 from kanab.inspection.attack.published import AttackedRelease, Axis
-from kanab.plan.model import DEFAULT_K
 
 _COUNTRIES = {
     "north": ("Norway", "Sweden"), "south": ("Spain", "Italy"), "west": ("Ireland", "France"),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.choices import DEFAULT_K
 from kanab.inspection.attack.background import place_people
 from kanab.inspection.attack.examples.making import (
     BOUGHT,
@@ -21,7 +22,6 @@ from kanab.inspection.attack.examples.making import (
     tabulate,
 )
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
-from kanab.plan.model import DEFAULT_K
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments
