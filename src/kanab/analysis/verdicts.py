@@ -9,17 +9,22 @@ from kanab.analysis.rows import EffectRow, SegmentRow
 from kanab.report.words import Kind, SegmentKind
 from kanab.stats.multiplicity import correct
 
+MOST_ADDED_NOISE = 0.05
+"""Adjusted effects carry verdicts if they have at most so much more noise, as a share of the plain one's variance."""
+
 
 def carriers(rows: Sequence[EffectRow]) -> list[int]:
     """Return the places of the rows that carry verdicts: of each comparison the adjusted one, else the plain one.
 
     Where two rates have so few events that the exact test is needed, a regression cannot decide: the plain one does.
+    So it does where adjusting adds more noise than `MOST_ADDED_NOISE`.
     """
     leading: dict[tuple[object, ...], int] = {}
     thin = {_comparison(row) for row in rows if row.effect.rates is not None and row.effect.rates.thin}
+    noisier = _noisier(rows)
     for place, row in enumerate(rows):
         name = _comparison(row)
-        leads = _adjusted(row) and name not in thin
+        leads = _adjusted(row) and name not in thin and row.effect.metric not in noisier
         if name not in leading or (leads and not _adjusted(rows[leading[name]])):
             leading[name] = place
     return sorted(leading.values())
@@ -51,6 +56,21 @@ def segment_verdict(row: SegmentRow, alpha: float) -> SegmentKind:
     if row.p_adjusted >= alpha:
         return "nothing found"
     return "differs" if row.p_guarded_adjusted is not None and row.p_guarded_adjusted < alpha else "watch"
+
+
+def _noisier(rows: Sequence[EffectRow]) -> set[str]:
+    """Return the metrics to whose effects adjusting adds more noise than it may, over all arms together.
+
+    The noise is known, so that nothing that chance makes of an effect or of its error decides, least of all p.
+    """
+    plain = {_comparison(row): row.effect for row in rows if row.effect.method == "difference"}
+    added: dict[str, float] = {}
+    for row in rows:
+        effect, beside = row.effect, plain.get(_comparison(row))
+        if _adjusted(row) and effect.se_noise and beside is not None:
+            more = effect.se_noise**2 - beside.se_noise**2 - MOST_ADDED_NOISE * beside.se_population**2
+            added[effect.metric] = added.get(effect.metric, 0.0) + more
+    return {metric for metric, more in added.items() if more > 0}
 
 
 def _adjusted(row: EffectRow) -> bool:

@@ -129,11 +129,18 @@ def saved_sentences(data: Data, metric: str) -> list[str]:
     >>> row = {"metric": "spend", "arm": "B", "covariates": ["spend_before"], "saved": 0.384}
     >>> saved_sentences({"effects": [row]}, "spend")
     ['Adjusting for spend_before is worth as much as if 38 % more people had come.']
-    >>> saved_sentences({"effects": [row | {"saved": -0.2, "se_noise": 0.1}]}, "spend")
-    ['Adjusting for spend_before costs more in noise than it explains: as if 20 % fewer people had come.']
+    >>> row |= {"covariates": ["tier"], "saved": -0.2, "se_noise": 0.1, "carries_verdict": True}
+    >>> saved_sentences({"effects": [row]}, "spend")
+    ['Adjusting for tier costs more in noise than it explains: as if 20 % fewer people had come.']
+    >>> saved_sentences({"effects": [row | {"carries_verdict": False}]}, "spend")
+    ['Adjusting for tier would add too much noise: the effect without it decides.']
     """
     rows = [row for row in data["effects"] if row["metric"] == metric and row.get("saved") is not None]
     units = "clusters" if data.get("clusters") else "people"
+    if any(row.get("se_noise") and not row["carries_verdict"] for row in rows):
+        return [
+            f"Adjusting for {listed(rows[0]['covariates'])} would add too much noise: the effect without it decides."
+        ]
     gains = list(dict.fromkeys(_more(row["saved"], units) for row in rows))
     if not any(gains):
         lost = max((-row["saved"] for row in rows if row.get("se_noise")), default=0.0)

@@ -630,7 +630,8 @@ def method_sentences(data: Data) -> list[str]:
         how = f"one regression per arm (Lin) with {variance} variance"
         if data.get("slopes") == "one":
             how = "one regression for all arms (CUPED), and Welch's variance of what it leaves"
-        sentences.append(f"Adjusted effects: {how}; where an adjustment was asked for, it carries the verdict.")
+        unless = ", unless it adds too much noise" if data["privacy"].get("noise") else ""
+        sentences.append(f"Adjusted effects: {how}; where an adjustment was asked for, it carries the verdict{unless}.")
     if {"welch", "regression"} & {row.get("test", "welch") for row in data["effects"]}:
         subject = "Of other metrics, and adjusted, a verdict" if "score" in tests else "A verdict"
         sentences.append(
