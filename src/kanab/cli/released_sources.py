@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,19 @@ if TYPE_CHECKING:
 
 
 def is_ledger(source: str) -> bool:
-    """Check for a ledger: it is called so, or it is in the data directory of a collector."""
-    return Path(source).suffix == ".ledger" or Path(source).is_dir()
+    """Check for a ledger: it is called so, or it is in the data directory of a collector; not in one of a table."""
+    return Path(source).suffix == ".ledger" or (Path(source).is_dir() and not is_table_directory(source))
+
+
+def is_table_directory(source: str) -> bool:
+    """Check for a directory of Parquet files, or of a Delta or Iceberg table."""
+    if not Path(source).is_dir() or is_data_directory(source):
+        return False
+    from kanab.counting.csvfile import matching_files
+
+    with suppress(SourceError):
+        return bool(matching_files(source))
+    return False
 
 
 def is_data_directory(source: str) -> bool:

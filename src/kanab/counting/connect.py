@@ -16,10 +16,12 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 from uuid import uuid4
 
-from kanab.counting.csvfile import PLAIN, CsvForm, matching_files
+from kanab.counting.csvfile import PLAIN, CsvForm, check_whole, matching_files
 from kanab.counting.engine.dialects import query_text, without_notices
 from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
+from kanab.counting.lakes import lake_rows, open_lake
+from kanab.counting.parquet_files import open_parquet
 from kanab.errors import MissingExtraError, SourceError, listed
 
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
@@ -118,7 +120,7 @@ def _memory() -> Any:
 def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm) -> Any:
     """Open the files of a path or pattern as one table."""
     name, files = Path(place).name, matching_files(place)
-    if not files[0].is_file():
+    if not files[0].exists():
         raise SourceError(f"there is no file {name!r}", "Check the path.")
     kinds = {file_kind(file) for file in files}
     if len(kinds) > 1:
@@ -128,21 +130,19 @@ def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm) -> A
     if kinds == {"csv"} and not any(map(is_packed, files)):
         from kanab.counting.engine.csv_files import open_csv  # noqa: PLC0415 - needs the [sql] extra
 
+        for file in files:
+            check_whole(file)
         return open_csv(backend, files, form)
     if kinds == {"parquet"}:
-        try:
-            return backend.read_parquet([str(file) for file in files])
-        except Exception as problem:
-            raise SourceError(
-                f"{files[0].name} cannot be read as Parquet ({type(problem).__name__})",
-                "Check that it is whole, and that all files have the same columns.",
-            ) from None
+        return open_parquet(backend, files)
+    if kinds == {"lake"}:
+        return _open_frame(backend, open_lake(files[0]), f"kanab_{uuid4().hex}")
     return _open_frame(backend, read_files(files, sheet, form), f"kanab_{uuid4().hex}")
 
 
 def _open_frame(backend: Any, source: Any, name: str) -> Any:
     """Show a dict of columns, a frame, or whatever else speaks Arrow to DuckDB, which reads it where it is."""
-    arrow = _as_arrow(load_frame(source))
+    arrow = _as_arrow(load_frame(lake_rows(source)))
     try:
         backend.con.register(name, arrow)
         return backend.table(name)

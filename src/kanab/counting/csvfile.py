@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import glob
 import gzip
+import importlib.util
 import math
 import re
 import zipfile
@@ -16,14 +17,15 @@ from io import TextIOWrapper
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.counting.columns import CHECKED, Squares, check_column_names, count_columns
 from kanab.counting.frames import Array, check_column
-from kanab.errors import SourceError
+from kanab.counting.lakes import lake_at
+from kanab.errors import MissingExtraError, SourceError
 from kanab.tally.metric import DOUBLE_LIMIT, Metric, Missing
 from kanab.tally.tally import Tally
 
@@ -36,6 +38,7 @@ SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 """What may separate fields where nobody says it."""
 
 _ROWS_AT_ONCE = 50_000
+_BYTES_AT_ONCE = 1 << 20
 _LINES_TO_TELL = 50
 """Lines that are looked at to tell what separates fields."""
 
@@ -69,7 +72,7 @@ class CsvForm:
         """
         if self.sep is not None:
             return self.sep
-        if _bare_name(file).endswith((".tsv", ".tab")):
+        if bare_name(file).endswith((".tsv", ".tab")):
             return "\t"
         with open_csv_text(file) as stream:
             lines = list(islice(stream, _LINES_TO_TELL))
@@ -89,8 +92,13 @@ class CsvForm:
 PLAIN = CsvForm()
 
 
-def _bare_name(file: Path) -> str:
-    return file.name.lower().removesuffix(".gz")
+def bare_name(file: Path) -> str:
+    """Return the name of a file, in small letters, without the ending of a packed one.
+
+    >>> bare_name(Path("visits/Rows.csv.zst"))
+    'rows.csv'
+    """
+    return file.name.lower().removesuffix(".gz").removesuffix(".zst")
 
 
 def _even_parts(lines: Sequence[str], sep: str) -> int:
@@ -169,17 +177,31 @@ def read_texts(
 
 
 def matching_files(place: str) -> list[Path]:
-    """Return the file of a path, or all files that match a pattern, sorted; raise `SourceError` where none does."""
+    """Return the file of a path, or all files that match a pattern, sorted; raise `SourceError` where none does.
+
+    Of a directory, all Parquet files in it and in its folders, or the directory itself where it is a table with a log.
+    """
     if Path(place).is_dir():
-        raise SourceError(
-            f"{Path(place).name or place!r} is a directory", "Name a file, or a pattern of files: 'visits/*.csv'."
-        )
+        return _files_in(Path(place))
     if Path(place).is_file() or not glob.has_magic(place):
         return [Path(place)]
-    files = [Path(file) for file in sorted(glob.glob(place))]
+    files = [Path(file) for file in sorted(glob.glob(place, recursive=True)) if Path(file).is_file()]
     if not files:
         raise SourceError(f"no file matches {Path(place).name!r}", "Check the path.")
     return files
+
+
+def _files_in(folder: Path) -> list[Path]:
+    if lake_at(folder) is not None:
+        return [folder]
+    files = sorted(file for ending in ("parquet", "pq") for file in folder.rglob(f"*.{ending}") if file.is_file())
+    written = [file for file in files if not any(part[0] in "._" for part in file.relative_to(folder).parts)]
+    if not written:
+        raise SourceError(
+            f"{folder.name or str(folder)!r} is a directory without Parquet files",
+            "Name a file, or a pattern of files: 'visits/*.csv'.",
+        )
+    return written
 
 
 def read_header(reader: Iterator[list[str]], file: Path) -> list[str]:
@@ -199,8 +221,8 @@ def open_csv_text(file: Path) -> Iterator[IO[str]]:
         if file.suffix.lower() == ".zip":
             with zipfile.ZipFile(file) as archive, archive.open(zipped_name(archive, file)) as raw:
                 yield TextIOWrapper(raw, encoding="utf-8-sig", newline="")
-        elif file.suffix.lower() == ".gz":
-            with gzip.open(file, "rt", encoding="utf-8-sig", newline="") as stream:
+        elif file.suffix.lower() in (".gz", ".zst"):
+            with _unpack(file) as raw, TextIOWrapper(raw, encoding="utf-8-sig", newline="") as stream:
                 yield stream
         else:
             with file.open(encoding="utf-8-sig", newline="") as stream:
@@ -218,9 +240,30 @@ def open_csv_text(file: Path) -> Iterator[IO[str]]:
     except csv.Error:
         raise SourceError(f"{file.name} is not a well-formed CSV file", "Check quotes and line ends.") from None
     except OSError as problem:
+        if problem.strerror is None:
+            raise SourceError(f"{file.name} cannot be unpacked", "Check that it is whole.") from None
         raise SourceError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
     except ValueError:
         raise SourceError("the path holds a character that no file name may hold", "Check the path.") from None
+
+
+def _unpack(file: Path) -> IO[bytes]:
+    """Open a .gz or .zst file; raise `MissingExtraError` where the package that knows the latter is not installed."""
+    if file.suffix.lower() == ".gz":
+        return cast(IO[bytes], gzip.open(file))
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MissingExtraError("reading .zst files", "sql")
+    import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
+
+    return cast(IO[bytes], pa.input_stream(str(file), compression="zstd"))
+
+
+def check_whole(file: Path) -> None:
+    """Raise `SourceError` where a .gz or .zst file ends too early: DuckDB would count the people up to there."""
+    if file.suffix.lower() in (".gz", ".zst"):
+        with open_csv_text(file) as stream:
+            while cast(TextIOWrapper, stream).buffer.read(_BYTES_AT_ONCE):
+                pass
 
 
 def zipped_name(archive: zipfile.ZipFile, file: Path) -> str:

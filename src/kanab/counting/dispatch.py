@@ -476,7 +476,7 @@ def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
     if "://" in place:
         raise MissingExtraError("reading from a database", "sql")
     files = matching_files(place)
-    if file_kind(files[0]) == "parquet":
+    if file_kind(files[0]) in ("parquet", "lake"):
         raise MissingExtraError("reading Parquet files", "sql")
     if options.needs_engine:
         raise MissingExtraError("choosing rows (where, sql) or adding up several rows per person (unit)", "sql")

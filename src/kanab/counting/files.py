@@ -11,31 +11,37 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from kanab.counting.csvfile import PLAIN, CsvForm, open_csv_text, parse_fields, read_texts, zipped_name
+from kanab.counting.csvfile import PLAIN, CsvForm, bare_name, open_csv_text, parse_fields, read_texts, zipped_name
+from kanab.counting.lakes import lake_at
 from kanab.errors import MissingExtraError, SourceError, listed
 
-FileKind = Literal["csv", "json", "excel", "parquet"]
+FileKind = Literal["csv", "json", "excel", "parquet", "lake"]
 
 ENDINGS: Mapping[str, FileKind] = {
     ".csv": "csv", ".tsv": "csv", ".tab": "csv", ".txt": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json",
     ".xlsx": "excel", ".xls": "excel", ".xlsb": "excel", ".ods": "excel", ".parquet": "parquet", ".pq": "parquet",
 }  # fmt: skip
-"""What a file is by the end of its name, also before .gz and inside a .zip."""
+"""What a file is by the end of its name, also before .gz and .zst and inside a .zip."""
 
 _HEAD = 4_096  # characters that tell rows from a release
 
 
 def file_kind(file: Path) -> FileKind:
-    """Return what a file is; raise `SourceError` where that is unknown, or cannot be read while it is packed."""
+    """Return what a file is; raise `SourceError` where that is unknown, or cannot be read while it is packed.
+
+    A lake is the directory of a Delta or Iceberg table, or the metadata file of one.
+    """
+    if lake_at(file) is not None:
+        return "lake"
     name = _inner_name(file)
     kind = ENDINGS.get(Path(name).suffix.lower())
     if kind is None:
         raise SourceError(
             f"{file.name!r} is of an unknown kind",
             f"Give {listed(ending for ending in ENDINGS if ending not in ('.tab', '.pq', '.xlsb'))} "
-            "(the texts also as .gz or .zip).",
+            "(the texts also as .gz, .zst or .zip), or the directory of a Delta or Iceberg table.",
         )
-    if kind in ("excel", "parquet") and name != file.name:
+    if kind in ("excel", "parquet") and name.lower() != file.name.lower():
         raise SourceError(f"{file.name} holds a packed {Path(name).suffix} file", "Unpack it first.")
     return kind
 
@@ -47,12 +53,12 @@ def is_packed(file: Path) -> bool:
 
 def has_file_ending(place: str) -> bool:
     """Return whether a text is named like a file of a known kind, rather than like a table."""
-    return Path(place.lower().removesuffix(".gz")).suffix in (*ENDINGS, ".zip")
+    return Path(bare_name(Path(place))).suffix in (*ENDINGS, ".zip")
 
 
 def _inner_name(file: Path) -> str:
     if not is_packed(file) or not file.is_file():
-        return re.sub(r"\.gz$", "", file.name, flags=re.IGNORECASE)
+        return bare_name(file)
     try:
         with zipfile.ZipFile(file) as archive:
             return zipped_name(archive, file)

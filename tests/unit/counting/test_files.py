@@ -218,7 +218,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, reader: str, name: 
 
 
 def test_a_directory_is_told_as_one(tmp_path: Path, reader: str) -> None:
-    with pytest.raises(SourceError, match=r"is a directory\. Name a file, or a pattern of files"):
+    with pytest.raises(SourceError, match=r"is a directory without Parquet files\. Name a file, or a pattern of files"):
         counted(tmp_path)
 
 

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 from kanab.counting.frames import column_names, get_column, to_numbers
 from kanab.counting.grids import Profile, profile_values
+from kanab.counting.lakes import check_no_parts
+from kanab.counting.parquet_files import partition_kinds, unreadable
 from kanab.errors import KanabError, SourceError
 from kanab.scan.count.codes import as_numbers, is_text
 from kanab.scan.count.counter import CountTask, PairCounter, PairSums, PeopleBatch, add_all, merge_profiles
@@ -191,19 +193,20 @@ class ParquetPeople:
 
     @classmethod
     def open(cls, files: Sequence[Path]) -> ParquetPeople | None:
-        """Open the files; None if their columns differ, which is for an engine to resolve.
+        """Open the files; None if their columns differ or are folders, which is for an engine to resolve.
 
         Raises `SourceError` where a file cannot be read.
         """
         import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
         import pyarrow.parquet as pq  # noqa: PLC0415
 
+        check_no_parts(files)
         try:
             described = [(pq.read_schema(file), pq.read_metadata(file).num_rows) for file in files]
         except (pa.ArrowInvalid, OSError) as problem:
-            raise _unreadable(files[0], problem) from None
+            raise unreadable(files[0], problem) from None
         schema = described[0][0]
-        same = all(other.equals(schema) for other, _ in described)
+        same = all(other.equals(schema) for other, _ in described) and not partition_kinds(files)
         return cls(tuple(files), schema, sum(rows for _, rows in described)) if same else None
 
     @property
@@ -239,11 +242,4 @@ class ParquetPeople:
                 with pq.ParquetFile(file, read_dictionary=texts) as opened:
                     yield from opened.iter_batches(ROWS, columns=list(names))
             except (pa.ArrowException, OSError) as problem:
-                raise _unreadable(file, problem) from None
-
-
-def _unreadable(file: Path, problem: Exception) -> SourceError:
-    return SourceError(
-        f"{file.name} cannot be read as Parquet ({type(problem).__name__})",
-        "Check that it is whole, and that all files have the same columns.",
-    )
+                raise unreadable(file, problem) from None
