@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from kanab import scan as scan
     from kanab import stats as stats
     from kanab import tally as tally
-    from kanab.analysis.api import analyze, readout
+    from kanab.analysis.api import analyze
+    from kanab.analysis.from_source import readout
     from kanab.analysis.models import fit
     from kanab.analysis.options import Looks
     from kanab.analysis.readout import Readout
@@ -94,7 +95,7 @@ _HOMES = {
     "read_ledger": "privacy.ledger",
     "read_plan": "plan.file",
     "read_release": "privacy.release_file",
-    "readout": "analysis.api",
+    "readout": "analysis.from_source",
     "release": "privacy.gate",
     "write_release": "privacy.release_file",
 }

@@ -75,24 +75,36 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
 
 def _released(source: tuple[str, ...], flags: Mapping[str, Any]) -> Release:
     """Return what is analyzed; several batches are added."""
-    from kanab.analysis.clamping import release_clamped
-    from kanab.counting.csvfile import matching_files
-    from kanab.counting.dispatch import clamp_numbers
+    if not is_release(source[0]) and not is_ledger(source[0]):
+        check_single(source)
+        return _counted(source[0], flags)
     from kanab.privacy.batches import add_releases
 
-    if is_release(source[0]) or is_ledger(source[0]):
-        clash = [flag for flag in flags_said() if flag in _COUNTING]
-        if clash and Path(source[0]).is_dir() and not is_data_directory(source[0]):
-            matching_files(source[0])  # which says that a directory is none
-        if clash:
-            raise PlanError("a release already says what was counted", f"Leave out {clash[0]}.")
-        return add_releases([released for path in source for released in _read(path)])
-    check_single(source)
+    _check_already_counted(source[0])
+    return add_releases([released for path in source for released in _read(path)])
+
+
+def _check_already_counted(source: str) -> None:
+    """Raise `PlanError` where a flag says what to count of a release, in which that was decided."""
+    clash = [flag for flag in flags_said() if flag in _COUNTING]
+    if clash and Path(source).is_dir() and not is_data_directory(source):
+        from kanab.counting.csvfile import matching_files
+
+        matching_files(source)  # which says that a directory is none
+    if clash:
+        raise PlanError("a release already says what was counted", f"Leave out {clash[0]}.")
+
+
+def _counted(source: str, flags: Mapping[str, Any]) -> Release:
+    """Count a source, and return what may be read of it."""
+    from kanab.analysis.clamping import release_clamped
+    from kanab.counting.dispatch import clamp_numbers
+
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None})  # a pool may be the control
     return release_clamped(
         plan,
-        lambda each: counted_source(source[0], each, flags),
-        lambda each, names, beyond: clamp_numbers(source[0], each, rows_of(flags), names, beyond),
+        lambda each: counted_source(source, each, flags),
+        lambda each, names, beyond: clamp_numbers(source, each, rows_of(flags), names, beyond),
         flags["k"],
         override=flags["override"],
     )

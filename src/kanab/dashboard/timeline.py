@@ -8,8 +8,9 @@ from html import escape
 from typing import Any
 
 from kanab.dashboard.results import HistoryPoint
-from kanab.report.charts import INK, LETTER, MUTED, TRACK, WIDTH, colour_of
 from kanab.report.figures import Figures, figures_of, is_share
+from kanab.report.forest import colour_of
+from kanab.report.palette import INK, LETTER, MUTED, TRACK, WIDTH
 from kanab.report.words import headlines, metrics_of
 from kanab.tabular import Table
 

@@ -1,4 +1,4 @@
-"""Effects and segments as pictures: Vega-Lite through Altair, and static SVG that needs no script.
+"""Charts of a readout as Vega-Lite, through Altair, for notebooks and for the pictures that `pictures` does not draw.
 
 Altair and vl-convert are the extra ``[charts]``; nothing of them is imported before a chart is drawn.
 """
@@ -7,116 +7,69 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from typing import Any
 
-from kanab.errors import MissingExtraError, listed
-from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
+from kanab.errors import MissingExtraError
+from kanab.report.figures import Row, figures_of, is_share, percent, scaled
+from kanab.report.forest import (
+    Forest,
+    Panel,
+    colour_of,
+    effect_forest,
+    ratio_ticks,
+    received_forest,
+    segment_forest,
+    shortened,
+    strata_forest,
+    value_range,
+)
+from kanab.report.palette import DOWN, INK, MUTED, QUIET, TRACK, UP, WIDTH
+from kanab.report.pictures import STEP, forest_pictures
 from kanab.report.quantile_section import quantile_name
-from kanab.report.received_section import leading_rows, received_figures, spoken_ranges
-from kanab.report.strata_section import strata_figures
-from kanab.report.tables import clear_level, rows_of_levels, segment_places
 from kanab.report.window_section import spoken_days, window_rows
-from kanab.report.words import lower_is_better, metrics_of, tone
+from kanab.report.words import metrics_of
 from kanab.tabular import number as written
 
 Data = Mapping[str, Any]
 Spec = dict[str, Any]
 
-WIDTH = 440
-"""Narrow enough that letters stay readable when a phone shrinks the picture."""
-
-LETTER = 7.5
-"""How wide a letter is taken to be, at the size that charts use."""
-
-STEP = 50
-"""The height of a row: a line of text above, the interval below."""
-
-MOST_LEVELS = 24
-"""So many comparisons of levels fit into one panel; more show the clearest ones."""
-
-INK, MUTED, TRACK = "#1f2328", "#59636e", "#f0f3f6"
-UP, DOWN, QUIET = "#0a58a8", "#a84a00", "#6b7580"
-_COLOURS = {"better": UP, "worse": DOWN}
 _ARMS = (QUIET, UP, DOWN, "#4b7f33", "#7a3e9d")
 _HEIGHT = 150
 
 
 def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
-    """Return a forest plot: every effect with its interval, a panel for each metric; None without effects.
+    """Return `effect_forest` as a chart; None without effects.
 
-    Of each arm only the row that carries the verdict has a colour, after correction: blue is clearly more than the
-    control, orange clearly less; where less is better, the other way round. Raises `MissingExtraError` where the
-    extra is not installed, as the other charts do.
+    Raises `MissingExtraError` where the extra is not installed, as the other charts do.
     """
-    alt = _altair()
-    chosen = metrics_of(data) if metric is None else [metric]
-    by_metric = {name: rows for name in chosen if (rows := _forest_rows(data, name))}
-    if not by_metric:
-        return None
-    description = "; ".join(f"{row['label']} {row['text']}" for rows in by_metric.values() for row in rows)
-    panels = [_forest_panel(alt, rows, _axis_title(data, name)) for name, rows in by_metric.items()]
-    title = f"Effects on {listed(by_metric)} against {data['control']}"
-    return _finished(alt, panels, title, f"{percent(data['confidence'])} intervals. {description}.")
+    return _chart_of(effect_forest(data, metric))
 
 
 def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
-    """Return a forest plot of the effect at each level, a panel for each segment; None without segments.
-
-    Intervals hold for all levels of a panel together. Only what is not exploratory is coloured.
-    """
-    places = [place for place in segment_places(data) if metric in (None, place[0])]
-    if not places:
-        return None
-    alt = _altair()
-    panels, texts = [], []
-    for name, covariate in places:
-        levels = rows_of_levels(data, name, covariate)
-        rows = _segment_rows(data, name, levels)
-        texts += [f"{row['label']} {row['text']}" for row in rows]
-        cut = f"; the {len(rows)} clearest of {len(levels)}" if len(rows) < len(levels) else ""
-        exploratory = ", exploratory" if levels[0]["exploratory"] else ""
-        panels.append(_forest_panel(alt, rows, f"{_axis_title(data, name, f' by {covariate}')}{exploratory}{cut}"))
-    title = f"The effect at each level: {listed(f'{name} by {covariate}' for name, covariate in places)}"
-    described = f"{percent(data['confidence'])} intervals that hold together in each panel. {'; '.join(texts)}."
-    return _finished(alt, panels, title, described)
+    """Return `segment_forest` as a chart; None without segments."""
+    return _chart_of(segment_forest(data, metric))
 
 
 def received_chart(data: Data, metric: str) -> Spec | None:
-    """Return the effects of being assigned and of receiving on one axis; None where nothing was asked of receiving.
+    """Return `received_forest` as a chart; None where nothing was asked of receiving."""
+    return _chart_of(received_forest(data, metric))
 
-    Fieller's set may be two rays, or have no end: then the line runs to the edge.
-    """
-    rows = leading_rows([row for row in data.get("received", ()) if row["metric"] == metric])
-    if not rows:
+
+def strata_chart(data: Data, metric: str | None = None) -> Spec | None:
+    """Return `strata_forest` as a chart; None without any."""
+    return _chart_of(strata_forest(data, metric))
+
+
+def _chart_of(forest: Forest | None) -> Spec | None:
+    if forest is None:
         return None
     alt = _altair()
-    figures = received_figures(data, rows)
-    drawn: list[Spec] = []
-    for row in rows:
-        same = [e for e in data["effects"] if (e["metric"], e["arm"]) == (metric, row["arm"])]
-        assigned = next((e for e in same if e["covariates"] == row["covariates"]), same[0])
-        drawn.append(_forest_row(assigned, figures, str(len(drawn))) | {"label": f"assigned to {row['arm']}"})
-        place = str(len(drawn))
-        for number, ends in enumerate(row["ranges"] or [None]):
-            shown = {**row, "interval": ends, "method": "difference", "p": None if ends is None else 1.0}
-            words = {
-                "label": f"received ({row['received']})",
-                "weight": "bold",
-                "text": _received_text(row, figures),
-            }
-            spec = _forest_row(shown | {"verdict": None}, figures, place)
-            drawn.append(spec | (words if number == 0 else {"label": "", "text": ""}))
-    covariates = rows[0]["covariates"]
-    panel = _forest_panel(alt, drawn, f"{_axis_title(data, metric)}{', adjusted' if covariates else ''}")
-    title = f"Effects on {metric} of being assigned and of receiving"
-    described = "; ".join(f"{row['label']} {row['text']}" for row in drawn if row["label"])
-    described += f"; adjusted for {listed(covariates)}" if covariates else ""
-    return _finished(alt, [panel], title, f"{percent(data['confidence'])} intervals. {described}.")
+    panels = [_forest_panel(alt, panel) for panel in forest.panels]
+    return _finished(alt, panels, forest.title, forest.description)
 
 
 def window_charts(data: Data) -> dict[str, Spec]:
@@ -154,7 +107,7 @@ def _window_panel(alt: Any, effects: Sequence[Row], title: str, *, share: bool) 
         sizes = {"estimate": row["estimate"], "low": low, "high": high}
         days = {"start": start, "end": end, "middle": (start + end) / 2, "zero": 0, "colour": colour_of(row)}
         values.append(days | {name: scaled(value, share) for name, value in sizes.items()})
-    domain = _domain([value[side] for value in values for side in ("low", "high", "estimate")], ratio=False)
+    domain = value_range([value[side] for value in values for side in ("low", "high", "estimate")], ratio=False)
     drawn = [
         value
         | {"low": domain[0] if value["low"] is None else value["low"]}
@@ -176,10 +129,6 @@ def _window_panel(alt: Any, effects: Sequence[Row], title: str, *, share: bool) 
         x=alt.X("middle:Q", axis=axis), y=y("low"), y2="high:Q"
     )
     return alt.layer(zero, interval, effect).properties(width=WIDTH - 60, height=170)
-
-
-def _received_text(row: Row, figures: Figures) -> str:
-    return f"{figures.bare(row['estimate'], signed=True)} ({spoken_ranges(row, figures)})"
 
 
 def distribution_chart(data: Data, metric: str) -> Spec | None:
@@ -313,58 +262,25 @@ def _survival_places(curves: Sequence[Row], end: float) -> list[float]:
     return sorted({min(days, key=lambda day: abs(day - end * part / 6)) for part in range(7)})
 
 
-def strata_chart(data: Data, metric: str | None = None) -> Spec | None:
-    """Return a forest plot of odds ratios at each level and over all, on a scale of ratios; None without any."""
-    strata = [row for row in data.get("strata", ()) if metric in (None, row["metric"])]
-    if not strata:
-        return None
-    alt = _altair()
-    panels, texts = [], []
-    for row in strata:
-        rows = _strata_rows(row)
-        texts += [f"{drawn['label']} {drawn['text']}" for drawn in rows]
-        title = f"odds ratio of {row['metric']}, {row['arm']} against {row['control']}, by {row['covariate']}"
-        panels.append(_forest_panel(alt, rows, title, ratio=True))
-    title = f"Odds ratios by level: {listed(dict.fromkeys(row['metric'] for row in strata))}"
-    return _finished(alt, panels, title, f"{percent(data['confidence'])} intervals. {'; '.join(texts)}.")
-
-
-def _strata_rows(row: Row) -> list[Spec]:
-    """Return what is drawn for the odds ratio at each level, those with most weight if there are many, and for all."""
-    heaviest = sorted(row["levels"], key=lambda level: -level["weight"])[: MOST_LEVELS - 1]
-    levels = [level for level in row["levels"] if level in heaviest and level["odds_ratio_interval"] is not None]
-    named = [(f"{row['covariate']} = {level['level']}", level, "normal", QUIET) for level in levels]
-    named += [("all levels, Mantel–Haenszel", row, "bold", INK)] if row["odds_ratio"] is not None else []
-    figures = strata_figures(row)
-    rows: list[Spec] = []
-    for name, of, weight, colour in named:
-        low, high = (end or None for end in of["odds_ratio_interval"])
-        text = f"{figures.bare(of['odds_ratio'])} ({figures.between(of['odds_ratio_interval'])})"
-        drawn = {"low": low, "high": high, "estimate": of["odds_ratio"] or None}
-        rows.append({"row": str(len(rows)), "label": name, "weight": weight, "text": text, "colour": colour, **drawn})
-    return rows
-
-
 def report_charts(data: Data) -> dict[str, str]:
-    """Return every picture of the report as SVG, named "forest: metric", "segments: metric" and so on."""
+    """Return every picture of the report as SVG, named "forest: metric", "segments: metric" and so on.
+
+    Raises `MissingExtraError` where one of them needs the extra ``[charts]``: distributions, survival, windows.
+    """
     specs: dict[str, Spec | None] = {}
     for metric in metrics_of(data):
-        specs[f"forest: {metric}"] = forest_chart(data, metric)
-        specs[f"segments: {metric}"] = segment_chart(data, metric)
-        specs[f"received: {metric}"] = received_chart(data, metric)
-        specs[f"strata: {metric}"] = strata_chart(data, metric)
         specs[f"quantiles: {metric}"] = distribution_chart(data, metric)
         specs[f"survival: {metric}"] = survival_chart(data, metric)
     specs |= {f"windows: {column}": spec for column, spec in window_charts(data).items()}
-    return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
+    return forest_pictures(data) | {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
 
 
 def charts_if_installed(data: Data) -> dict[str, str]:
-    """Return the pictures of ``report_charts``, or none where the extra is not installed."""
+    """Return the pictures of ``report_charts``; without the extra those that need none."""
     try:
         return report_charts(data)
     except MissingExtraError:
-        return {}
+        return forest_pictures(data)
 
 
 def chart_svg(spec: Mapping[str, Any]) -> str:
@@ -392,83 +308,15 @@ def _extra(package: str) -> Any:
         raise MissingExtraError("drawing charts", "charts") from None
 
 
-def _axis_title(data: Data, metric: str, by: str = "") -> str:
-    return f"effect on {metric}{by}{', percentage points' if is_share(data, metric) else ''}"
-
-
-def colour_of(row: Row) -> str:
-    """Return the colour of a row: blue for the better, orange for the worse, grey where it carries no clear verdict."""
-    return _COLOURS.get(tone(row), QUIET)
-
-
-def _forest_rows(data: Data, metric: str) -> list[Spec]:
-    """Return what is drawn for each effect: where, in which colour, with which words."""
-    effects = [row for row in data["effects"] if row["metric"] == metric]
-    share = is_share(data, metric)
-    figures = figures_of(effects, share=share)
-    rows: list[Spec] = []
-    for arm in dict.fromkeys(row["arm"] for row in effects):
-        for row in effects:
-            if row["arm"] == arm and row["estimate"] is not None:
-                rows.append(_forest_row(row, figures, str(len(rows))))
-    return rows
-
-
-def _forest_row(row: Row, figures: Figures, place: str) -> Spec:
-    low, high = row["interval"] or (row["estimate"], row["estimate"])
-    value = figures.bare(row["estimate"], signed=True)
-    return {
-        "row": place,
-        "label": f"↳ adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else row["arm"],
-        "weight": "normal" if row["method"] == "adjusted" else "bold",
-        "text": f"{value}, not testable" if row["p"] is None else f"{value} ({figures.between(row['interval'])})",
-        "estimate": scaled(row["estimate"], figures.share),
-        "low": scaled(low, figures.share),
-        "high": scaled(high, figures.share),
-        "colour": colour_of(row),
-    }
-
-
-def _segment_rows(data: Data, metric: str, levels: Sequence[Row]) -> list[Spec]:
-    """Return what is drawn for the effect at each level, the clearest if there are many."""
-    together = [{**level, "interval": level["interval_adjusted"]} for level in levels]
-    figures = figures_of(together, share=is_share(data, metric))
-    order = sorted(together, key=lambda level: 2.0 if level["p_adjusted"] is None else level["p_adjusted"])
-    clearest = order[:MOST_LEVELS]
-    better = "lower" if lower_is_better(data, metric) else "higher"
-    rows: list[Spec] = []
-    for level in together:
-        if level in clearest:
-            clear = clear_level(level, data["confidence"])
-            side = "up" if level["estimate"] > 0 else "down"
-            kind = "untestable" if level["p"] is None else side if clear else "unclear"
-            seen = {**level, "method": "difference", "verdict": kind, "better": better}
-            row = _forest_row(seen, figures, str(len(rows)))
-            short = f"{level['level']}, {level['arm']}"
-            name = f"{level['covariate']} = {short}"
-            name = name if len(name) <= _room(row["text"]) else short
-            rows.append(row | {"label": name, "weight": "bold" if clear else "normal"})
-    return rows
-
-
-def _domain(values: Sequence[float | None], ratio: bool) -> list[float]:
-    """Return the range from the least to the most, "no difference" included, with a little air; never empty."""
-    if ratio:
-        return [math.exp(end) for end in _domain([value and math.log(value) for value in values], ratio=False)]
-    known = [0.0, *(value for value in values if value is not None)]
-    least, most = min(known), max(known)
-    air = 0.05 * (most - least) or 1.0
-    return [least - air, most + air]
-
-
-def _forest_panel(alt: Any, rows: Sequence[Spec], axis_title: str, *, ratio: bool = False) -> Any:
+def _forest_panel(alt: Any, panel: Panel) -> Any:
     """Return a row for each effect; ratios stand on a logarithmic scale, about 1."""
-    least, most = domain = _domain([row[side] for row in rows for side in ("low", "high", "estimate")], ratio)
+    rows, ratio = panel.rows, panel.ratio
+    least, most = domain = panel.domain
     drawn = [
         row | {"from": least if row["low"] is None else row["low"], "to": most if row["high"] is None else row["high"]}
         for row in rows
     ]
-    base, x = _base(alt, drawn), _x(alt, domain, axis_title, ratio=ratio)
+    base, x = _base(alt, drawn), _x(alt, domain, panel.axis, ratio=ratio)
     line = base.mark_rule(strokeWidth=3, strokeCap="round", yOffset=10).encode(x=x("from"), x2="to")
     point = base.mark_point(filled=True, size=90, opacity=1, yOffset=10).encode(x=x("estimate"))
     layers = [*_ground(alt, base, x, "1" if ratio else "0"), line, point, *_texts(alt, base)]
@@ -481,20 +329,10 @@ def _forest_panel(alt: Any, rows: Sequence[Spec], axis_title: str, *, ratio: boo
 
 def _base(alt: Any, rows: Sequence[Spec]) -> Any:
     """Return a chart with one line per row, each in its own colour."""
-    values = [row | {"name": _cut(row["label"], row["text"])} for row in rows]
+    values = [row | {"name": shortened(row["label"], row["text"])} for row in rows]
     return alt.Chart(alt.Data(values=values)).encode(
         y=alt.Y("row:N", axis=None, sort=None), color=alt.Color("colour:N", scale=None)
     )
-
-
-def _cut(label: str, text: str) -> str:
-    """Return as much of a name as fits beside the row's numbers."""
-    room = _room(text)
-    return label if len(label) <= room else f"{label[: room - 1]}…"
-
-
-def _room(text: str) -> int:
-    return max(8, int(WIDTH / LETTER) - len(text) - 2)
 
 
 def _x(alt: Any, domain: Sequence[float], axis_title: str, *, ratio: bool) -> Any:
@@ -502,27 +340,6 @@ def _x(alt: Any, domain: Sequence[float], axis_title: str, *, ratio: bool) -> An
     axis = alt.Axis(title=axis_title, grid=False, **ticks)
     scale = alt.Scale(domain=list(domain), nice=False, **({"type": "log"} if ratio else {}))
     return lambda field: alt.X(f"{field}:Q", axis=axis, scale=scale)
-
-
-def ratio_ticks(least: float, most: float) -> list[float]:
-    """Return some round ratios between two: in even steps where they are near, else by decades and their parts.
-
-    >>> ratio_ticks(0.85, 1.65), ratio_ticks(0.06, 30)
-    ([1.0, 1.2, 1.4, 1.6], [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
-    """
-    if most < 3 * least:
-        steps = (step * 10.0**exponent for exponent in range(3, -12, -1) for step in (5, 2, 1))
-        grids = ([step * place for place in range(math.ceil(least / step), int(most / step) + 1)] for step in steps)
-    else:
-        decades = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-        parts = (1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-        grids = ([10.0**decade * part for decade in decades for part in of] for of in parts)
-    inside: list[float] = []
-    for grid in grids:
-        inside = [round(tick, 12) for tick in grid if least <= tick <= most]
-        if len(inside) >= 4:
-            break
-    return inside
 
 
 def _ground(alt: Any, base: Any, x: Any, none: str) -> list[Any]:

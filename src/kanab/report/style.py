@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanab.report.charts import DOWN, INK, MUTED, QUIET, TRACK, UP
+from kanab.report.palette import DOWN, INK, MUTED, QUIET, TRACK, UP
 
 LIGHT = {
     "page": "#ffffff", "ink": INK, "muted": MUTED, "line": "#d1d9e0", "track": TRACK,

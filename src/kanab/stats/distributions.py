@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from kanab.choices import Alternative
 from kanab.errors import AnalysisError
 
+_MOST_STEPS = 500
+
 
 def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float:
     """Return how often |T| (or T, or −T) is at least this large if there is no effect; with infinite df, a normal.
@@ -64,19 +66,37 @@ def satterthwaite_df(variances: NDArray[np.float64], df: NDArray[np.float64]) ->
 
 
 def find_root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return the point between two others where a function crosses 0 (SciPy's ``brentq``).
+    """Return the point between two others where a function crosses 0, by Chandrupatla's method (1997).
 
-    Raises `AnalysisError` where the function has the same sign at both ends.
+    It is as near as floats can tell. Raises `AnalysisError` where the function has the same sign at both ends.
 
     >>> round(find_root(lambda x: x * x - 2, 0, 2), 12)
     1.414213562373
     """
-    from scipy.optimize import brentq  # noqa: PLC0415 - `import kanab` stays light
-
-    try:
-        return float(brentq(function, low, high, xtol=1e-18 * max(abs(low), abs(high)), rtol=1e-14, maxiter=500))
-    except ValueError:
-        raise AnalysisError("there is no solution between these ends", "Ask for something less extreme.") from None
+    a, b, f_a, f_b = float(high), float(low), function(high), function(low)
+    if 0.0 in (f_a, f_b):
+        return a if f_a == 0 else b
+    if not ((f_a < 0 < f_b) or (f_b < 0 < f_a)):
+        raise AnalysisError("there is no solution between these ends", "Ask for something less extreme.")
+    least, part = 1e-18 * max(abs(a), abs(b)), 0.5
+    for _ in range(_MOST_STEPS):
+        x = a + part * (b - a)
+        f_x = function(x)
+        if (f_x > 0) == (f_a > 0):
+            c, f_c = a, f_a
+        else:
+            c, b, f_c, f_b = b, a, f_b, f_a
+        a, f_a = x, f_x
+        best = a if abs(f_a) < abs(f_b) else b
+        edge = (1e-14 * abs(best) + least) / abs(b - a)
+        if edge > 0.5 or 0.0 in (f_a, f_b):
+            break
+        across, along = (a - b) / (c - b), (f_a - f_b) / (f_c - f_b)
+        part = 0.5
+        if along**2 < across and (1 - along) ** 2 < 1 - across:  # a parabola through the three is steep enough
+            part = f_a / (f_b - f_a) * f_c / (f_b - f_c) + (c - a) / (b - a) * f_a / (f_c - f_a) * f_b / (f_c - f_b)
+        part = min(max(part, edge), 1 - edge)
+    return best
 
 
 def check_sides(confidence: float, alternative: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 from scipy.stats import chi2_contingency
 
 import kanab as kb
-from kanab.analysis.api import analyze, readout
+from kanab.analysis.api import analyze
+from kanab.analysis.from_source import readout
 from kanab.analysis.readout import Readout, frame
 from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, LevelError, PlanError, SourceError

@@ -107,6 +107,39 @@ def test_help_imports_neither_numpy_nor_scipy_nor_the_other_commands() -> None:
     assert done.stdout == f"[] {shared}\n"
 
 
+READS = """
+import contextlib, io, sys
+from kanab.cli.main import cli
+with contextlib.redirect_stdout(io.StringIO()):
+    cli(["analyze", sys.argv[1]], standalone_mode=False)
+heavy = "scipy.optimize scipy.stats scipy.linalg scipy.sparse altair rich ssl asyncio sqlite3".split()
+heavy += ["kanab.counting.dispatch", "kanab.privacy.gate", "kanab.analysis.clamping"]
+print([name for name in heavy if name in sys.modules])
+"""
+
+
+@pytest.mark.slow
+def test_to_analyze_a_release_imports_neither_optimizers_nor_what_counts_and_releases(
+    tmp_path: Path, program: Program
+) -> None:
+    people, file = tmp_path / "people.csv", tmp_path / "shop.release.json"
+    assert program("example", str(people), "--people", "2000").code == 0
+    flags = (
+        "--arm",
+        "variant",
+        "--metric",
+        "bought,spend",
+        "--bounds",
+        "spend=0:500",
+        "--adjust",
+        "tier",
+        "--no-ledger",
+    )
+    assert program("release", str(people), *flags, "-o", str(file)).code == 0
+    done = subprocess.run([sys.executable, "-c", READS, str(file)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_help_has_every_command_once_with_the_first_sentence_of_its_own_help(program: Program) -> None:
     listed = [(name, words) for commands in TASKS.values() for name, words in commands.items()]
     assert sorted(listed) == sorted((name, command.get_short_help_str(200)) for name, command in COMMANDS.items())

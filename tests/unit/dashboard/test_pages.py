@@ -6,6 +6,7 @@ import asyncio
 import html
 import json
 import re
+import sys
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +27,7 @@ from kanab.dashboard import page_sections
 from kanab.dashboard.app import Dashboard, Site
 from kanab.dashboard.plan_page import plan_toml
 from kanab.dashboard.release_sources import CollectorReleases, FileReleases
-from kanab.errors import MissingExtraError, SourceError
+from kanab.errors import SourceError
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict
 from kanab.plan.model import settle_missing
@@ -506,16 +507,11 @@ def test_a_store_is_read_without_its_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_without_the_extra_for_charts_the_numbers_are_in_tables(
-    source: FileReleases, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(_: Any) -> Any:
-        raise MissingExtraError("drawing charts", "charts")
-
-    monkeypatch.setattr("kanab.report.charts.report_charts", missing)
+def test_without_the_extra_for_charts_effects_are_drawn(source: FileReleases, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "altair", None)
     page = words(ask(Dashboard(source, patience=60), "/experiments/checkout"))
-    assert "Drawing charts needs an extra. Run: pip install" in html.unescape(page)
-    assert 'aria-label="Effects on spend"' in page
+    assert "needs an extra" not in page
+    assert 'aria-label="Effects on spend against' in page
     assert page.count('class="timeline"') == 2
 
 

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from kanab.errors import MissingExtraError
-from kanab.report.charts import DOWN, QUIET, UP, chart_svg, forest_chart, report_charts, segment_chart
+from kanab.report.charts import chart_svg, forest_chart, report_charts, segment_chart
+from kanab.report.palette import DOWN, QUIET, UP
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]
@@ -185,14 +186,14 @@ def test_markup_in_names_is_text_in_an_svg(small: Maker, effect: Maker) -> None:
     assert evil in (root.findtext(f"{SVG}title") or "")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("package", ["altair", "vl_convert"])
-def test_without_the_extra_the_pip_line_is_said(
-    hillstrom: Readout, monkeypatch: pytest.MonkeyPatch, package: str
+def test_without_the_extra_the_pip_line_is_said_and_forest_plots_are_drawn(
+    hillstrom: Readout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     with pytest.raises(MissingExtraError, match=r"drawing charts needs an extra. Run: pip install 'kanab\[charts\]'"):
-        report_charts(hillstrom)
+        forest_chart(hillstrom)
+    assert list(report_charts(hillstrom)) == ["forest: visit", "segments: visit", "forest: spend", "segments: spend"]
 
 
 @pytest.mark.slow

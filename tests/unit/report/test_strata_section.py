@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from kanab.report.charts import INK, QUIET, chart_svg, ratio_ticks, strata_chart
+from kanab.report.charts import chart_svg, strata_chart
+from kanab.report.forest import ratio_ticks
+from kanab.report.palette import INK, QUIET
 from kanab.report.strata_section import strata_parts, strata_sentences
 from kanab.tabular import Table
 

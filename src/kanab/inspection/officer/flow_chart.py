@@ -9,7 +9,7 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-from kanab.report.charts import DOWN, INK, MUTED, QUIET, TRACK, UP
+from kanab.report.palette import DOWN, INK, MUTED, QUIET, TRACK, UP
 
 Step = Mapping[str, Any]
 

@@ -9,9 +9,10 @@ from typing import Any
 from kanab.planning.report.power_charts import CHART_CONFIG, SCHEMA
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
-from kanab.report.charts import DOWN, INK, QUIET, UP, WIDTH, chart_svg
+from kanab.report.charts import chart_svg
 from kanab.report.figures import bind_numbers
 from kanab.report.page import Page, PageSection, card_table, filled, header_html
+from kanab.report.palette import DOWN, INK, QUIET, UP, WIDTH
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]

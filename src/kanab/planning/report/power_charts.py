@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.planning.report.power_words import chance, change, is_nothing, rounded
-from kanab.report.charts import INK, MUTED, TRACK, UP, WIDTH, chart_svg
+from kanab.report.charts import chart_svg
 from kanab.report.figures import percent
+from kanab.report.palette import INK, MUTED, TRACK, UP, WIDTH
 
 Data = Mapping[str, Any]
 Row = Mapping[str, Any]

@@ -13,8 +13,8 @@ from kanab.portfolio.report.words import (
     listed_effects,
     portfolio_figures,
 )
-from kanab.report.charts import DOWN, INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.report.figures import Row, percent
+from kanab.report.palette import DOWN, INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
 
 Data = Mapping[str, Any]
 

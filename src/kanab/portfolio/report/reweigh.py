@@ -8,10 +8,10 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.portfolio.report.charts import picture
-from kanab.report.charts import INK, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.report.figures import figures_of, percent
 from kanab.report.html import bullets, marked
 from kanab.report.page import Page, PageSection, header_html, table_html
+from kanab.report.palette import INK, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.report.sections import Section
 from kanab.report.text import mapped, printable, sections_text
 from kanab.tabular import Table

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kanab.report.charts import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.report.figures import Row, spoken_p
+from kanab.report.palette import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.scan.report.words import PAIRS, effect_figures, name_sides, number_of
 from kanab.scan.stats.verdicts import ALARMS
 
