@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from kanab.arguments import check_arguments
@@ -13,8 +13,8 @@ from kanab.portfolio.meta import MetaAnalysis, meta_analysis
 from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, plain_interval_of, released_effects
 from kanab.portfolio.report.pages import combined_report
 from kanab.portfolio.report.words import combined_text
+from kanab.privacy.batches import about_the_same_people
 from kanab.privacy.release import Release
-from kanab.privacy.release_json import release_to_dict
 from kanab.tally.factor import Level
 
 
@@ -127,17 +127,7 @@ def combine(
 
 def check_different_people(releases: Sequence[Release], experiment: str | None) -> None:
     """Raise `PrivacyError` where two releases are about the same people, as far as they say."""
-    hashes = [release_to_dict(released)["hash"] for released in releases]
-    contents = {release_to_dict(replace(released, salt="", previous=None))["hash"] for released in releases}
-    again = [
-        released
-        for released in releases
-        if released.receipt.batch is None and released.previous in hashes
-        for before in [releases[hashes.index(released.previous)]]
-        if before.receipt.where == released.receipt.where
-        and before.plan.experiment(experiment).name == released.plan.experiment(experiment).name
-    ]
-    if again or len(contents) < len(releases):
+    if about_the_same_people(releases, experiment):
         raise PrivacyError(
             "two of these releases are about the same people",
             "Combine batches, regions or repeats, each with people of its own.",

@@ -102,16 +102,75 @@ def _batches_with(experiment: str, releases: Sequence[Release]) -> list[Release]
     return [batch for batch in releases if experiment in batch.plan.experiment_names]
 
 
+def about_the_same_people(releases: Sequence[Release], experiment: str | None = None) -> bool:
+    """Return whether two of these releases have people in common, of an experiment or of any.
+
+    They have where both are in one ledger, and neither cohorts nor conditions keep them apart: with ε they are then the
+    same people with other noise, so that equal numbers give nobody away. Releases in no ledger are taken at their
+    word, unless all of their numbers are equal.
+    """
+    contents = {release_to_dict(replace(released, salt="", previous=None))["hash"] for released in releases}
+    if len(contents) < len(releases):
+        return True
+    hashes = [release_to_dict(released)["hash"] for released in releases]
+    known = dict(zip(hashes, releases, strict=True))
+    firsts = [_first(place, known) for place in hashes]
+    return any(
+        _one_ledger(releases[i], releases[j], (firsts[i], firsts[j]))
+        and _meet(releases[i], releases[j])
+        and _one_experiment(releases[i], releases[j], experiment)
+        for i, j in combinations(range(len(releases)), 2)
+    )
+
+
+def _first(place: str, known: Mapping[str, Release]) -> tuple[str, bool]:
+    """Return the earliest of the releases in the ledger of one, and whether its ledger begins with it."""
+    while (previous := known[place].previous) in known:
+        assert previous is not None
+        place = previous
+    return place, known[place].previous == ""
+
+
+def _one_ledger(first: Release, second: Release, firsts: tuple[tuple[str, bool], tuple[str, bool]]) -> bool:
+    """Return whether two releases are of one ledger: by its chain as far as it is here, else by its name."""
+    (start, begins), (other_start, other_begins) = firsts
+    if not first.chained or not second.chained or (begins and other_begins) or start == other_start:
+        return start == other_start
+    if first.receipt.store or second.receipt.store:
+        return first.receipt.store == second.receipt.store
+    after_one_another = first.previous != second.previous
+    return after_one_another and first.receipt.ledger == second.receipt.ledger != ""
+
+
+def _meet(first: Release, second: Release) -> bool:
+    """Return whether cohorts and conditions let two releases of a ledger have people in common."""
+    conditions = first.receipt.where, second.receipt.where
+    apart = "" not in conditions and conditions[0] != conditions[1]
+    return not apart and _overlap(first.receipt.batch, second.receipt.batch)
+
+
+def _overlap(first: Batch | None, second: Batch | None) -> bool:
+    if first is None or second is None:
+        return True
+    return all(
+        later.after is None or later.after < earlier.through for later, earlier in ((first, second), (second, first))
+    )
+
+
+def _one_experiment(first: Release, second: Release, experiment: str | None) -> bool:
+    names = {*first.plan.experiment_names} & {*second.plan.experiment_names}
+    return bool(names) if experiment is None else experiment in names
+
+
 def _check_disjoint(releases: Sequence[Release]) -> None:
     """Refuse releases that say themselves that they are about the same people."""
-    hashes = [release_to_dict(release)["hash"] for release in releases]
-    contents = {release_to_dict(replace(release, salt="", previous=None))["hash"] for release in releases}
-    same = len(contents) < len(hashes)
+    same = about_the_same_people(releases)
     batches = [release.receipt.batch for release in releases]
     if not same and None not in batches:
         ordered = sorted((batch for batch in batches if batch is not None), key=lambda batch: batch.through)
         same = any(after.after is None or after.after < before.through for before, after in pairwise(ordered))
     elif not same:
+        hashes = [release_to_dict(release)["hash"] for release in releases]
         same = any(release.previous in hashes for release in releases)
     if same:
         raise PrivacyError("these releases are about the same people", "Analyze them one by one.")

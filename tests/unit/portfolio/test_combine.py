@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kanab as kb
 from kanab.errors import AnalysisError, PrivacyError
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Plan
 from kanab.portfolio import combine, meta_analysis
+from kanab.privacy.ledger import read_ledger
 from kanab.privacy.release import Release
 
 
@@ -109,3 +115,43 @@ def test_the_report_draws_a_forest_plot_of_every_effect(regions: dict[str, Relea
     assert "<title>B against A on spend</title>" in page
     assert "together" in page
     assert "<script" not in page
+
+
+def visitors(seed: int, n: int = 3000) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {
+        "checkout": rng.choice(["A", "B"], n),
+        "bought": rng.random(n) < 0.3,
+        "visited": rng.random(n) < 0.5,
+        "tested": rng.random(n) < 0.4,
+    }
+
+
+def shop_plan(metrics: Sequence[str], *, noisy: bool) -> Plan:
+    lines = [f'{metric} = {{ kind = "binary", missing = "zero" }}' for metric in metrics]
+    privacy = ["[privacy]", "epsilon = 8.0", "delta = 1e-6", "per_release = 2.0"] if noisy else []
+    return parse_plan("\n".join(["[metrics]", *lines, "[experiments.checkout]", "arms = { A = 1, B = 1 }", *privacy]))
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_releases_of_one_ledger_are_about_the_same_people_also_where_those_between_are_not_given(
+    noisy: bool, tmp_path: Path
+) -> None:
+    if noisy:
+        pytest.importorskip("opendp")
+    rows, metrics = visitors(1), [["bought"], ["bought", "visited"], ["bought", "visited", "tested"]]
+    ledger, made = tmp_path / "shop.ledger", []
+    for some in metrics:
+        earlier = read_ledger(ledger).exact if made else ()
+        counted = kb.count(rows, shop_plan(some, noisy=noisy), earlier=[before.plan for before in earlier])
+        made.append(kb.release(counted, ledger=ledger, new_ledger=not made))
+    for given in (made[:2], made[1:], [made[0], made[2]], [made[2], made[0]]):
+        with pytest.raises(PrivacyError, match="two of these releases are about the same people"):
+            combine(given)
+    (tmp_path / "fr").mkdir()
+    other = kb.release(
+        kb.count(visitors(2), shop_plan(["bought"], noisy=noisy)), ledger=tmp_path / "fr" / "shop.ledger",
+        new_ledger=True,
+    )  # fmt: skip
+    (effect,) = combine([made[0], other]).effects  # two ledgers of one name: each begins with its release
+    assert len(effect.parts) == 2
