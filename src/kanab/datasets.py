@@ -84,3 +84,24 @@ def shop_rows(people: int = 40_000, seed: int = 7) -> dict[str, Any]:
         "bought": bought.astype(int),
         "spend": spend,
     }
+
+
+def experiments_rows(experiments: int = 20, people: int = 40_000, seed: int = 7) -> dict[str, Any]:
+    """Return people who are in many experiments at once: two of them, in the middle, get in each other's way.
+
+    >>> rows = experiments_rows(4, 1_000)
+    >>> sorted(rows)
+    ['bought', 'device', 'revenue', 'test_1', 'test_2', 'test_3', 'test_4']
+    """
+    rng = np.random.default_rng(seed)
+    arms = {f"test_{number}": rng.choice(["off", "on"], people) for number in range(1, experiments + 1)}
+    first, second = (f"test_{max(1, experiments // 2 + step)}" for step in (0, 1))
+    both = (arms[first] == "on") & (arms.get(second, arms[first]) == "on")
+    bought = rng.random(people) < 0.12 + 0.01 * (arms["test_1"] == "on")
+    revenue = np.round(bought * np.maximum(0, rng.gamma(2.0, 12.0, people) - 12 * both), 2)
+    return {
+        **arms,
+        "device": rng.choice(["phone", "desktop", "tablet"], people, p=[0.55, 0.38, 0.07]),
+        "bought": bought.astype(int),
+        "revenue": revenue,
+    }

@@ -34,6 +34,15 @@ def run(*arguments: str) -> Result:
 
 
 @pytest.mark.slow
+def test_an_example_of_many_experiments_can_be_scanned(tmp_path: Path) -> None:
+    file = tmp_path / "users.csv"
+    made = run("example", str(file), "--experiments", "6", "--people", "20000")
+    assert made.output == f"{file}: 20,000 made-up people of a shop's 6 experiments.\n"
+    scanned = run("scan", str(file), "--experiments", "test_*", "--metric", "revenue", "--json")
+    pairs = json.loads(scanned.output)["pairs"]
+    assert [(row["a"], row["b"]) for row in pairs if row["verdict"] == "interference"] == [("test_3", "test_4")]
+
+
 def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
     shown = run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device,country")
     assert shown.exit_code == 0
