@@ -1,4 +1,4 @@
-"""One fixture over three real engines, each started once, so that every source test is a cross-engine test."""
+"""Real engines, each started once, so that every source test is a cross-engine test."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from kanab.counting.connect import connect, open_table
 from kanab.counting.engine.dialects import without_notices
 
+from .mariadb_server import MISSING, find_server, running_server
+
 ENGINES = ("duckdb", "postgres", "spark")
+ALL_ENGINES = (*ENGINES, "sqlite", "datafusion", "polars", "mysql")
 _NUMBER = itertools.count()
 
 
@@ -41,7 +47,7 @@ class Loader:
         """An Ibis table of these columns; lists and Arrow arrays, None for missing."""
         table = columns if isinstance(columns, pa.Table) else pa.table(columns)
         with without_notices():
-            return self.put(self.backend, f"people{next(_NUMBER)}", table)
+            return open_table(self.put(self.backend, f"people{next(_NUMBER)}", table))
 
 
 def _create(backend: Any, name: str, table: pa.Table) -> Any:
@@ -119,6 +125,62 @@ def spark_loader(spark_session: Any, tmp_path_factory: pytest.TempPathFactory) -
         return backend.table(name)
 
     return Loader("pyspark", ibis.pyspark.connect(spark_session), put)
+
+
+def _insert(backend: Any, name: str, table: pa.Table) -> Any:
+    """Insert rows one by one, as an application does: these engines have no NaN, and SQLite no decimals."""
+    made = backend.create_table(name, schema=ibis.Schema.from_pyarrow(table.schema))
+    mark = "?" if backend.name == "sqlite" else "%s"
+    statement = f"INSERT INTO {name} VALUES ({', '.join([mark] * len(table.columns))})"
+    cursor = backend.con.cursor()
+    cursor.executemany(
+        statement, list(zip(*(map(_plain, column.to_pylist()) for column in table.columns), strict=True))
+    )
+    backend.con.commit()
+    cursor.close()
+    return made
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, datetime):
+        return str(value)
+    return None if value != value else value  # noqa: PLR0124 - NaN
+
+
+@pytest.fixture(scope="session")
+def sqlite_loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loader]:
+    backend = ibis.sqlite.connect(tmp_path_factory.mktemp("sqlite") / "shop.db")
+    yield Loader("sqlite", backend, _insert)
+    backend.disconnect()
+
+
+@pytest.fixture(scope="session")
+def datafusion_loader() -> Loader:
+    return Loader("datafusion", ibis.datafusion.connect(), _create)
+
+
+@pytest.fixture(scope="session")
+def polars_loader() -> Loader:
+    return Loader("polars", ibis.polars.connect(), _create)
+
+
+@pytest.fixture(scope="session")
+def mysql_url() -> Iterator[str]:
+    """A real MariaDB server in a folder of its own."""
+    server = find_server()
+    if server is None:
+        pytest.skip(MISSING)
+    with running_server(server) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def mysql_loader(mysql_url: str) -> Iterator[Loader]:
+    backend = connect(mysql_url)
+    yield Loader("mysql", backend, _insert)
+    backend.disconnect()
 
 
 @pytest.fixture(params=ENGINES)

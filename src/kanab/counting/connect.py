@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import socket
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
@@ -17,15 +18,17 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from uuid import uuid4
 
 from kanab.counting.csvfile import PLAIN, CsvForm, check_whole, matching_files
-from kanab.counting.engine.dialects import query_text, without_notices
+from kanab.counting.engine.dialects import engine_of, query_text, without_notices
 from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
 from kanab.counting.lakes import lake_rows, open_lake
 from kanab.counting.parquet_files import open_parquet
 from kanab.errors import MissingExtraError, SourceError, listed
 
+_MYSQL = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
-_NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb"}
+_EXTRAS |= dict.fromkeys(_MYSQL, "mysql")
+_NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb", "mysql": "pymysql"}
 _ELSEWHERE = ("http", "https", "ftp", "file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hdfs", "dbfs")
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
@@ -61,13 +64,18 @@ def opened_table(
         yield rows
     finally:
         backend = rows.get_backend()
-        if rows is not source and backend.name != "pyspark":  # a Spark session may have other users
+        if not _is_own(backend, source) and backend.name != "pyspark":  # a Spark session may have other users
             backend.disconnect()
+
+
+def _is_own(backend: Any, source: Any) -> bool:
+    """Return whether a connection came with the source, which is an Ibis table."""
+    return type(source).__module__.partition(".")[0] == "ibis" and source.get_backend() is backend
 
 
 def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any:
     if isinstance(source, (str, PathLike)) and "://" in fspath(source):
-        return _open_table_or_query(_connect(fspath(source)), table, sql)
+        return _countable(_open_table_or_query(connect(fspath(source)), table, sql))
     if isinstance(source, (str, PathLike)):
         rows = _open_files(_memory(), fspath(source), table, form)
         return rows if sql is None else _query_rows(rows, sql)
@@ -78,9 +86,30 @@ def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any
     if package in ("ibis", "pyspark"):
         if sql is not None:
             raise SourceError("an Ibis or Spark table takes no sql", "Choose its rows before, or by where=….")
-        return source if package == "ibis" else _open_spark_frame(source)
+        return _countable(source) if package == "ibis" else _open_spark_frame(source)
     rows = _open_frame(_memory(), source, "people")
     return rows if sql is None else _query_rows(rows, sql)
+
+
+def _countable(table: Any) -> Any:
+    """Return an Ibis table as counting needs it: of an engine with SQL, which tells all different texts apart."""
+    engine = engine_of(table)
+    if engine.in_memory:
+        return _open_frame(_memory(), _from_memory(table), "people")
+    if engine.exact_text is None:
+        return table
+    texts = {name: engine.exact_text(table[name]) for name, kind in table.schema().items() if kind.is_string()}
+    return table.mutate(**texts) if texts else table
+
+
+def _from_memory(table: Any) -> Any:
+    """Return the Arrow table of an Ibis table of frames."""
+    try:
+        return table.to_pyarrow()
+    except Exception as problem:
+        raise SourceError(
+            f"the frame could not be evaluated ({type(problem).__name__})", "Check how it was made, step by step."
+        ) from None
 
 
 def open_beside(table: Any, other: Any, form: CsvForm = PLAIN) -> Any:
@@ -91,7 +120,9 @@ def open_beside(table: Any, other: Any, form: CsvForm = PLAIN) -> Any:
         if place is not None and backend.name == "duckdb" and has_file_ending(place):
             return _open_files(backend, place, None, form)
         if place is not None:
-            return _open_table_or_query(backend, place, None)
+            return _countable(_open_table_or_query(backend, place, None))
+        if type(other).__module__.partition(".")[0] == "ibis" and engine_of(other).in_memory:
+            other = _from_memory(other)
         if type(other).__module__.partition(".")[0] not in ("ibis", "pyspark") and backend.name == "duckdb":
             return _open_frame(backend, other, f"kanab_{uuid4().hex}")
         beside = open_table(other)
@@ -243,7 +274,8 @@ def _split(url: str) -> SplitResult:
         ) from None
 
 
-def _connect(url: str) -> Any:
+def connect(url: str) -> Any:
+    """Connect to the engine of a URL; raise `SourceError` where it cannot be reached."""
     parts = _split(url)
     extra = _EXTRAS.get(parts.scheme)
     if extra is not None:
@@ -257,6 +289,10 @@ def _connect(url: str) -> Any:
     try:
         if parts.scheme == "duckdb":
             return ibis.duckdb.connect(_database(parts), read_only=True)
+        if parts.scheme == "sqlite":
+            return _sqlite(_database(parts))
+        if parts.scheme in _MYSQL:
+            return _mysql(url)
         return ibis.connect(url.replace("postgresql+psycopg://", "postgresql://", 1))
     except SourceError:
         raise
@@ -279,11 +315,43 @@ def _unreachable(url: str, problem: Exception) -> SourceError:
 
 
 def _database(parts: SplitResult) -> str:
-    """Return the file of a DuckDB database, which must be there: connecting would make an empty one."""
+    """Return the file of a database, which must be there: connecting would make an empty one.
+
+    After three slashes it may also be beside us, as SQLAlchemy reads it: sqlite:///shop.db.
+    """
     place = parts.netloc + parts.path
-    if not Path(place).is_file():
+    existing = next((path for path in (place, place.removeprefix("/")) if Path(path).is_file()), None)
+    if existing is None:
         raise SourceError(f"there is no file {Path(place).name!r}", "Check the path.")
-    return place
+    return existing
+
+
+def _sqlite(place: str) -> Any:
+    """Open a file of SQLite, which is not written to."""
+    import sqlite3  # noqa: PLC0415 - few read from it
+
+    import ibis  # noqa: PLC0415 - an extra
+
+    connection = sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        return ibis.sqlite.from_connection(connection)
+    except sqlite3.DatabaseError:
+        connection.close()
+        raise SourceError(f"{Path(place).name!r} is no database of SQLite", "Check the path.") from None
+
+
+def _mysql(url: str) -> Any:
+    """Connect to MySQL or MariaDB; Ibis knows one name, and asks for a driver of the same interface by another."""
+    import ibis  # noqa: PLC0415 - an extra
+
+    if importlib.util.find_spec("MySQLdb") is None:
+        import pymysql  # noqa: PLC0415 - an extra
+
+        pymysql.install_as_MySQLdb()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Unable to set session timezone")  # `run_query` sets it by its offset
+        return ibis.connect(f"mysql://{url.partition('://')[2]}")
 
 
 def _spark(parts: SplitResult, url: str) -> Any:

@@ -79,28 +79,30 @@ class QueryAnswer:
         return {name: parse_int(inside[name]) + parse_int(number) for name, number in outside.items()}
 
 
-def read_answer(rows: Iterable[tuple[Any, ...]], parts: Sequence[QueryPart], query: CountQuery) -> QueryAnswer:
+def read_answer(rows: Iterable[Sequence[Any]], parts: Sequence[QueryPart], query: CountQuery) -> QueryAnswer:
     """Sort rows into parts as they come; raise `SourceError` where there are too many signatures."""
     keys = query.keys
     by_address: dict[Address, AnswerRows] = {}
-    targets: dict[tuple[int, int], tuple[AnswerRows, list[int]]] = {}
-    signatures = 0
+    targets: dict[tuple[Any, Any], tuple[AnswerRows, list[int]]] = {}
     for place, mask, *texts in rows:
         if (place, mask) not in targets:
-            part = parts[place]
-            grouped = [key for bit, key in enumerate(part.keys) if not mask >> bit & 1]
+            part = parts[int(place)]
+            grouped = [key for bit, key in enumerate(part.keys) if not int(mask) >> bit & 1]
             target = AnswerRows(tuple(name for name, _ in part.values))
             by_address[part.name, part.experiments, tuple(key.name for key in grouped)] = target
             targets[place, mask] = target, [keys.index(key) for key in grouped]
         target, positions = targets[place, mask]
         numbers = texts[len(keys) : len(keys) + len(target.names)]
         target.rows.append((tuple(texts[position] for position in positions), tuple(numbers)))
-        signatures += place == 0
-        if signatures > MOST_SIGNATURES:
+        if len(target.rows) > MOST_SIGNATURES:
             raise SourceError(
                 f"the covariates have more than {MOST_SIGNATURES:,} combinations of levels together",
                 "Name fewer covariates, or keep fewer levels: cut into bins (--bin), or the most frequent (--top).",
             )
+    for part in parts:  # one row where there is nothing to group by, even of nobody
+        if not part.keys:
+            names = tuple(name for name, _ in part.values)
+            by_address.setdefault((part.name, part.experiments, ()), AnswerRows(names, [((), (None,) * len(names))]))
     return QueryAnswer(query, by_address)
 
 

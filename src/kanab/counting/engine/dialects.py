@@ -8,77 +8,218 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import ibis
+import ibis.expr.operations as ops
 import numpy as np
+import sqlglot
 from numpy.typing import NDArray
+from sqlglot import exp
 
+from kanab.counting.engine import sqlite
 from kanab.errors import QueryError
 
 _ROWS_AT_ONCE = 50_000
 
 
+Sums = Literal["wide", "decimal", "words"]
+Fetch = Callable[[Any], Iterable[tuple[Any, ...]]]
+
+
+@ibis.udf.scalar.builtin(name="kanab_bytes")  # type: ignore[untyped-decorator]
+def as_bytes(text: str) -> str:  # type: ignore[empty-body]
+    """Return a text as bytes, which are compared one by one: neither case nor accents nor blanks are alike."""
+
+
+_BYTES: exp.Expr = sqlglot.parse_one("CAST(CONVERT(text USING utf8mb4) AS BINARY)", dialect="mysql")
+
+
+def _mysql_bytes(node: Any) -> Any:
+    """Write in MySQL what is no function there."""
+    if not isinstance(node, exp.Anonymous) or node.name.lower() != "kanab_bytes":
+        return node
+    (text,) = node.expressions
+    return _BYTES.transform(lambda part: text if isinstance(part, exp.Column) else part)
+
+
+def _in_utc(backend: Any) -> None:
+    """Set MySQL's session to UTC, as Ibis tries to by a name that not every server knows."""
+    with backend.con.cursor() as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
+
+
+def _as_it_is(_: Any) -> None:
+    """Change nothing about a connection."""
+
+
+def _by_fetching(result: Any) -> Iterator[tuple[Any, ...]]:
+    while rows := result.fetchmany(_ROWS_AT_ONCE):
+        yield from rows
+
+
+def _by_cursor(cursor: Any) -> Iterator[tuple[Any, ...]]:
+    try:
+        yield from _by_fetching(cursor)
+    finally:
+        cursor.close()
+
+
+def _by_collecting(frame: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a Spark data frame."""
+    return (tuple(row) for row in frame.collect())
+
+
+def _by_batches(frame: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of Arrow batches."""
+    for batch in frame.collect():
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
 @dataclass(frozen=True)
 class Engine:
-    """One kind of engine.
+    """One kind of engine: what it does otherwise than others, which is all that they are asked about it.
 
-    ``sums_widen``: the sum of 64-bit integers has more than 64 bits by itself. ``casts_fail``: an
-    infinite or too large double is an error when cast to an integer, not another number.
+    ``sums``: how the sum of 64-bit integers is exact. The engine widens it by itself, or it is taken of decimals,
+    or of the high and the low 32 bits ("words").
+    ``casts_fail``: an infinite or too large double is an error when cast to an integer, not another number.
     ``repeats``: a subquery that is used five times runs five times, unless it is cached.
+    ``crossed``: it would run five times and cannot be cached, or there are no GROUPING SETS: the second stage reads
+    it once, next to a list of what to group by.
     ``adds_doubles``: the sum of doubles is plain addition, and much quicker than that of integers.
+    ``has_nan``: a double may be NaN, and there is a test for it.
+    ``quantiles``: there is an exact quantile.
+    ``native``: numbers leave with all their digits as they are, but not as texts.
+    ``exact_text``: a function that makes texts equal only where they are the same, letter by letter.
+    ``rewrite``: what is written otherwise in its SQL than Ibis does, node by node.
+    ``in_memory``: it is a library of frames without SQL, whose tables are handed to DuckDB.
+    ``prepare``: what a connection needs before a query. ``fetch``: how the rows of a result are read.
     """
 
     name: str
-    sums_widen: bool = False
+    sums: Sums = "decimal"
     casts_fail: bool = False
     repeats: bool = False
+    crossed: bool = False
     adds_doubles: bool = False
+    has_nan: bool = True
+    quantiles: bool = True
+    native: bool = False
+    exact_text: Callable[[Any], Any] | None = None
+    rewrite: Callable[[exp.Expr], exp.Expr] | None = None
+    in_memory: bool = False
+    prepare: Callable[[Any], None] = _as_it_is
+    fetch: Fetch = _by_fetching
 
     def total(self, value: Any) -> Any:
         """Return the exact sum of 64-bit integers; too large a one is an error, never wrapped."""
-        return value.sum() if self.sums_widen else value.cast("decimal(20, 0)").sum()
+        if self.sums == "words":
+            return sqlite.from_words((value >> 32).sum(), (value & 0xFFFF_FFFF).sum())
+        return value.sum() if self.sums == "wide" else value.cast("decimal(20, 0)").sum()
+
+    def text(self, expression: exp.Expr) -> exp.Expr:
+        """Return an expression of SQL as text, unless the engine hands out numbers."""
+        return expression if self.native else exp.Cast(this=expression, to=exp.DataType(this=exp.DType.TEXT))
+
+    def text_rows(self, rows: Iterable[Sequence[Any]]) -> Iterable[Sequence[Any]]:
+        """Return rows of texts, where the engine hands out numbers."""
+        return ([_as_text(value) for value in row] for row in rows) if self.native else rows
+
+
+def _as_text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else repr(value)
 
 
 _ENGINES = (
-    Engine("duckdb", True, True, adds_doubles=True),
-    Engine("postgres", True, True),
-    Engine("pyspark", repeats=True),
+    Engine("duckdb", "wide", casts_fail=True, adds_doubles=True),
+    Engine("postgres", "wide", casts_fail=True, fetch=_by_cursor),
+    Engine("pyspark", repeats=True, fetch=_by_collecting),
+    Engine("datafusion", crossed=True, quantiles=False, fetch=_by_batches),
+    Engine(
+        "mysql",
+        "wide",
+        crossed=True,
+        has_nan=False,
+        quantiles=False,
+        exact_text=as_bytes,
+        rewrite=_mysql_bytes,
+        prepare=_in_utc,
+        fetch=_by_cursor,
+    ),
+    Engine("polars", in_memory=True),
+    Engine(
+        "sqlite",
+        "words",
+        crossed=True,
+        has_nan=False,
+        quantiles=False,
+        native=True,
+        exact_text=sqlite.without_collation,
+        prepare=sqlite.add_functions,
+        fetch=_by_cursor,
+    ),
 )
 
 
 def engine_of(table: Any) -> Engine:
     """Return the engine that holds an Ibis table."""
-    name = table.get_backend().name
-    return next((engine for engine in _ENGINES if engine.name == name), Engine(name))
+    return _engine(table.get_backend())
+
+
+def _engine(backend: Any) -> Engine:
+    return next((engine for engine in _ENGINES if engine.name == backend.name), Engine(backend.name))
 
 
 def query_text(expression: Any) -> str:
     """Return the SQL of an Ibis expression; register tables in memory with the engine."""
     backend = expression.get_backend()
+    engine = _engine(backend)
+    if not engine.has_nan:
+        expression = expression.op().replace(_never_nan).to_expr()
     backend._run_pre_execute_hooks(expression)
-    return str(backend.compile(expression))
+    if engine.rewrite is None:
+        return str(backend.compile(expression))
+    return str(backend.compiler.to_sqlglot(expression).transform(engine.rewrite).sql(dialect=backend.dialect))
+
+
+def _never_nan(node: Any, changed: Any) -> Any:
+    if isinstance(node, ops.IsNan):
+        return ops.Literal(False, dtype="boolean")
+    return node if changed is None else node.__recreate__(changed)
 
 
 def run_query(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a query as plain Python values; raise `QueryError` where the engine refuses it."""
     try:
-        result = backend.raw_sql(text)
-        if hasattr(result, "collect"):  # a Spark data frame
-            yield from (tuple(row) for row in result.collect())
-            return
-        while rows := result.fetchmany(_ROWS_AT_ONCE):
-            yield from rows
+        engine = _engine(backend)
+        engine.prepare(backend)
+        yield from engine.fetch(backend.raw_sql(text))
     except Exception as problem:
         raise QueryError(problem) from None
 
 
+def fetch_texts(expression: Any) -> Iterable[Sequence[str | None]]:
+    """Return the rows of a query with every column as text, so that no driver can round a number."""
+    backend = expression.get_backend()
+    engine, dialect = _engine(backend), backend.dialect
+    chosen = ", ".join(
+        exp.alias_(engine.text(exp.column(name, quoted=True)), name, quoted=True).sql(dialect=dialect)
+        for name in expression.columns
+    )
+    name = exp.to_identifier("kanab_texts", quoted=True).sql(dialect=dialect)
+    return engine.text_rows(run_query(backend, f"SELECT {chosen} FROM (\n{query_text(expression)}\n) AS {name}"))
+
+
 def first_row(expression: Any) -> dict[str, Any]:
-    """Return the only row of an aggregate."""
+    """Return the only row of an aggregate; what is true or false is so, even where the engine has only 1 and 0."""
     rows = list(run_query(expression.get_backend(), query_text(expression)))
-    return dict(zip(expression.columns, rows[0], strict=True))
+    return {
+        name: bool(value) if kind.is_boolean() and value is not None else value
+        for (name, kind), value in zip(expression.schema().items(), rows[0], strict=True)
+    }
 
 
 def fetch_numbers(expression: Any) -> dict[str, NDArray[np.float64]]:

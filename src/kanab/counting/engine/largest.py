@@ -16,10 +16,10 @@ import ibis
 
 from kanab.counted import Derived, LargestValues
 from kanab.counting.engine.answer import Places, Text, parse_int
-from kanab.counting.engine.dialects import query_text, run_query
+from kanab.counting.engine.dialects import fetch_texts
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
-from kanab.counting.engine.statement import CountQuery, as_texts
+from kanab.counting.engine.statement import CountQuery
 from kanab.counting.largest import merge_largest
 from kanab.plan.model import Linkage
 from kanab.tally.cells import DROPPED
@@ -43,10 +43,8 @@ def _of_table(
     axes = [places[key.name] for key in keys]
     shape = [len(axis.factor.levels) for axis in axes]
     classes = _classes(_people(people, query, linkage, metrics), keys, metrics, query)
-    backend = people.get_backend()
-    text = as_texts(query_text(classes), classes.columns, backend.dialect)
     groups: list[list[tuple[tuple[int, ...], int, int, int]]] = [[] for _ in metrics]
-    for row in run_query(backend, text):
+    for row in fetch_texts(classes):
         spot = tuple(axis.into[level] for axis, level in zip(axes, row, strict=False))
         if DROPPED not in spot:
             for place in range(len(metrics)):

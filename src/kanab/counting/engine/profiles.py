@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.counting.bins import Bins, check_levels, choose_bins, common_levels, not_numbers, quantile_shares
-from kanab.counting.engine.dialects import engine_of, fetch_numbers, first_row, query_text, run_query, strict_arithmetic
+from kanab.counting.engine.dialects import (
+    engine_of,
+    fetch_numbers,
+    fetch_texts,
+    first_row,
+    query_text,
+    run_query,
+    strict_arithmetic,
+)
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, as_number
@@ -62,6 +70,8 @@ def holds_fractions(table: Any, name: str) -> bool:
 
 def quantiles_of(table: Any, names: Sequence[str], shares: Sequence[float]) -> dict[str, list[float]]:
     """Return quantiles of number columns; none of a column without values."""
+    if not engine_of(table).quantiles:
+        return {name: _ranked(table[name].cast("float64"), shares) for name in names}
     wanted = {
         f"q{place}_{order}": table[name].cast("float64").quantile(share)
         for place, name in enumerate(names)
@@ -70,6 +80,25 @@ def quantiles_of(table: Any, names: Sequence[str], shares: Sequence[float]) -> d
     row = first_row(table.aggregate(**wanted))
     cuts = {name: [row[f"q{place}_{order}"] for order in range(len(shares))] for place, name in enumerate(names)}
     return {name: [float(cut) for cut in values if cut is not None] for name, values in cuts.items()}
+
+
+def _ranked(value: Any, shares: Sequence[float]) -> list[float]:
+    """Return quantiles where an engine has none that is exact: between the values of two ranks."""
+    known = value.name("value").as_table()
+    known = known.filter(known.value.notnull())
+    people = int(first_row(known.aggregate(n=known.count()))["n"])
+    if not people:
+        return []
+    ranks = [share * (people - 1) for share in shares]
+    wanted = sorted({end for rank in ranks for end in (math.floor(rank), math.ceil(rank))})
+    ranked = known.mutate(rank=ibis.row_number().over(order_by=known.value))
+    ends = ranked.filter(ranked["rank"].isin(wanted)).select("rank", "value")
+    values = {int(rank or 0): float(number or 0) for rank, number in fetch_texts(ends)}
+    return [_between(values[math.floor(rank)], values[math.ceil(rank)], rank % 1) for rank in ranks]
+
+
+def _between(low: float, high: float, part: float) -> float:
+    return low if low == high else low + (high - low) * part
 
 
 def profile_columns(
@@ -199,14 +228,17 @@ def find_bins(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profi
         raise not_numbers(plan.name)
     shares = quantile_shares(plan)
     table = people.select(value=as_number(people[plan.name], kind, careful=True))
-    wanted = {f"cut{place}": table.value.cast("float64").quantile(share) for place, share in enumerate(shares)}
+    value = table.value.cast("float64")
+    exact = engine_of(people).quantiles
+    wanted = {f"cut{place}": value.quantile(share) for place, share in enumerate(shares if exact else ())}
     row = first_row(table.aggregate(**_range_and_grid(table.value, kind, 0), **wanted))
     profile = _profile(row, 0)
     if not (math.isfinite(profile.low) and math.isfinite(profile.high)):
         raise not_numbers(plan.name)
     check_range(Metric(plan.name, profile.scale), profile)
-    cuts = [row[f"cut{place}"] for place in range(len(shares))]
-    quantiles = [float(cut) for cut in cuts if cut is not None]
+    quantiles = [float(cut) for name in wanted if (cut := row[name]) is not None]
+    if not exact and shares:
+        quantiles = _ranked(value, shares)
     return choose_bins(plan, quantiles, profile.low, profile.high), profile
 
 
@@ -215,15 +247,17 @@ def top_levels(people: Any, covariate: CovariatePlan, kind: Kind, plan: Plan) ->
     top = covariate.top or 1
     level = as_plain(people[covariate.name], kind)
     counts = people.select(level=level).filter(ibis._.level.notnull()).group_by("level").aggregate(n=ibis._.count())
-    ranked = counts.mutate(place=ibis.rank().over(order_by=ibis.desc(counts.n)), levels=ibis._.count().over())
-    ties = ranked.filter(ranked.place < top).select(level=ranked.level.cast("string"), n=ranked.n, levels=ranked.levels)
-    rows = list(run_query(people.get_backend(), query_text(ties.limit(_MOST_TIES + 1))))
+    order = ibis.desc(counts.n)  # the same for both: of two, MariaDB heeds one
+    everything = ibis.window(order_by=order, rows=(None, None))
+    ranked = counts.mutate(place=ibis.rank().over(order_by=order), levels=ibis._.count().over(everything))
+    ties = ranked.filter(ranked.place < top).select("level", "n", "levels")
+    rows = [(text, int(n or 0), int(levels or 0)) for text, n, levels in fetch_texts(ties.limit(_MOST_TIES + 1))]
     if len(rows) > _MOST_TIES:
-        check_levels(covariate.name, int(rows[0][2]), plan)
+        check_levels(covariate.name, rows[0][2], plan)
     people_with: dict[Level, int] = {}
     for text, number_of_people, _ in rows:
         name = read_level(text, kind, covariate.name)
         if name is not None:
-            people_with[name] = people_with.get(name, 0) + int(number_of_people)
+            people_with[name] = people_with.get(name, 0) + number_of_people
     common = common_levels(people_with, top)
-    return common, bool(rows) and int(rows[0][2]) > len(common)
+    return common, bool(rows) and rows[0][2] > len(common)

@@ -360,7 +360,8 @@ def _ask(people: Any, query: CountQuery) -> QueryAnswer:
     backend = people.get_backend()
     with cached(stage, query.engine) as first:
         text = write_statement(query_text(first), parts, query, backend.dialect)
-        return read_answer(run_query(backend, text), parts, query)
+        rows = run_query(backend, text)
+        return read_answer(query.engine.text_rows(rows), parts, query)
 
 
 def _fits(answer: QueryAnswer) -> bool:

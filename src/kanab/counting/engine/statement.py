@@ -380,17 +380,14 @@ def write_statement(
 ) -> str:
     """Return the whole statement: the first stage as a named subquery, the parts one below the other."""
     slots = max(len(part.values) for part in parts)
-    selects = [_select(place, part, slots, query) for place, part in enumerate(parts)]
+    selects = (
+        [_crossed(parts, slots, query)]
+        if query.engine.crossed
+        else [_select(place, part, slots, query) for place, part in enumerate(parts)]
+    )
     second = "\nUNION ALL\n".join(select.sql(dialect=dialect, pretty=pretty, copy=False) for select in selects)
     name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
     return f"WITH {name} AS (\n{first}\n)\n{second}"
-
-
-def as_texts(query: str, columns: Iterable[str], dialect: Any) -> str:
-    """Wrap a query so that its columns come back as texts, as those of the statement do."""
-    chosen = ", ".join(_text(_column(name)).sql(dialect=dialect) for name in columns)
-    name = exp.to_identifier("kanab_texts", quoted=True).sql(dialect=dialect)
-    return f"SELECT {chosen} FROM (\n{query}\n) AS {name}"
 
 
 def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.Select:
@@ -402,11 +399,12 @@ def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.S
     ]
     several = len(part.sets) > 1
     mask = reduce(lambda a, b: exp.Add(this=a, expression=b), bits) if several else exp.Literal.number(0)
-    columns = [_text(_column(key.column)) if key in keys else _nothing(place) for key in query.keys]
-    numbers = [_text(_aggregate(*value)) for value in part.values]
+    text = query.engine.text
+    columns = [text(_column(key.column)) if key in keys else _nothing(place) for key in query.keys]
+    numbers = [text(_aggregate(*value, query.engine)) for value in part.values]
     nothing = [_nothing(place) for _ in range(slots - len(numbers))]
     select = exp.Select(
-        expressions=[exp.Literal.number(place), mask, *columns, *numbers, *nothing],
+        expressions=_named([exp.Literal.number(place), mask, *columns, *numbers, *nothing]),
         from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
         where=exp.Where(this=_people(part, query)),
     )
@@ -420,7 +418,72 @@ def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.S
 
 def _nothing(place: int) -> Any:
     """Return a value that is not there; the first part says that columns are texts."""
-    return exp.null() if place else _text(exp.null())
+    return exp.null() if place else exp.Cast(this=exp.null(), to=exp.DataType(this=exp.DType.TEXT))
+
+
+def _named(columns: Iterable[Any]) -> list[Any]:
+    """Return columns with names, which some engines need."""
+    return [exp.alias_(column, f"c{place}", quoted=True, copy=False) for place, column in enumerate(columns)]
+
+
+def _crossed(parts: Sequence[QueryPart], slots: int, query: CountQuery) -> exp.Select:
+    """Return the same rows out of one pass: every signature next to every set of keys, without those not in it."""
+    sets = [(place, part, keys) for place, part in enumerate(parts) for keys in part.sets]
+    present = [name for name, _ in _presence(query)]  # they split signatures, which are no groups of keys alone
+    masked = {key.column: [number for number, (_, _, keys) in enumerate(sets) if key in keys] for key in query.keys} | {
+        name: [0] for name in present
+    }
+    values = dict.fromkeys(name for part in parts for name, _ in part.values)
+    inner = exp.Select(
+        expressions=[
+            *(_column(name) for name in ("place", "mask")),
+            *(exp.alias_(_only_in(numbers, name), f"own_{name}", quoted=True) for name, numbers in masked.items()),
+            *(_column(name) for name in values),
+        ],
+        from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
+        joins=[exp.Join(this=_list_of(sets), kind="CROSS")],
+        where=exp.Where(this=exp.or_(*(_of(place, _people(part, query)) for place, part in enumerate(parts)))),
+    )
+    text = query.engine.text
+    groups = [_column(name) for name in ("place", "mask", *(f"own_{name}" for name in masked))]
+    keys = [text(_column(f"own_{key.column}")) for key in query.keys]
+    return exp.Select(
+        expressions=_named([*groups[:2], *keys, *(_slot(number, parts, query.engine) for number in range(slots))]),
+        from_=exp.From(this=inner.subquery("kanab_rows", copy=False)),
+        group=exp.Group(expressions=groups),
+    )
+
+
+def _list_of(sets: Sequence[tuple[int, QueryPart, tuple[Key, ...]]]) -> Any:
+    """Return a table of the sets of keys: a number, the place of the part, and a bit per key that is not in it."""
+    rows = []
+    for number, (place, part, keys) in enumerate(sets):
+        mask = sum(1 << bit for bit, key in enumerate(part.keys) if key not in keys)
+        names = ("number", "place", "mask")
+        columns = [
+            exp.alias_(exp.Literal.number(value), name, quoted=True)
+            for name, value in zip(names, (number, place, mask), strict=True)
+        ]
+        rows.append(exp.Select(expressions=columns))
+    return exp.union(*rows, distinct=False).subquery("kanab_sets")
+
+
+def _only_in(numbers: Sequence[int], name: str) -> Any:
+    return exp.Case(ifs=[exp.If(this=_column("number").isin(*numbers), true=_column(name))]) if numbers else exp.null()
+
+
+def _of(place: int, condition: Any) -> Any:
+    return exp.and_(exp.EQ(this=_column("place"), expression=exp.Literal.number(place)), condition)
+
+
+def _slot(number: int, parts: Sequence[QueryPart], engine: Engine) -> Any:
+    """Return the number that each part has in the same slot, as text."""
+    ifs = [
+        exp.If(this=exp.Literal.number(place), true=engine.text(_aggregate(name, how or "MAX", engine)))
+        for place, part in enumerate(parts)
+        for name, how in part.values[number : number + 1]
+    ]
+    return exp.Case(this=_column("place"), ifs=ifs)
 
 
 def _people(part: QueryPart, query: CountQuery) -> Any:
@@ -443,9 +506,7 @@ def _column(name: str) -> exp.Column:
     return exp.column(name, quoted=True)
 
 
-def _aggregate(name: str, how: str) -> Any:
+def _aggregate(name: str, how: str, engine: Engine) -> Any:
+    if how == "SUM" and engine.sums == "words":
+        return exp.Anonymous(this="kanab_sum", expressions=[_column(name)])
     return _AGGREGATES[how](this=_column(name)) if how else _column(name)
-
-
-def _text(expression: Any) -> Any:
-    return exp.Cast(this=expression, to=exp.DataType(this=exp.DType.TEXT))

@@ -17,10 +17,10 @@ import sqlglot
 
 from kanab.counted import Unusual
 from kanab.counting.engine.answer import Places, Text, parse_int
-from kanab.counting.engine.dialects import cached, query_text, run_query
+from kanab.counting.engine.dialects import cached, fetch_texts, query_text, run_query
 from kanab.counting.engine.grids import floor
 from kanab.counting.engine.metrics import Measure
-from kanab.counting.engine.statement import CountQuery, as_texts
+from kanab.counting.engine.statement import CountQuery
 from kanab.counting.unusual import CENTS, REMAINDERS, off_commonest, plenty
 from kanab.plan.joint import Population
 from kanab.tally.cells import DROPPED
@@ -125,8 +125,7 @@ def _look_up(
     sizes = [len(places[name].factor.levels) for name, _ in wanted]
     groups: list[_Groups] = [(np.zeros((size, REMAINDERS[-1]), dtype=np.int64), [0] * size) for size in sizes]
     if few:
-        selected = people.select(**columns)
-        rows = list(run_query(backend, as_texts(query_text(selected), selected.columns, backend.dialect)))
+        rows = list(fetch_texts(people.select(**columns)))
         values = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
         return {
             (name, measure): _of_values(
@@ -145,10 +144,15 @@ def _look_up(
         )
         for place, (name, measure) in enumerate(wanted)
     )
-    branches = sqlglot.parse_one(text).sql(dialect=backend.dialect, identify=True)
+    tree = sqlglot.parse_one(text)
+    if query.engine.native:
+        tree = tree.transform(lambda node: node.this if isinstance(node, sqlglot.exp.Cast) else node)
+    branches = tree.sql(dialect=backend.dialect, identify=True)
     stage = sqlglot.exp.to_identifier("kanab_values", quoted=True).sql(dialect=backend.dialect)
     with cached(people.select(**columns), query.engine) as values:
-        for place, arm, rest, n, top in run_query(backend, f"WITH {stage} AS (\n{query_text(values)}\n)\n{branches}"):
+        answer = run_query(backend, f"WITH {stage} AS (\n{query_text(values)}\n)\n{branches}")
+        for number, arm, rest, n, top in query.engine.text_rows(answer):
+            place = int(number)
             spot = places[wanted[place][0]].into.get(arm, DROPPED)
             if spot != DROPPED:
                 remainders, most = groups[place]

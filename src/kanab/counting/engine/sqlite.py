@@ -1,0 +1,75 @@
+"""What SQLite lacks, as functions of its connection: sums beyond 64 bits, and points in time.
+
+Its own sums stop at 64 bits with an error. So everybody's integers are added in two halves, which is quick, and only
+the few totals go through Python. Points in time are texts there, of several forms, and become whole microseconds.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import ibis
+
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@ibis.udf.scalar.builtin(name="kanab_total")  # type: ignore[untyped-decorator]
+def from_words(high: int, low: int) -> str:  # type: ignore[empty-body]
+    """Return a total as text, from those of the high and the low 32 bits."""
+
+
+@ibis.udf.scalar.builtin(name="kanab_moment")  # type: ignore[untyped-decorator]
+def from_text(moment: str) -> int:  # type: ignore[empty-body]
+    """Return the microseconds of a point in time from 1970-01-01 in UTC; a text that is none is an error."""
+
+
+@ibis.udf.scalar.builtin(name="typeof")  # type: ignore[untyped-decorator]
+def storage(value: str) -> str:  # type: ignore[empty-body]
+    """Return how a value is stored, which is not always what its column was declared to hold."""
+
+
+def without_collation(text: Any) -> Any:
+    """Return texts that are compared letter by letter, whatever rule their column was declared with."""
+    return text.concat("")
+
+
+def add_functions(backend: Any) -> None:
+    """Add our functions to a connection that does not have them."""
+    connection = backend.con
+    ours = connection.execute("SELECT 1 FROM pragma_function_list WHERE name = 'kanab_total'").fetchone()
+    if ours is None:
+        connection.create_function("kanab_moment", 1, _moment, deterministic=True)
+        connection.create_aggregate("kanab_sum", 1, _Sum)
+        connection.create_function("kanab_total", 2, _total, deterministic=True)
+
+
+def _total(high: int | None, low: int | None) -> str | None:
+    return None if high is None or low is None else str((high << 32) + low)
+
+
+class _Sum:
+    """The sum of whole numbers of any size, some of them texts; nothing where there is none."""
+
+    def __init__(self) -> None:
+        self.total: int | None = None
+
+    def step(self, value: int | str | None) -> None:
+        if value is not None:
+            self.total = (self.total or 0) + int(value)
+
+    def finalize(self) -> str | None:
+        return None if self.total is None else str(self.total)
+
+
+def _moment(text: str | None) -> int | None:
+    """Return microseconds from 1970-01-01 in UTC.
+
+    >>> _moment("1970-01-02"), _moment("1970-01-01 00:00:01.5"), _moment("1970-01-01T02:00:00+02:00")
+    (86400000000, 1500000, 0)
+    """
+    if text is None:
+        return None
+    moment = datetime.fromisoformat(text.strip())
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _FIRST) // _MICROSECOND
