@@ -25,9 +25,6 @@ from kanab.dashboard.request_view import RequestView, UnknownExperimentError
 from kanab.dashboard.results import PATIENCE, Results
 from kanab.errors import KanabError
 
-RETRY_SECONDS = 2
-"""Seconds after which a page that waits for a computation refreshes."""
-
 COLLECTOR_PATHS = ("/v1/t", "/v1/config", "/healthz", "/livez", "/readyz", "/metrics", "/kanab")
 """How paths begin that belong to the collector; all others are the dashboard's."""
 
@@ -107,7 +104,7 @@ class Dashboard:
         return response
 
     def _not_yet(self, request: Request, _: Exception) -> Response:
-        return self._renderer.wait(request, RETRY_SECONDS)
+        return self._renderer.wait(request)
 
     def _unknown(self, request: Request, _: Exception) -> Response:
         remedy = "The list of experiments is at /, as plain data at /v1/experiments."

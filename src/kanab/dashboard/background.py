@@ -83,3 +83,7 @@ class LockedCache:
                 self._values[key] = make()
             value: _T = self._values[key]
             return value
+
+    def peek(self, key: Hashable) -> Any:
+        """Return the value under a key; None where it is not there yet."""
+        return self._values.get(key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -29,6 +29,9 @@ HEALTHS: tuple[Health, ...] = ("alarm", "caution", "fine", "unknown")
 
 MOST_EXPERIMENTS = 250
 """So many experiments are on one page of the list."""
+
+BEING_READ = "it is being read"
+"""Why nothing is known yet of an experiment that was released."""
 
 _RATIO = "people do not arrive in the planned shares (p below {:g})"
 _CHAIN = "its ledger could not be verified"
@@ -92,12 +95,19 @@ class ExperimentSummary:
 
 
 def summaries(
-    readouts: Mapping[str, Sequence[ExperimentReadout]], collection: CollectionStatus | None
+    readouts: Mapping[str, Sequence[ExperimentReadout] | None], collection: CollectionStatus | None
 ) -> list[ExperimentSummary]:
-    """Return every experiment of the plan in force, and every other one that was ever released."""
+    """Return every experiment of the plan in force, and every other one that was ever released.
+
+    Where the readouts of one are None it is being read, and its line says so.
+    """
     planned = () if collection is None else collection.plan.experiment_names
-    names = dict.fromkeys((*planned, *readouts))
-    return [summarize(name, readouts[name][-1] if name in readouts else None, collection) for name in names]
+    lines = []
+    for name in dict.fromkeys((*planned, *readouts)):
+        own = readouts.get(name, ())
+        line = summarize(name, own[-1] if own else None, collection)
+        lines.append(line if own is not None else replace(line, why=BEING_READ))
+    return lines
 
 
 def summarize(name: str, readout: ExperimentReadout | None, collection: CollectionStatus | None) -> ExperimentSummary:
@@ -243,7 +253,9 @@ class ListPage:
 
     def __init__(self, experiments: Sequence[ExperimentSummary], filters: ListFilter, number: str = "") -> None:
         self.total = len(experiments)
-        self.counts = {health: sum(line.health == health for line in experiments) for health in HEALTHS}
+        read = [line for line in experiments if line.why != BEING_READ]
+        self.unread = len(experiments) - len(read)
+        self.counts = {health: sum(line.health == health for line in read) for health in HEALTHS}
         self.may_stop = sum(line.verdict == "may stop" for line in experiments)
         self.mixed = len({line.state for line in experiments}) > 1
         self.sealing = any(line.next_seal for line in experiments)

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from kanab.dashboard import page_sections, plan_page
-from kanab.dashboard.experiment_list import ListFilter, ListPage, summaries
+from kanab.dashboard.experiment_list import ListFilter, ListPage
 from kanab.dashboard.guard import content_policy
-from kanab.dashboard.rendering import Renderer
+from kanab.dashboard.rendering import RETRY_SECONDS, Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.inspection.officer.page import privacy_page
 from kanab.report.charts import charts_if_installed
@@ -43,8 +43,11 @@ class Pages:
     def experiments(self, request: Request, view: RequestView) -> Response:
         """Return the list: filtered, sorted, a page of it."""
         filters = ListFilter.read(request.query_params)
-        page = ListPage(summaries(view.readouts, view.collection), filters, request.query_params.get("page", ""))
-        return self._page(request, "experiments.html", view, filters=filters, listing=page)
+        page = ListPage(view.lines, filters, request.query_params.get("page", ""))
+        response = self._page(request, "experiments.html", view, filters=filters, listing=page, seconds=RETRY_SECONDS)
+        if page.unread:
+            response.headers["refresh"] = str(RETRY_SECONDS)
+        return response
 
     def experiment(self, request: Request, view: RequestView) -> Response:
         """Return one experiment: what it says, how it settled, what was merged; or what it waits for."""
@@ -83,6 +86,8 @@ class Pages:
 
     def privacy(self, request: Request, view: RequestView) -> Response:
         """Return what left, by which rules; whether the ledger is intact; what an attacker could learn."""
+        if not view.checked:
+            return self._renderer.wait(request, view.contents)
         name, account = view.account(request.query_params.get("ledger", ""))
         sections: page_sections.Sections = []
         older = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -117,14 +118,14 @@ def stale(last: Contents, problem: KanabError) -> Contents:
 
 def _releases_in(folder: Path) -> list[Path]:
     """Return the ledgers, and the JSON files that are, or are called, releases; a folder may hold other things."""
-    files = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.startswith(".")]
-    ledgers = [path for path in files if path.suffix == ".ledger"]
-    return ledgers + [path for path in files if path.suffix == ".json" and _is_release(path)]
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_file())
+    ledgers = [folder / name for name in names if name.endswith(".ledger")]
+    files = [folder / name for name in names if name.endswith(".json")]
+    return ledgers + [path for path in files if path.name.endswith(".release.json") or _is_release(path)]
 
 
 def _is_release(path: Path) -> bool:
-    if path.name.endswith(".release.json"):
-        return True
     try:
         plain = json.loads(path.read_bytes())
     except (ValueError, RecursionError, OSError):
@@ -136,7 +137,7 @@ def _with_ledgers(files: Iterable[Path]) -> list[Path]:
     """Return the ledgers among and beside the files, then the other files."""
     paths = list(files)
     releases = [path for path in paths if path.suffix != ".ledger"]
-    beside = [path.with_name("kanab.ledger") for path in releases]
+    beside = [folder / "kanab.ledger" for folder in dict.fromkeys(path.parent for path in releases)]
     ledgers = [*(path for path in paths if path.suffix == ".ledger"), *(path for path in beside if path.is_file())]
     return [*dict.fromkeys(ledgers), *releases]
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain, count
 
 from kanab.errors import KanabError, LedgerError
 from kanab.privacy.ledger import Ledger, read_entry
@@ -79,6 +80,7 @@ def read_contents(sources: Sequence[RawSource]) -> Contents:
     ledgers = [_LedgerReader(source) for source in sources if source.ledger]
     unchained: dict[str, Release] = {}
     hashes: dict[str, str] = {}
+    seen: set[str] = set()
     skipped = [item for ledger in ledgers for item in ledger.skipped]
     alarms = [sentence for ledger in ledgers for sentence in ledger.alarms]
     for source in (source for source in sources if not source.ledger):
@@ -90,15 +92,16 @@ def read_contents(sources: Sequence[RawSource]) -> Contents:
         if isinstance(release, LedgerNote):
             skipped.append(Skipped(source.name, _NO_RELEASE))
             continue
-        home = next((ledger for ledger in ledgers if digest in ledger.hashes), None)
+        home = next((ledger for ledger in ledgers if ledger.holds(digest)), None)
         if home is not None:
             home.rename(digest, source.name)
         elif release.chained and ledgers:
             alarms.append(f"{source.name} is not in {ledgers[0].name}: its entry was removed, or it belongs to another")
             ledgers[0].add(source.name, release, digest)
-        elif digest not in hashes.values():
+        elif digest not in seen:
             name = _free_name(source.name, unchained)
             unchained[name], hashes[name] = release, digest
+            seen.add(digest)
     chains = [ledger.chain() for ledger in ledgers]
     chains += [ReleaseChain("", unchained, None, hashes)] if unchained else []
     sentences = [f"{item.name} is not shown: {item.says}" for item in skipped]
@@ -117,6 +120,8 @@ class _LedgerReader:
         self._releases: dict[str, Release] = {}
         self._entries: list[Release | LedgerNote] = []
         self._names: dict[str, str] = {}
+        self._renamed: dict[str, str] = {}
+        self._used: set[str] = set()
         if source.trouble:
             self.skipped.append(Skipped(source.name, source.trouble))
         before: str | None = ""
@@ -135,22 +140,28 @@ class _LedgerReader:
         self.hashes.append(digest)
         if isinstance(entry, Release):
             self._releases[name], self._names[digest] = entry, name
+            self._used.add(name)
         elif entry.kind != "voided":
             entry = replace(entry, asked={})  # what was asked is for the curator and the officer
         self._entries.append(entry)
         return digest
 
+    def holds(self, digest: str) -> bool:
+        """Return whether a release is in this ledger."""
+        return digest in self._names
+
     def rename(self, digest: str, name: str) -> None:
         """Call an entry that is also a file by the file's name."""
         old = self._names[digest]
         if ", entry " in old:
-            new = _free_name(name, self._releases)
-            self._releases = {new if key == old else key: release for key, release in self._releases.items()}
-            self._names[digest] = new
+            new = _free_name(name, self._used)
+            self._used.add(new)
+            self._names[digest] = self._renamed[old] = new
 
     def add(self, name: str, release: Release, digest: str) -> None:
         """Add a release that should be in this ledger."""
-        new = _free_name(name, self._releases)
+        new = _free_name(name, self._used)
+        self._used.add(new)
         self._releases[new], self._names[digest] = release, new
 
     def chain(self) -> ReleaseChain:
@@ -159,7 +170,8 @@ class _LedgerReader:
         ledger: Ledger | LedgerError = Ledger(tuple(self._entries), tuple(self.hashes), self.name)
         if problems:
             ledger = LedgerError(problems[0].removesuffix(BACKUP).rstrip(". "), BACKUP)
-        return ReleaseChain(self.name, self._releases, ledger, {name: digest for digest, name in self._names.items()})
+        releases = {self._renamed.get(name, name): release for name, release in self._releases.items()}
+        return ReleaseChain(self.name, releases, ledger, {name: digest for digest, name in self._names.items()})
 
 
 @lru_cache(maxsize=MOST_VERIFIED)
@@ -182,11 +194,10 @@ def _claimed_hash(line: bytes) -> str | None:
     return claimed if isinstance(claimed, str) else None
 
 
-def _free_name(name: str, used: Iterable[str]) -> str:
+def _free_name(name: str, used: Container[str]) -> str:
     """Return a name that is not used yet: a second file of the same name gets a number."""
-    taken = set(used)
-    numbered = (f"{name} ({number})" for number in range(2, len(taken) + 3))
-    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
+    numbered = (f"{name} ({number})" for number in count(2))
+    return next(candidate for candidate in chain((name,), numbered) if candidate not in used)
 
 
 def _digest(sources: Sequence[RawSource]) -> str:

@@ -12,15 +12,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from kanab.dashboard.experiment_list import HEALTHS, STATES
+from kanab.dashboard.experiment_list import BEING_READ, HEALTHS, STATES
 from kanab.dashboard.guard import problem
 from kanab.dashboard.next_seal import moment_text
+from kanab.dashboard.releases import Contents
 from kanab.inspection.officer.page import OFFICER_STYLE
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.report.decision import ANSWERS
 from kanab.report.style import STYLE
 from kanab.report.words import MARKS
 from kanab.scan.report.html import SCAN_STYLE
+
+RETRY_SECONDS = 2
+"""Seconds after which a page that waits for a computation refreshes."""
 
 FOR_EVER = "public, max-age=31536000, immutable"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -45,7 +49,7 @@ class Renderer:
         versions = {name: hashlib.sha256(body).hexdigest()[:12] for name, body in self._assets.items()}
         self._templates.globals |= {
             "versions": versions, "moment": moment_text, "marks": MARKS, "healths": HEALTHS, "states": STATES,
-            "answers": ANSWERS,
+            "answers": ANSWERS, "being_read": BEING_READ,
             "nav": NAV, "with_login": with_login, "segment": lambda text: quote(text, safe=""), "query": urlencode,
         }  # fmt: skip
 
@@ -69,12 +73,16 @@ class Renderer:
             return JSONResponse(problem(status, says, remedy), status)
         return self.page(request, "problem.html", status=status, says=says, remedy=remedy)
 
-    def wait(self, request: Request, seconds: int) -> Response:
-        """Return that it is being computed; the page refreshes after so many seconds."""
+    def wait(self, request: Request, contents: Contents | None = None) -> Response:
+        """Return that it is being computed, and from which releases; the page refreshes by itself."""
+        seconds, contents = RETRY_SECONDS, contents or Contents()
         if _path(request).startswith("/v1/"):
             response: Response = JSONResponse(problem(503, "this is being computed", "Ask again in a moment."), 503)
         else:
-            response = self.page(request, "pending.html", status=202, seconds=seconds)
+            response = self.page(
+                request, "pending.html", status=202, seconds=seconds, alarms=contents.alarms,
+                chains=[chain for chain in contents.chains if chain.releases],
+            )  # fmt: skip
             response.headers["refresh"] = str(seconds)
         response.headers["retry-after"] = str(seconds)
         return response

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from kanab.dashboard.experiment_list import ExperimentSummary, summarize
+from kanab.dashboard.background import NotYetError
+from kanab.dashboard.experiment_list import ExperimentSummary, summaries, summarize
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.page_sections import experiment_charts
 from kanab.dashboard.releases import Contents
-from kanab.dashboard.results import ExperimentReadout, HistoryPoint, Results, officer_accounts
+from kanab.dashboard.results import PRIVACY_PATIENCE, ExperimentReadout, HistoryPoint, Results, officer_accounts
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
 from kanab.planning.forecast import Baseline, baseline_from_release
@@ -50,7 +51,7 @@ class RequestView:
 
     def __init__(self, results: Results) -> None:
         self._results = results
-        self.contents: Contents = results.source.read()
+        self.contents: Contents = results.read()
         self.collection: CollectionStatus | None = results.source.status()
 
     @cached_property
@@ -58,12 +59,21 @@ class RequestView:
         """Every experiment that was released, with its readouts."""
         return self.cached("readouts", lambda: self._results.readouts(self.contents))
 
+    @cached_property
+    def lines(self) -> list[ExperimentSummary]:
+        """Every experiment in one line; some say that they are being read, where that takes a while."""
+        if self._results.settled(self.contents):
+            return summaries(self.readouts, self.collection)
+        return summaries(self._results.readouts_so_far(self.contents), self.collection)
+
     def experiment(self, name: str, number: str = "") -> ExperimentView:
         """Return one experiment by name; ``number`` is that of another readout than the newest.
 
         Raises `UnknownExperimentError` where it was neither planned nor released.
         """
-        readouts = tuple(self.readouts.get(name, ()))
+        released = name in self._results.bundles_of(self.contents)
+        make = partial(self._results.readouts_of, self.contents, name)
+        readouts = tuple(self.cached(("readouts", name), make)) if released else ()
         planned = self.collection is not None and self.collection.runs(name)
         if not readouts and not planned:
             raise UnknownExperimentError
@@ -95,6 +105,15 @@ class RequestView:
     def accounts(self) -> Mapping[str, dict[str, Any]]:
         """The officer's account of every ledger."""
         return self.cached("accounts", lambda: officer_accounts(self.contents))
+
+    @property
+    def checked(self) -> bool:
+        """Whether the accounts are there; a page waits for that only shortly."""
+        with suppress(NotYetError):
+            make = partial(officer_accounts, self.contents)
+            self._results.cached(self.contents, "accounts", make, PRIVACY_PATIENCE)
+            return True
+        return False
 
     def account(self, ledger: str) -> tuple[str, dict[str, Any] | None]:
         """Return the account of a ledger, or of the first one where there is no such ledger; and its name."""

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from kanab.analysis.api import analyze
@@ -28,6 +29,12 @@ _T = TypeVar("_T")
 
 PATIENCE = 4.0
 """Seconds that a page waits for what is being computed, before it says so."""
+
+LIST_PATIENCE = 1 / 16
+"""So much of that a list waits for experiments that are being analyzed, before it shows those that are."""
+
+PRIVACY_PATIENCE = 1 / 8
+"""So much of that the privacy page waits for the checks, before it shows what is being checked."""
 
 REFRESH_SECONDS = 15.0
 """Seconds between two reads of the source while nobody asks, so that no reader waits for what a seal brought."""
@@ -60,7 +67,7 @@ class ExperimentReadout:
     readout: Readout | None = None
     problem: KanabError | None = None
 
-    @property
+    @cached_property
     def data(self) -> dict[str, Any]:
         """The readout as people read it: with several looks, p and intervals are those for all of them."""
         assert self.readout is not None
@@ -83,6 +90,8 @@ class Results:
         self.source, self._patience = source, patience
         self._cache = BackgroundCache()
         self._points: dict[tuple[str, ...], HistoryPoint] = {}
+        self._analyses: dict[tuple[str, ...], Readout | KanabError] = {}
+        self._reading = threading.Lock()
         self._snapshot: tuple[str, LockedCache] = ("", LockedCache())
         self._stopped = threading.Event()
 
@@ -106,17 +115,29 @@ class Results:
 
         Raises `NotYetError` while it is being computed.
         """
-        contents = self.source.read()
+        contents = self.read()
         self._cache.get(contents.digest, "readouts", lambda: self.readouts(contents), wait=0)
 
     # ── what pages ask ─────────────────────────────────────────────────────────────────────────
 
-    def cached(self, contents: Contents, key: Any, make: Callable[[], _T]) -> _T:
+    def read(self) -> Contents:
+        """Return what the source holds now; who asks while it is being verified waits for that."""
+        with self._reading:
+            return self.source.read()
+
+    def settled(self, contents: Contents) -> bool:
+        """Return whether every experiment is analyzed; a list waits for that only shortly."""
+        with suppress(NotYetError):
+            self.cached(contents, "readouts", lambda: self.readouts(contents), LIST_PATIENCE)
+            return True
+        return False
+
+    def cached(self, contents: Contents, key: Any, make: Callable[[], _T], patience: float = 1.0) -> _T:
         """Return something about the same bytes that takes a while, made once.
 
-        Raises `NotYetError` where it takes longer than a page waits.
+        Raises `NotYetError` where it takes longer than a page waits, or than so much of that.
         """
-        return self._cache.get(contents.digest, key, make, wait=self._patience)
+        return self._cache.get(contents.digest, key, make, wait=patience * self._patience)
 
     # ── how it is computed ─────────────────────────────────────────────────────────────────────
 
@@ -127,14 +148,38 @@ class Results:
 
     def readouts(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
         """Return every experiment with its readouts, the newest last."""
-        readouts: dict[str, list[ExperimentReadout]] = {}
-        sums = self._sums(contents)
-        for bundle in bundles(contents):
-            for name in dict.fromkeys(name for release in bundle.releases for name in release.plan.experiment_names):
-                holding = _holding(bundle, name)
-                if holding.releases:
-                    readouts.setdefault(name, []).append(_readout(holding, name, sums))
+        readouts = {name: self.readouts_of(contents, name) for name in self.bundles_of(contents)}
+        kept = {_key(readout.bundle, name) for name, own in readouts.items() for readout in own}
+        self._analyses = {key: answer for key, answer in list(self._analyses.items()) if key in kept}
         return readouts
+
+    def readouts_of(self, contents: Contents, experiment: str) -> list[ExperimentReadout]:
+        """Return the readouts of one experiment, the newest last; none where it was not released."""
+        sums, own = self._sums(contents), self.bundles_of(contents).get(experiment, ())
+        return sums.get(("readouts", experiment), lambda: [self._readout(bundle, experiment, sums) for bundle in own])
+
+    def readouts_so_far(self, contents: Contents) -> dict[str, list[ExperimentReadout] | None]:
+        """Return every experiment with its readouts; None where it is not analyzed yet."""
+        sums = self._sums(contents)
+        return {name: sums.peek(("readouts", name)) for name in self.bundles_of(contents)}
+
+    def bundles_of(self, contents: Contents) -> dict[str, list[Bundle]]:
+        """Return every experiment with the batches that hold it, without analyzing them."""
+        return self._sums(contents).get("bundles", lambda: _bundles_by_experiment(contents))
+
+    def _readout(self, bundle: Bundle, experiment: str, sums: LockedCache) -> ExperimentReadout:
+        """Return a readout; the same releases are analyzed once, whatever else came or went."""
+        key = _key(bundle, experiment)
+        answer = self._analyses.get(key)
+        if answer is None:
+            try:
+                answer = _analyzed(summed(bundle, sums), experiment)
+            except KanabError as problem:
+                answer = problem
+            self._analyses[key] = answer
+        if isinstance(answer, KanabError):
+            return ExperimentReadout(bundle, problem=answer)
+        return ExperimentReadout(bundle, answer)
 
     def history(self, experiment: str, bundle: Bundle) -> list[HistoryPoint]:
         """Return what was known about an experiment after every seal; a point that was computed never changes."""
@@ -145,7 +190,7 @@ class Results:
             batch = _narrowed(release, experiment)
             total = batch if total is None else add_releases([total, batch])
             if at >= first:
-                key = (experiment, *(bundle.chain.hashes[name] for name in bundle.names[: at + 1]))
+                key = _key(bundle, experiment)[: at + 2]
                 if key not in self._points:
                     self._points[key] = _point(total, experiment)
                 if not _ended(self._points[key].data):
@@ -194,6 +239,21 @@ def summed(bundle: Bundle, sums: LockedCache) -> Release:
     return sums.get((bundle.chain.name, bundle.names), lambda: add_releases(bundle.releases))
 
 
+def _key(bundle: Bundle, experiment: str) -> tuple[str, ...]:
+    """Return what an analysis is kept by: the experiment and the hashes of what it is made of."""
+    return experiment, *(bundle.chain.hashes[name] for name in bundle.names)
+
+
+def _bundles_by_experiment(contents: Contents) -> dict[str, list[Bundle]]:
+    by_experiment: dict[str, list[Bundle]] = {}
+    for bundle in bundles(contents):
+        for name in dict.fromkeys(name for release in bundle.releases for name in release.plan.experiment_names):
+            holding = _holding(bundle, name)
+            if holding.releases:
+                by_experiment.setdefault(name, []).append(holding)
+    return by_experiment
+
+
 def _holding(bundle: Bundle, experiment: str) -> Bundle:
     """Return the batches that hold a table of an experiment: it may have begun later, or been too small."""
     batches = [
@@ -203,13 +263,6 @@ def _holding(bundle: Bundle, experiment: str) -> Bundle:
     ]
     names, releases = tuple(name for name, _ in batches), tuple(release for _, release in batches)
     return replace(bundle, names=names, releases=releases)
-
-
-def _readout(bundle: Bundle, experiment: str, sums: LockedCache) -> ExperimentReadout:
-    try:
-        return ExperimentReadout(bundle, _analyzed(summed(bundle, sums), experiment))
-    except KanabError as problem:
-        return ExperimentReadout(bundle, problem=problem)
 
 
 def _analyzed(released: Release, experiment: str) -> Readout:

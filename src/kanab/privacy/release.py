@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -126,7 +127,15 @@ class Release:
 
     def tables_of(self, experiment: str) -> dict[str, Tally]:
         """Return the tables of one experiment by name, but for those with another one."""
-        return {name: table for name, table in self.tables.items() if table.experiment_names == (experiment,)}
+        return dict(self._tables_by_experiment.get(experiment, {}))
+
+    @cached_property
+    def _tables_by_experiment(self) -> dict[str, dict[str, Tally]]:
+        tables: dict[str, dict[str, Tally]] = {}
+        for name, table in self.tables.items():
+            if len(table.experiment_names) == 1:
+                tables.setdefault(table.experiment_names[0], {})[name] = table
+        return tables
 
     def fewer_bins(self, experiments: Iterable[str]) -> list[str]:
         """Say which covariates have fewer bins than planned, before sparse ones were merged."""

@@ -25,6 +25,7 @@ from kanab.collector.http.app import Collector
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard import page_sections
 from kanab.dashboard.app import Dashboard, Site
+from kanab.dashboard.experiment_list import BEING_READ, ListFilter, ListPage, summaries
 from kanab.dashboard.plan_page import plan_toml
 from kanab.dashboard.release_sources import CollectorReleases, FileReleases
 from kanab.errors import SourceError
@@ -360,6 +361,33 @@ def test_what_takes_long_is_said_and_the_page_refreshes(source: FileReleases) ->
     assert "This page refreshes every 2 seconds." in words(page)
     assert page.headers["refresh"] == page.headers["retry-after"] == plain_data.headers["retry-after"] == "2"
     assert plain(plain_data)["error"]["says"] == "this is being computed"
+    assert "<strong>kanab.ledger</strong>: 3 releases; its entries follow each other unchanged." in words(page)
+
+
+def test_a_list_shows_what_has_been_read_and_refreshes_until_everything_is(source: FileReleases) -> None:
+    app = Dashboard(source, patience=0)
+    contents = app.results.read()
+    app.results.readouts_of(contents, "banner")
+    lines = summaries(app.results.readouts_so_far(contents), None)
+    assert {line.name: line.why for line in lines} == {
+        "checkout": BEING_READ, "banner": "people arrive as planned", "price": BEING_READ,
+    }  # fmt: skip
+    page = ListPage(lines, ListFilter())
+    assert (page.unread, page.counts["fine"], page.counts["unknown"]) == (2, 1, 0)
+    assert [line.name for line in page.shown] == ["banner", "checkout", "price"]
+
+
+def test_the_first_list_of_a_process_comes_before_everything_is_analyzed(source: FileReleases) -> None:
+    app = Dashboard(source, patience=0)
+    first = ask(app, "/")
+    assert (first.status, first.headers["refresh"]) == (200, "2")
+    assert "of 3 experiments have been read so far, and stand first. This page refreshes every 2 seconds" in words(
+        first
+    )
+    app.results._cache.get(app.results.read().digest, "readouts", dict, wait=60)
+    last = ask(app, "/")
+    assert "refresh" not in last.headers
+    assert "have been read so far" not in words(last)
 
 
 def test_a_mistake_of_this_program_is_a_page_that_repeats_nothing(
@@ -368,7 +396,7 @@ def test_a_mistake_of_this_program_is_a_page_that_repeats_nothing(
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("4815162342")
 
-    monkeypatch.setattr("kanab.dashboard.pages.summaries", broken)
+    monkeypatch.setattr("kanab.dashboard.request_view.summaries", broken)
     monkeypatch.setattr("kanab.dashboard.json_api.summaries", broken)
     for path in ("/", "/v1/experiments"):
         answer = Answer()

@@ -165,3 +165,17 @@ def test_pairs_of_releases_that_were_checked_apart_share_one_budget() -> None:
         page = "".join(section.body for section in interaction_sections(data))
         assert ("The files are published already" in page) is (len(contents.releases) == 2)
         assert "not testable" not in str(pair_list(data, "", "d", "")[0])
+
+
+def test_a_further_release_lets_others_be_as_they_were_analyzed() -> None:
+    first, second = RawSource("a.json", (alone(),)), RawSource("b.json", (alone(seed=6),))
+    source = FixedSource(first)
+    results = Results(source, patience=60)
+    (before,) = results.readouts(source.contents)["checkout"]
+    source.contents = read_contents([first, second])
+    old, new = results.readouts(source.contents)["checkout"]
+    assert old.readout is before.readout
+    assert new.readout is not before.readout
+    source.contents = read_contents([second])
+    assert [readout.readout for readout in results.readouts(source.contents)["checkout"]] == [new.readout]
+    assert len(results._analyses) == len(source.contents.releases["b.json"].plan.experiments)

@@ -30,8 +30,9 @@ def find_experiment_differences(releases: Sequence[AttackedRelease], k: int) -> 
         for table in release.tables:
             if len(table.experiments) == 1 and len(table.axes) <= 2 and not table.hidden.any():
                 tables.setdefault(next(iter(table.experiments)), []).append(table)
+        sides = {name: [_side(table) for table in own] for name, own in tables.items()}
         for first, second in _suspects(tables, k):
-            findings += _compared(release.name, (first, tables[first]), (second, tables[second]), k)
+            findings += _compared(release.name, (first, sides[first]), (second, sides[second]), k)
     return findings
 
 
@@ -103,16 +104,24 @@ class _Covariate:
         self.people = [np.array(of_version).astype(np.int64) for of_version in rows]
 
 
+_Side = Mapping[By, AttackedTable]
+"""A table of an experiment without its arms: everybody, and people by its covariate."""
+
+
+def _side(table: AttackedTable) -> _Side:
+    return {by: table.by(by) for by in {(), _covariates(table)}}
+
+
 def _compared(
-    release: str, first: tuple[str, list[AttackedTable]], second: tuple[str, list[AttackedTable]], k: int
+    release: str, first: tuple[str, Sequence[_Side]], second: tuple[str, Sequence[_Side]], k: int
 ) -> Iterator[Finding]:
     (name, mine), (other, theirs) = first, second
     pairs = [
-        (by, *alike(own_table, other_table, by))
-        for own_table in mine
-        for other_table in theirs
-        for by in {(), _covariates(own_table)}
-        if by == () or by == _covariates(other_table)
+        (by, *alike(own_side[by], other_side[by], by))
+        for own_side in mine
+        for other_side in theirs
+        for by in own_side
+        if by in other_side
     ]
     shares = [_shares([(by, tables[side]) for by, *tables in pairs]) for side in (0, 1)]
     if not few_apart(shares[0], shares[1], k) and not may_be_inside(shares[0], shares[1], 1):

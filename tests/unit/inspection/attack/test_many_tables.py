@@ -158,7 +158,8 @@ def test_the_same_experiments_are_subtracted_from_each_other(k: int, groups: lis
             if len(table.experiments) == 1 and len(table.axes) <= 2 and not table.hidden.any():
                 of.setdefault(next(iter(table.experiments)), []).append(table)
         for first, second in combinations(of, 2):
-            expected += experiment_differences._compared(release.name, (first, of[first]), (second, of[second]), k)
+            mine, theirs = ([experiment_differences._side(table) for table in of[name]] for name in (first, second))
+            expected += experiment_differences._compared(release.name, (first, mine), (second, theirs), k)
     assert find_experiment_differences(groups, k) == expected
 
 
