@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +27,17 @@ from kanab.privacy.epsilon.split import split_budget
 from kanab.privacy.epsilon.tables import noise_of
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, contrast, plain_means
-from kanab.stats.ratio import ratio_means
+from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_effect
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments
-from kanab.tally.noise import AddedNoise, twice_centre
 from kanab.tally.tally import Tally
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.unit.stats.noisy_tables import with_noise
 
 DELTA = 1e-6
 ARMS, TIERS = Factor("checkout", ("A", "B"), "arm"), Factor("tier", ("x", "y", "z"))
@@ -43,6 +48,7 @@ LIFT = 1.1
 RATE = Metric("bought", 1, (0, 1))
 SPEND, ORDERS = Metric("spend", 1, (0, 100)), Metric("orders", 1, (0, 3))
 EFFECT = {"B": 1.0, "A": -1.0}
+RATIOS = ("ratio", "adjusted ratio")
 Floats = NDArray[np.float64]
 Interval = tuple[float, float]
 
@@ -77,7 +83,7 @@ class Population:
     def truth(self, method: str) -> float:
         """What the effect is for everybody."""
         means = np.einsum("t,atv,vm->am", SHARES_OF_TIERS, self.chances, self.values)
-        if method == "ratio":
+        if method in RATIOS:
             return float(means[1, 0] / means[1, 1] - means[0, 0] / means[0, 1])
         return float(means[1, 0] - means[0, 0]) / (float(means[0, 0]) if method == "relative" else 1.0)
 
@@ -137,36 +143,6 @@ def amounts() -> Population:
     return Population("amounts to 100", plan, (SPEND, ORDERS), values, chances)
 
 
-def with_noise(tally: Tally, noise: AddedNoise, rng: np.random.Generator) -> Tally:
-    """Add rounded normals to what is measured: people, and values about the middle of bounds, in half steps."""
-
-    def drawn(variances: Cells, units: int = 1) -> Cells:
-        deviations = np.sqrt(variances.astype(np.float64)) * units
-        return whole(np.rint(rng.normal(0.0, deviations)).astype(np.int64))
-
-    people = tally.people + drawn(noise.people)
-    more = people - tally.people
-    made = {}
-    for part in tally.moments:
-        own, g = noise.metrics[part.metric.name], twice_centre(part.metric)
-        halves = 2 * part.sums + drawn(own.sums, 2) + g * more
-        sums = (halves + rng.integers(0, 2, halves.shape)) // 2
-        squares = {}
-        for by, cells in part.squares.items():
-            n, s = (marginal(cells, tally.axes, by) for cells in (more, sums - part.sums))
-            squares[by] = cells + (drawn(own.squares[by], 4) + 4 * g * s - g**2 * n) // 4
-        made[part.metric.name] = Moments(part.metric, people, sums, squares)
-    crosses = []
-    for cross in tally.crosses:
-        y, z = (made[name] for name in cross.pair)
-        g, h = (twice_centre(part.metric) for part in (y, z))
-        n, s, t = (marginal(cells, tally.axes, cross.by) for cells in (people, y.sums, z.sums))
-        shift = 2 * h * (s - cross.sums[0]) + 2 * g * (t - cross.sums[1]) - g * h * (n - cross.counts)
-        products = cross.products + (drawn(noise.products[cross.pair, cross.by], 4) + shift) // 4
-        crosses.append(Cross(cross.pair, cross.by, n, (s, t), (y.squares[cross.by], z.squares[cross.by]), products))
-    return Tally(tally.factors, people, tuple(made.values()), tuple(crosses), noise)
-
-
 def means_of(arms: Tally, tiers: Tally, population: Population) -> Iterator[tuple[str, ArmMeans]]:
     """The arm means of every method that has any."""
     metric = population.metrics[0].name
@@ -175,7 +151,11 @@ def means_of(arms: Tally, tiers: Tally, population: Population) -> Iterator[tupl
         "adjusted": lambda: adjusted_means(tiers, metric, totals=None if arms.noise is None else arms),
     }
     if len(population.metrics) > 1:
-        makers["ratio"] = lambda: ratio_means(arms, *(part.name for part in population.metrics))
+        y, z = (part.name for part in population.metrics)
+        makers["ratio"] = lambda: ratio_means(arms, y, z)
+        makers["adjusted ratio"] = lambda: adjusted_ratio_means(
+            tiers, y, z, totals=None if arms.noise is None else arms
+        )
     for method, make in makers.items():
         with suppress(AnalysisError, DesignError):
             yield method, make()
@@ -212,7 +192,7 @@ def measure(population: Population, people: int, share: float, epsilon: float, r
         name: noise_of(plan, name, scales, factors, {})
         for name, factors in (("checkout", (ARMS,)), ("checkout/tier", (ARMS, TIERS)))
     }
-    methods = ["plain", "relative", "adjusted", *(["ratio"] if len(population.metrics) > 1 else [])]
+    methods = ["plain", "relative", "adjusted", *(RATIOS if len(population.metrics) > 1 else [])]
     truth = {method: population.truth(method) for method in methods}
     seen: dict[str, dict[str, list[float]]] = {method: {"known": [], "ignored": [], "width": []} for method in methods}
     for run in range(runs):
@@ -255,7 +235,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="populations whose name begins so")
     options = parser.parse_args()
     print(f"{options.runs} runs each; δ = {DELTA:g}")
-    print(f"{'':14}  {'people':>7}  {'B':>4}  {'ε':>3}  method     covered  ignoring  width  none")
+    print(f"{'':14}  {'people':>7}  {'B':>4}  {'ε':>3}  method          covered  ignoring  width  none")
     start = time.perf_counter()
     for population in (rates(0.01), rates(0.1), amounts()):
         if not population.name.startswith(options.only):
@@ -265,7 +245,7 @@ def main() -> None:
                 for epsilon in (0.5, 1.0, 2.0):
                     for row in measure(population, people, share, epsilon, options.runs):
                         print(
-                            f"{population.name:14}  {people:7,}  {share:4.0%}  {epsilon:3g}  {row.method:9}  "
+                            f"{population.name:14}  {people:7,}  {share:4.0%}  {epsilon:3g}  {row.method:14}  "
                             f"{row.covered:7.3f}  {row.ignored:8.3f}  {row.wider:5.2f}  {row.none:4.0%}",
                             flush=True,
                         )
