@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -31,6 +33,8 @@ class Filled(NamedTuple):
     root: Path
     tallies: dict[str, Tally]
     metrics: str
+    pages: dict[str, str]
+    log: str
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +44,10 @@ def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) ->
     visitors = Visitors(11)
     asyncio.run(visitors.for_a_while([server.port], 60, most=500))
     metrics = server.ask("GET", "/metrics")[2].decode()
+    paths = ("/", "/experiments/checkout", "/privacy", "/v1/experiments", "/v1/experiments/checkout")
+    pages = {path: server.ask("GET", path)[2].decode() for path in paths}
     server.kill()
-    return Filled(place.root, visitors.tallies(), metrics)
+    return Filled(place.root, visitors.tallies(), metrics, pages, server.stderr)
 
 
 def seal(place: Place, die_at: int | None = None) -> Done:
@@ -61,6 +67,21 @@ def test_nothing_that_counts_messages_is_shown_before_a_seal(filled: Filled) -> 
     assert not names & COUNTS
     assert "kanab_noisy 1" in filled.metrics
     assert {"kanab_up", "kanab_sealed_batches"} <= names
+
+
+def test_pages_of_an_open_cohort_say_that_nothing_can_be_read_and_show_no_number_of_people(filled: Filled) -> None:
+    for path in ("/experiments/checkout", "/privacy"):
+        assert "The plan has an ε: before a seal nothing about people can be read." in filled.pages[path], path
+        assert "multiples of 10" not in filled.pages[path]
+    people = {count for tally in filled.tallies.values() for count in tally.people.ravel().tolist()}
+    told = {*people, *(tally.total for tally in filled.tallies.values())}
+    told |= {count // 10 * 10 for count in told}
+    arms = json.loads(filled.pages["/v1/experiments"])["experiments"]
+    assert [row["arms"] for row in arms] == [{}, {}]
+    for text in (filled.pages["/v1/experiments/checkout"], filled.log):
+        assert not {int(number) for number in re.findall(r"(?<![\d.:\w-])\d{3,}(?![\d.:\w-])", text)} & {
+            count for count in told if count > 99
+        }
 
 
 def test_a_killed_seal_publishes_one_draw_with_the_stated_noise(

@@ -54,6 +54,7 @@ def release(source: str, **flags: Any) -> None:
     """
     from kanab.plan.model import rules_of, settle_missing
     from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
+    from kanab.privacy.epsilon.door import check_declared
     from kanab.privacy.ledger import Ledger, hold_ledger, read_ledger
     from kanab.privacy.release_file import release_text
 
@@ -65,6 +66,8 @@ def release(source: str, **flags: Any) -> None:
     span, deviations = _next_span(plan, before, flags)
     earlier = () if span is not None or plan.budget is not None else before.plans
     question = Question(replace(plan, k=flags["k"] or plan.k), rows_of(flags).choices, span)
+    if plan.budget is not None:  # before a ledger is begun
+        check_declared(_decided(question).plan, question.choices)
     if path is not None and not flags["show_sql"]:
         with hold_ledger(path) as held:
             check_asking(path, held, question, new_ledger=flags["new_ledger"], reviewed=flags["reviewed"])
@@ -97,7 +100,7 @@ def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
     if first:
         click.echo(first)
     if receipt.noise is not None:
-        click.echo(f"- {spent_sentence(receipt.noise, chained=released.chained)}.")
+        click.echo(f"- {spent_sentence(receipt.noise, chained=released.chained, batch=receipt.batch is not None)}.")
     if receipt.batch is not None:
         click.echo(f"- People who enrolled {_when(receipt.batch)}.")
     for sentence in (*receipt.left_out.values(), *released.fewer_bins(released.plan.experiment_names)):

@@ -91,7 +91,7 @@ def _describe(sealed: Sealed) -> None:
     rule = f"k-anonymous at k = {receipt.k}; audit passed" if receipt.noise is None else promise(receipt.noise)
     click.echo(f"Sealed {people}: {len(sealed.release.tables)} tables, {rule}.")
     if receipt.noise is not None:
-        click.echo(f"- {spent_sentence(receipt.noise, chained=True)}.")
+        click.echo(f"- {spent_sentence(receipt.noise, chained=True, batch=receipt.batch is not None)}.")
     costs = (f"Cost: {cost}" for cost in costs_of(sealed.release))
     deviations = (f"Deviation: {deviation}" for deviation in receipt.deviations)
     for sentence in (*receipt.left_out.values(), *costs, *deviations):

@@ -8,7 +8,7 @@ from os import PathLike
 
 from kanab.arguments import check_arguments
 from kanab.choices import LEAST_K_WITHOUT_OVERRIDE
-from kanab.counted import Counted, floor_to_k
+from kanab.counted import Counted, decided_plan, floor_to_k
 from kanab.errors import PlanError, PrivacyError
 from kanab.plan.model import Budget, published_plan
 from kanab.plan.pairs import planned_pairs
@@ -27,7 +27,7 @@ from kanab.privacy.class_rules import (
     ways_out,
 )
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, check_beside, within_ledger
-from kanab.privacy.epsilon.door import release_with_noise
+from kanab.privacy.epsilon.door import check_declared, release_with_noise
 from kanab.privacy.epsilon.witness import ready_witness
 from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
@@ -69,6 +69,8 @@ def release(
     and differential privacy holds at that ε and ``delta``. Raises `PrivacyError` where a rule cannot be kept.
     """
     budget = asked_budget(_checked(counted).plan, epsilon, delta)
+    if budget is not None:  # before a ledger is begun
+        check_declared(decided_plan(_asking(counted, budget)), counted.choices)
     if ledger is None:
         return make_release(_asking(counted, budget), k, override=override)
     with hold_ledger(ledger) as held:

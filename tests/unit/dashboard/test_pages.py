@@ -18,6 +18,7 @@ from tests.unit.collector.http.conftest import PLAN as COLLECTED
 from tests.unit.collector.http.conftest import Answer
 from tests.unit.collector.http.conftest import RunningService as Collected
 from tests.unit.dashboard.shop_releases import PLAN, alone, ask, entries, ledger_bytes, plain, words, write
+from tests.unit.privacy.epsilon.test_accountant import EXACT, counted
 
 import kanab as kb
 from kanab.collector.http.access import Access
@@ -585,3 +586,22 @@ def test_many_releases_have_their_newest_receipts_on_the_page(
     assert "The receipts of 2 older releases are in" in page
     assert "Released: kanab.ledger, entry 3" in page
     assert "Released: kanab.ledger, entry 1" not in page
+
+
+# ── releases with ε ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_privacy_page_shows_no_exact_figure_of_releases_with_epsilon(tmp_path: Path) -> None:
+    budget = 'epsilon = 1\nper_release = 0.5\nbeside_exact = "it stays inside"'
+    kb.write_release(kb.release(counted(budget)), tmp_path / "noisy.json")
+    page = words(ask(Dashboard(FileReleases([tmp_path], "store.db"), patience=60), "/privacy"))
+    assert "<dt>ε spent</dt><dd>0.5 of 1</dd>" in page
+    assert "<dt>k</dt><dd>10, by counts with noise</dd>" in page
+    assert "Smallest class" not in page
+    (tmp_path / "noisy.json").unlink()
+    exact = kb.release(counted(text=EXACT), ledger=tmp_path / "kanab.ledger", new_ledger=True)
+    kb.release(counted(budget), ledger=tmp_path / "kanab.ledger")
+    page = words(ask(Dashboard(FileReleases([tmp_path], "store.db"), patience=60), "/privacy"))
+    assert "without ε: k-anonymous at k = 10; with ε: differential privacy at ε = 0.5 of 1 in all" in page
+    assert f"<dt>Smallest class</dt><dd>{exact.receipt.smallest_class:,} people</dd>" in page
+    assert f"<dt>Effective k</dt><dd>at least {exact.receipt.effective_k:,}</dd>" in page

@@ -106,17 +106,17 @@ def _verified(ledger: Ledger | LedgerError | None) -> Iterator[Check]:
 
 
 def _effective_k(releases: Releases, hashes: Iterable[str], ledger: Ledger | LedgerError | None) -> int | None:
-    """Return the effective k over everything that was released: later entries of a ledger include the earlier ones.
+    """Return the effective k over all exact numbers; later entries of a ledger include the earlier ones.
 
     None where a release outside a ledger is not alone: what they give away as a whole was not evaluated.
     """
-    everything = list(releases.values())
+    everything = [release for release in releases.values() if release.receipt.noise is None]
     if len(everything) > 1 and not all(release.chained for release in everything):
         return None
     if isinstance(ledger, Ledger) and not set(hashes).isdisjoint(ledger.hashes):
-        everything += ledger.releases
+        everything += ledger.exact
     known = [release.receipt.effective_k for release in everything]
-    return None if None in known else min(k for k in known if k is not None)
+    return None if None in known or not known else min(k for k in known if k is not None)
 
 
 # ── the verdict ────────────────────────────────────────────────────────────────────────────────
@@ -137,16 +137,18 @@ def _verdict(
     releases: Sequence[Plain], broken: list[str], checks: Sequence[Check], remaining: Sequence[Plain]
 ) -> Plain:
     """Return the verdict in one paragraph; what is broken comes first."""
-    rules = {release["k"] for release in releases}
+    rules = {release["k"] for release in noisy.without_noise(releases) or releases}
     left_open = list(dict.fromkeys(check.rule for check in checks if check.holds is None))
     least = f"k = {min(rules)}{' or more' if len(rules) > 1 else ''}"
     open_ = f"; not evaluated: {', '.join(left_open)}" if left_open else ""
     named = ", ".join(risk["risk"] for risk in remaining[:MOST_RISKS])
     more = f", and {len(remaining) - MOST_RISKS} more, all stated below" if len(remaining) > MOST_RISKS else ""
     promise = noisy.claim(releases) if noisy.all_noisy(releases) else f"k-anonymous at {least}"
-    verb = "have" if noisy.all_noisy(releases) else "be"
+    claims = f"to {'have' if noisy.all_noisy(releases) else 'be'}"
+    if noisy.mixed(releases):
+        promise, claims = noisy.mixed_claim(promise, releases), "to be what they are,"
     short = f"BROKEN: {', '.join(broken)}." if broken else f"{promise}; audit passed"
-    claim = f" Do not use these files before that is fixed. They claim to {verb} {promise}" if broken else ""
+    claim = f" Do not use these files before that is fixed. They claim {claims} {promise}" if broken else ""
     return {
         "state": "broken" if broken else "passed",
         "short": short,

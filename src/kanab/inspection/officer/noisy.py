@@ -51,6 +51,14 @@ RISKS = (
 )
 """What ε does not cover, and what can be done about it."""
 
+BESIDE_EXACT = (
+    "exact numbers beside ε",
+    "Some of these releases have an ε and some have not. If they are about the same people, ε is no promise about what "
+    "the exact numbers show, and noise beside them hides nothing.",
+    "Hand out either kind, or keep the exact ones to those whom you can ask to behave.",
+)
+"""What is open where releases of both kinds are read together."""
+
 TESTS = ("tests/unit/privacy/epsilon/test_door.py", "tests/unit/privacy/epsilon/test_accountant.py")
 """Which of Kanab's own tests prove the rules behind each question."""
 
@@ -80,6 +88,22 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] =
 def all_noisy(releases: Sequence[Plain]) -> bool:
     """Return whether every number of these releases carries noise."""
     return all("noise" in release for release in releases)
+
+
+def without_noise(releases: Sequence[Plain]) -> list[Plain]:
+    """Return the releases that hold exact numbers."""
+    return [release for release in releases if "noise" not in release]
+
+
+def mixed(releases: Sequence[Plain]) -> bool:
+    """Return whether some of these releases have an ε and some have not."""
+    return 0 < len(without_noise(releases)) < len(releases)
+
+
+def mixed_claim(exact: str, releases: Sequence[Plain]) -> str:
+    """Say what releases of both kinds promise: each its own, and ε nothing about the others."""
+    noisy = [release for release in releases if "noise" in release]
+    return f"without ε: {exact}; with ε: {claim(noisy)}, no promise about what is without"
 
 
 def claim(releases: Sequence[Plain]) -> str:

@@ -37,21 +37,23 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
             {"step": step, "says": other.get(step, says).format(k=_least_k(releases)), "side": side, "kind": kind}
             for step, says, side, kind in collected.STEPS
         ]
-    known = with_noise or all(release["effective_k"] is not None for release in releases)
+    exact, both = noisy.without_noise(releases), noisy.mixed(releases)
+    known = all(release["effective_k"] is not None for release in exact)
     counting = "adds people up, class by class" if known else "adds people up; how is not on record"
-    k = _least_k(releases)
+    gate, leaves = (
+        "merges, withholds, or refuses",
+        f"classes of nobody or at least {_least_k(exact or releases)} people",
+    )
+    if with_noise or both:
+        gate = f"{gate}; with ε, {noisy.GATE}" if both else noisy.GATE
+        leaves = f"{leaves}; with ε, every number with noise" if both else "every number with noise"
     files = "file" if len(releases) == 1 else "files"
     steps = (
         ("Rows of people", "personal data; they stay where they are", "curator", "personal data"),
         ("One GROUP BY" if known else "Counting", counting, "curator", "personal data"),
         ("Classes in memory", "counts, sums, squares; never written", "curator", "personal data"),
-        ("Privacy gate", noisy.GATE if with_noise else "merges, withholds, or refuses", "curator", "rules"),
-        (
-            f"Release {files}",
-            "every number with noise" if with_noise else f"classes of nobody or at least {k} people",
-            "outside",
-            "released",
-        ),
+        ("Privacy gate", gate, "curator", "rules"),
+        (f"Release {files}", leaves, "outside", "released"),
         ("Analyst", "effects and tests, from the release only", "outside", "released"),
     )
     return [{"step": step, "says": says, "side": side, "kind": kind} for step, says, side, kind in steps]
@@ -141,6 +143,8 @@ def risks(releases: Sequence[Plain]) -> list[Plain]:
     rows = [*_risks_of(releases), *(collected.collector_risks(batches) if batches else ()), *always]
     if noisy.all_noisy(releases):
         rows = [row for row in rows if row[0] not in noisy.COVERED] + [*(noisy.RISKS if others else noisy.RISKS[-1:])]
+    elif noisy.mixed(releases):
+        rows = [noisy.BESIDE_EXACT, *rows]
     return [{"risk": risk, "says": says, "do": do} for risk, says, do in rows]
 
 
@@ -151,7 +155,8 @@ def _risks_of(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
             "Nobody checked what it gives away together with other releases about the same people.",
             "Release with a ledger, and keep one ledger for one population.",
         )
-    if any(release["effective_k"] is None and not release["collector"] for release in releases):
+    exact = [release for release in noisy.without_noise(releases) if not release["collector"]]
+    if any(release["effective_k"] is None for release in exact):
         yield (
             "tables whose overlap is not known",
             "Each table holds to k by itself. Whether a combination of tables rests on fewer people was not evaluated.",
@@ -263,6 +268,7 @@ class _OfficerQuestion:
 
 def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequence[Check]) -> list[Plain]:
     """Return the three questions of Opinion 05/2014 (WP216): what holds, by which rules and tests, what does not."""
+    everything, releases = releases, noisy.without_noise(releases) or releases
     alike = sum(release["homogeneous"] for release in releases)
     combinations = _combinations(releases, effective_k)
     three = (
@@ -300,12 +306,29 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
             ),
         ),
     )
+    answered: Sequence[_OfficerQuestion] = three
     if noisy.all_noisy(releases):
-        three = tuple(
+        answered = [
             _OfficerQuestion(question.name, question.asks, *noisy.QUESTIONS[question.name], False, noisy.TESTS)
             for question in three
-        )  # type: ignore[assignment]
-    return [question.answer(checks) for question in three]
+        ]
+    elif noisy.mixed(everything):
+        answered = [_of_both_kinds(question) for question in three]
+    return [question.answer(checks) for question in answered]
+
+
+def _of_both_kinds(question: _OfficerQuestion) -> _OfficerQuestion:
+    """Return a question with what holds for releases without ε, and for those with it."""
+    rules, holds, gaps = noisy.QUESTIONS[question.name]
+    return _OfficerQuestion(
+        question.name,
+        question.asks,
+        (*question.rules, *rules),
+        tuple(f"{kind}: {said}" for kind, part in (("Without ε", question.holds), ("With ε", holds)) for said in part),
+        (*question.gaps, *gaps, noisy.BESIDE_EXACT[1]),
+        True,
+        (*TESTS[question.name], *noisy.TESTS),
+    )
 
 
 def _collected(releases: Sequence[Plain]) -> bool:

@@ -6,7 +6,7 @@ that are merged from counts with noise. The first door, `kanab.privacy.gate`, is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -47,12 +47,7 @@ def release_with_noise(
     spending = check_spending(budget, before, batch=counted.span is not None)
     plan = replace(published_plan(decided_plan(counted), k), budget=budget)
     begun = check_batches(replace(counted, plan=plan), before.noisy)
-    if "assigned_by" in counted.choices:
-        raise PrivacyError(
-            "with ε one person more or less must not matter, and arms were assigned to clusters",
-            "Release clusters without ε.",
-        )
-    factors = check_declared(plan)
+    factors = check_declared(plan, counted.choices)
     scales = split_budget(plan, spending.rho)
     exact = {linkage.name: _in_full(_exact(counted, linkage), factors, plan) for linkage in noisy_tables(plan)}
     crossed = exact_pairs(counted, factors)
@@ -93,12 +88,18 @@ def _large_delta(plan: Plan, tables: Mapping[str, Tally]) -> list[str]:
     return [f"delta = {plan.budget.delta:g} is not below one divided by the number of people"]
 
 
-def check_declared(plan: Plan) -> dict[str, Factor]:
+def check_declared(plan: Plan, choices: Collection[str] = ()) -> dict[str, Factor]:
     """Return all arms and levels of a plan.
 
+    Nothing but the plan and the names of choices decides, so that a refusal tells nothing and no ledger notes it.
     Raises `PrivacyError` where one person's influence is not known without data, `MissingExtraError` where noise cannot
     be drawn.
     """
+    if "assigned_by" in choices:
+        raise PrivacyError(
+            "with ε one person more or less must not matter, and arms were assigned to clusters",
+            "Release clusters without ε.",
+        )
     factors = declared_factors(plan)
     for metric in plan.counted_metrics:
         if not metric.declared:

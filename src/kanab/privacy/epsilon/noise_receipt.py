@@ -69,8 +69,8 @@ def promise(noise: NoiseReceipt) -> str:
     return f"noise in every number: ε = {noise.epsilon:g} at δ = {noise.delta:g}"
 
 
-def spent_sentence(noise: NoiseReceipt, *, chained: bool) -> str:
-    """Say what has been spent with a release, and what is left; alone, nobody knows.
+def spent_sentence(noise: NoiseReceipt, *, chained: bool, batch: bool = False) -> str:
+    """Say what has been spent with a release, and what is left; alone, nobody knows. A batch is about its cohorts.
 
     >>> spent_sentence(NoiseReceipt(0.5, 1e-6, 1, 0.5, 0.827), chained=True)
     'Spent in all: ε = 0.5 of 1. A further release about these people may spend up to ε = 0.827'
@@ -79,4 +79,6 @@ def spent_sentence(noise: NoiseReceipt, *, chained: bool) -> str:
         return f"Spent: ε = {noise.epsilon:g}, and nobody adds up what else was spent about these people"
     left = math.floor(1000 * noise.left) / 1000
     rest = f"A further release about these people may spend up to ε = {left:g}" if left else "Nothing is left"
+    if batch and not left:
+        rest = "Nothing is left for these people; further cohorts are others, and may spend as much"
     return f"Spent in all: ε = {noise.spent:.3g} of {noise.total:g}. {rest}"

@@ -282,6 +282,41 @@ def test_batches_keep_the_map_of_the_first_and_their_noise_adds_up(tmp_path: Pat
         kb.add_releases([first, exact])
 
 
+BAD_PLANS = {
+    "needs the bounds of 'bought'": ("--arms", "A,B"),
+    "needs the arms of 'variant'": ("--bounds", "bought=0:1"),
+    "needs the levels of 'device'": ("--bounds", "bought=0:1", "--arms", "A,B", "--covariate", "device"),
+    "arms were assigned to clusters": ("--bounds", "bought=0:1", "--arms", "A,B", "--assigned-by", "device"),
+    "epsilon must lie between": ("--epsilon", "0"),
+    "epsilon must be a finite number": ("--epsilon", "nan"),
+    "delta must be a small probability": ("--delta", "0.5"),
+    "'one' is not a valid float": ("--epsilon", "one"),
+}
+
+
+@pytest.mark.parametrize("said", BAD_PLANS)
+def test_what_is_not_declared_is_refused_before_a_ledger_is_begun(
+    said: str, words: Words, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    before = {*tmp_path.iterdir()}
+    asked = ("release", words[1], "--arm", "variant", "--metric", "bought", "-o", words[5], "--epsilon", "1")
+    refused = program(*asked, *BAD_PLANS[said], "--new-ledger")
+    assert refused.code != 0
+    assert said in refused.err
+    assert {*tmp_path.iterdir()} == before
+
+
+def test_what_is_not_declared_is_refused_in_python_before_a_ledger_is_begun(tmp_path: Path) -> None:
+    bare = kb.count(ROWS, arm="variant", metrics=["bought"])
+    with pytest.raises(PrivacyError, match="needs the arms of 'variant'"):
+        kb.release(bare, epsilon=1, ledger=tmp_path / "shop.ledger", new_ledger=True)
+    for epsilon in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(PrivacyError, match="epsilon must"):
+            kb.release(counted(), epsilon=epsilon, ledger=tmp_path / "shop.ledger", new_ledger=True)
+    assert not [*tmp_path.iterdir()]
+
+
 # ── crashes, two processes, backups ────────────────────────────────────────────────────────────
 
 
