@@ -31,6 +31,7 @@ from kanab.errors import AnalysisError, SourceError
 from kanab.plan.model import DecisionRule
 from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.release import Receipt
+from kanab.report.brief import brief_text
 from kanab.report.charts import charts_if_installed
 from kanab.report.decision import decide
 from kanab.report.html import readout_html, report_html
@@ -122,6 +123,15 @@ class Readout:
         """Return the readout as one self-contained HTML page, with charts where the [charts] extra is installed."""
         data = self._shown()
         return report_html(data, charts=charts_if_installed(data))
+
+    @check_arguments()
+    def to_text(self, width: int | None = None) -> str:
+        """Return the readout as printed; with a width, tables that are wider are cut into several."""
+        return readout_text(self._shown(), width=width)
+
+    def to_brief(self) -> str:
+        """Return the decision, alarms and one line per metric and arm, within 80 columns."""
+        return brief_text(self._shown())
 
     def to_markdown(self) -> str:
         """Return the readout in Markdown."""

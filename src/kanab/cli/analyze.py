@@ -11,7 +11,7 @@ import click
 from kanab.atomicfile import write_whole
 from kanab.cli.analysis_options import analysis_options, options_from
 from kanab.cli.help_pages import FlagsByTask
-from kanab.cli.output import echo_json, json_option
+from kanab.cli.output import echo_json, json_option, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
@@ -39,6 +39,7 @@ _COUNTING = COUNTING_FLAGS | {"--adjust", "--segment"}
 @names_option("--segment", help="Covariates by which the effect may differ; each gets its own table.")
 @click.option("--experiment", help="One experiment of several.")
 @analysis_options
+@click.option("--brief", is_flag=True, help="Print one line per metric and arm, within 80 columns.")
 @json_option
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
 def analyze(source: tuple[str, ...], **flags: Any) -> None:
@@ -68,7 +69,9 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
         plain = {readout.experiment: readout.to_dict() for readout in readouts}
         echo_json({"experiments": plain} if len(plain) > 1 else plain[wanted[0]])
         return
-    click.echo("\n\n".join(map(str, readouts)))
+    width = terminal_width()
+    texts = [readout.to_brief() if flags["brief"] else readout.to_text(width) for readout in readouts]
+    click.echo("\n\n".join(texts))
     if flags["html"]:
         click.echo(f"\nReport: {flags['html']}")
 

@@ -49,7 +49,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "Common flags": (
         "--arm", "--metric", "--adjust", "--segment", "--covariate", "--control", "--primary", "--guardrail", "--plan",
-        "--experiment", "--experiments", "-o", "--html", "--json",
+        "--experiment", "--experiments", "-o", "--brief", "--html", "--json",
     ),
     "Metrics": (
         "--ratio", "--quantile", "--survival", "--received", "--bounds", "--resolution", "--missing",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import shutil
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -45,6 +46,11 @@ def echo_json(data: Any) -> None:
     """Print plain data, exact in every encoding; a number without a value in JSON is a bug, and raises `ValueError`."""
     whole = codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name.startswith("utf")
     click.echo(json.dumps(data, indent=2, ensure_ascii=not whole, allow_nan=False))
+
+
+def terminal_width() -> int | None:
+    """Return how many columns a terminal has; None in a pipe or a file, where tables are as wide as they need."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 @contextmanager

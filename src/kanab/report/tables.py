@@ -78,13 +78,14 @@ def effects_table(data: Data, metric: str) -> Table:
     relative = relative_figures(rows)
     level = f"{percent(data['confidence'])} interval"
     method = correction_name(data)
-    header = (f"against {data['control']}", "control", "arm", "effect", level, "relative", level, "p")
+    header = (f"against {data['control']}", "control", "arm", "effect", "SE", level, "relative", level, "p")
     cells = [
         (
             f"↳ adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else row["arm"],
             figures.bare(row["mean_control"]),
             figures.bare(row["mean_arm"]),
             figures.bare(row["estimate"], signed=True),
+            figures.bare(row["se_population"]),
             figures.between(row["interval"]),
             _percent(relative.bare(row["relative"], signed=True)),
             _percent(relative.between(row["relative_interval"])),
@@ -173,6 +174,7 @@ def segment_effects_table(data: Data, metric: str, covariate: str) -> Table:
             figures.bare(row["mean_control"]),
             figures.bare(row["mean_arm"]),
             figures.bare(row["estimate"], signed=True),
+            figures.bare(row["se"]),
             figures.between(row["interval_adjusted"]),
             p_value(row["p"]),
             p_value(row["p_adjusted"]),
@@ -180,7 +182,7 @@ def segment_effects_table(data: Data, metric: str, covariate: str) -> Table:
         for row in rows
     )
     interval = f"{percent(data['confidence'])} interval"
-    header = (covariate, "people, control", "arm", "mean, control", "arm", "effect", interval, "p", "p (Šidák)")
+    header = (covariate, "people, control", "arm", "mean, control", "arm", "effect", "SE", interval, "p", "p (Šidák)")
     return Table(header, cells)
 
 
@@ -199,5 +201,5 @@ def follow_ups_table(data: Data) -> Table:
         sides = (figures.bare(level[side], signed=True) for side in ("effect", "rest", "difference"))
         tests = (figures.bare(level["se"]), p_value(level["p"]), p_value(level["p_adjusted"]))
         rows.append((stub, level["arm"], *sides, *tests))
-    header = ("effect on", "arm", "there", "in the rest", "difference", "std. error", "p", "corrected p")
+    header = ("effect on", "arm", "there", "in the rest", "difference", "SE", "p", "corrected p")
     return Table(header, tuple(rows))

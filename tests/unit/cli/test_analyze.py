@@ -53,6 +53,13 @@ def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
 
 
 @pytest.mark.slow
+def test_brief_is_one_line_per_metric_and_arm(visits: Path) -> None:
+    lines = run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--brief").output.splitlines()
+    assert [line.split()[0] for line in lines[-2:]] == ["bought", "spend"]
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.slow
 def test_json_has_the_documented_fields(visits: Path) -> None:
     data = json.loads(run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device", "--json").output)
     assert {"people", "k", "arms", "effects", "segments", "sample_ratio", "privacy"} <= data.keys()

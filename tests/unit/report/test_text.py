@@ -126,7 +126,7 @@ def test_a_row_of_nothing_but_none_is_shown(small: Maker, effect: Maker, untesta
     text = readout_text(small(effect(**(untestable | nothing))))
     assert "B cannot be tested on spend: nothing varies." in text
     assert cells(text, "B")[1:] == ["500", "50.00 %", "50.00 %", "0.00"]
-    assert re.search(r"^B(\s+–){8}$", text, re.MULTILINE)
+    assert re.search(r"^B(\s+–){9}$", text, re.MULTILINE)
 
 
 def test_an_effect_without_an_interval_keeps_its_p(small: Maker, effect: Maker) -> None:
@@ -158,10 +158,10 @@ def test_table_and_data_agree_to_the_last_printed_digit(hillstrom: Readout) -> N
     text = readout_text(hillstrom)
     row = next(row for row in hillstrom["effects"] if row["carries_verdict"])
     adjusted = cells(text[text.index("── visit") :], "↳ adjusted for recency")
-    control, arm, change, interval, relative, _, p, corrected = adjusted[1:]
+    control, arm, change, error, interval, relative, _, p, corrected = adjusted[1:]
     low, high = interval.split(" to ")
-    shown = (control, arm, change, low, high)
-    exact = (row["mean_control"], row["mean_arm"], row["estimate"], *row["interval"])
+    shown = (control, arm, change, error, low, high)
+    exact = (row["mean_control"], row["mean_arm"], row["estimate"], row["se_population"], *row["interval"])
     assert all(abs(float(one) - 100 * value) <= 0.005 for one, value in zip(shown, exact, strict=True))
     assert abs(float(relative.rstrip(" %")) - 100 * row["relative"]) <= 0.05
     assert (float(p), float(corrected)) == (
@@ -221,7 +221,7 @@ def test_every_level_has_its_people_means_effect_and_interval(hillstrom: Readout
         "differs. The 4 intervals hold together, with 95 % confidence (Šidák)."
     ) in flat(text)
     assert cells(text, "1, Womens E-Mail")[1:] == [
-        "11,668", "11,765", "11.14", "18.45", "+7.31", "6.16 to 8.46", "6.51e-56", "2.60e-55"
+        "11,668", "11,765", "11.14", "18.45", "+7.31", "0.46", "6.16 to 8.46", "6.51e-56", "2.60e-55"
     ]  # fmt: skip
 
 
@@ -382,7 +382,10 @@ def test_markdown_has_a_heading_per_section_and_whole_tables(hillstrom: Readout)
         "Privacy",
         "Notes",
     ]
-    assert "| Mens E-Mail | 10.62 | 18.28 | +7.66 | 7.00 to 8.32 | +72.1 % | 64.1 to 80.7 % | 1.36e-112 | – |" in text
+    assert (
+        "| Mens E-Mail | 10.62 | 18.28 | +7.66 | 0.34 | 7.00 to 8.32 | +72.1 % | 64.1 to 80.7 % | 1.36e-112 | – |"
+        in text
+    )
     assert "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |" in text
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1

@@ -241,7 +241,7 @@ def _follow_ups_body(data: Data, test: Row) -> str:
         )
         for row in test["follow_ups"]
     )  # fmt: skip
-    header = (test["covariate"], "arms", "effect", "in the rest", "difference", "std. error", "p", "corrected p")
+    header = (test["covariate"], "arms", "effect", "in the rest", "difference", "SE", "p", "corrected p")
     name = f"{test['experiment']} by {test['covariate']}: {test['metric']}"
     sentences = bullets(follow_up_sentences(data, test))
     return f'<div class="pair words">{sentences}{table_html(Table(header, rows), name, kind="cards wide")}</div>'

@@ -1,0 +1,64 @@
+"""The readout in one line per metric and arm, for a narrow terminal or a message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kanab.report.figures import Row, figures_of, is_share, relative_figures
+from kanab.report.text import mapped, printable, wrapped
+from kanab.report.words import alarm_sentences, correction_name, decision_sentences, headlines, metrics_of, title, tone
+from kanab.tabular import Table, p_value
+
+WIDTH = 80
+"""Columns of a terminal that nobody widened."""
+
+_LEAST_NAME = 6
+_POINTS = " (points)"
+_VERDICTS = {"untestable": "not testable"}
+
+
+def brief_text(data: Mapping[str, Any]) -> str:
+    """Return the decision, alarms, and the effect that carries the verdict of each metric and arm, within 80 columns.
+
+    Names that leave no room for numbers are shortened.
+    """
+    clean = mapped(data, printable)
+    sentences = (f"{title(clean)}.", *decision_sentences(clean), *alarm_sentences(clean))
+    lines = [line for sentence in sentences for line in wrapped(sentence, WIDTH)]
+    rows = [row for metric in metrics_of(clean) for row in headlines(clean, metric)]
+    return "\n".join([*lines, *str(_table(clean, rows)).splitlines()]) if rows else "\n".join(lines)
+
+
+def _table(data: Mapping[str, Any], rows: list[Row]) -> Table:
+    method = correction_name(data)
+    header = ("metric", "arm", "effect", "interval", "relative", f"p ({method})" if method else "p", "verdict")
+    cells = [_cells(data, row, corrected=bool(method)) for row in rows]
+    needed = [max(len(line[i]) for line in (header, *cells)) for i in range(len(header))]
+    room = WIDTH - sum(2 + wide for wide in needed[2:]) - 2
+    arms = max(min(needed[1], max(_LEAST_NAME, room // 3)), min(needed[1], room - needed[0]))
+    widths = (max(_LEAST_NAME, room - arms), arms)
+    short = (tuple(_cut(*name) for name in zip(line, widths, strict=False)) + line[2:] for line in cells)
+    return Table(header, tuple(short))
+
+
+def _cells(data: Mapping[str, Any], row: Row, *, corrected: bool) -> tuple[str, ...]:
+    figures, relative = figures_of([row], share=is_share(data, row["metric"])), relative_figures([row])
+    change = relative.bare(row["relative"], signed=True)
+    return (
+        f"{row['metric']}{_POINTS}" if figures.share else row["metric"],
+        row["arm"],
+        figures.bare(row["estimate"], signed=True),
+        figures.between(row["interval"]),
+        change if change == "–" else f"{change} %",
+        p_value(row["p_adjusted"] if corrected else row["p"]),
+        _VERDICTS.get(tone(row), tone(row)),
+    )
+
+
+def _cut(name: str, width: int) -> str:
+    """Return as much of a name as fits, with its unit."""
+    if len(name) <= width:
+        return name
+    unit = _POINTS if name.endswith(_POINTS) and width > _LEAST_NAME + len(_POINTS) else ""
+    return f"{name[: width - 1 - len(unit)]}…{unit}"
