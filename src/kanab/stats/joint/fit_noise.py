@@ -202,6 +202,36 @@ def _check_columns(arms: Sequence[NoisyEquations], inverse: Floats, where: str) 
             )
 
 
+@dataclass(frozen=True, eq=False)
+class _ArmFit:
+    """The fit of one arm: its coefficients, how its equations reach its mean, that mean's share of σ², and (X'X)⁻¹."""
+
+    beta: Floats
+    reach: Floats
+    share: float
+    inverse: Floats
+
+    def lost(self, arm: NoisyEquations, equations: Moves) -> float:
+        """Return by how much noise in the equations makes the squares that are left too small on average."""
+        return math.fsum(
+            float(np.einsum("ij,i...,j...,...", self.inverse, c, c, arm.noise(key), optimize=True).sum())
+            for key, c in equations.items()
+        )
+
+
+def _shared_slope(gram: Floats, side: Floats, shared: Floats) -> _ArmFit:
+    """Return the fit of an arm that has a mean of its own and the slopes of all arms."""
+    beta = np.array([side[0] / gram[0, 0] - gram[0, 1:] / gram[0, 0] @ shared[1:], *shared[1:]])
+    reach, share = np.eye(len(side))[0] / gram[0, 0], float(1 / gram[0, 0])
+    return _ArmFit(beta, reach, share, np.outer(reach, reach) / share)
+
+
+def _to_totals(arm: NoisyEquations, totals: Tally) -> Moved:
+    """Return the way from the arm means of the first table to those of the totals."""
+    table, metric = arm.held.tables[arm.everybody[2]], arm.held.metric.name
+    return moved_to_totals(table, totals, metric, measured(table, metric, arm_squares(table, metric)))
+
+
 def with_fit_noise(
     held: Marginals,
     columns: Sequence[Column],
@@ -231,40 +261,31 @@ def with_fit_noise(
     moves: list[list[Moves]] = []  # each arm's mean by the numbers of each arm
     rss, left_noise, shares = [], [], []
     for arm, gram, side in zip(arms, grams, sides, strict=True):
-        at_arm = gram[0] / gram[0, 0]
-        if not one_slope:
+        if one_slope:
+            fit = _shared_slope(gram, side, shared)
+        else:
             inverse = floats(np.linalg.inv(gram))
             _check_columns([arm], inverse, f"in arm {label(means.arms[arm.place])!r} ")
-            beta, reach, share = inverse @ side, inverse @ at_mean, float(at_mean @ inverse @ at_mean)
-        else:
-            beta = np.array([side[0] / gram[0, 0] - at_arm[1:] @ shared[1:], *shared[1:]])
-            reach, share = np.eye(len(side))[0] / gram[0, 0], 1 / gram[0, 0]
-            inverse = np.outer(reach, reach) / share
-        equations = arm.moved(beta)
-        lost = math.fsum(
-            float(np.einsum("ij,i...,j...,...", inverse, c, c, arm.noise(key), optimize=True).sum())
-            for key, c in equations.items()
-        )
+            fit = _ArmFit(inverse @ side, inverse @ at_mean, float(at_mean @ inverse @ at_mean), inverse)
+        beta, equations = fit.beta, arm.moved(fit.beta)
         left = float(held.squares_about(arm.place)) - 2 * beta @ side + beta @ gram @ beta
-        rss.append(left + lost)
+        rss.append(left + fit.lost(arm, equations))
         left_noise.append(arm.variance(arm.squares_moved(beta)))
-        shares.append(1 / gram[0, 0] if variance == "paper" else share)
+        shares.append(1 / gram[0, 0] if variance == "paper" else fit.share)
         together = [_weighted(beta, by_mean) for _ in arms]
         if one_slope:
-            turned = whole @ (at_mean - at_arm)
+            turned = whole @ (at_mean - gram[0] / gram[0, 0])
             together = [
                 _added(row, _weighted(turned, other.moved(shared))) for row, other in zip(together, arms, strict=True)
             ]
-        together[arm.place] = _added(together[arm.place], _weighted(reach, equations))
+        together[arm.place] = _added(together[arm.place], _weighted(fit.reach, equations))
         moves.append(together)
     exact, beside = means.exact, np.zeros(len(arms))
     if totals is not None:
-        first_table, name = held.tables[arms[0].everybody[2]], held.metric.name
-        moved = moved_to_totals(first_table, totals, name, measured(first_table, name, arm_squares(first_table, name)))
-        exact = tuple(mean + shift for mean, shift in zip(exact, moved.shifts, strict=True))
+        moved = _to_totals(arms[0], totals)
+        exact, beside = tuple(mean + shift for mean, shift in zip(exact, moved.shifts, strict=True)), moved.beside
         for arm, row in zip(arms, moves, strict=True):
             row[arm.place] = _added(row[arm.place], arm.mean_shifted(moved))
-        beside = moved.beside
     noise = np.array([[_covariance(arms, first, second) for second in moves] for first in moves]) + np.diag(beside)
     df = freedom_with_noise(np.array(rss), means.df, np.array(left_noise))
     sample = enough_freedom(np.array(rss), df) / means.df * np.array(shares)
