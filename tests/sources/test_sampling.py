@@ -126,7 +126,8 @@ def test_twice_the_steps_may_pass_what_doubles_hold_where_the_steps_do_not(
     steps = np.array([2**25, 2**25 + 1, 3, 5] * 2)  # squares of an arm: 2^51, twice the steps' 2^53
     table = people(y=steps / 100, z=np.arange(8) / 100)
     limits = {"y": (0, 1e6), "z": (0, 1)}
-    plan = make_plan("variant", ["y", "z"], bounds=limits, resolution=dict.fromkeys(limits, 0.01))
+    grids = dict.fromkeys(limits, 0.01)
+    plan = make_plan("variant", ["y"], adjust=["z"], bounds=limits, resolution=grids, numbers=["z"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.metrics._PEOPLE_IN_DOUBLES", 0)
         assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
@@ -200,3 +201,37 @@ def test_declared_bounds_and_conversions_have_no_range(engine: Loader) -> None:
     table = people(y=[3.0, 8.0, 7.0, 6.0], z=[0, 1, 1, 0])
     plan = make_plan("variant", ["y", "z"], bounds={"y": (0, 10)})
     assert count_table(engine.load(table), plan).ranges == count_rows(table, plan).ranges == {}
+
+
+def _many(size: int, rare: int) -> pa.Table:
+    """People of three tiers, and a few of a fourth one who come last and spend little."""
+    rng = np.random.default_rng(5)
+    tiers = np.where(np.arange(size) < size - rare, np.arange(size) // 2 % 3, 3)
+    spend = np.where(tiers < 3, rng.integers(0, 10_000, size) / 100, 1.25 + np.arange(size) % 7)
+    return people(tier=tiers, spend=spend)
+
+
+@pytest.mark.parametrize("bounds", [{}, {"bounds": {"spend": (0, 100)}, "resolution": {"spend": 0.01}}])
+@pytest.mark.parametrize(("rare", "asked"), [(0, [True]), (6, [True, False])])
+def test_the_largest_values_are_asked_for_only_where_a_signature_sums_to_little(
+    duckdb_loader: Loader, queries: list[Any], bounds: dict[str, Any], rare: int, asked: list[bool]
+) -> None:
+    table, plan = _many(30_000, rare), make_plan("variant", ["spend"], adjust=["tier"], **bounds)
+    counted, rows = count_table(duckdb_loader.load(table), plan), count_rows(table, plan)
+    assert_same(counted, rows)
+    assert [measure.later for query in queries for measure in query.measures] == asked
+    assert counted.signatures is not None
+    assert rows.signatures is not None
+    found, expected = counted.signatures.values["spend"], rows.signatures.values["spend"]
+    assert found.total.tolist() == expected.total.tolist()
+    if rare:
+        assert found.largest.tolist() == expected.largest.tolist()
+    else:
+        assert (found.largest >= expected.largest).all()
+        assert (3 * found.largest <= found.total).all()  # so that nobody dominates
+
+
+def test_values_below_zero_that_a_sample_shows_keep_their_largest(duckdb_loader: Loader, queries: list[Any]) -> None:
+    table, plan = _many(30_000, 0), make_plan("variant", ["spend"], bounds={"spend": (-100, 100)})
+    count_table(duckdb_loader.load(table), plan)
+    assert [measure.later for query in queries for measure in query.measures] == [False]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Derived, SignatureValues
+from kanab.counted import LARGE_SUM, Derived, SignatureValues
 from kanab.counting.bins import check_arms, check_levels
 from kanab.counting.columns import check_classes
 from kanab.counting.engine.group_keys import Key
-from kanab.counting.engine.metrics import Measure
+from kanab.counting.engine.metrics import Measure, open_range
 from kanab.counting.engine.statement import CountQuery, CrossSum, QueryPart
 from kanab.counting.frames import check_days
 from kanab.counting.levels import place_arms, place_levels
@@ -319,9 +319,27 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
         if measure.leaves_out:
             present[name] = there & (signatures.array(f"p{measure.place}") > 0)
         if measure.magnitude_names:
-            largest, total = (signatures.array(column, np.float64) for column in measure.magnitude_names)
+            *known, total = (signatures.array(column, np.float64) for column in measure.magnitude_names)
+            largest = known[0] if known else np.minimum(total, largest_possible(answer, measure))
             values[name] = SignatureValues(np.where(there, largest, 0).astype(np.int64), np.where(there, total, 0))
     return Membership(cells, sizes, present, values, _numbers(answer, view, there))
+
+
+def largest_possible(answer: QueryAnswer, measure: Measure) -> int:
+    """Return the largest absolute step that bounds allow, or the range of everybody's values."""
+    ends = measure.metric.grid_bounds
+    if ends is None:
+        totals = answer.only("inside")
+        seen = (totals.get(f"{word}{measure.place}") for word in ("lo", "hi"))
+        ends = open_range(measure, *seen, missing=False)
+    return max(map(abs, ends))
+
+
+def any_small_sums(answer: QueryAnswer, measure: Measure) -> bool:
+    """Return whether one or two people may make up the sum of a signature, as far as sums tell."""
+    rows = answer.of("signatures", answer.query.keys)
+    limit = LARGE_SUM * largest_possible(answer, measure)
+    return any(0 < total < limit for _, total in rows.column(f"s{measure.place}"))
 
 
 def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> NumbersInGroups | None:

@@ -120,6 +120,12 @@ class Engine:
             return sqlite.from_words((value >> 32).sum(), (value & 0xFFFF_FFFF).sum())
         return value.sum() if self.sums == "wide" else value.cast("decimal(20, 0)").sum()
 
+    def people(self, table: Any, condition: Any) -> Any:
+        """Count to whom of a table a condition applies, which is true or false of everybody."""
+        if self.adds_doubles:
+            return condition.cast("int32").cast("float64").sum().cast("int64")
+        return table.count(where=condition)
+
     def text(self, expression: exp.Expr) -> exp.Expr:
         """Return an expression of SQL as text, unless the engine hands out numbers."""
         return expression if self.native else exp.Cast(this=expression, to=exp.DataType(this=exp.DType.TEXT))

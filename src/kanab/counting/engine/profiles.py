@@ -179,7 +179,9 @@ def _sampled(row: Mapping[str, Any], place: int) -> SampledMetric:
     near = _NEAR * (profile.high - profile.low)
     low = first is not None and first <= profile.low + near and not 0 < profile.low < near
     high = last is not None and last >= profile.high - near and not -near < profile.high < 0
-    return SampledMetric(profile, float(row.get(f"square{place}") or 0), (everybody or low, everybody or high))
+    return SampledMetric(
+        profile, float(row.get(f"square{place}") or 0), (everybody or low, everybody or high), not everybody
+    )
 
 
 def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:

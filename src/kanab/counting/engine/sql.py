@@ -6,6 +6,7 @@ everybody) decides grids, bins and the commonest levels, by the rules that all s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -21,6 +22,7 @@ from kanab.counting.derived import any_small, choose_derived
 from kanab.counting.engine.answer import (
     Places,
     QueryAnswer,
+    any_small_sums,
     build_tally,
     membership_of,
     parse_int,
@@ -46,6 +48,7 @@ from kanab.counting.engine.metrics import (
     Measure,
     as_number,
     careful_measure,
+    large_sums,
     open_range,
     quick_measure,
     range_fits,
@@ -247,8 +250,19 @@ def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None
         profile = replace(seen.profile, gaps=metric.name in query.gaps)
         kind = query.kinds[metric.name]
         guesses.append(quick_measure(place, metric, kind, replace(seen, profile=profile), query.engine))
-    measures = [replace(guess, near=_near(guess, sample)) for guess in guesses if guess is not None]
+    measures = [_sharpened(guess, query, sample) for guess in guesses if guess is not None]
     return None if len(measures) < len(guesses) else _with_measures(query, measures, sample)
+
+
+def _sharpened(measure: Measure, query: CountQuery, sample: SampleProfiles) -> Measure:
+    """Return a metric in the form that costs least, as far as a sample shows."""
+    near = bool(query.plan.numbers) and _near(measure, sample)
+    if measure.name in query.plan.numbers:
+        return replace(measure, near=near)
+    levels = (len(key.bins.labels) + 1 if key.bins else len(key.named) + 1 if key.named else 0 for key in query.keys)
+    sizes = [known or sample.levels[key.name] for key, known in zip(query.keys, levels, strict=True)]
+    classes = math.prod(sizes) * 2 ** sum(metric.missing == "exclude" for metric in query.plan.counted_metrics)
+    return replace(measure, near=near, later=large_sums(measure, sample.metrics[measure.name], classes))
 
 
 def _near(measure: Measure, sample: SampleProfiles) -> bool:
@@ -343,6 +357,9 @@ def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> Que
             short = "false" in (answer.only("inside").get(proof) for proof in ("even", "exact"))
             if short and plainer != answer.query.measures and _fits(answer):
                 answer = _ask(people, replace(quick, measures=plainer))
+        if _fits(answer) and any(any_small_sums(answer, measure) for measure in answer.query.measures if measure.later):
+            told = tuple(replace(measure, later=False) for measure in answer.query.measures)
+            answer = _ask(people, replace(answer.query, measures=told))
     except QueryError:
         return None
     return answer if _fits(answer) else None

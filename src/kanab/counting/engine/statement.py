@@ -154,7 +154,7 @@ def first_stage(people: Any, query: CountQuery) -> Any:
         sums |= _cross_sums(table, place, cross, query)
     sums |= _number_ranges(table, query)
     differing = (_differing(table, derived, query) for derived in query.derived)
-    sums |= {f"e{place}": table.count(where=differs) for place, differs in enumerate(differing)}
+    sums |= {f"e{place}": query.engine.people(table, differs) for place, differs in enumerate(differing)}
     for place in range(len(query.binned)):
         sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
     for flag in query.flags:
@@ -263,7 +263,10 @@ def _differing(table: Any, derived: Derived, query: CountQuery) -> Any:
     first, second = (_present(table, measure) for measure in measures)
     if derived.side is not None:
         return ((first != 0) & (second == derived.side * measures[1].unit)).fill_null(False)
-    y, z = first.fill_null(0), second.fill_null(0)
+    y, z = (
+        steps.fill_null(0) if measure.leaves_out else steps
+        for steps, measure in zip((first, second), measures, strict=True)
+    )
     left, right = derived.weights[0] * measures[1].unit, derived.weights[1] * measures[0].unit
     if left == right:
         return y != z
