@@ -227,7 +227,7 @@ def iceberg(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_a_delta_table_is_read_as_its_log_says(delta: Path) -> None:
     from deltalake import DeltaTable  # noqa: PLC0415 - an extra
 
-    for source in (delta, str(delta), DeltaTable(str(delta))):
+    for source in (delta, str(delta), DeltaTable(str(delta)), DeltaTable(str(delta), version=1)):
         assert count(source).tallies == EXPECTED
         assert count(source, where="tier < 3").tallies == count(ROWS, where="tier < 3").tallies
     pairs = count_pairs(str(delta), ["variant", "tier"], ["spend"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib.util
+import re
 import socket
 import warnings
 from collections.abc import Iterator, Mapping
@@ -23,13 +24,14 @@ from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
 from kanab.counting.lakes import lake_rows, open_lake
 from kanab.counting.parquet_files import open_parquet
+from kanab.counting.remote import copied, is_remote, remote_dataset
 from kanab.errors import MissingExtraError, SourceError, listed
 
-_MYSQL = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
+_MYSQL = ("mysql", "mariadb")
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
 _EXTRAS |= dict.fromkeys(_MYSQL, "mysql")
 _NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb", "mysql": "pymysql"}
-_ELSEWHERE = ("http", "https", "ftp", "file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "hdfs", "dbfs")
+_ELSEWHERE = ("ftp", "file", "s3a", "az", "dbfs")
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
 
@@ -74,11 +76,13 @@ def _is_own(backend: Any, source: Any) -> bool:
 
 
 def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any:
-    if isinstance(source, (str, PathLike)) and "://" in fspath(source):
-        return _countable(_open_table_or_query(connect(fspath(source)), table, sql))
+    if isinstance(source, (str, PathLike)) and "://" in fspath(source) and not is_remote(fspath(source)):
+        return _open_connection(fspath(source), table, sql)
     if isinstance(source, (str, PathLike)):
         rows = _open_files(_memory(), fspath(source), table, form)
         return rows if sql is None else _query_rows(rows, sql)
+    if type(source).__module__.partition(".")[0] == "sqlalchemy":
+        return _open_connection(_url_of(source), table, sql)
     if table is not None:
         raise no_table()
     source = load_frame(source)
@@ -149,7 +153,9 @@ def _memory() -> Any:
 
 
 def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm) -> Any:
-    """Open the files of a path or pattern as one table."""
+    """Open the files of a path or pattern, or of an address, as one table."""
+    if is_remote(place):
+        return _open_remote(backend, place, sheet, form)
     name, files = Path(place).name, matching_files(place)
     if not files[0].exists():
         raise SourceError(f"there is no file {name!r}", "Check the path.")
@@ -169,6 +175,16 @@ def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm) -> A
     if kinds == {"lake"}:
         return _open_frame(backend, open_lake(files[0]), f"kanab_{uuid4().hex}")
     return _open_frame(backend, read_files(files, sheet, form), f"kanab_{uuid4().hex}")
+
+
+def _open_remote(backend: Any, place: str, sheet: str | None, form: CsvForm) -> Any:
+    """Open files of an object store where they are, other ones by a copy that is deleted once it was read."""
+    dataset = remote_dataset(place)
+    if dataset is not None and sheet is None:
+        return _open_frame(backend, dataset, f"kanab_{uuid4().hex}")
+    with copied(place) as file:
+        rows = _open_files(backend, str(file), sheet, form)
+        return backend.create_table(f"kanab_{uuid4().hex}", rows)
 
 
 def _open_frame(backend: Any, source: Any, name: str) -> Any:
@@ -274,8 +290,17 @@ def _split(url: str) -> SplitResult:
         ) from None
 
 
+def _url_of(source: Any) -> str:
+    """Return the URL of an engine of SQLAlchemy, or a URL of its own, with its password."""
+    url = getattr(source, "url", source)
+    if not hasattr(url, "render_as_string"):
+        raise SourceError(f"a {type(source).__name__} is no engine", "Give SQLAlchemy's engine or URL, and table=….")
+    return str(url.render_as_string(hide_password=False))
+
+
 def connect(url: str) -> Any:
     """Connect to the engine of a URL; raise `SourceError` where it cannot be reached."""
+    url = re.sub(r"^(\w+)\+\w+://", r"\1://", url)  # SQLAlchemy's driver; Ibis has its own
     parts = _split(url)
     extra = _EXTRAS.get(parts.scheme)
     if extra is not None:
@@ -283,7 +308,10 @@ def connect(url: str) -> Any:
     if parts.scheme == "spark":
         return _spark(parts, url)
     if parts.scheme in _ELSEWHERE:
-        raise SourceError(f"files are not read from {parts.scheme}://", "Copy the file here first, and give its path.")
+        raise SourceError(
+            f"files are not read from {parts.scheme}://",
+            "Give a path, or an address that begins with https://, s3://, gs:// or abfs://.",
+        )
     import ibis  # noqa: PLC0415 - an extra
 
     try:
@@ -293,7 +321,7 @@ def connect(url: str) -> Any:
             return _sqlite(_database(parts))
         if parts.scheme in _MYSQL:
             return _mysql(url)
-        return ibis.connect(url.replace("postgresql+psycopg://", "postgresql://", 1))
+        return ibis.connect(url)
     except SourceError:
         raise
     except ImportError:
@@ -384,6 +412,17 @@ def _reach(parts: SplitResult, url: str) -> None:
             return
     except (OSError, ValueError) as problem:
         raise _unreachable(url, problem) from None
+
+
+def _open_connection(url: str, table: str | None, sql: str | None) -> Any:
+    """Connect, and open a table or a query; what has neither is closed again."""
+    backend = connect(url)
+    try:
+        return _countable(_open_table_or_query(backend, table, sql))
+    except SourceError:
+        if backend.name != "pyspark":  # a Spark session may have other users
+            backend.disconnect()
+        raise
 
 
 def _open_table_or_query(backend: Any, table: str | None, sql: str | None) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
@@ -88,8 +88,8 @@ def count(
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
-    ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
-    Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
+    ``source`` is a dict of columns; a pandas, polars or Arrow table or stream; the path, glob or address of
+    files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
     both adjusted for and segmented by. A column in ``adjust`` is adjusted for as it is, without classes, if ``numbers``
     or ``bounds`` name it, or if nothing is said of it and it holds fractions. With ``arms`` only these are
     counted. ``unit`` names the person where one has several rows, and ``aggregate`` says how these become one: "sum",
@@ -210,8 +210,7 @@ def _is_empty(source: Any, options: SourceOptions) -> bool:
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.filters import filter_rows  # noqa: PLC0415
 
-    with suppress(KanabError):
-        rows, _ = _open(source, options)
+    with suppress(KanabError), _opened(source, options) as (rows, _):
         some = (filter_rows(rows, options.where) if options.where else rows).limit(1)
         return not int(first_row(some.aggregate(rows=some.count()))["rows"])
     return False
@@ -351,7 +350,8 @@ def _quantiles(
         return {}
     from kanab.counting.engine.profiles import quantiles_of  # noqa: PLC0415 - needs the [sql] extra
 
-    return quantiles_of(_open(source, options)[0], names, shares)
+    with _opened(source, options) as (rows, _):
+        return quantiles_of(rows, names, shares)
 
 
 def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> str:
@@ -364,10 +364,10 @@ def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[P
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
     options = _clamping(plan, options)
-    people, choices = _open(source, options)
-    joint = _join(_plans(plan, earlier, options), people, choices)
-    with own_names(joint):
-        return show_sql(people, joint, **choices)
+    with _opened(source, options) as (people, choices):
+        joint = _join(_plans(plan, earlier, options), people, choices)
+        with own_names(joint):
+            return show_sql(people, joint, **choices)
 
 
 def _clamping(plan: Plan, options: SourceOptions) -> SourceOptions:
@@ -452,10 +452,10 @@ def _as_counted(counted: Counted) -> Plan:
 def _count_any(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if isinstance(source, (str, PathLike)):
         return _count_place(fspath(source), plans, options)
-    if options.table is not None:
-        raise no_table()
     if is_elsewhere(source) or options.needs_engine:
         return _by_engine(source, plans, options)
+    if options.table is not None:
+        raise no_table()
     return _by_rows(source, plans, options)
 
 
@@ -502,15 +502,15 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
         raise MissingExtraError(choosing if options.needs_engine else f"reading a {type(source).__name__}", "sql")
     from kanab.counting.engine.sql import count_table  # noqa: PLC0415 - needs the [sql] extra
 
-    people, choices = _open(source, options)
-    plan = _join(plans, people, choices)
-    with own_names(plan):
-        counted = count_table(people, plan, **choices)
-    if options.assigned_by is None:
-        return counted
-    from kanab.counting.engine.clusters import find_rates  # noqa: PLC0415
+    with _opened(source, options) as (people, choices):
+        plan = _join(plans, people, choices)
+        with own_names(plan):
+            counted = count_table(people, plan, **choices)
+        if options.assigned_by is None:
+            return counted
+        from kanab.counting.engine.clusters import find_rates  # noqa: PLC0415
 
-    return replace(counted, rates=find_rates(people, counted.plan, options.where))
+        return replace(counted, rates=find_rates(people, counted.plan, options.where))
 
 
 def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
@@ -527,27 +527,30 @@ def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
     return join_plans(plans, taken, apart=events is not None)
 
 
-def _open(source: Any, options: SourceOptions) -> tuple[Any, dict[str, Any]]:
-    """Open the source as an Ibis table; return it with the choices of how its rows become people."""
-    from kanab.counting.connect import open_beside, open_table  # noqa: PLC0415 - needs the [sql] extra
+@contextmanager
+def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Open the source as an Ibis table for a while, with the choices of how its rows become people."""
+    from kanab.counting.connect import open_beside, opened_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.people import CLUSTER, Events, window_seconds  # noqa: PLC0415
 
     options.check()
     if options.window is not None:
         window_seconds(options.window)
-    people = joined_rows(open_table(source, table=options.table, sql=options.sql, form=options.form), options)
-    events = options.events
-    if events is not None:
-        beside = open_beside(people, events, options.form)
-        events = Events(beside, options.window or "", options.time, options.exposure_time)
-    names = ("unit", "aggregate", "where", "span", "first_by")
-    choices = {name: getattr(options, name) for name in names} | {"events": events}
-    if options.assigned_by is None:
-        return people, choices
-    from kanab.counting.engine.clusters import cluster_rows  # noqa: PLC0415
+    with opened_table(source, table=options.table, sql=options.sql, form=options.form) as rows:
+        people = joined_rows(rows, options)
+        events = options.events
+        if events is not None:
+            beside = open_beside(people, events, options.form)
+            events = Events(beside, options.window or "", options.time, options.exposure_time)
+        names = ("unit", "aggregate", "where", "span", "first_by")
+        choices = {name: getattr(options, name) for name in names} | {"events": events}
+        if options.assigned_by is None:
+            yield people, choices
+            return
+        from kanab.counting.engine.clusters import cluster_rows  # noqa: PLC0415
 
-    clusters = cluster_rows(people, cluster_columns(options.assigned_by), options.clamp)
-    return clusters, choices | {"unit": CLUSTER, "aggregate": "sum"}
+        clusters = cluster_rows(people, cluster_columns(options.assigned_by), options.clamp)
+        yield clusters, choices | {"unit": CLUSTER, "aggregate": "sum"}
 
 
 def joined_rows(people: Any, options: SourceOptions) -> Any:

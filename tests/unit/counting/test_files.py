@@ -275,9 +275,9 @@ def test_a_query_of_a_file_or_a_frame_calls_it_rows(tmp_path: Path) -> None:
             counted(source, table="users")
 
 
-@pytest.mark.parametrize("place", ["https://shop.example/rows.csv", "s3://bucket/rows.parquet"])
-def test_files_elsewhere_are_to_be_copied_first(place: str) -> None:
-    with pytest.raises(SourceError, match=r"files are not read from (https|s3)://\. Copy the file here first"):
+@pytest.mark.parametrize("place", ["ftp://shop.example/rows.csv", "file:///rows.parquet"])
+def test_addresses_that_are_not_read_name_those_that_are(place: str) -> None:
+    with pytest.raises(SourceError, match=r"files are not read from (ftp|file)://\. Give a path, or an address that"):
         counted(place)
 
 
