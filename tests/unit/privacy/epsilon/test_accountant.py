@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -409,3 +410,88 @@ def test_two_processes_do_not_spend_at_once(tmp_path: Path) -> None:
     with hold_ledger(ledger), pytest.raises(LedgerError, match="another release into shop"):
         kb.release(counted("epsilon = 1"), ledger=ledger, new_ledger=True)
     assert not ledger.exists()
+
+
+@pytest.mark.slow
+def test_two_commands_at_once_never_spend_more_than_the_total(
+    words: Words, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    plan, ledger = tmp_path / "kanab.toml", tmp_path / "shop.ledger"
+    plan.write_text(f"{PLAN}[privacy]\nepsilon = 1\n", encoding="utf-8")
+    common = ("release", words[1], "--plan", str(plan), "--ledger", str(ledger))
+    assert program(*common, "-o", str(tmp_path / "first.json"), "--epsilon", "0.1", "--new-ledger").code == 0
+    kanab = str(Path(sys.executable).with_name("kanab"))
+    asked = {"0.7": tmp_path / "a.json", "0.8": tmp_path / "b.json"}
+    running = [
+        subprocess.Popen([kanab, *common, "-o", str(file), "--epsilon", text], stderr=subprocess.PIPE, text=True)
+        for text, file in asked.items()
+    ]
+    said = [process.communicate()[1] for process in running]
+    codes = [process.returncode for process in running]
+    assert sorted(codes) == [0, 1], said
+    (refused,) = [text for text, code in zip(said, codes, strict=True) if code]
+    assert any(
+        sentence in refused
+        for sentence in (
+            "another release into shop.ledger is under way. Try again when it has finished.",
+            "shop.ledger has grown while the source was counted. Release it again.",
+            "does not allow another release of ε = 0.",
+        )
+    ), refused
+    now = read_ledger(ledger)
+    (written,) = [file for file in asked.values() if file.exists()]
+    assert json.loads(written.read_text())["hash"] == now.hashes[len(now.noisy) - 1]
+    spent = [noise(release).epsilon for release in now.noisy]
+    assert spent in ([0.1, 0.7], [0.1, 0.8])
+    (loser,) = [text for text, file in asked.items() if not file.exists()]
+    again = program(*common, "-o", str(asked[loser]), "--epsilon", loser)
+    assert f"does not allow another release of ε = {loser}" in again.err
+    assert not asked[loser].exists()
+
+
+def test_the_command_notices_a_restored_backup_of_the_ledger(
+    words: Words, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "kanab.toml").write_text(f"{PLAN}[privacy]\nepsilon = 1\n", encoding="utf-8")
+    ledger, third = tmp_path / "kanab.ledger", tmp_path / "c.json"
+    assert program(*words[:-1], "0.5", "--new-ledger").code == 0
+    backup = ledger.read_text()
+    assert program(*words[:4], "-o", str(tmp_path / "b.json"), "--epsilon", "0.4").code == 0
+    newest = ledger.read_text()
+    ledger.write_text(backup)
+    refused = program(*words[:4], "-o", str(third), "--epsilon", "0.4")
+    assert refused.code == 1
+    assert "kanab.ledger is an older copy: entries that followed it are missing, and what they spent." in refused.err
+    assert (ledger.read_text(), third.exists()) == (backup, False)
+    audited = program("audit", str(ledger))
+    assert (audited.code, "BROKEN: newest copy" in audited.out) == (1, True)
+    ledger.write_text(newest)
+    assert program(*words[:4], "-o", str(third), "--epsilon", "0.4").code == 0
+    assert third.read_text() == (tmp_path / "b.json").read_text()
+
+
+def test_a_ledger_takes_one_kind_of_release_unless_the_plan_says_why(
+    words: Words, tmp_path: Path, program: Program
+) -> None:
+    plan, exact = tmp_path / "kanab.toml", tmp_path / "exact.toml"
+    exact.write_text(EXACT, encoding="utf-8")
+    of_exact = ("release", words[1], "--plan", str(exact), "-o", str(tmp_path / "k.json"))
+    assert program(*words, "--new-ledger").code == 0
+    refused = program(*of_exact)
+    assert (refused.code, (tmp_path / "k.json").exists()) == (1, False)
+    assert "the ledger has a total of ε, and this release is without" in refused.err
+    ledger = ("--ledger", str(tmp_path / "other.ledger"))
+    assert program(*of_exact, *ledger, "--new-ledger").code == 0
+    refused = program(*words[:4], "-o", str(tmp_path / "e.json"), "--epsilon", "1", *ledger)
+    assert (refused.code, (tmp_path / "e.json").exists()) == (1, False)
+    assert "the ledger has releases without ε, about which an ε promises nothing" in refused.err
+    plan.write_text(f'{PLAN}[privacy]\nepsilon = 1\nbeside_exact = "k.json stays inside"\n', encoding="utf-8")
+    said = program(*words[:4], "-o", str(tmp_path / "e.json"), *ledger)
+    recorded = "releases with and without ε in one ledger, and ε is no promise about the latter: k.json stays inside"
+    assert f"- Deviation: {recorded}." in said.out
+    assert recorded in kb.read_release(tmp_path / "e.json").receipt.deviations
+    later = (*of_exact[:-1], str(tmp_path / "later.json"))
+    exact.write_text(EXACT.replace("visited", "bought"), encoding="utf-8")
+    assert f"- Deviation: {recorded}." in program(*later, *ledger).out
