@@ -6,10 +6,13 @@ further than the covariate's own table has them, one map per covariate for all i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
@@ -20,7 +23,7 @@ from kanab.privacy.leverage import SLACK, Leverage, holds
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_smallest
 from kanab.privacy.numbers.weights import Weights
 from kanab.privacy.overlap import Column, ReleasedTable, column
-from kanab.tally.cells import zeros
+from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 MOST_CELLS = 500
@@ -63,30 +66,43 @@ class SingleTables:
         for name in map(pair.single, pair.covariates):
             factor, places = self.tables[name].covariates[0], self.columns[name]
             targets = [maps[name].target(level) for level in factor.levels]
-            order = list(dict.fromkeys(targets))
-            into = np.array([order.index(target) for target in targets], dtype=np.int64)
+            order = {target: place for place, target in enumerate(dict.fromkeys(targets))}
+            into = np.array([order[target] for target in targets], dtype=np.int64)
             if name == pair.single(pair.first):
                 crossed = places // len(factor.levels)
             crossed = crossed * len(order) + into[places % len(factor.levels)]
             inside &= places >= 0
         return np.where(inside, crossed, -1)
 
+    def shape(self, pair: Pair, maps: Maps) -> tuple[int, ...]:
+        """Return how many arms and levels the table of a pair has."""
+        singles = [pair.single(name) for name in pair.covariates]
+        levels = [len(dict.fromkeys(map(maps[name].target, self._levels[name]))) for name in singles]
+        return len(self.tables[singles[0]].factors[0].levels), *levels
+
+    def people_in(self, pair: Pair, maps: Maps) -> NDArray[np.int64]:
+        """Return the people of a pair, by arm and both covariates."""
+        shape, places = self.shape(pair, maps), self.column(pair, maps)
+        flat = np.zeros(math.prod(shape), dtype=np.int64)
+        np.add.at(flat, places[places >= 0], self.people[places >= 0])
+        return flat.reshape(shape)
+
     def table(self, pair: Pair, maps: Maps) -> Tally:
         """Return the table of a pair: its people, by arm and both covariates."""
         merged = [maps[name].apply(self.tables[name]) for name in map(pair.single, pair.covariates)]
         factors = (merged[0].factors[0], *(table.covariates[0] for table in merged))
-        cells = zeros(tuple(len(factor.levels) for factor in factors))
-        places = self.column(pair, maps)
-        flat = np.zeros(cells.size, dtype=np.int64)
-        np.add.at(flat, places[places >= 0], self.people[places >= 0])
-        cells[...] = flat.astype(object).reshape(cells.shape)
-        return Tally(factors, cells, ())
+        return Tally(factors, self.people_in(pair, maps).astype(object), ())
+
+    @cached_property
+    def _levels(self) -> dict[str, dict[Level, int]]:
+        """The levels of every table's covariate, with their people."""
+        return {name: table.people_by(table.covariates[0].name) for name, table in self.tables.items()}
 
     def coarser(self, pair: Pair, maps: Maps) -> Maps | None:
         """Return maps with one level less, the smallest of the pair's; None where both covariates have two left."""
         sizes = {}
         for name in map(pair.single, pair.covariates):
-            people = self.tables[name].people_by(self.tables[name].covariates[0].name)
+            people = self._levels[name]
             if len(maps[name].groups) > 2:
                 sizes[name] = min(sum(people[old] for old in olds) for _, olds in maps[name].groups)
         if not sizes:
@@ -174,10 +190,13 @@ def _merged_to_k(counted: Counted, singles: SingleTables, pair: Pair, maps: Maps
     share = smallest_share(counted.plan.experiment(pair.experiment), singles.tables[pair.single(pair.first)])
     trial: Maps | None = maps
     while trial is not None:
-        people = singles.table(pair, trial).people
+        if math.prod(singles.shape(pair, trial)) > MOST_CELLS:
+            trial = singles.coarser(pair, trial)
+            continue
+        people = singles.people_in(pair, trial)
         pooled = people.sum(axis=0)
         few = np.any((pooled > 0) & (pooled < SAFETY_FACTOR * k / share)) or np.any((people > 0) & (people < k))
-        many = people.size > MOST_CELLS or int(people.sum()) - np.count_nonzero(people) < LEAST_DF
+        many = int(people.sum()) - np.count_nonzero(people) < LEAST_DF
         if not few and not many:
             return trial
         trial = singles.coarser(pair, trial)

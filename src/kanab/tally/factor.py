@@ -205,8 +205,11 @@ def merged_scores(
     if not all(score is not None and math.isfinite(score) for score in known.values()):
         raise LevelError(f"a score of {factor.name!r} is not a finite number", "Give one number per level.")
     scores: list[float | None] = []
+    merged: dict[Level, list[tuple[float | None, int]]] = {}
+    for score, (new, people) in zip(factor.scores, targets, strict=True):
+        merged.setdefault(new, []).append((score, people))
     for level in levels:
-        parts = [(score, people) for score, (new, people) in zip(factor.scores, targets, strict=True) if new == level]
+        parts = merged.get(level, [])
         if level in known:
             scores.append(known[level])
         else:
