@@ -70,7 +70,7 @@ def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -
         assert box["width"] > 400
         assert box["height"] > 80
     row = page.get_by_role("table", name="Effects on visit").get_by_role("row").nth(1)
-    assert row.inner_text().split("\t")[3:5] == ["+7.66", "7.00 to 8.32"]
+    assert row.inner_text().split("\t")[3:6] == ["+7.66", "0.34", "7.00 to 8.32"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -119,7 +119,7 @@ def test_words_have_enough_contrast(open_page: Open, report: str, scheme: str) -
 def test_dark_is_dark_in_pictures_too(open_page: Open, report: str) -> None:
     light, dark = (open_page(report, scheme=scheme) for scheme in ("light", "dark"))
     look = "getComputedStyle(document.querySelector('figure svg text')).fill"
-    assert (light.evaluate(look), dark.evaluate(look)) == ("rgb(89, 99, 110)", "rgb(163, 173, 184)")
+    assert (light.evaluate(look), dark.evaluate(look)) == ("rgb(31, 35, 40)", "rgb(230, 237, 243)")
     assert dark.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 25)"
 
 
