@@ -231,6 +231,13 @@ def test_the_largest_values_are_asked_for_only_where_a_signature_sums_to_little(
         assert (3 * found.largest <= found.total).all()  # so that nobody dominates
 
 
+def test_conversions_have_no_largest_value_to_ask_for(duckdb_loader: Loader, queries: list[Any]) -> None:
+    table = people(tier=np.arange(30_000) // 2 % 3, bought=np.arange(30_000) // 5 % 2)
+    plan = make_plan("variant", ["bought"], adjust=["tier"])
+    assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
+    assert [measure.later for query in queries for measure in query.measures] == [False]
+
+
 def test_values_below_zero_that_a_sample_shows_keep_their_largest(duckdb_loader: Loader, queries: list[Any]) -> None:
     table, plan = _many(30_000, 0), make_plan("variant", ["spend"], bounds={"spend": (-100, 100)})
     count_table(duckdb_loader.load(table), plan)

@@ -261,7 +261,7 @@ def large_sums(measure: Measure, sample: SampledMetric, classes: int) -> bool:
     Values are at least 0, so that their mean is at least that of their squares by the largest of them.
     """
     largest = sample.profile.high
-    asked = measure.careful or measure.negative or "hi" in measure.open_ends
+    asked = measure.careful or measure.negative or measure.metric.binary or "hi" in measure.open_ends
     if asked or not sample.partial or largest <= 0:
         return False
     people = _PEOPLE_OF_A_SOURCE / classes
