@@ -104,18 +104,21 @@ def test_the_expected_tallies_hold_these_sums() -> None:
     assert sum(moments.sums.ravel()) / moments.metric.scale == sum(ROWS["spend"]) == 299.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_frame_gives_the_digits_of_its_rows(name: str) -> None:
     assert count(SOURCES[name]()).tallies == EXPECTED.tallies
     assert count(SOURCES[name](), where="tier > 0").tallies == EXPECTED.tallies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Arrow, reader", "arro3, reader", "polars, lazy", "narwhals, lazy", "DuckDB"])
 def test_a_readout_reads_a_stream_once(name: str) -> None:
     choices: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "adjust": ["spend"]}
     assert kb.readout(SOURCES[name](), **choices).to_dict() == kb.readout(ROWS, **choices).to_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Arrow, reader", "polars, lazy", "Arrow, dataset", "DuckDB"])
 def test_pairs_and_single_tables_take_the_same_frames(name: str) -> None:
     pairs = count_pairs(SOURCES[name](), ["variant", "tier"], ["spend"])
@@ -179,6 +182,7 @@ def test_dates_and_zoned_times_are_no_levels(frame: Any) -> None:
 # ── numbers ────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_float32_is_the_number_it_is_and_a_resolution_makes_it_the_one_that_was_meant() -> None:
     single = np.array([0.1, 0.7] * (PEOPLE // 2), dtype=np.float32)
     as_it_is = ROWS | {"spend": single.astype(np.float64).tolist()}
@@ -238,6 +242,7 @@ UNFIT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", UNFIT)
 def test_nested_columns_binary_ones_and_intervals_are_refused_only_where_they_are_counted(kind: str) -> None:
     beside = ARROW.append_column("odd", UNFIT[kind])

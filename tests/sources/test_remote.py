@@ -22,6 +22,8 @@ from kanab.counted import Counted
 from kanab.errors import SourceError
 from kanab.scan.count.counting import count_pairs
 
+pytestmark = pytest.mark.slow  # an engine and a server in each
+
 PEOPLE = 240
 ROWS: dict[str, list[Any]] = {
     "variant": ["AB"[i % 2] for i in range(PEOPLE)],

@@ -23,6 +23,8 @@ from kanab.counting import csvfile, lakes
 from kanab.errors import MissingExtraError, SourceError
 from kanab.scan.count.counting import count_pairs
 
+pytestmark = pytest.mark.slow  # engines and lakes, several times in each
+
 PEOPLE = 240
 ROWS: dict[str, list[Any]] = {
     "variant": ["AB"[i % 2] for i in range(PEOPLE)],
@@ -84,7 +86,7 @@ def test_a_packed_file_that_ends_too_early_is_no_half_result(
     codec: str, engine: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     header, *lines = as_csv().splitlines(keepends=True)
-    whole = pack(header + b"".join(lines * 400), codec)
+    whole = pack(header + b"".join(lines * 60), codec)
     if not engine:
         monkeypatch.setattr("kanab.counting.dispatch._installed", lambda _: False)
     for cut in (5, 9, len(whole) // 2):
