@@ -176,6 +176,12 @@ def read_texts(
     return dict(zip(wanted, columns, strict=True))
 
 
+def header_of(file: Path, form: CsvForm = PLAIN) -> list[str]:
+    """Read the column names of a CSV file."""
+    with open_csv_text(file) as stream:
+        return read_header(csv.reader(stream, delimiter=form.separator(file), strict=True), file)
+
+
 def matching_files(place: str) -> list[Path]:
     """Return the file of a path, or all files that match a pattern, sorted; raise `SourceError` where none does.
 

@@ -24,10 +24,11 @@ from kanab.counted import Counted
 from kanab.counting.bins import rounded
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
 from kanab.counting.columns import name_list
-from kanab.counting.csvfile import CsvForm, matching_files, parse_fields, read_texts
-from kanab.counting.files import file_kind, no_table, read_files
+from kanab.counting.csvfile import CsvForm, header_of, matching_files, parse_fields, read_texts
+from kanab.counting.files import ENDINGS, file_kind, no_table, read_files
 from kanab.counting.frames import Array, get_column, holds_fractions, is_elsewhere, load_frame, to_numbers
 from kanab.counting.levels import named_level
+from kanab.counting.repeated_ids import id_columns
 from kanab.counting.rows import count_rows, needed_columns
 from kanab.counting.survival import check_survival
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed
@@ -40,6 +41,9 @@ from kanab.tally.metric import Missing
 
 Plans = tuple[Plan, ...]
 """The plan that is asked for, and the earlier ones that are counted again beside it."""
+
+SMALL_CSV = 32 << 20
+"""A CSV file of up to so many bytes (about a million rows) is read into memory, which an engine takes longer for."""
 
 
 @check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "score", "earlier", "span", "numbers"))
@@ -470,8 +474,8 @@ def _by_columns(plans: Plans, is_number: Callable[[str], bool]) -> Plans:
 
 
 def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
-    """Count files and connections by an engine, or CSV files by the core where there is none."""
-    if _installed("ibis"):
+    """Count files and connections by an engine, or CSV files by the core where there is none, or they are small."""
+    if _installed("ibis") and not _is_small_csv(place, options):
         return _by_engine(place, plans, options)
     if "://" in place:
         raise MissingExtraError("reading from a database", "sql")
@@ -490,10 +494,22 @@ def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
     return _by_rows(table, plans, options)
 
 
+def _is_small_csv(place: str, options: SourceOptions) -> bool:
+    """Return whether a source is one CSV file that memory holds easily: an engine takes several times as long."""
+    file = Path(place)
+    if "://" in place or options.needs_engine or options.table is not None or not file.is_file():
+        return False
+    return ENDINGS.get(file.suffix.lower()) == "csv" and file.stat().st_size <= SMALL_CSV
+
+
 def _read_csv(files: Sequence[Path], names: Sequence[str], form: CsvForm) -> dict[str, Array]:
-    """Read some columns of CSV files, one below the other."""
-    tables = [read_texts(file, names, form) for file in files]
-    return {name: parse_fields(chain.from_iterable(table[name] for table in tables), form) for name in names}
+    """Read some columns of CSV files, one below the other, and those that look like a person's id and repeat."""
+    shared = set.intersection(*(set(header_of(file, form)) for file in files))
+    ids = id_columns((name for name in header_of(files[0], form) if name in shared), names)
+    tables = [read_texts(file, [*names, *ids], form) for file in files]
+    fields = {name: list(chain.from_iterable(table[name] for table in tables)) for name in (*names, *ids)}
+    repeated = [name for name in ids if len(set(map(str.strip, fields[name]))) < len(fields[name])]
+    return {name: parse_fields(fields[name], form) for name in (*names, *repeated)}
 
 
 def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:

@@ -359,7 +359,7 @@ def test_a_release_takes_no_flag_that_says_what_to_count(
 def test_a_file_of_a_header_alone_has_no_rows(tmp_path: Path, program: Program) -> None:
     (tmp_path / "empty.csv").write_text("variant,bought\n", encoding="utf-8")
     done = program("analyze", str(tmp_path / "empty.csv"), *FLAGS)
-    assert "There are no rows to count: check the file, the query or the filter." in done.err
+    assert "there are no rows to count. Check the file, the query or the filter." in done.err
 
 
 def test_half_a_level_cannot_be_kept(visits: str, program: Program) -> None:

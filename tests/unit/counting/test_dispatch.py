@@ -409,3 +409,22 @@ def test_the_statement_of_several_plans_can_be_shown(visits: Path) -> None:
     assert '"arm1"' not in text
     with pytest.raises(SourceError, match="no column 'tiers'"):
         dispatch.explain(visits, COHORTS, dispatch.SourceOptions(), [make_plan("variant", [], adjust=["tiers"])])
+
+
+def test_a_small_csv_file_is_read_into_memory_and_a_large_one_by_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "visits.csv"
+    people = "".join(f"{number // 2},{'AB'[number // 2 % 2]},{number % 3},{number % 7}.5\n" for number in range(400))
+    file.write_text(f"user_id,variant,tier,spend\n{people}", encoding="utf-8")
+    asked: list[Any] = []
+    by_engine = dispatch._by_engine
+    monkeypatch.setattr(dispatch, "_by_engine", lambda *call: asked.append(call) or by_engine(*call))
+    small = count(file, arm="variant", metrics=["spend"], adjust=["tier"])
+    assert not asked
+    for size, choices in ((file.stat().st_size - 1, {}), (file.stat().st_size, {"where": "tier >= 0"})):
+        monkeypatch.setattr(dispatch, "SMALL_CSV", size)
+        large = count(file, arm="variant", metrics=["spend"], adjust=["tier"], **choices)
+        assert same(small, large)
+        assert small.repeats == large.repeats == ("user_id",)
+    assert len(asked) == 2
