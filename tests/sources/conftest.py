@@ -25,7 +25,7 @@ from kanab.counting.engine.dialects import without_notices
 from .mariadb_server import MISSING, find_server, running_server
 
 ENGINES = ("duckdb", "postgres", "spark")
-ALL_ENGINES = (*ENGINES, "sqlite", "datafusion", "polars", "mysql")
+ALL_ENGINES = (*ENGINES, "sqlite", "datafusion", "polars", "mysql", "clickhouse")
 _NUMBER = itertools.count()
 
 
@@ -181,6 +181,29 @@ def mysql_loader(mysql_url: str) -> Iterator[Loader]:
     backend = connect(mysql_url)
     yield Loader("mysql", backend, _insert)
     backend.disconnect()
+
+
+@pytest.fixture(scope="session")
+def clickhouse_loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loader]:
+    """A real ClickHouse inside this process, over the client that servers are read with."""
+    clickhouse_connect = pytest.importorskip("clickhouse_connect")
+    pytest.importorskip("chdb")
+    folder = tmp_path_factory.mktemp("clickhouse")
+    client = clickhouse_connect.get_client(interface="chdb")
+
+    def put(backend: Any, name: str, table: pa.Table) -> Any:
+        kinds = {
+            column: backend.compiler.type_mapper.to_string(kind)
+            for column, kind in ibis.memtable(table).schema().items()
+        }
+        columns = ", ".join(f"`{column}` {kind.replace('DATE', 'Date32')}" for column, kind in kinds.items())
+        client.command(f"CREATE TABLE {name} ({columns}) ENGINE = MergeTree ORDER BY tuple()")
+        pq.write_table(table, folder / f"{name}.parquet")
+        client.command(f"INSERT INTO {name} SELECT * FROM file('{folder / name}.parquet', Parquet)")
+        return backend.table(name)
+
+    yield Loader("clickhouse", ibis.clickhouse.from_connection(client), put)
+    client.close()
 
 
 @pytest.fixture(params=ENGINES)

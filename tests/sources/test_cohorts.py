@@ -112,6 +112,8 @@ def faraway(engine: Loader) -> Iterator[Loader]:
             engine.backend._session.conf.set("spark.sql.session.timeZone", zone)
         elif engine.name == "duckdb":
             engine.backend.raw_sql(f"SET TimeZone = '{zone}'")
+        elif engine.name == "clickhouse":
+            engine.backend.con.set_client_setting("session_timezone", zone)
         else:
             engine.backend.raw_sql(f"SET TIME ZONE '{zone}'").close()
 

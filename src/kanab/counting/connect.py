@@ -29,8 +29,9 @@ from kanab.errors import MissingExtraError, SourceError, listed
 
 _MYSQL = ("mysql", "mariadb")
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
-_EXTRAS |= dict.fromkeys(_MYSQL, "mysql")
+_EXTRAS |= dict.fromkeys(_MYSQL, "mysql") | {"clickhouse": "clickhouse"}
 _NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb", "mysql": "pymysql"}
+_NEEDS |= {"clickhouse": "clickhouse_connect"}
 _ELSEWHERE = ("ftp", "file", "s3a", "az", "dbfs")
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 

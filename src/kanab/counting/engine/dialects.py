@@ -20,8 +20,8 @@ import sqlglot
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from kanab.counting.engine import sqlite
-from kanab.errors import QueryError
+from kanab.counting.engine import clickhouse, sqlite
+from kanab.errors import QueryError, SourceError
 
 _ROWS_AT_ONCE = 50_000
 
@@ -56,6 +56,10 @@ def _as_it_is(_: Any) -> None:
     """Change nothing about a connection."""
 
 
+def _by_asking(backend: Any, text: str) -> Any:
+    return backend.raw_sql(text)
+
+
 def _by_fetching(result: Any) -> Iterator[tuple[Any, ...]]:
     while rows := result.fetchmany(_ROWS_AT_ONCE):
         yield from rows
@@ -85,6 +89,8 @@ class Engine:
 
     ``sums``: how the sum of 64-bit integers is exact. The engine widens it by itself, or it is taken of decimals,
     or of the high and the low 32 bits ("words").
+    ``sums_fail``: the sum of 64-bit integers is an error where it is too large, and so need not be exact by other means
+    for the rows of one person.
     ``casts_fail``: an infinite or too large double is an error when cast to an integer, not another number.
     ``repeats``: a subquery that is used five times runs five times, unless it is cached.
     ``crossed``: it would run five times and cannot be cached, or there are no GROUPING SETS: the second stage reads
@@ -95,12 +101,14 @@ class Engine:
     ``native``: numbers leave with all their digits as they are, but not as texts.
     ``exact_text``: a function that makes texts equal only where they are the same, letter by letter.
     ``rewrite``: what is written otherwise in its SQL than Ibis does, node by node.
+    ``standard``: what means something else there than in other engines, by nodes of an Ibis expression.
     ``in_memory``: it is a library of frames without SQL, whose tables are handed to DuckDB.
-    ``prepare``: what a connection needs before a query. ``fetch``: how the rows of a result are read.
+    ``prepare``: what a connection needs before a query. ``run``: how it is asked. ``fetch``: how rows are read.
     """
 
     name: str
     sums: Sums = "decimal"
+    sums_fail: bool = False
     casts_fail: bool = False
     repeats: bool = False
     crossed: bool = False
@@ -110,8 +118,10 @@ class Engine:
     native: bool = False
     exact_text: Callable[[Any], Any] | None = None
     rewrite: Callable[[exp.Expr], exp.Expr] | None = None
+    standard: Callable[[Any, Any], Any] | None = None
     in_memory: bool = False
     prepare: Callable[[Any], None] = _as_it_is
+    run: Callable[[Any, str], Any] = _by_asking
     fetch: Fetch = _by_fetching
 
     def total(self, value: Any) -> Any:
@@ -125,6 +135,10 @@ class Engine:
         if self.adds_doubles:
             return condition.cast("int32").cast("float64").sum().cast("int64")
         return table.count(where=condition)
+
+    def total_of_rows(self, value: Any) -> Any:
+        """Return the exact sum of 64-bit integers of one person; too large a one is an error, never wrapped."""
+        return value.sum() if self.sums_fail else self.total(value)
 
     def text(self, expression: exp.Expr) -> exp.Expr:
         """Return an expression of SQL as text, unless the engine hands out numbers."""
@@ -142,7 +156,8 @@ def _as_text(value: Any) -> str | None:
 _ENGINES = (
     Engine("duckdb", "wide", casts_fail=True, adds_doubles=True),
     Engine("postgres", "wide", casts_fail=True, fetch=_by_cursor),
-    Engine("pyspark", repeats=True, fetch=_by_collecting),
+    Engine("pyspark", sums_fail=True, repeats=True, fetch=_by_collecting),
+    Engine("clickhouse", crossed=True, standard=clickhouse.standard_node, run=clickhouse.run, fetch=clickhouse.rows_of),
     Engine("datafusion", crossed=True, quantiles=False, fetch=_by_batches),
     Engine(
         "mysql",
@@ -159,6 +174,7 @@ _ENGINES = (
     Engine(
         "sqlite",
         "words",
+        sums_fail=True,
         crossed=True,
         has_nan=False,
         quantiles=False,
@@ -185,6 +201,8 @@ def query_text(expression: Any) -> str:
     engine = _engine(backend)
     if not engine.has_nan:
         expression = expression.op().replace(_never_nan).to_expr()
+    if engine.standard is not None:
+        expression = expression.op().replace(engine.standard).to_expr()
     backend._run_pre_execute_hooks(expression)
     if engine.rewrite is None:
         return str(backend.compile(expression))
@@ -202,7 +220,9 @@ def run_query(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
     try:
         engine = _engine(backend)
         engine.prepare(backend)
-        yield from engine.fetch(backend.raw_sql(text))
+        yield from engine.fetch(engine.run(backend, text))
+    except SourceError:
+        raise
     except Exception as problem:
         raise QueryError(problem) from None
 

@@ -16,6 +16,7 @@ import ibis
 
 from kanab.counting.dates import not_times
 from kanab.counting.engine.dates import day_number, in_span
+from kanab.counting.engine.dialects import engine_of
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of, only_where
 from kanab.counting.engine.joint import add_alias_columns, flag_names, outside_flag, twice_flag
@@ -465,7 +466,7 @@ class RowSum:
         value = table[f"y{self.place}"]
         if self.how == "max":
             return {f"s{self.place}": value.max()}
-        sums = {f"s{self.place}": value.sum(), f"c{self.place}": value.count()}
+        sums = {f"s{self.place}": engine_of(table).total_of_rows(value), f"c{self.place}": value.count()}
         if f"far{self.place}" in table.columns:
             sums[f"far{self.place}"] = table[f"far{self.place}"].max()
         return sums

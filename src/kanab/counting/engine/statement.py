@@ -425,8 +425,8 @@ def _nothing(place: int) -> Any:
 
 
 def _named(columns: Iterable[Any]) -> list[Any]:
-    """Return columns with names, which some engines need."""
-    return [exp.alias_(column, f"c{place}", quoted=True, copy=False) for place, column in enumerate(columns)]
+    """Return columns with names, which some engines need: of their own, as some read a name as what it names here."""
+    return [exp.alias_(column, f"answer{place}", quoted=True, copy=False) for place, column in enumerate(columns)]
 
 
 def _crossed(parts: Sequence[QueryPart], slots: int, query: CountQuery) -> exp.Select:

@@ -1,0 +1,102 @@
+"""ClickHouse: people, cohorts and events as in other engines, and where it would say something else by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kanab.counting.connect import open_table
+from kanab.counting.engine import clickhouse
+from kanab.counting.engine.sql import count_table
+from kanab.counting.rows import count_rows
+from kanab.errors import QueryError, SourceError
+from kanab.plan.model import make_plan
+
+from . import test_binned_metrics, test_clusters, test_cohorts, test_people
+from .conftest import Loader
+from .test_engines import assert_same
+
+SHAPES: tuple[Callable[[Loader], None], ...] = (
+    test_clusters.test_every_engine_counts_events_in_their_windows,
+    test_cohorts.test_a_person_is_of_the_cohort_of_their_earliest_row,
+    test_people.test_rows_of_a_person_are_added_up_first,
+    test_people.test_what_happened_within_the_window_after_the_first_exposure,
+    test_people.test_an_infinite_row_is_not_hidden_by_its_sum_or_its_bounds,
+    test_people.test_a_filter_is_applied_to_the_rows_and_recorded,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
+def test_clickhouse_counts_people_cohorts_and_events_as_other_engines_do(
+    shape: Callable[[Loader], None], clickhouse_loader: Loader
+) -> None:
+    shape(clickhouse_loader)
+
+
+@pytest.mark.parametrize("kind", test_cohorts.COLUMNS)
+def test_clickhouse_finds_the_day_in_utc_wherever_its_session_is(clickhouse_loader: Loader, kind: str) -> None:
+    client = clickhouse_loader.backend.con
+    client.set_client_setting("session_timezone", "America/Los_Angeles")
+    try:
+        test_cohorts.test_the_zone_of_the_session_moves_nobody(clickhouse_loader, kind)
+    finally:
+        client.set_client_setting("session_timezone", "UTC")
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2027-02-30", "", "2027-01-01T25:00"])
+def test_a_text_that_is_no_time_is_no_other_day_and_not_missing(clickhouse_loader: Loader, text: str) -> None:
+    values = pa.array(["2027-01-01", text, None, "2027-01-01"])
+    test_cohorts.test_a_column_without_times_is_refused(clickhouse_loader, values)
+
+
+def test_bins_and_days_of_clickhouse_are_those_of_rows(clickhouse_loader: Loader) -> None:
+    test_binned_metrics.test_every_engine_counts_the_same_people_in_bins_and_by_days(clickhouse_loader, "zero")
+
+
+def test_an_unsigned_number_beyond_63_bits_is_an_error_never_a_negative_one(clickhouse_loader: Loader) -> None:
+    table = pa.table({"variant": ["A", "B"] * 2, "y": pa.array([1, 2, 3, 2**63 + 5], pa.uint64())})
+    plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
+    with pytest.raises(QueryError, match="the engine could not finish the query") as problem:
+        count_table(clickhouse_loader.load(table), plan)
+    assert str(2**63 + 5) not in str(problem.value)
+
+
+def test_a_persons_rows_that_add_up_beyond_64_bits_do_not_wrap_around(clickhouse_loader: Loader) -> None:
+    rows = {"who": [1, 1, 1, 1, 2], "variant": ["A"] * 4 + ["B"], "y": [2**62] * 4 + [5]}  # 2^64 is 0 in 64 bits
+    plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
+    counted = count_table(clickhouse_loader.load(rows), plan, unit="who")
+    assert counted.tallies["variant"].moments_of("y").sums.tolist() == [9, 5]
+    assert counted.clamped == {"y": 1}
+
+
+def test_people_without_events_have_none_and_not_zero(clickhouse_loader: Loader) -> None:
+    """Left to itself ClickHouse fills left joins with 0 and says that the largest of no numbers is 0."""
+    people = pa.table({"variant": ["A", "B", "C"], "y": [3, 4, 5]}).cast(
+        pa.schema([pa.field("variant", pa.string(), nullable=False), pa.field("y", pa.int64(), nullable=False)])
+    )
+    plan = make_plan("variant", ["y"], shares={"A": 1, "B": 1}, missing={"y": "exclude"})
+    assert_same(count_table(clickhouse_loader.load(people), plan), count_rows(people, plan))
+
+
+def settings(**values: tuple[Any, int]) -> dict[str, Any]:
+    return {name: SimpleNamespace(value=value, readonly=fixed) for name, (value, fixed) in values.items()}
+
+
+def test_settings_that_change_an_answer_are_sent_and_refused_where_they_are_fixed() -> None:
+    server = settings(join_use_nulls=("0", 0), decimal_check_overflow=("1", 1), max_query_size=("262144", 1))
+    assert clickhouse.needed_settings(server) == {"join_use_nulls": 1}
+    fixed = settings(join_use_nulls=("0", 1))
+    with pytest.raises(SourceError, match="setting join_use_nulls is not 1, and its user may not change it"):
+        clickhouse.needed_settings(fixed)
+
+
+def test_a_server_that_is_down_is_named_without_its_password() -> None:
+    pytest.importorskip("clickhouse_connect")
+    with pytest.raises(SourceError, match=r"no connection to clickhouse://127\.0\.0\.1:9/shop") as problem:
+        open_table("clickhouse://ann:secret@127.0.0.1:9/shop", table="people")
+    assert "secret" not in str(problem.value)
