@@ -66,6 +66,7 @@ def _audit_files(
 
     checked: dict[str, list[Check]] = {}
     releases: dict[str, Release] = {}
+    books: dict[str, Ledger] = {}
     for file in files:
         if not Path(file).exists():
             read_release(file)  # says that there is no such file
@@ -76,7 +77,7 @@ def _audit_files(
             continue
         for name, released in named:
             releases[name] = released
-            book, noise = _ledger_of(file, ledger), released.receipt.noise
+            book, noise = _ledger_of(file, ledger, books), released.receipt.noise
             checked[name] = [*check_release(released), check_chain(released, book)]
             if noise is not None:
                 checked[name].append(check_spent(released, noise, book))
@@ -87,15 +88,16 @@ def _audit_files(
     return checked, releases
 
 
-def _ledger_of(file: str, ledger: str | None) -> Ledger | None:
+def _ledger_of(file: str, ledger: str | None, books: dict[str, Ledger]) -> Ledger | None:
+    """Return the ledger of a file; ``books`` keeps it, so that it is verified once, not for each of its releases."""
     from kanab.privacy.ledger import read_ledger
 
-    if ledger is not None:
-        return read_ledger(ledger)
-    if is_ledger(file):
-        return ledger_at(file)
-    beside = Path(file).with_name("kanab.ledger")
-    return read_ledger(beside) if beside.exists() else None
+    path = ledger or (file if is_ledger(file) else str(Path(file).with_name("kanab.ledger")))
+    if path not in books:
+        if ledger is None and not Path(path).exists():
+            return None
+        books[path] = ledger_at(path) if ledger is None and is_ledger(path) else read_ledger(path)
+    return books[path]
 
 
 def _refused(files: tuple[str, ...], named: str | None) -> dict[str, dict[str, Any]]:
@@ -103,9 +105,10 @@ def _refused(files: tuple[str, ...], named: str | None) -> dict[str, dict[str, A
     from kanab.inspection.officer.account import plain_notes
 
     refused = {}
+    books: dict[str, Ledger] = {}
     for file in files:
         with suppress(KanabError):
-            ledger = _ledger_of(file, named)
+            ledger = _ledger_of(file, named, books)
             if ledger is not None and ledger.notes:
                 refused[ledger.name or Path(file).name] = plain_notes(ledger)
     return refused

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import kanab as kb
 from kanab.cli.audit import audit
-from kanab.privacy.ledger import read_ledger
+from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.release_json import hash_of, release_to_dict
 
 
@@ -172,3 +172,19 @@ def test_a_release_with_fewer_events_than_its_plan_asks_for_is_broken(file: Path
     result = run(str(file.with_name("strict.json")))
     assert "inference - the rule: counts, sums and squares of a class give nobody's value away" in result.output
     assert result.exit_code == 1
+
+
+def test_a_ledger_is_read_as_often_for_many_releases_as_for_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def noted(path: str) -> Ledger:
+        read.append(Path(path).name)
+        return read_ledger(path)
+
+    monkeypatch.setattr("kanab.cli.audit.ledger_at", noted)
+    ledger = file.with_name("kanab.ledger")
+    assert run(str(ledger)).exit_code == 0
+    once = len(read)
+    kb.release(counted(covariates=["device"], earlier=read_ledger(ledger).plans), ledger=ledger)
+    assert run(str(ledger)).exit_code == 0
+    assert len(read) == 2 * once
