@@ -14,6 +14,7 @@ import click
 
 from kanab.atomicfile import read_text
 from kanab.cli.output import echo_json, json_option, progress
+from kanab.cli.released_sources import is_ledger, releases_at
 from kanab.cli.source_options import level, number
 from kanab.errors import KanabError, PlanError, SourceError
 
@@ -42,13 +43,14 @@ def attack(
 ) -> None:
     """Try to learn about people from releases.
 
-    Play the attacker on release FILEs (or scans in JSON), all of them together. Exits with 1 if something
-    was learnt about fewer than k people. The columns of --known are named like the arms and covariates of the tables,
+    Play the attacker on release FILEs (or scans in JSON), ledgers or data directories, all of them together. Exits with
+    1 if something was learnt about fewer than k people. The columns of --known are named like the arms and covariates of the tables,
     and like metrics whose values are known, too.
 
     \b
     kanab attack monday.release.json tuesday.release.json
     kanab attack checkout.release.json --known people.csv
+    kanab attack kanab.ledger
     kanab attack scan.json --known people.csv
     kanab attack checkout.release.json --known people.csv --exact
     kanab attack --example daily-dashboard
@@ -89,17 +91,26 @@ def read_published(files: Sequence[str]) -> tuple[AttackedRelease, ...]:
     names = short if len(set(short)) == len(short) else list(files)
     releases = []
     for path, name in zip(files, names, strict=True):
-        try:
-            data = json.loads(_text(path))
-        except (json.JSONDecodeError, RecursionError):
-            raise SourceError(
-                f"{name} is not a JSON file", "Give a file that kanab release wrote, or kanab scan --json."
-            ) from None
-        try:
-            releases.append(published_from_dict(data, name))
-        except KanabError as problem:
-            raise type(problem)(problem.fact, problem.remedy, at=f"{name} {problem.at}".strip()) from None
+        for data, at in _published_at(path, name):
+            try:
+                releases.append(published_from_dict(data, at))
+            except KanabError as problem:
+                raise type(problem)(problem.fact, problem.remedy, at=f"{at} {problem.at}".strip()) from None
     return tuple(releases)
+
+
+def _published_at(path: str, name: str) -> list[tuple[Any, str]]:
+    """Return what was published in one place as plain data, each with a name: a file, a ledger, a data directory."""
+    if is_ledger(path):
+        from kanab.privacy.release_json import release_to_dict
+
+        return [(release_to_dict(release), at) for at, release in releases_at(path)]
+    try:
+        return [(json.loads(_text(path)), name)]
+    except (json.JSONDecodeError, RecursionError):
+        raise SourceError(
+            f"{name} is not a JSON file", "Give a file that kanab release wrote, or kanab scan --json."
+        ) from None
 
 
 def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:

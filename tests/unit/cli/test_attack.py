@@ -180,7 +180,7 @@ def test_files_that_cannot_be_read_are_said_by_name(tmp_path: Path, ours: str) -
             run(str(wrong))
     with pytest.raises(SourceError, match=r"there is no file 'gone.json'"):
         run(str(tmp_path / "gone.json"))
-    with pytest.raises(SourceError, match="cannot be read"):
+    with pytest.raises(SourceError, match="is not the data directory of a collector"):
         run(str(tmp_path))
     people = tmp_path / "people.csv"
     for text in ("", "variant,tier\n", "variant,tier\nA\n"):
@@ -194,3 +194,15 @@ def test_people_who_are_not_those_of_the_release_are_said_to_be_others(tmp_path:
     people.write_text("variant,tier,country\nA,1,DE\n,2,\n")
     done = run(ours, "--known", str(people))
     assert "The people who are known do not add up to any of the tables." in done.output
+
+
+def test_a_ledger_is_attacked_as_all_of_its_releases_together(tmp_path: Path) -> None:
+    bounds, resolution, earlier = {"spend": (0, 500)}, {"spend": 0.01}, []
+    for covariate in ("tier", "device"):
+        plan = make_plan("variant", ["spend"], segments=[covariate], bounds=bounds, resolution=resolution)
+        counted = kb.count(ROWS, plan, earlier=earlier)
+        kb.release(counted, ledger=str(tmp_path / "kanab.ledger"), new_ledger=not earlier)
+        earlier.append(plan)
+    done = run(str(tmp_path / "kanab.ledger"))
+    assert done.output.startswith("Attacked: kanab.ledger, entry 1, kanab.ledger, entry 2.")
+    assert done.exit_code == 0
