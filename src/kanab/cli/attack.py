@@ -44,8 +44,8 @@ def attack(
     """Try to learn about people from releases.
 
     Play the attacker on release FILEs (or scans in JSON), ledgers or data directories, all of them together. Exits with
-    1 if something was learnt about fewer than k people. The columns of --known are named like the arms and covariates of the tables,
-    and like metrics whose values are known, too.
+    1 if something was learnt about fewer than k people. The columns of --known are named like the arms and covariates
+    of the tables, and like metrics whose values are known, too.
 
     \b
     kanab attack monday.release.json tuesday.release.json
