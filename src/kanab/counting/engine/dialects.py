@@ -65,6 +65,11 @@ def _by_fetching(result: Any) -> Iterator[tuple[Any, ...]]:
         yield from rows
 
 
+def _by_iterating(rows: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of BigQuery."""
+    return (tuple(row.values()) for row in rows)
+
+
 def _by_cursor(cursor: Any) -> Iterator[tuple[Any, ...]]:
     try:
         yield from _by_fetching(cursor)
@@ -103,6 +108,7 @@ class Engine:
     ``rewrite``: what is written otherwise in its SQL than Ibis does, node by node.
     ``standard``: what means something else there than in other engines, by nodes of an Ibis expression.
     ``in_memory``: it is a library of frames without SQL, whose tables are handed to DuckDB.
+    ``refused``: why it cannot be counted in at all.
     ``prepare``: what a connection needs before a query. ``run``: how it is asked. ``fetch``: how rows are read.
     """
 
@@ -120,6 +126,7 @@ class Engine:
     rewrite: Callable[[exp.Expr], exp.Expr] | None = None
     standard: Callable[[Any, Any], Any] | None = None
     in_memory: bool = False
+    refused: str = ""
     prepare: Callable[[Any], None] = _as_it_is
     run: Callable[[Any, str], Any] = _by_asking
     fetch: Fetch = _by_fetching
@@ -171,6 +178,11 @@ _ENGINES = (
         fetch=_by_cursor,
     ),
     Engine("polars", in_memory=True),
+    Engine("snowflake", crossed=True),
+    Engine("databricks", crossed=True),
+    Engine("bigquery", crossed=True, quantiles=False, fetch=_by_iterating),
+    Engine("trino", crossed=True, quantiles=False),
+    Engine("mssql", refused="its texts of floats have six digits, and its texts are compared without their case"),
     Engine(
         "sqlite",
         "words",
@@ -192,7 +204,13 @@ def engine_of(table: Any) -> Engine:
 
 
 def _engine(backend: Any) -> Engine:
-    return next((engine for engine in _ENGINES if engine.name == backend.name), Engine(backend.name))
+    engine = next((engine for engine in _ENGINES if engine.name == backend.name), Engine(backend.name))
+    if engine.refused:
+        raise SourceError(
+            f"{engine.name} cannot be counted in exactly: {engine.refused}",
+            "Write the rows to Parquet or CSV, and count the file.",
+        )
+    return engine
 
 
 def query_text(expression: Any) -> str:
