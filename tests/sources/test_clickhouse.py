@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +12,14 @@ import pytest
 
 from kanab.counting.connect import open_table
 from kanab.counting.engine import clickhouse
+from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table
-from kanab.counting.rows import count_rows
 from kanab.errors import QueryError, SourceError
 from kanab.plan.model import make_plan
 
 from . import test_binned_metrics, test_clusters, test_cohorts, test_people
 from .conftest import Loader
-from .test_engines import assert_same
+from .test_engines import required
 
 SHAPES: tuple[Callable[[Loader], None], ...] = (
     test_clusters.test_every_engine_counts_events_in_their_windows,
@@ -75,12 +76,15 @@ def test_a_persons_rows_that_add_up_beyond_64_bits_do_not_wrap_around(clickhouse
 
 
 def test_people_without_events_have_none_and_not_zero(clickhouse_loader: Loader) -> None:
-    """Left to itself ClickHouse fills left joins with 0 and says that the largest of no numbers is 0."""
-    people = pa.table({"variant": ["A", "B", "C"], "y": [3, 4, 5]}).cast(
-        pa.schema([pa.field("variant", pa.string(), nullable=False), pa.field("y", pa.int64(), nullable=False)])
-    )
-    plan = make_plan("variant", ["y"], shares={"A": 1, "B": 1}, missing={"y": "exclude"})
-    assert_same(count_table(clickhouse_loader.load(people), plan), count_rows(people, plan))
+    """Left to itself ClickHouse fills left joins with 0."""
+    day = datetime(2027, 1, 1)
+    exposures = pa.table({"who": [1, 2, 3, 4], "variant": ["A", "B", "A", "B"], "time": [day] * 4})
+    events = pa.table({"who": [1, 2], "y": [3, 4], "time": [day, day]})
+    plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1}, missing={"y": "exclude"})
+    first, then = (clickhouse_loader.load(required(rows)) for rows in (exposures, events))
+    counted = count_table(first, plan, unit="who", aggregate="max", events=Events(then))
+    assert counted.tallies["variant"].moments_of("y").counts.tolist() == [1, 1]
+    assert counted.missing == {"y": 2}
 
 
 def settings(**values: tuple[Any, int]) -> dict[str, Any]:
