@@ -44,10 +44,14 @@ class Loader:
     put: Callable[[Any, str, pa.Table], Any]
 
     def load(self, columns: dict[str, Any] | pa.Table) -> Any:
-        """An Ibis table of these columns; lists and Arrow arrays, None for missing."""
+        """An Ibis table of these columns, as it is counted; lists and Arrow arrays, None for missing."""
+        return open_table(self.store(columns))
+
+    def store(self, columns: dict[str, Any] | pa.Table) -> Any:
+        """An Ibis table of these columns, as a user has it."""
         table = columns if isinstance(columns, pa.Table) else pa.table(columns)
         with without_notices():
-            return open_table(self.put(self.backend, f"people{next(_NUMBER)}", table))
+            return self.put(self.backend, f"people{next(_NUMBER)}", table)
 
 
 def _create(backend: Any, name: str, table: pa.Table) -> Any:

@@ -16,10 +16,10 @@ from kanab.plan.periods import Span
 
 ISO_TIME = (
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    "([T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?"
-    " ?(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?)?$"
+    "(?:[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.,][0-9]+)?)?"
+    " ?(?:Z|[+-](?:[01][0-9]|2[0-3])(?::?[0-5][0-9])?)?)?$"
 )
-"""A date, perhaps a time, perhaps a zone; written so that every engine reads it alike."""
+"""A date, perhaps a time, perhaps a zone; written so that every engine reads it alike: no group is captured."""
 
 _FIRST = date(1970, 1, 1).toordinal()
 

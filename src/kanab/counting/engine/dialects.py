@@ -52,8 +52,8 @@ def _in_utc(backend: Any) -> None:
         cursor.execute("SET time_zone = '+00:00'")
 
 
-def _as_it_is(_: Any) -> None:
-    """Change nothing about a connection."""
+def _as_it_is(*_: Any) -> None:
+    """Change nothing about a connection, and doubt nothing about a table."""
 
 
 def _by_asking(backend: Any, text: str) -> Any:
@@ -102,14 +102,18 @@ class Engine:
     it once, next to a list of what to group by.
     ``adds_doubles``: the sum of doubles is plain addition, and much quicker than that of integers.
     ``has_nan``: a double may be NaN, and there is a test for it.
+    ``has_infinity``: a double may be infinite.
     ``quantiles``: there is an exact quantile.
     ``native``: numbers leave with all their digits as they are, but not as texts.
     ``exact_text``: a function that makes texts equal only where they are the same, letter by letter.
+    ``microseconds``: a function that makes whole numbers of points in time, which are texts there.
+    ``subtracts_days``: it knows the days between two dates.
     ``rewrite``: what is written otherwise in its SQL than Ibis does, node by node.
     ``standard``: what means something else there than in other engines, by nodes of an Ibis expression.
     ``in_memory``: it is a library of frames without SQL, whose tables are handed to DuckDB.
     ``refused``: why it cannot be counted in at all.
-    ``prepare``: what a connection needs before a query. ``run``: how it is asked. ``fetch``: how rows are read.
+    ``prepare``: what a connection needs before a query. ``check``: whether columns hold what they say.
+    ``run``: how it is asked. ``fetch``: how rows are read.
     """
 
     name: str
@@ -120,15 +124,19 @@ class Engine:
     crossed: bool = False
     adds_doubles: bool = False
     has_nan: bool = True
+    has_infinity: bool = True
     quantiles: bool = True
     native: bool = False
     exact_text: Callable[[Any], Any] | None = None
+    microseconds: Callable[[Any], Any] | None = None
+    subtracts_days: bool = True
     rewrite: Callable[[exp.Expr], exp.Expr] | None = None
     standard: Callable[[Any, Any], Any] | None = None
     in_memory: bool = False
     refused: str = ""
     prepare: Callable[[Any], None] = _as_it_is
     run: Callable[[Any, str], Any] = _by_asking
+    check: Callable[[Any, Iterable[str]], None] = _as_it_is
     fetch: Fetch = _by_fetching
 
     def total(self, value: Any) -> Any:
@@ -165,12 +173,13 @@ _ENGINES = (
     Engine("postgres", "wide", casts_fail=True, fetch=_by_cursor),
     Engine("pyspark", sums_fail=True, repeats=True, fetch=_by_collecting),
     Engine("clickhouse", crossed=True, standard=clickhouse.standard_node, run=clickhouse.run, fetch=clickhouse.rows_of),
-    Engine("datafusion", crossed=True, quantiles=False, fetch=_by_batches),
+    Engine("datafusion", crossed=True, quantiles=False, subtracts_days=False, fetch=_by_batches),
     Engine(
         "mysql",
         "wide",
         crossed=True,
         has_nan=False,
+        has_infinity=False,
         quantiles=False,
         exact_text=as_bytes,
         rewrite=_mysql_bytes,
@@ -192,7 +201,9 @@ _ENGINES = (
         quantiles=False,
         native=True,
         exact_text=sqlite.without_collation,
+        microseconds=sqlite.from_text,
         prepare=sqlite.add_functions,
+        check=sqlite.check_storage,
         fetch=_by_cursor,
     ),
 )
@@ -217,19 +228,34 @@ def query_text(expression: Any) -> str:
     """Return the SQL of an Ibis expression; register tables in memory with the engine."""
     backend = expression.get_backend()
     engine = _engine(backend)
-    if not engine.has_nan:
-        expression = expression.op().replace(_never_nan).to_expr()
-    if engine.standard is not None:
-        expression = expression.op().replace(engine.standard).to_expr()
-    backend._run_pre_execute_hooks(expression)
-    if engine.rewrite is None:
-        return str(backend.compile(expression))
-    return str(backend.compiler.to_sqlglot(expression).transform(engine.rewrite).sql(dialect=backend.dialect))
+    try:
+        if not engine.has_nan:
+            expression = expression.op().replace(_without_nan).to_expr()
+        if not engine.has_infinity:
+            expression = expression.op().replace(_without_infinity).to_expr()
+        if engine.standard is not None:
+            expression = expression.op().replace(engine.standard).to_expr()
+        backend._run_pre_execute_hooks(expression)
+        if engine.rewrite is None:
+            return str(backend.compile(expression))
+        return str(backend.compiler.to_sqlglot(expression).transform(engine.rewrite).sql(dialect=backend.dialect))
+    except Exception as problem:
+        raise SourceError(
+            f"{engine.name} cannot do what this plan needs ({type(problem).__name__})",
+            "Count with another engine, such as DuckDB: export the table to a Parquet file.",
+        ) from None
 
 
-def _never_nan(node: Any, changed: Any) -> Any:
+def _without_nan(node: Any, changed: Any) -> Any:
     if isinstance(node, ops.IsNan):
         return ops.Literal(False, dtype="boolean")
+    return node if changed is None else node.__recreate__(changed)
+
+
+def _without_infinity(node: Any, changed: Any) -> Any:
+    """Replace infinity by a number that is too large: an error where it is reached."""
+    if isinstance(node, ops.Literal) and node.dtype.is_floating() and node.value == math.inf:
+        return ops.Exp(ops.Literal(710.0, dtype="float64"))
     return node if changed is None else node.__recreate__(changed)
 
 

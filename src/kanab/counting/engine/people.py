@@ -14,8 +14,7 @@ from typing import Any, Literal, get_args
 
 import ibis
 
-from kanab.counting.dates import not_times
-from kanab.counting.engine.dates import day_number, in_span
+from kanab.counting.engine.dates import day_number, in_span, later, point_in_time
 from kanab.counting.engine.dialects import engine_of
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of, only_where
@@ -161,7 +160,7 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
     rows = rows.filter(rows[units.unit].notnull())
     sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
     enrolled = {} if span is None else {"day": day_number(rows, span.column)}
-    moment = {} if units.time is None else {"at": _moment(rows, units.time)}
+    moment = {} if units.time is None else {"at": point_in_time(rows, units.time)}
     table = rows.select(
         unit=rows[units.unit], **enrolled, **moment, **_attributes(rows, plan), **row_values(rows, sums)
     )
@@ -187,7 +186,7 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
     rows = events.table.mutate(**{name: events.table[window.column] for name, window in windows.items()})
     rows = add_alias_columns(rows, plan, [metric.name for metric in _outcomes(plan)])
     sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
-    happened = rows.select(who=rows[units.unit], at=_moment(rows, events.time), **row_values(rows, sums))
+    happened = rows.select(who=rows[units.unit], at=point_in_time(rows, events.time), **row_values(rows, sums))
     inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events, windows)
     totals = inside.group_by("who").aggregate(**row_totals(inside, sums))
     people = first.left_join(totals, first.unit == totals.who)
@@ -198,7 +197,7 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
 def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
     """Return when each person was first exposed to each experiment, and their arms and levels."""
     seen = exposures.filter(exposures[units.unit].notnull())
-    moments = {"at": _moment(seen, events.exposure_time)}
+    moments = {"at": point_in_time(seen, events.exposure_time)}
     if span is not None:
         moments["day"] = _exposure_day(seen, events, span)
     seen = _in_any_arm(seen.select(unit=seen[units.unit], **moments, **_attributes(seen, plan)), plan)
@@ -265,8 +264,8 @@ def _in_window(
 
     def during(place: int, start: int, end: int) -> Any:
         first = joined[f"at{place}"]
-        begin = first + ibis.interval(seconds=start) if start else first
-        return (joined["at"] >= begin) & (joined["at"] < first + ibis.interval(seconds=end))
+        begin = later(first, start) if start else first
+        return (joined["at"] >= begin) & (joined["at"] < later(first, end))
 
     whole = {name: during(place, 0, events.seconds) for place, name in enumerate(plan.experiment_names)}
     if len(whole) == 1 and not windows:
@@ -281,17 +280,6 @@ def _in_window(
             columns[name] = only_where(there, joined[name])
     inside = joined.select(**columns)
     return inside.filter(inside["any"])
-
-
-def _moment(table: Any, name: str) -> Any:
-    """Return a column as points in time; dates and texts become some."""
-    check_column(name, table.columns)
-    moment = table[name]
-    if moment.type().is_timestamp():
-        return moment
-    if moment.type().is_date() or moment.type().is_string():
-        return moment.cast("timestamp")
-    raise not_times(name)
 
 
 # ── arms and covariates ────────────────────────────────────────────────────────────────────────

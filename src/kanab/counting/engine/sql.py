@@ -165,6 +165,8 @@ def _prepared(
     table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None
 ) -> Iterator[tuple[Any, CountQuery, SampleProfiles]]:
     """Give the people, what to count of them but for the metrics' grids, and a sample of them."""
+    for source in (table, *([units.events.table] if units and units.events else [])):
+        engine_of(source).check(source, [column_of(plan, name) for name in needed_columns(plan)])
     with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
         query = _make_query(people, plan, flags=person_flags(plan, units))
         sample = _sample(people, query)

@@ -6,10 +6,13 @@ the few totals go through Python. Points in time are texts there, of several for
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import ibis
+
+from kanab.errors import QueryError, SourceError
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -21,12 +24,12 @@ def from_words(high: int, low: int) -> str:  # type: ignore[empty-body]
 
 
 @ibis.udf.scalar.builtin(name="kanab_moment")  # type: ignore[untyped-decorator]
-def from_text(moment: str) -> int:  # type: ignore[empty-body]
+def from_text(moment) -> int:  # type: ignore[no-untyped-def, empty-body]
     """Return the microseconds of a point in time from 1970-01-01 in UTC; a text that is none is an error."""
 
 
 @ibis.udf.scalar.builtin(name="typeof")  # type: ignore[untyped-decorator]
-def storage(value: str) -> str:  # type: ignore[empty-body]
+def storage(value) -> str:  # type: ignore[no-untyped-def, empty-body]
     """Return how a value is stored, which is not always what its column was declared to hold."""
 
 
@@ -43,6 +46,36 @@ def add_functions(backend: Any) -> None:
         connection.create_function("kanab_moment", 1, _moment, deterministic=True)
         connection.create_aggregate("kanab_sum", 1, _Sum)
         connection.create_function("kanab_total", 2, _total, deterministic=True)
+
+
+def check_storage(table: Any, names: Iterable[str]) -> None:
+    """Raise `SourceError` where a column of numbers holds something else: SQLite keeps whatever it is given."""
+    columns = {name: kind for name, kind in table.schema().items() if name in set(names) and kind.is_numeric()}
+    wanted = {
+        name: ["integer", "null"] if kind.is_integer() else ["integer", "real", "null"]
+        for name, kind in columns.items()
+    }
+    strange = {
+        f"strange{place}": storage(table[name]).notin(kinds).cast("int32").max()
+        for place, (name, kinds) in enumerate(wanted.items())
+    }
+    if not strange:
+        return
+    for name, there in zip(columns, _row(table.aggregate(**strange)), strict=True):
+        if there:
+            raise SourceError(
+                f"column {name!r} holds something other than it was declared to",
+                "SQLite keeps texts in columns of numbers, and fractions in those of integers: "
+                f"look for them with typeof({name}).",
+            )
+
+
+def _row(expression: Any) -> Any:
+    backend = expression.get_backend()
+    try:
+        return backend.raw_sql(backend.compile(expression)).fetchone()
+    except Exception as problem:
+        raise QueryError(problem) from None
 
 
 def _total(high: int | None, low: int | None) -> str | None:
