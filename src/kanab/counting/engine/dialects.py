@@ -77,6 +77,12 @@ def _by_cursor(cursor: Any) -> Iterator[tuple[Any, ...]]:
         cursor.close()
 
 
+def _by_texts(cursor: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield rows whose texts may come as bytes."""
+    for row in _by_cursor(cursor):
+        yield tuple(value.decode() if isinstance(value, bytes) else value for value in row)
+
+
 def _by_collecting(frame: Any) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a Spark data frame."""
     return (tuple(row) for row in frame.collect())
@@ -184,7 +190,7 @@ _ENGINES = (
         exact_text=as_bytes,
         rewrite=_mysql_bytes,
         prepare=_in_utc,
-        fetch=_by_cursor,
+        fetch=_by_texts,
     ),
     Engine("polars", in_memory=True),
     Engine("snowflake", crossed=True),
