@@ -197,6 +197,7 @@ def test_noise_that_is_not_that_of_the_plan_is_refused() -> None:
         published_from_dict(plain, "shop.json")
 
 
+@pytest.mark.usefixtures("seeded")
 def test_the_command_takes_values_of_metrics(tmp_path: Path) -> None:
     rows = few()
     for name, text in (("k", exact_plan(SMALL)), ("epsilon", SMALL)):
