@@ -1,4 +1,4 @@
-"""Engines without a server here: the statement in their dialect, compared with a file that was read by hand.
+"""Engines without a server here: the statement in their dialect, compared with a file that people can read.
 
 ``python -m tests.sources.test_compiled`` writes the files again.
 """
