@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from kanab.errors import AnalysisError
+from kanab.stats import distributions
 from kanab.stats.distributions import (
     check_sides,
     chi2_tail,
@@ -157,6 +158,12 @@ def test_few_steps_find_a_root():
     steps = []
     find_root(lambda x: steps.append(x) or math.exp(x) - 7, 0, 5)
     assert len(steps) <= 16
+
+
+def test_a_root_is_as_near_as_the_most_steps_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributions, "_MOST_STEPS", 3)
+    root = find_root(lambda x: x**3 - 2, 0, 4)
+    assert 0 < abs(root - 2 ** (1 / 3)) < 1
 
 
 def test_an_end_may_be_the_root():
