@@ -165,11 +165,10 @@ def _testable(pairs: Pairs, k: int) -> np.ndarray:
     for part in pairs.moments:
         absent = pairs.people - part.counts
         fine &= ((part.counts == 0) | (part.counts >= k)) & ((absent == 0) | (absent >= k))
-    size = len(pairs.experiments)
-    testable = np.zeros((size, size), dtype=bool)
-    for i, j in pairs.pairs:
-        testable[i, j] = testable[j, i] = bool(fine[pairs.slice_of(i), pairs.slice_of(j)].all())
-    return testable
+    firsts = list(pairs.starts[:-1])
+    testable = np.logical_and.reduceat(np.logical_and.reduceat(fine, firsts, axis=0), firsts, axis=1)
+    np.fill_diagonal(testable, val=False)
+    return np.asarray(testable)
 
 
 def select_experiments(pairs: Pairs, places: Sequence[int]) -> Pairs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -127,7 +128,7 @@ class Pairs:
         ]
         return f"Pairs of {len(self.experiments)} experiments ({names}): {'; '.join(grids) or 'no metrics'}"
 
-    @property
+    @cached_property
     def starts(self) -> tuple[int, ...]:
         """The number of each experiment's first arm, and after the last one the number of all arms."""
         return tuple(np.cumsum([0, *(len(factor.levels) for factor in self.experiments)]).tolist())
@@ -141,6 +142,10 @@ class Pairs:
     def pairs(self) -> list[tuple[int, int]]:
         """All pairs of experiments, by their places."""
         return list(combinations(range(len(self.experiments)), 2))
+
+    def number_of(self, first: int, second: int) -> int:
+        """Return where a pair of places, the smaller one first, stands among ``pairs``."""
+        return first * (2 * len(self.experiments) - first - 1) // 2 + second - first - 1
 
     def place(self, name: str) -> int:
         """Return where an experiment stands. Raises `LevelError` for an unknown name."""

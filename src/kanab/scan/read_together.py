@@ -97,15 +97,9 @@ def withhold_over_budget(
         if len(groups) > checked and not whole.within(k):
             lines = {place * len(scan.metrics) + at: owner for place, owner in enumerate(tables)}
             kept = [line for line, (number, _) in lines.items() if number < checked]
-            rest = [line for line in _flagged_lines(scan) if line in lines and line not in kept]
+            rest = [line for line in scan.flagged_lines.tolist() if line in lines and line not in kept]
             shown[metric.name] = kept + _affordable(rest, lines, groups, fixed=fixed, metric=metric.name, k=k)
     return withhold_tests(scan, shown, k) if shown else scan
-
-
-def _flagged_lines(scan: Scan[Any]) -> list[int]:
-    """Return the lines of the alarms, most urgent first."""
-    place = {id(row): line for line, row in enumerate(scan.rows)}
-    return [place[id(row)] for row in scan.flagged]
 
 
 def _affordable(

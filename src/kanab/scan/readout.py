@@ -23,6 +23,7 @@ class _ScanReadout(ABC):
     """What both scans can become; ``_rows`` is the field of the plain data that holds the tests."""
 
     _rows: ClassVar[str]
+    scan: PairScan | SegmentScan
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -35,11 +36,14 @@ class _ScanReadout(ABC):
 
     def to_pandas(self) -> Any:
         """Return one row per test as a pandas DataFrame."""
-        return frame("pandas", [_flat(row) for row in self.to_dict()[self._rows]])
+        return frame("pandas", self._flat_rows())
 
     def to_polars(self) -> Any:
         """Return one row per test as a polars DataFrame."""
-        return frame("polars", [_flat(row) for row in self.to_dict()[self._rows]])
+        return frame("polars", self._flat_rows())
+
+    def _flat_rows(self) -> list[dict[str, Any]]:
+        return [_flat(row.to_dict()) for row in self.scan.rows]
 
     def to_report(self) -> str:
         """Return the scan as one self-contained HTML page."""
@@ -69,7 +73,7 @@ class PairReadout(_ScanReadout):
     def to_dict(self) -> dict[str, Any]:
         """Return the scan as plain data, ready for JSON."""
         return {
-            "pairs": [row.to_dict() for row in self.scan.rows],
+            "pairs": [row.to_dict() for row in self.scan.rows_of(self.scan.listed_lines)],
             **self.scan.summary(),
             "experiments": list(self.scan.experiments),
             "metrics": [metric.name for metric in self.scan.metrics],
@@ -118,7 +122,7 @@ class SegmentReadout(_ScanReadout):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scan as plain data, ready for JSON."""
-        rows = [row.to_dict() for row in self.scan.rows]
+        rows = [row.to_dict() for row in self.scan.rows_of(self.scan.listed_lines)]
         for row in rows:
             for follow_up in row["follow_ups"]:
                 follow_up |= {name: label(follow_up[name]) for name in ("level", "arm", "control")}

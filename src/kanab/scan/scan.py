@@ -32,7 +32,7 @@ from kanab.scan.read_together import (
 )
 from kanab.scan.readout import PairReadout, SegmentReadout
 from kanab.scan.stats.effects import PairEffects, effects_within
-from kanab.scan.stats.pairs import PairScan, scan_pairs
+from kanab.scan.stats.pairs import PairScan, PairTest, scan_pairs
 from kanab.scan.stats.segments import scan_covariates
 from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
 from kanab.scan.stats.withheld import withhold_tests
@@ -348,12 +348,16 @@ def scan_stored_pairs(
     scan = scan_pairs(pairs, replace(rules, k=k), metrics=metrics or None, alone=alone, joint_shares=joint)
     owners = [(gate_of[names], table.keep()) for names, table in pairs.items()]
     scan = withhold_over_budget(scan, owners, group_tables(releases, gates), k=k, checked=1)
-    flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in scan.flagged[:MOST_SHOWN])
+    flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in _most_urgent(scan))
     effects = tuple(chain.from_iterable(_effects(*pair) for pair in flagged))
     people = floor_to_k(max(table.total for table in alone.values()), k)
     open_metrics = frozenset(metric.name for metric in scan.metrics if metric.name not in scan.withheld)
     notes = (*_left_out(releases), *_read_together(scan.withheld))
     return PairReadout(scan, effects, people, k, open_metrics, notes, chained=_chained(releases))
+
+
+def _most_urgent(scan: PairScan) -> list[PairTest]:
+    return scan.rows_of(scan.flagged_lines[:MOST_SHOWN])
 
 
 def _least_k(releases: Sequence[Release]) -> int:
@@ -374,19 +378,20 @@ def _chained(releases: Sequence[Release]) -> bool:
 def _shown_pairs(scan: PairScan, released: ReleasedPairs) -> dict[str, list[tuple[int, int]]]:
     """Return by metric the flagged pairs that the gate lets through with their tables, most urgent first."""
     place = {factor.name: at for at, factor in enumerate(released.pairs.experiments)}
-    flagged: dict[str, list[tuple[int, int]]] = {metric.name: [] for metric in scan.metrics}
-    for row in scan.flagged:
-        flagged[row.metric].append((place[row.a], place[row.b]))
-    return {metric: shown_pairs(released, pairs[:MOST_SHOWN], metric) for metric, pairs in flagged.items()}
+    shown = {}
+    for at, metric in enumerate(scan.metrics):
+        lines = scan.flagged_lines[scan.metric_of[scan.flagged_lines] == at][:MOST_SHOWN]
+        flagged = [(place[row.a], place[row.b]) for row in scan.rows_of(lines)]
+        shown[metric.name] = shown_pairs(released, flagged, metric.name)
+    return shown
 
 
 def _without_closed(
     scan: PairScan, released: ReleasedPairs, shown: Mapping[str, Sequence[tuple[int, int]]]
 ) -> PairScan:
     """Return the scan without the tests of metrics over the budget, but for the pairs that are shown."""
-    tables = {pair: at for at, pair in enumerate(released.pairs.pairs)}
     lines = {
-        metric.name: [tables[pair] * len(scan.metrics) + at for pair in shown[metric.name]]
+        metric.name: [released.pairs.number_of(*pair) * len(scan.metrics) + at for pair in shown[metric.name]]
         for at, metric in enumerate(scan.metrics)
         if metric.name not in released.open_metrics
     }

@@ -35,6 +35,7 @@ def test_the_arms_are_numbered_through() -> None:
     assert [factor.levels for factor in pairs.experiments] == [("off", "on"), (0, 1), (1, 2, 3)]
     assert (pairs.slice_of(1), pairs.place("green")) == (slice(2, 4), 2)
     assert pairs.pairs == [(0, 1), (0, 2), (1, 2)]
+    assert [pairs.number_of(*pair) for pair in pairs.pairs] == [0, 1, 2]
     assert pairs.people[0:2, 2:4].tolist() == [[1, 1], [1, 2]]
     assert pairs.people[0:2, 0:2].tolist() == [[2, 0], [0, 3]]
     assert (pairs.total, pairs.outside) == (6, 0)

@@ -16,6 +16,7 @@ from kanab.inspection.attack.run import play_attacker
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.count.counting import count_pairs
 from kanab.scan.scan import scan_interactions, scan_segments
+from kanab.scan.stats import outcomes
 from kanab.scan.stats.pairs import scan_pairs
 
 COUNTING: dict[str, Any] = {"bounds": {"y": (-50, 100)}, "resolution": {"y": 0.01}}
@@ -50,6 +51,57 @@ def test_the_planted_pair_is_found_and_told() -> None:
     truth = kb.stats.pooled_f(tally, metric="y")
     assert row["F"] == pytest.approx(truth.F, rel=1e-11)
     assert row["p"] == pytest.approx(truth.p, rel=1e-9)
+
+
+def test_what_a_large_scan_does_not_list_is_counted_and_told_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = users(8_000, 8)
+    rows["t7"] = np.where(np.arange(8_000) < 200, rows["t7"], None)
+    rows["t6"] = np.where(np.arange(8_000) < 225, None, rows["t6"])
+    choices = COUNTING | {"tolerance": {"d": 0.5}}
+    whole = scan_interactions(rows, "t*", ["y", "d"], **choices)
+    assert whole.to_dict()["unlisted"] is None
+    monkeypatch.setattr(outcomes, "MOST_LISTED", 12)
+    found = scan_interactions(rows, "t*", ["y", "d"], **choices)
+    data = found.to_dict()
+    assert len(data["pairs"]) == 12
+    assert [row["verdict"] for row in data["pairs"]].count("interference") == 1
+    unlisted = data["unlisted"]
+    assert (unlisted["tests"], unlisted["tables"]) == (44, 28)
+    assert sum(group["tests"] for group in unlisted["groups"]) == 44
+    assert {group["verdict"] for group in unlisted["groups"]} == {
+        "nothing found", "clear within tolerance", "not testable"
+    }  # fmt: skip
+    assert str(found) == str(whole).replace(" (t6 × t7 on y, t6 × t7 on d)", "")
+    assert len(found.to_pandas()) == 56
+    page = found.to_report()
+    assert "Drawn are the 12 most urgent of 56 tests" in page
+    assert "28 pairs" in page
+
+
+def test_alarms_that_are_not_listed_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outcomes, "MOST_LISTED", 30)
+    rng = np.random.default_rng(3)
+    rows: dict[str, Any] = {f"t{i}": rng.integers(0, 2, 20_000) for i in range(10)}
+    product = np.prod([1 + rows[name] for name in list(rows)], axis=0)
+    found = scan_interactions(rows | {"y": np.minimum(product, 200)}, "t*", ["y"])
+    assert found.to_dict()["verdicts"] == {"interference": 45}
+    assert found.to_dict()["unlisted"]["groups"] == [
+        {"metric": "y", "verdict": "interference", "note": "", "tests": 15}
+    ]
+    assert "The 20 most urgent of 45:" in str(found)
+    assert "The 20 most urgent of 45." in found.to_report()
+
+
+@pytest.mark.slow
+def test_thirty_thousand_pairs_leave_a_short_text_and_a_small_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    rows: dict[str, Any] = {f"t{i:03}": rng.integers(0, 2, 3_000, dtype=np.int8) for i in range(250)}
+    found = scan_interactions(rows | {"y": np.round(rng.gamma(1, 20, 3_000), 2)}, "t*", ["y"], bounds={"y": (0, 200)})
+    data = found.to_dict()
+    assert data["unlisted"]["tests"] == 31_125 - len(data["pairs"])
+    assert "250 experiments, 31,125 pairs, 1 metric (y)" in str(found)
+    assert len(json.dumps(data)) < 20_000
+    assert len(found.to_report()) < 200_000
 
 
 NUMBERS = ("F", "df", "p", "F_robust", "df_robust", "p_robust", "p_adjusted", "assignment_p", "could_miss")

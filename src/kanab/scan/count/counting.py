@@ -27,8 +27,8 @@ from kanab.scan.count.stream import FramePeople, ParquetPeople, People, PeopleOp
 from kanab.scan.pairs import PairMoments, Pairs, fitting
 from kanab.tally.metric import Metric, Missing
 
-MOST_EXPERIMENTS = 500
-"""More are refused: their 124,750 pairs are many to test, and their tables fill the memory."""
+MOST_EXPERIMENTS = 1_000
+"""More are refused: their 499,500 pairs are many to test, and their tables fill the memory."""
 
 DeclaredMetric = MetricPlan | Metric
 Choose = Callable[[Sequence[str]], People]

@@ -40,7 +40,7 @@ from kanab.errors import KanabError, QueryError, SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.count.codes import MOST_ARMS, ArmCodes, NumberedArms, as_numbers, check_arms
 from kanab.scan.count.counter import CountTask, PairCounter, PairSums, PeopleBatch, add_all
-from kanab.scan.count.kernel import NOT_IN, ROWS
+from kanab.scan.count.kernel import NOT_IN, ROWS, rows_at_once
 from kanab.scan.count.stream import NO_ROWS, People, PeopleOptions, Progress, count_batches
 from kanab.tally.factor import Level
 
@@ -167,7 +167,7 @@ def _columns(rows: Any) -> Generator[list[Any]]:
     backend = rows.get_backend()
     try:
         if backend.name == "duckdb":
-            reader = backend.raw_sql(query_text(rows)).to_arrow_reader(ROWS)
+            reader = backend.raw_sql(query_text(rows)).to_arrow_reader(rows_at_once(len(rows.columns)))
         else:
             reader = rows.to_pyarrow_batches(chunk_size=_ROWS_ONE_BY_ONE)
         with reader:
@@ -286,7 +286,7 @@ def _larger(batches: Iterable[Any]) -> Iterator[list[Any]]:
     waiting: list[Any] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(batch.num_rows for batch in waiting) >= ROWS:
+        if sum(batch.num_rows for batch in waiting) >= rows_at_once(batch.num_columns):
             yield pa.Table.from_batches(waiting).columns
             waiting = []
     if waiting:

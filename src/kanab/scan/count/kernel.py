@@ -28,6 +28,8 @@ Counts = NDArray[np.int64]
 ROWS = 1 << 17
 """So many people are counted at once: their codes stay near the processor."""
 
+_CELLS = 1 << 24  # people × columns that are read at once
+
 NOT_IN = 255
 """The code of somebody who is not in an experiment."""
 
@@ -36,6 +38,15 @@ SHIFT = 6
 
 _TABLE_BUDGET = 96 << 20  # bytes per worker and metric; with very many experiments smaller groups need less
 _BITS_AT_ONCE = 1 << 18  # bytes of bits that are compared with each other
+
+
+def rows_at_once(columns: int) -> int:
+    """Return how many people are read at once: fewer where each has many columns, so that memory is bounded.
+
+    >>> rows_at_once(100), rows_at_once(1_000)
+    (131072, 16768)
+    """
+    return min(ROWS, -(-_CELLS // (64 * max(1, columns))) * 64)
 
 
 # ── the layout ─────────────────────────────────────────────────────────────────────────────────

@@ -21,7 +21,7 @@ from kanab.counting.parquet_files import partition_kinds, unreadable
 from kanab.errors import KanabError, SourceError
 from kanab.scan.count.codes import as_numbers, is_text
 from kanab.scan.count.counter import CountTask, PairCounter, PairSums, PeopleBatch, add_all, merge_profiles
-from kanab.scan.count.kernel import ROWS
+from kanab.scan.count.kernel import ROWS, rows_at_once
 
 Progress = Callable[[int, int | None], None]
 """Called with the people counted so far, and how many there are if that is known."""
@@ -153,9 +153,10 @@ class FramePeople:
         total = lengths.pop()
         if not total:
             raise SourceError(*NO_ROWS)
+        rows = rows_at_once(len(arms) + len(values))
         batches = (
-            PeopleBatch([_part(column, start) for column in arms], [_part(column, start) for column in values])
-            for start in range(0, total, ROWS)
+            PeopleBatch(*([_part(column, start, rows) for column in columns] for columns in (arms, values)))
+            for start in range(0, total, rows)
         )
         return count_batches(batches, task, total, progress)
 
@@ -171,13 +172,13 @@ class FramePeople:
 
 
 def _parts(values: Any) -> Iterator[Any]:
-    return (_part(values, start) for start in range(0, len(values), ROWS))
+    return (_part(values, start, ROWS) for start in range(0, len(values), ROWS))
 
 
-def _part(values: Any, start: int) -> Any:
+def _part(values: Any, start: int, rows: int) -> Any:
     if hasattr(values, "iloc"):
-        return values.iloc[start : start + ROWS]
-    return values[start : start + ROWS]
+        return values.iloc[start : start + rows]
+    return values[start : start + rows]
 
 
 # ── Parquet files ──────────────────────────────────────────────────────────────────────────────
@@ -240,6 +241,6 @@ class ParquetPeople:
         for file in self.files:
             try:
                 with pq.ParquetFile(file, read_dictionary=texts) as opened:
-                    yield from opened.iter_batches(ROWS, columns=list(names))
+                    yield from opened.iter_batches(rows_at_once(len(names)), columns=list(names))
             except (pa.ArrowException, OSError) as problem:
                 raise unreadable(file, problem) from None

@@ -53,9 +53,10 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     parts += [*_labels(names, side), "</g>"]
     shown = "; ".join(f"{name_sides(data, row)} {row['verdict']}" for row in marked[:MOST_DESCRIBED])
     more = f" and {len(marked) - MOST_DESCRIBED} more" if len(marked) > MOST_DESCRIBED else ""
-    description = f"{number_of(len(rows), 'pair')}; marked: {shown or 'none'}{more}."
+    pairs = data["unlisted"]["tables"] if data.get("unlisted") else len(rows)
+    description = f"{number_of(pairs, 'pair')}; marked: {shown or 'none'}{more}."
     kind = "map large" if size > WIDTH else "map"
-    return _svg((left + size + 8, top + size + 4), f"Pairs of experiments on {metric}", description, parts, kind)
+    return _svg((left + size + 14, top + size + 4), f"Pairs of experiments on {metric}", description, parts, kind)
 
 
 def _gutter(names: Sequence[str]) -> float:
@@ -105,7 +106,7 @@ def _short(value: float) -> str:
 
 def _lines(count: int, side: float) -> str:
     """Draw thin lines between squares, where squares are large enough; every tenth one where they are not."""
-    step = 1 if side >= 12 else 10
+    step = 1 if side >= 12 else 10 if side >= 1.2 else 100
     size = _short(count * side)
     drawn = "".join(f"M0 {_short(at * side)}H{size}M{_short(at * side)} 0V{size}" for at in range(step, count, step))
     return f'<path class="lines" d="{drawn}"/>'
@@ -136,15 +137,20 @@ def _shape(verdict: str, x: float, y: float, size: float) -> str:
 
 def _labels(names: Sequence[str], side: float) -> list[str]:
     """Draw names and numbers down the side, numbers along the top; as many as there is room for."""
-    step = 1 if side >= 15 else 5 if side >= 5 else 10
+    step = 1 if side >= 15 else 5 if side >= 5 else 10 if side >= 1.6 else 50
     labels = []
     for at in range(len(names)):
         if step == 1 or (at + 1) % step == 0 or at == 0:
             middle = (at + 0.5) * side
             labels.append(_text(-8, middle + 4.5, f"{_shorten(names[at])} {at + 1}", "end"))
-            if side >= 22 or (at + 1) % (10 if side < 15 else 5) == 0 or at == 0:
+            if side >= 22 or (at + 1) % _number_step(side) == 0 or at == 0:
                 labels.append(_text(middle, -8, str(at + 1), "middle"))
     return labels
+
+
+def _number_step(side: float) -> int:
+    """Return at which experiments there is room for a number along the top."""
+    return 5 if side >= 15 else 10 if side >= 2.5 else 50 if side >= 0.8 else 100
 
 
 def _text(x: float, y: float, words: str, anchor: str, colour: str = MUTED, *, more: str = "") -> str:

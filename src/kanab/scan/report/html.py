@@ -11,7 +11,15 @@ from kanab.report.figures import Row, error_figures, spoken_p
 from kanab.report.html import bullets, marked
 from kanab.report.page import Page, PageSection, card_table, filled, header_html, table_html
 from kanab.scan.report.charts import MARKS, effects_chart, expected_chart, heat_map, histogram_chart, legend, marks_of
-from kanab.scan.report.tables import FEW_ROWS, broken_tables, means_table, nothing_shown, ranked_table, strongest
+from kanab.scan.report.tables import (
+    FEW_ROWS,
+    alarm_count,
+    broken_tables,
+    means_table,
+    nothing_shown,
+    ranked_table,
+    strongest,
+)
 from kanab.scan.report.words import (
     PAIRS,
     alarms,
@@ -86,6 +94,7 @@ _WITHHELD_MAP_KEY = (
     "Every square is a pair of experiments, named at the side and numbered along the top; each pair appears on both "
     "sides of the diagonal. Empty: not testable. Only flagged pairs that may be shown are marked."
 )
+_LISTED_KEY = "Drawn are the {listed:,} most urgent of {tests:,} tests; squares of the others are left plain."
 _MIXED_KEY = "Maps of metrics over the budget have marks only."
 _HISTOGRAM_KEY = (
     "The bars of a metric over the budget count all its pairs by p, in steps of k. Level bars: chance alone. A first "
@@ -148,7 +157,8 @@ def _attention(data: Data) -> str:
         call = f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
     if not shown:
         return f"{call}<p>{nothing_shown(data)}</p>"
-    cut = f'<p class="key">The {len(shown)} most urgent of {len(flagged):,}.</p>' if len(flagged) > len(shown) else ""
+    cut = f'<p class="key">The {len(shown)} most urgent of {alarm_count(data):,}.</p>'
+    cut = cut if len(flagged) > len(shown) else ""
     near = "" if flagged else '<p class="key">The tests with the smallest p:</p>'
     return f"{call}{cut}{near}{_ranked(data, shown)}"
 
@@ -168,7 +178,7 @@ def _ranked(data: Data, rows: list[Row]) -> str:
 
 def _maps(data: Data, prefix: str) -> str:
     """Draw for every metric its map, and its p-values against chance; a handful of tests is read as a table."""
-    if len(data[PAIRS.rows]) <= FEW_ROWS:
+    if len(data[PAIRS.rows]) <= FEW_ROWS and not data.get("unlisted"):
         return ""
     articles = []
     for metric in data["metrics"]:
@@ -189,6 +199,9 @@ def _maps(data: Data, prefix: str) -> str:
     after = ([_EXPECTED_KEY] if open_maps else []) + ([_HISTOGRAM_KEY] if data["withheld"] else [])
     if open_maps and data["withheld"]:
         keys.append(_MIXED_KEY)
+    if open_maps and data.get("unlisted"):
+        listed = len(data[PAIRS.rows])
+        keys.append(_LISTED_KEY.format(listed=listed, tests=listed + data["unlisted"]["tests"]))
     return (
         "".join(f'<p class="key">{escape(key)}</p>' for key in keys)
         + (f"<figure>{legend(marks, shades=bool(open_maps))}</figure>" if open_maps or marks else "")

@@ -27,9 +27,12 @@ from kanab.scan.report.words import (
     rest_sentences,
     scope_line,
     size_words,
+    tests_of,
+    unlisted,
     untestable_sentences,
     with_verdict,
 )
+from kanab.scan.stats.verdicts import ALARMS
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
@@ -61,7 +64,7 @@ def sections(data: Data) -> list[Section]:
         more = f"{number_of(left, 'more flagged test')} in the report (--html) and plain data."
         parts.append(Section("More", (more,)))
     quiet = with_verdict(data, "nothing found", "clear within tolerance")
-    few = len(quiet) <= FEW_ROWS and not data["withheld"]  # these are shown one by one
+    few = len(quiet) <= FEW_ROWS and not data["withheld"] and not data.get("unlisted")  # these are shown one by one
     if not few and (rest := rest_sentences(data)):
         parts.append(Section("The rest", tuple(rest)))
     parts.append(Section("Assignment", (*assignment_sentences(data), *broken_tables(data))))
@@ -91,8 +94,13 @@ def attention(data: Data) -> tuple[str | Table, ...]:
         nearest = "The nearest test:" if len(shown) == 1 else f"The {len(shown)} tests with the smallest p:"
         return (f"No alarms. {nearest}", ranked_table(data, shown))
     if len(flagged) > len(shown):
-        return (f"The {len(shown)} most urgent of {len(flagged):,}:", ranked_table(data, shown))
+        return (f"The {len(shown)} most urgent of {alarm_count(data):,}:", ranked_table(data, shown))
     return (ranked_table(data, shown),)
+
+
+def alarm_count(data: Data) -> int:
+    """Return how many alarms there are, listed or not."""
+    return len(alarms(data)) + tests_of(unlisted(data, *ALARMS))
 
 
 def nothing_shown(data: Data) -> str:

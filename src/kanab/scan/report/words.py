@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -54,6 +55,17 @@ def with_verdict(data: Data, *verdicts: str) -> list[Row]:
     return sorted((row for row in data[kind_of_scan(data).rows] if row["verdict"] in verdicts), key=_urgency)
 
 
+def unlisted(data: Data, *verdicts: str) -> list[Row]:
+    """Return the groups of tests with these verdicts that a large scan only counts."""
+    groups = (data.get("unlisted") or {"groups": ()})["groups"]
+    return [group for group in groups if group["verdict"] in verdicts]
+
+
+def tests_of(groups: Iterable[Row]) -> int:
+    """Return how many tests there are in some groups."""
+    return sum(group["tests"] for group in groups)
+
+
 def alarms(data: Data) -> list[Row]:
     """Return the alarms: "interference", "differs" and "watch"."""
     return with_verdict(data, *ALARMS)
@@ -86,7 +98,8 @@ def scope_line(data: Data) -> str:
     metrics = f"{number_of(len(data['metrics']), 'metric')} ({listed(data['metrics'])})"
     if kind is PAIRS:
         experiments = number_of(len(data["experiments"]), "experiment")
-        return f"{experiments}, {number_of(len(places), 'pair')}, {metrics}; at least {data['people']:,} people"
+        pairs = data["unlisted"]["tables"] if data.get("unlisted") else len(places)
+        return f"{experiments}, {number_of(pairs, 'pair')}, {metrics}; at least {data['people']:,} people"
     experiments = number_of(len({first for first, _ in places}), "experiment")
     return f"{experiments} by {number_of(len({second for _, second in places}), 'covariate')}, {metrics}"
 
@@ -158,15 +171,31 @@ def rest_sentences(data: Data) -> list[str]:
             sentences += _withheld_sentences(data, metric, len([row for row in rows if row["p_robust"] is not None]))
             continue
         quiet = [row for row in rows if row["verdict"] == "nothing found"]
+        if count := len(quiet) + _more(data, "nothing found", metric):
+            missed = _missed(_missed_sizes(data, metric, quiet), share=metric in data["shares"])
+            sentences.append(f"{metric}: {number_of(count, 'test')}, nothing found{missed}.")
         clear = [row for row in rows if row["verdict"] == "clear within tolerance"]
-        if quiet:
-            missed = _missed(quiet, share=metric in data["shares"])
-            sentences.append(f"{metric}: {number_of(len(quiet), 'test')}, nothing found{missed}.")
-        if clear:
+        if count := len(clear) + _more(data, "clear within tolerance", metric):
             there = len([row for row in clear if row["note"] == WITHIN])
+            there += _more(data, "clear within tolerance", metric, WITHIN)
             also = f" ({there:,} of them not zero, but smaller than it)" if there else ""
-            sentences.append(f"{metric}: {number_of(len(clear), 'test')}, clear within the tolerance{also}.")
+            sentences.append(f"{metric}: {number_of(count, 'test')}, clear within the tolerance{also}.")
     return sentences
+
+
+def _more(data: Data, verdict: str, metric: str, note: str | None = None) -> int:
+    """Return how many tests of a metric with a verdict, and perhaps a note, are not listed."""
+    return tests_of(
+        group for group in unlisted(data, verdict) if group["metric"] == metric and note in (None, group["note"])
+    )
+
+
+def _missed_sizes(data: Data, metric: str, quiet: Iterable[Row]) -> tuple[float, float] | None:
+    """Return what tests that found nothing could have missed: the median, and the most; of unlisted ones as well."""
+    if data.get("unlisted"):
+        return data["unlisted"]["could_miss"].get(metric)  # type: ignore[no-any-return]
+    sizes = [size for row in quiet if (size := row["could_miss"]) is not None and math.isfinite(size)]
+    return (median(sizes), max(sizes)) if sizes else None
 
 
 def _withheld_sentences(data: Data, metric: str, shown: int) -> list[str]:
@@ -198,12 +227,11 @@ def size_words(size: float, *, share: bool) -> str:
     return f"{number(size * 100, 2)} points" if share else number(size, 2)
 
 
-def _missed(rows: Iterable[Row], *, share: bool) -> str:
+def _missed(sizes: tuple[float, float] | None, *, share: bool) -> str:
     """Say how large a difference of effects could be without having been seen: the usual and the worst case."""
-    sizes = [size for row in rows if (size := row["could_miss"]) is not None and math.isfinite(size)]
-    if not sizes:
+    if sizes is None:
         return ""
-    usual, worst = (size_words(size, share=share) for size in (median(sizes), max(sizes)))
+    usual, worst = (size_words(size, share=share) for size in sizes)
     if usual == worst:
         return f"; a difference of effects of up to ± {usual} could have been missed"
     return f"; a difference of effects of up to ± {usual} could have been missed (median; at worst ± {worst})"
@@ -227,7 +255,7 @@ def assignment_sentences(data: Data) -> list[str]:
             f"A broken assignment ({limit}) is not an interaction: find its cause before comparing these experiments. "
             "If two of them were assigned together on purpose, declare their joint shares (--joint-shares)."
         )
-    elif data["withheld"] or any(row["assignment_p"] is not None for row in data[kind.rows]):
+    elif data["withheld"] or data.get("unlisted") or any(row["assignment_p"] is not None for row in data[kind.rows]):
         sentences.append(f"No sign that the assignment to one experiment depends on another ({limit}).")
     sentences += _joint_sentences(data, broken)
     if not data["enrollment_checked"]:
@@ -258,10 +286,14 @@ def untestable_sentences(data: Data) -> list[str]:
     reasons: dict[str, list[Row]] = {}
     for row in with_verdict(data, "not testable"):
         reasons.setdefault(row["note"] or "no F", []).append(row)
+    counts = Counter({reason: len(rows) for reason, rows in reasons.items()})
+    for group in unlisted(data, "not testable"):
+        counts[group["note"] or "no F"] += group["tests"]
     sentences = []
-    for reason, rows in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        names = listed(f"{name_sides(data, row)} on {row['metric']}" for row in rows) if len(rows) <= FEW_NAMED else ""
-        sentences.append(f"{number_of(len(rows), 'test')}: {reason}{f' ({names})' if names else ''}.")
+    for reason, count in counts.most_common():
+        few = reasons[reason] if count <= FEW_NAMED and reason in reasons else []
+        names = listed(f"{name_sides(data, row)} on {row['metric']}" for row in few)
+        sentences.append(f"{number_of(count, 'test')}: {reason}{f' ({names})' if names else ''}.")
     return sentences
 
 
@@ -339,10 +371,10 @@ def privacy_sentences(data: Data) -> list[str]:
 def note_sentences(data: Data) -> list[str]:
     """List the notes of the scan itself, and remarks on tests, each once with how many it concerns."""
     sentences = [ended(text) for text in dict.fromkeys(data["notes"])]
-    remarks: dict[str, int] = {}
-    for row in data[kind_of_scan(data).rows]:
+    remarks: Counter[str] = Counter()
+    for row in (*data[kind_of_scan(data).rows], *unlisted(data, *ORDER)):
         if row["note"] not in ("", FEW_COULD, WITHIN) and row["verdict"] not in ("not testable", "assignment broken"):
-            remarks[row["note"]] = remarks.get(row["note"], 0) + 1
+            remarks[row["note"]] += row.get("tests", 1)
     return [*sentences, *(f"{number_of(count, 'test')}: {ended(text)}" for text, count in remarks.items())]
 
 

@@ -56,9 +56,9 @@ def check_assignment(block: TableBlock, planned: Mapping[int, Floats] | None = N
     inside = people.sum(axis=2), people.sum(axis=1)
     sides = [_enrollment_p(arms, counts) for arms, counts in zip(block.arms, inside, strict=True)]
     p = np.stack([independence_p(people), *sides, np.full(len(people), np.nan)], axis=1)
-    for line, place in enumerate(block.places.tolist()):
-        if planned is not None and place in planned:
-            p[line] = np.nan, np.nan, np.nan, planned_p(people[line], planned[place])
+    for place, shares in (planned or {}).items():
+        for line in np.flatnonzero(block.places == place):
+            p[line] = np.nan, np.nan, np.nan, planned_p(people[line], shares)
     return AssignmentChecks(p)
 
 

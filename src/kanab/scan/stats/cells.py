@@ -162,7 +162,7 @@ def blocks_of_pairs(pairs: Pairs, metrics: Sequence[str]) -> Iterator[TableBlock
     """Yield all pairs, those with the same numbers of arms together; places follow ``pairs.pairs``."""
     starts = np.array(pairs.starts)
     sizes = np.diff(starts)
-    first, second = np.array(pairs.pairs, dtype=np.intp).reshape(-1, 2).T
+    first, second = np.triu_indices(len(sizes), 1)
     moments = {part.metric.name: part for part in pairs.moments}
     alone = np.diagonal(pairs.people)
     for shape in dict.fromkeys(zip(sizes[first].tolist(), sizes[second].tolist(), strict=True)):

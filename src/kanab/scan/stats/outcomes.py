@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -40,6 +41,9 @@ FEW = {
 }
 
 Alarm = Literal["interference", "differs"]
+
+MOST_LISTED = 20_000
+"""So many tests are listed as plain data; of more than that the most urgent ones, and the others are counted."""
 
 
 # ── testing ────────────────────────────────────────────────────────────────────────────────────
@@ -285,26 +289,71 @@ class Scan(ABC, Generic[Row]):
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """One row per table and metric."""
-        return tuple(self._row(line) for line in range(len(self)))
+        return tuple(self.rows_of(np.arange(len(self))))
+
+    def rows_of(self, lines: Places) -> list[Row]:
+        """Return some of the lines as rows."""
+        return [self._row(*line) for line in zip(lines.tolist(), self._outcomes(lines), strict=True)]
 
     @abstractmethod
-    def _row(self, line: int) -> Row:
-        """Return one line as a row."""
+    def _row(self, line: int, values: dict[str, Any]) -> Row:
+        """Return one line as a row, from what all kinds of scans say of it."""
+
+    @property
+    def order(self) -> Places:
+        """The numbers of the lines, what needs attention first, then by p."""
+        places = {verdict: place for place, verdict in enumerate(ORDER)}
+        urgency = np.array([places[verdict] for verdict in self.lines.verdict.tolist()], dtype=np.intp)
+        adjusted, raw = (np.where(np.isnan(p), 1.0, p) for p in (self.lines.p_adjusted, self.lines.p_robust))
+        return np.lexsort((raw, adjusted, urgency))
 
     @property
     def ranked(self) -> list[Row]:
         """The rows, what needs attention first, then by p."""
+        return self.rows_of(self.order)
 
-        def urgency(row: Row) -> tuple[int, float, float]:
-            adjusted, raw = (1.0 if p is None else p for p in (row.p_adjusted, row.p_robust))
-            return ORDER.index(row.verdict), adjusted, raw
-
-        return sorted(self.rows, key=urgency)
+    @cached_property
+    def flagged_lines(self) -> Places:
+        """The numbers of the alarms' lines, most urgent first."""
+        order = self.order
+        return np.asarray(order[np.isin(self.lines.verdict[order].astype(str), ALARMS)])
 
     @property
     def flagged(self) -> list[Row]:
         """The alarms: "interference" or "differs", and "watch"."""
-        return [row for row in self.ranked if row.verdict in ALARMS]
+        return self.rows_of(self.flagged_lines)
+
+    @cached_property
+    def listed_lines(self) -> Places:
+        """The lines that are listed as plain data: all, or of many the most urgent ones that say anything."""
+        if len(self) <= MOST_LISTED:
+            return np.arange(len(self))
+        verdict, p = self.lines.verdict.astype(str), self.lines.p_robust
+        telling = np.flatnonzero(~np.isnan(p) | np.isin(verdict, ("assignment broken", "not testable")))
+        quiet = np.isin(verdict, ("nothing found", "clear within tolerance"))  # of these the nearest to an alarm
+        urgency = np.where(np.isin(verdict, ALARMS), 0, np.where(quiet, 2, np.where(verdict == "not testable", 3, 1)))
+        order = np.lexsort((np.where(np.isnan(p), 1.0, p)[telling], urgency[telling]))
+        return np.sort(telling[order[:MOST_LISTED]])
+
+    def unlisted(self) -> dict[str, Any] | None:
+        """Count the lines that are not listed, by metric, verdict and note; None where all are listed.
+
+        ``could_miss`` are the median and the largest of all tests of a metric that found nothing, listed or not.
+        """
+        rest = np.setdiff1d(np.arange(len(self)), self.listed_lines)
+        if not len(rest):
+            return None
+        names, verdict, note = [metric.name for metric in self.metrics], self.lines.verdict, self.lines.note
+        said = zip(self.metric_of[rest].tolist(), verdict[rest].tolist(), note[rest].tolist(), strict=True)
+        groups = [
+            {"metric": names[at], "verdict": word, "note": remark, "tests": count}
+            for (at, word, remark), count in Counter(said).most_common()
+        ]
+        quiet = (verdict == "nothing found") & np.isfinite(self.lines.could_miss)
+        missed = {name: self.lines.could_miss[quiet & (self.metric_of == at)] for at, name in enumerate(names)}
+        sizes = {name: [float(np.median(some)), float(some.max())] for name, some in missed.items() if len(some)}
+        tables = len(self) // len(names)
+        return {"tests": len(rest), "tables": tables, "groups": groups, "could_miss": sizes}
 
     @property
     def metric_of(self) -> Places:
@@ -377,25 +426,25 @@ class Scan(ABC, Generic[Row]):
             "tests": self.families,
             "expected": self.expected,
             "observed": self.observed,
+            "unlisted": self.unlisted(),
         }
 
-    def outcome(self, line: int, broken: str) -> dict[str, Any]:
-        """Return the common part of one line; ``broken`` is what a failed assignment check means here."""
-        values = self._outcomes[line]
-        return {**values, "note": broken} if values["verdict"] == "assignment broken" else values
-
-    @cached_property
-    def _outcomes(self) -> list[dict[str, Any]]:
-        """All lines, with None instead of not a number."""
+    def _outcomes(self, places: Places) -> list[dict[str, Any]]:
+        """Return what is common to all kinds of scans of some lines, with None instead of not a number."""
         lines = self.lines
-        columns: dict[str, list[Any]] = {"metric": [self.metrics[number].name for number in self.metric_of]}
+        columns: dict[str, list[Any]] = {"metric": [self.metrics[number].name for number in self.metric_of[places]]}
         for name in ("F", "p", "F_robust", "p_robust", "p_adjusted", "assignment_p", "could_miss"):
-            columns[name] = [None if math.isnan(value) else value for value in getattr(lines, name).tolist()]
+            columns[name] = [None if math.isnan(value) else value for value in getattr(lines, name)[places].tolist()]
         for name in ("df", "df_robust"):
-            columns[name] = [None if math.isnan(a) else (a, b) for a, b in getattr(lines, name).tolist()]
+            columns[name] = [None if math.isnan(a) else (a, b) for a, b in getattr(lines, name)[places].tolist()]
         for name in ("variance", "verdict", "note"):
-            columns[name] = getattr(lines, name).tolist()
+            columns[name] = getattr(lines, name)[places].tolist()
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def broken_note(values: dict[str, Any], broken: str) -> dict[str, Any]:
+    """Return what a scan says of a line; of a broken assignment, what that means there."""
+    return {**values, "note": broken} if values["verdict"] == "assignment broken" else values
 
 
 def choose_metrics(tables: Iterable[Pairs | Tally], wanted: Sequence[str] | None, rules: Rules) -> dict[str, Metric]:

@@ -12,7 +12,7 @@ from kanab.plan.joint_shares import JointShares, joint_share_mistakes, share_tab
 from kanab.scan.pairs import Pairs
 from kanab.scan.stats.assignment import CHECKS
 from kanab.scan.stats.cells import blocks_of_pairs, blocks_of_tables
-from kanab.scan.stats.outcomes import Outcome, Scan, choose_metrics, scan_blocks
+from kanab.scan.stats.outcomes import Outcome, Scan, broken_note, choose_metrics, scan_blocks
 from kanab.scan.stats.verdicts import Rules
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
@@ -43,9 +43,9 @@ class PairScan(Scan[PairTest]):
     enrollment_checked: bool
     joint_shares: Mapping[tuple[str, str], JointShares] = field(default_factory=dict)
 
-    def _row(self, line: int) -> PairTest:
+    def _row(self, line: int, values: dict[str, Any]) -> PairTest:
         a, b = self.pairs[line // len(self.metrics)]
-        return PairTest(a=a, b=b, **self.outcome(line, CHECKS[self.lines.check[line]].format(a, b)))
+        return PairTest(a=a, b=b, **broken_note(values, CHECKS[self.lines.check[line]].format(a, b)))
 
 
 def scan_pairs(

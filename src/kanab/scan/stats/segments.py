@@ -8,7 +8,7 @@ from typing import Any
 
 from kanab.errors import AnalysisError
 from kanab.scan.stats.cells import blocks_of_tables
-from kanab.scan.stats.outcomes import Outcome, Scan, choose_metrics, scan_blocks
+from kanab.scan.stats.outcomes import Outcome, Scan, broken_note, choose_metrics, scan_blocks
 from kanab.scan.stats.verdicts import ALARMS, Rules
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.segments import FollowUp, follow_ups
@@ -44,9 +44,9 @@ class SegmentScan(Scan[SegmentTest]):
     tables: tuple[tuple[str, str], ...]
     followed: Mapping[int, tuple[FollowUp, ...]]
 
-    def _row(self, line: int) -> SegmentTest:
+    def _row(self, line: int, values: dict[str, Any]) -> SegmentTest:
         experiment, covariate = self.tables[line // len(self.metrics)]
-        common = self.outcome(line, UNBALANCED.format(experiment, covariate))
+        common = broken_note(values, UNBALANCED.format(experiment, covariate))
         return SegmentTest(experiment=experiment, covariate=covariate, follow_ups=self.followed.get(line, ()), **common)
 
 

@@ -95,9 +95,9 @@ def test_mistakes_in_names_are_told(experiments: Any, metrics: Any, kind: type[K
     assert caught.value.remedy
 
 
-def test_more_than_five_hundred_experiments_are_refused() -> None:
-    many = {f"t{place}": np.array([0, 1]) for place in range(501)}
-    with pytest.raises(PlanError, match="501 experiments are named; the limit is 500"):
+def test_more_than_a_thousand_experiments_are_refused() -> None:
+    many = {f"t{place}": np.array([0, 1]) for place in range(1_001)}
+    with pytest.raises(PlanError, match="1,001 experiments are named; the limit is 1,000"):
         count_pairs(many, "t*")
 
 

@@ -66,7 +66,7 @@ def test_survivors_are_followed_up_and_nothing_else():
     assert (found.experiment, found.covariate, found.metric, found.verdict) == ("checkout", "tier", "spend", "differs")
     assert found.follow_ups == follow_ups(tables[0], "tier", "spend")
     assert max(found.follow_ups, key=lambda one: abs(one.t)).level == 3
-    assert all(row.follow_ups == () for row in scan if row is not found)
+    assert all(row.follow_ups == () for row in scan if row != found)
     assert scan.ranked[0] == found
 
 
