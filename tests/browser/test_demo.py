@@ -42,7 +42,7 @@ def test_weeks_pass_and_the_sums_are_the_truth_of_the_driver(demo: str) -> None:
     assert "300 people sent" in demo
     assert "4 batches are sealed" in demo
     assert "4 more came just now, in a real browser" in demo
-    assert "8 sums and all counts equal what the driver knew, to the last digit." in demo
+    assert "12 sums and all counts equal what the driver knew, to the last digit." in demo
 
 
 def test_the_shop_shows_every_byte_that_leaves(demo: str, peoples_browser: Browser) -> None:
@@ -70,6 +70,9 @@ def test_the_dashboard_has_the_demos_numbers(demo: str, peoples_browser: Browser
     page.goto(f"{address(demo)}/experiments/checkout")
     page.wait_for_selector("main table")
     assert "240 people" in page.inner_text("main")  # four sealed weeks
+    page.goto(f"{address(demo)}/")
+    names = page.locator("tbody th a").all_inner_texts()
+    assert sorted(names) == ["banner", "checkout", "search"]
     page.close()
 
 

@@ -12,7 +12,7 @@ BROWSERS = 4
 
 @click.command()
 @click.argument("folder", default="kanab-demo", type=click.Path(file_okay=False))
-@click.option("--people", default=160, show_default=True, type=click.IntRange(60, 5_000), help="Visitors per week.")
+@click.option("--people", default=1_600, show_default=True, type=click.IntRange(60, 20_000), help="Visitors per week.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on.")
 @click.option("--exit", "ends", is_flag=True, help="Exit after the summary instead of staying up.")
 def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
@@ -31,7 +31,7 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
     with start_demo(Path(folder), port, people, click.echo) as shown:
         batches = len(stored_ledger(shown.service.store).releases)
-        came, posts = len(shown.truth.rows), shown.truth.posts
+        came, posts = len(shown.truth.rows), shown.sent.posts
         click.echo(f"\n{came:,} people sent {posts:,} posts; {batches} batches are sealed.")
         if browsers := visit_in_browser(shown.address, BROWSERS):
             click.echo(f"{browsers} more came just now, in a real browser; their week is open still.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -23,23 +24,28 @@ def visit_in_browser(address: str, visits: int) -> int:
     came = 0
     with suppress(Error), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=OPTIONS)
-        for place in range(visits):
-            _visit(browser, address, place)
+        pages = [browser.new_context().new_page() for _ in range(visits)]
+        for page in pages:
+            page.goto(f"{address}/shop")
+            page.wait_for_selector("#checkout button")
+        _act(pages, lambda page: page.click("#stay"))
+        _act(pages[1::2], _buy)  # every other one
+        for page in pages:
+            page.context.close()  # the last post goes out on leaving
             came += 1
         browser.close()
     return came
 
 
-def _visit(browser: Any, address: str, place: int) -> None:
-    """Stay a while; every other visitor buys, in one arm by way of the basket. The last post goes out on leaving."""
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(f"{address}/shop")
-    page.wait_for_selector("#checkout button")
-    with page.expect_response("**/v1/t"):
-        page.click("#stay")
-    if place % 2:
-        with page.expect_response("**/v1/t"):
-            while not page.inner_text("#thanks"):
-                page.click("#checkout button")
-    context.close()
+def _act(pages: Sequence[Any], act: Callable[[Any], None]) -> None:
+    """Let all of them do something, and wait until what it changes is counted."""
+    with ExitStack() as answers:
+        for page in pages:
+            answers.enter_context(page.expect_response("**/v1/t"))
+            act(page)
+
+
+def _buy(page: Any) -> None:
+    """Buy, in one arm by way of the basket."""
+    while not page.inner_text("#thanks"):
+        page.click("#checkout button")

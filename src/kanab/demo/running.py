@@ -13,6 +13,8 @@ from typing import Any
 
 from kanab.atomicfile import write_whole
 from kanab.client import Client
+from kanab.client.delivery import PostAnswer
+from kanab.client.transport import Http
 from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyfile import key_beside
@@ -29,9 +31,27 @@ from kanab.plan.file import parse_plan
 WEEKS = 5
 """Four of them are sealed by now; the last is measured still."""
 
+DELIVERING = 4
+"""So many posts are under way at once."""
+
 STORE = "store.db"
 
 Say = Callable[[str], None]
+
+
+class CountedPosts(Http):
+    """The real transport of the client, and how many posts it has sent."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.posts = 0
+        self._lock = threading.Lock()
+
+    def post(self, body: bytes) -> PostAnswer:
+        """Send a post, and count it."""
+        with self._lock:
+            self.posts += 1
+        return super().post(body)
 
 
 @dataclass(frozen=True)
@@ -43,6 +63,7 @@ class Demo:
     service: Service
     clock: DemoClock
     truth: Truth
+    sent: CountedPosts
 
 
 @contextmanager
@@ -64,7 +85,7 @@ def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]
         keyring = Keyring.create(key_beside(data))
         service = Service(store, keyring, parse_plan(PLAN), clock=clock, say=lambda sentence, _=None: say(sentence))
         with _served(Shop(_site(service, clock)), port) as address:
-            demo = Demo(address, folder, service, clock, Truth())
+            demo = Demo(address, folder, service, clock, Truth(), CountedPosts(address))
             _let_weeks_pass(demo, people, say)
             yield demo
     finally:
@@ -79,7 +100,7 @@ def compare(demo: Demo) -> int:
     ledger = stored_ledger(demo.service.store)
     truth = count(demo.truth.columns(monday(datetime.now(UTC), 1)), plan=demo.service.plan).tallies
     compared = 0
-    for name in ("checkout", "banner"):
+    for name in demo.service.plan.experiment_names:
         whole = sum((release.totals(name) for release in ledger.releases[1:]), ledger.releases[0].totals(name))
         table = next(tally for tally in truth.values() if tally.experiment_names == (name,)).keep()
         if whole != table.select_metrics(metric.name for metric in whole.metrics):
@@ -90,7 +111,7 @@ def compare(demo: Demo) -> int:
 
 def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
     now = datetime.now(UTC)
-    client = Client(demo.address, clock=demo.clock)
+    client = Client(demo.address, demo.sent, threads=DELIVERING, clock=demo.clock)
     try:
         client.ready(30.0)
         for ago in range(WEEKS, 0, -1):
@@ -98,7 +119,7 @@ def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
             demo.clock.move_to(week)
             demo.service.check_clock()
             visit_for_a_week(client, demo.clock, week, people, demo.truth)
-            say(f"  the week of {week:%d %B}: {people} people came")
+            say(f"  the week of {week:%d %B}: {people:,} people came")
             demo.clock.move_to(week + timedelta(days=8, hours=1))
     finally:
         client.close()

@@ -15,18 +15,21 @@ const { init } = await import("/kanab.js");
 const kanab = await init({ url: "/" });
 const checkout = kanab.variant("checkout");
 const banner = kanab.variant("banner");
+const search = kanab.variant("search");
 const device = matchMedia("(pointer: coarse)").matches ? "phone" : "desktop";
 const tier = document.getElementById("tier");
 
 const tell = (id, text) => {
   document.getElementById(id).textContent = text;
 };
-tell("arms", `You see checkout ${checkout} and banner ${banner}. Your browser drew both, and remembers them; nobody else does.`);
+tell("arms", `You see checkout ${checkout}, banner ${banner} and search ${search}. Your browser drew all three, and remembers them; nobody else does.`);
 document.getElementById("banner").hidden = banner !== "on";
+document.getElementById("search").placeholder = search === "new" ? "What do you need?" : "Search";
 
 const enroll = () => {
   kanab.enroll("checkout", { tier: Number(tier.value), device });
   kanab.enroll("banner");
+  kanab.enroll("search");
 };
 
 const buy = () => {
