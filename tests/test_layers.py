@@ -20,7 +20,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "kanab"
 CORE = (
     ("choices", "errors", "tabular"),
     ("arguments",),
-    ("atomicfile", "tally"),
+    ("atomicfile", "dataframes", "tally"),
     ("plan", "stats"),
     ("counted", "report"),
     ("counting", "privacy"),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 from kanab.analysis.cluster_rows import ClusterCounts
 from kanab.analysis.guardrails import GuardrailRow
@@ -25,9 +24,10 @@ from kanab.analysis.rows import (
 )
 from kanab.analysis.strata_rows import strata_dict
 from kanab.analysis.survival_rows import SurvivalRow
+from kanab.analysis.tables import ReadoutRows, readout_tables
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Slopes, Variance
-from kanab.errors import AnalysisError, SourceError
+from kanab.dataframes import Frames, Tables
 from kanab.plan.model import DecisionRule
 from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.release import Receipt
@@ -47,23 +47,9 @@ from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
 
-Rows = Literal[
-    "effects",
-    "segment_effects",
-    "segments",
-    "follow_ups",
-    "contrasts",
-    "margins",
-    "quantiles",
-    "survival",
-    "received",
-    "strata",
-]
-"""The rows of a readout that make a DataFrame."""
-
 
 @dataclass(frozen=True, repr=False)
-class Readout:
+class Readout(Frames[ReadoutRows]):
     """Everything known about one experiment. ``to_dict`` is documented and stable.
 
     ``missing`` says by metric what became of missing values, and how many people at least have none. ``rates`` are the
@@ -137,28 +123,8 @@ class Readout:
         """Return the readout in Markdown."""
         return readout_markdown(self._shown())
 
-    @check_arguments()
-    def to_pandas(self, rows: Rows = "effects") -> Any:
-        """Return a pandas DataFrame of the effects, one row per metric, arm and method, or of other rows.
-
-        ``rows`` is "effects", or another list of `to_dict`: "segment_effects" has the effect at every level.
-        Raises `SourceError` where pandas is not installed, `AnalysisError` for rows that there are not.
-        """
-        return frame("pandas", self._rows(rows))
-
-    @check_arguments()
-    def to_polars(self, rows: Rows = "effects") -> Any:
-        """Return a polars DataFrame of the same rows as ``to_pandas``.
-
-        Raises `SourceError` where polars is not installed, `AnalysisError` for rows that there are not.
-        """
-        return frame("polars", self._rows(rows))
-
-    def _rows(self, rows: str) -> list[dict[str, Any]]:
-        if rows not in get_args(Rows):
-            raise AnalysisError("a readout has no rows of that name", f"Use one of: {', '.join(get_args(Rows))}.")
-        plain: list[dict[str, Any]] = self.to_dict()[rows]
-        return plain
+    def _tables(self) -> Tables:
+        return readout_tables(self.to_dict())
 
     def _shown(self) -> dict[str, Any]:
         """Return the plain data as people read it: intervals of both tests, with several looks over all of them."""
@@ -255,29 +221,3 @@ def _privacy(receipt: Receipt, rates: Sequence[str], *, chained: bool) -> dict[s
         "where": receipt.where,
         "choices": None if receipt.choices is None else dict(receipt.choices),
     } | ({} if receipt.noise is None else {"noise": {**noise_dict(receipt.noise), "rates": list(rates)}})
-
-
-def frame(package: str, rows: list[dict[str, Any]]) -> Any:
-    """Return rows as a DataFrame of a package that the reader has installed; intervals as two columns."""
-    try:
-        library = importlib.import_module(package)
-    except ImportError:
-        raise SourceError(f"{package} is not installed", f"Run: pip install {package}") from None
-    return library.DataFrame([_flat(row) for row in rows])
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if "interval" in name or name == "limits":
-            low, high = value or (None, None)
-            flat |= {f"{name}_low": low, f"{name}_high": high}
-        elif name == "df" and isinstance(value, list):
-            flat |= dict(zip(("df_numerator", "df_denominator"), value, strict=True))
-        elif name == "equal_odds":
-            flat |= {f"{name}_{part}": number for part, number in (value or {}).items()}
-        elif name == "ranges":
-            flat[name] = value
-        elif name != "levels":
-            flat[name] = ", ".join(value) if isinstance(value, list) else value
-    return flat

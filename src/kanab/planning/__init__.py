@@ -13,7 +13,7 @@ from kanab.planning.interactions import (
     interaction_power,
 )
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.planning.power import PlannedTest, Power, power_curve, solve_power
+from kanab.planning.power import PlannedTest, Power, PowerCurve, power_curve, solve_power
 from kanab.planning.simulation import Population, Study, simulate
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "PlannedTest",
     "Population",
     "Power",
+    "PowerCurve",
     "Study",
     "baseline_from_release",
     "crossed_noise",

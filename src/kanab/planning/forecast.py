@@ -10,12 +10,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
+from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
@@ -96,7 +97,7 @@ class EffectForecast:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "notes"]]):
     """The forecast of a whole plan, as plain data; ``str`` is a table."""
 
     k: int
@@ -125,6 +126,11 @@ class Forecast:
         overlaps = [asdict(overlap) for overlap in self.overlaps]
         plain = seals | {"linkages": linkages, "overlaps": overlaps, "effects": effects, "notes": list(self.notes)}
         return plain | ({"epsilons": [asdict(row) for row in self.epsilons]} if self.epsilons else {})
+
+    def _tables(self) -> Tables:
+        data = self.to_dict()
+        plain = {name: data.get(name, []) for name in ("effects", "linkages", "overlaps", "epsilons")}
+        return plain | {"notes": [{"sentence": sentence} for sentence in data["notes"]]}
 
     def tables(self) -> list[Table]:
         """Return the tables of the plan, and a table of detectable effects if any are known."""

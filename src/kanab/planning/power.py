@@ -13,6 +13,7 @@ import scipy
 
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, PowerCorrection
+from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
 from kanab.stats.distributions import check_sides, find_root, t_quantile
@@ -103,6 +104,36 @@ class Power:
         return f"; {answers[self.solved]} if it {'multiplies' if self.other.multiplies else 'shifts'} amounts"
 
 
+class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
+    """The answers for several numbers of people, as a tuple that makes DataFrames."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every point as plain data, ready for JSON."""
+        names = ("solved", "people", "effect", "relative", "power", "multiplies")
+        return {
+            "points": [
+                {name: getattr(point, name) for name in names}
+                | {"arm": label(point.arm), "confidence": point.test.confidence}
+                | {"margin": None if point.test.margin is None else str(point.test.margin)}
+                | {"arms": {label(arm): people for arm, people in point.arms}}
+                for point in self
+            ]
+        }
+
+    def _tables(self) -> Tables:
+        points = self.to_dict()["points"]
+        return {
+            "points": [{name: value for name, value in point.items() if name != "arms"} for point in points],
+            "arms": [
+                {"people_in_all": point["people"], "arm": arm, "people": people}
+                for point in points
+                for arm, people in point["arms"].items()
+            ],
+        }
+
+
 @check_arguments()
 def solve_power(
     noise: Noise,
@@ -168,9 +199,11 @@ def power_curve(
     power: float | None = None,
     relative: bool = False,
     test: PlannedTest | None = None,
-) -> tuple[Power, ...]:
+) -> PowerCurve:
     """Solve for each of several numbers of people: the power of an effect, or the effect for a power."""
-    return tuple(solve_power(noise, people=n, effect=effect, power=power, relative=relative, test=test) for n in people)
+    return PowerCurve(
+        solve_power(noise, people=n, effect=effect, power=power, relative=relative, test=test) for n in people
+    )
 
 
 def check_two_of_three(people: Any, effect: Any, power: Any) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from kanab.arguments import check_arguments
 from kanab.choices import MetaMethod
+from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.meta import MetaAnalysis, meta_analysis
 from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, plain_interval_of, released_effects
@@ -16,6 +17,8 @@ from kanab.portfolio.report.words import combined_text
 from kanab.privacy.batches import about_the_same_people
 from kanab.privacy.release import Release
 from kanab.tally.factor import Level
+
+CombinedRows = Literal["effects", "parts", "notes"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class CombinedEffect:
 
 
 @dataclass(frozen=True, repr=False)
-class Combined:
+class Combined(Frames[CombinedRows]):
     """Several releases read as one experiment. ``to_dict`` is documented and stable."""
 
     method: MetaMethod
@@ -73,6 +76,18 @@ class Combined:
             "confidence": self.confidence,
             "effects": [effect.to_dict() for effect in self.effects],
             "notes": list(self.notes),
+        }
+
+    def _tables(self) -> Tables:
+        data = self.to_dict()
+        return {
+            "effects": data["effects"],
+            "parts": [
+                {name: effect[name] for name in ("metric", "control", "arm")} | part
+                for effect in data["effects"]
+                for part in effect["parts"]
+            ],
+            "notes": [{"sentence": sentence} for sentence in data["notes"]],
         }
 
 

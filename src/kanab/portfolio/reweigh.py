@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy
@@ -20,6 +20,7 @@ import scipy
 from kanab.analysis.api import is_rate, released_means
 from kanab.arguments import check_arguments
 from kanab.choices import LEAST_SHARE
+from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.combine import check_different_people
 from kanab.portfolio.released import Releases, named_releases
@@ -49,7 +50,7 @@ class ArmShare:
 
 
 @dataclass(frozen=True, repr=False)
-class ProposedShares:
+class ProposedShares(Frames[Literal["arms", "covariates"]]):
     """Shares for the next period, by effects adjusted for ``covariates``. ``to_dict`` is documented and stable."""
 
     experiment: str
@@ -80,6 +81,9 @@ class ProposedShares:
             "arms": arms,
             "covariates": list(self.covariates),
         }
+
+    def _tables(self) -> Tables:
+        return {"arms": self.to_dict()["arms"], "covariates": [{"covariate": name} for name in self.covariates]}
 
 
 @check_arguments(skip=("releases",))

@@ -7,12 +7,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import scipy
 
 from kanab.arguments import check_arguments
 from kanab.choices import HOLDOUT, TUNED_AT
+from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, listed
 from kanab.portfolio.evidence import e_bh
 from kanab.portfolio.released import (
@@ -30,6 +31,9 @@ from kanab.stats.distributions import check_sides
 
 _LARGEST_LOG = 700.0
 """Of an e-value beyond e^700 a double knows nothing but that it is large."""
+
+
+PortfolioRows = Literal["effects", "shipped", "prior", "winners", "notes"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Holdout:
 
 
 @dataclass(frozen=True, repr=False)
-class Portfolio:
+class Portfolio(Frames[PortfolioRows]):
     """Many experiments read together, on one metric. ``to_dict`` is documented and stable."""
 
     metric: str
@@ -127,6 +131,17 @@ class Portfolio:
             },
             "notes": list(self.notes),
         }  # fmt: skip
+
+    def _tables(self) -> Tables:
+        data = self.to_dict()
+        measured = {**data["shipped"], "holdout": data["holdout"]}
+        return {
+            "effects": data["effects"],
+            "shipped": [{"of": name} | row for name, row in measured.items() if row is not None],
+            "prior": [data["prior"]],
+            "winners": [data["winners"]],
+            "notes": [{"sentence": sentence} for sentence in data["notes"]],
+        }
 
 
 def _mean(values: Sequence[float]) -> float | None:

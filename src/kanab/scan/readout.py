@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
-from kanab.analysis.readout import frame
+from kanab.dataframes import Frames, Name, Row, Tables
 from kanab.plan.joint_shares import are_independent
 from kanab.scan.gate import Spent
 from kanab.scan.report.html import scan_report
 from kanab.scan.report.tables import scan_text
 from kanab.scan.stats.effects import PairEffects
+from kanab.scan.stats.outcomes import Outcome
 from kanab.scan.stats.pairs import PairScan
 from kanab.scan.stats.segments import SegmentScan
 from kanab.tally.factor import label
 
+PairRows = Literal[
+    "pairs", "effects", "means", "joint_shares", "quantiles", "withheld", "histogram", "verdicts", "metrics",
+    "experiments", "notes",
+]  # fmt: skip
+SegmentRows = Literal["segments", "follow_ups", "withheld", "histogram", "verdicts", "metrics", "notes"]
 
-class _ScanReadout(ABC):
-    """What both scans can become; ``_rows`` is the field of the plain data that holds the tests."""
 
-    _rows: ClassVar[str]
-    scan: PairScan | SegmentScan
+class _ScanReadout(Frames[Name]):
+    """What both scans can become; ``_tests`` is the field of the plain data that holds the tests."""
+
+    _tests: ClassVar[str]
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -34,24 +40,13 @@ class _ScanReadout(ABC):
 
     __repr__ = __str__
 
-    def to_pandas(self) -> Any:
-        """Return one row per test as a pandas DataFrame."""
-        return frame("pandas", self._flat_rows())
-
-    def to_polars(self) -> Any:
-        """Return one row per test as a polars DataFrame."""
-        return frame("polars", self._flat_rows())
-
-    def _flat_rows(self) -> list[dict[str, Any]]:
-        return [_flat(row.to_dict()) for row in self.scan.rows]
-
     def to_report(self) -> str:
         """Return the scan as one self-contained HTML page."""
-        return scan_report(**{self._rows: self.to_dict()})
+        return scan_report(**{self._tests: self.to_dict()})
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PairReadout(_ScanReadout):
+class PairReadout(_ScanReadout[PairRows]):
     """Every pair of experiments, tested together. ``to_dict`` is documented and stable.
 
     ``open_metrics`` are within the budget: their tables could all be published. Of the others only a few flagged
@@ -59,7 +54,7 @@ class PairReadout(_ScanReadout):
     is how much of the budget that takes.
     """
 
-    _rows: ClassVar[str] = "pairs"
+    _tests: ClassVar[str] = "pairs"
 
     scan: PairScan
     effects: tuple[PairEffects, ...]
@@ -101,6 +96,29 @@ class PairReadout(_ScanReadout):
             "notes": list(self.notes),
         }
 
+    def _tables(self) -> Tables:
+        data = self.to_dict()
+        return {
+            "pairs": [_flat(row.to_dict()) for row in self.scan.rows],
+            "effects": [
+                _beside(pair, "a", "b", "metric") | effect for pair in data["effects"] for effect in pair["effects"]
+            ],
+            "means": [row for pair in data["effects"] for row in _means(pair)],
+            "joint_shares": [
+                _beside(pair, "a", "b", "independent") | {"arm_a": a, "arm_b": b, "share": share}
+                for pair in data["joint_shares"]
+                for a, b, share in pair["shares"]
+            ],
+            "quantiles": [
+                {"metric": metric, "expected": expected, "observed": observed}
+                for metric, both in data["quantiles"].items()
+                for expected, observed in zip(both["expected"], both["observed"], strict=True)
+            ],
+            **_common_tables(data),
+            "experiments": [{"experiment": name} for name in data["experiments"]],
+            "notes": [{"sentence": sentence} for sentence in data["notes"]],
+        }
+
     def _quantiles(self, metric: str) -> dict[str, list[float | None]]:
         quantiles = self.scan.quantiles(metric)
         return {
@@ -110,10 +128,10 @@ class PairReadout(_ScanReadout):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SegmentReadout(_ScanReadout):
+class SegmentReadout(_ScanReadout[SegmentRows]):
     """Every experiment by every covariate, tested together. ``to_dict`` is documented and stable."""
 
-    _rows: ClassVar[str] = "segments"
+    _tests: ClassVar[str] = "segments"
 
     scan: SegmentScan
     k: int
@@ -122,10 +140,7 @@ class SegmentReadout(_ScanReadout):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scan as plain data, ready for JSON."""
-        rows = [row.to_dict() for row in self.scan.rows_of(self.scan.listed_lines)]
-        for row in rows:
-            for follow_up in row["follow_ups"]:
-                follow_up |= {name: label(follow_up[name]) for name in ("level", "arm", "control")}
+        rows = _segments_to_dict(self.scan.rows_of(self.scan.listed_lines))
         return {
             "segments": rows,
             **self.scan.summary(),
@@ -136,6 +151,61 @@ class SegmentReadout(_ScanReadout):
             "privacy": {"k": self.k, "shows": _shows(self.scan), "chained": self.chained},
             "notes": list(self.notes),
         }
+
+    def _tables(self) -> Tables:
+        data = self.to_dict()
+        names, rows = ("experiment", "covariate", "metric"), _segments_to_dict(self.scan.rows)
+        return {
+            "segments": [_flat(row) for row in rows],
+            "follow_ups": [_beside(row, *names) | each for row in rows for each in row["follow_ups"]],
+            **_common_tables(data),
+            "notes": [{"sentence": sentence} for sentence in data["notes"]],
+        }
+
+
+def _segments_to_dict(tests: Iterable[Outcome]) -> list[dict[str, Any]]:
+    """Return tests of segments as plain data, with levels and arms of follow-ups as texts."""
+    rows = [test.to_dict() for test in tests]
+    for row in rows:
+        for follow_up in row["follow_ups"]:
+            follow_up |= {name: label(follow_up[name]) for name in ("level", "arm", "control")}
+    return rows
+
+
+def _beside(row: Row, *names: str) -> dict[str, Any]:
+    return {name: row[name] for name in names}
+
+
+def _common_tables(data: Row) -> dict[str, list[Row]]:
+    """Return the tables that both scans have: what is said of metrics over the budget, verdicts, and metrics."""
+    withheld = data["withheld"].items()
+    shows = data["privacy"]["shows"]
+    return {
+        "withheld": [
+            {"metric": metric} | {name: value for name, value in part.items() if name != "histogram"}
+            for metric, part in withheld
+        ],
+        "histogram": [
+            {"metric": metric, "low": at / len(bars), "high": (at + 1) / len(bars), "tests": n}
+            for metric, part in withheld
+            for bars in [part["histogram"]]
+            for at, n in enumerate(bars)
+        ],
+        "verdicts": [{"verdict": verdict, "tests": n} for verdict, n in data["verdicts"].items()],
+        "metrics": [
+            {"metric": name, "share": name in data["shares"], "shows": shows.get(name)} for name in data["metrics"]
+        ],
+    }
+
+
+def _means(pair: Row) -> list[Row]:
+    """Return the mean of every class of a pair of experiments."""
+    first, second = pair["arms"]
+    return [
+        _beside(pair, "a", "b", "metric") | {"arm_a": a, "arm_b": b, "mean": mean}
+        for a, means in zip(first, pair["means"], strict=True)
+        for b, mean in zip(second, means, strict=True)
+    ]
 
 
 def _shows(scan: PairScan | SegmentScan) -> dict[str, str]:

@@ -12,8 +12,9 @@ from scipy.stats import chi2_contingency
 import kanab as kb
 from kanab.analysis.api import analyze
 from kanab.analysis.from_source import readout
-from kanab.analysis.readout import Readout, frame
+from kanab.analysis.readout import Readout
 from kanab.counting.dispatch import count
+from kanab.dataframes import frame
 from kanab.errors import AnalysisError, LevelError, PlanError, SourceError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan

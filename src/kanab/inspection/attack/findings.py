@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from kanab.dataframes import Frames, Tables
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class AttackReport:
+class AttackReport(Frames[Literal["attacks", "findings", "says", "releases"]]):
     """Everything that was tried on some releases. It prints itself.
 
     ``promise`` is what is promised of the files with noise; ``noisy`` tells whether all of them carry noise.
@@ -79,6 +81,16 @@ class AttackReport:
                 | ({"says": list(attempt.says), "figures": dict(attempt.figures)} if attempt.says else {})
                 for attempt in self.attempts
             ],
+        }
+
+    def _tables(self) -> Tables:
+        data = self.to_dict()
+        attacks = data["attacks"]
+        return {
+            "attacks": [row | {"findings": len(row["findings"])} for row in attacks],
+            "findings": [finding for row in attacks for finding in row["findings"]],
+            "says": [{"attack": row["attack"], "sentence": each} for row in attacks for each in row.get("says", ())],
+            "releases": [{"release": name} for name in data["releases"]],
         }
 
     def to_text(self, most: int = 4) -> str:

@@ -18,7 +18,7 @@ from kanab.inspection.attack.metric_differences import (
     with_differences,
 )
 from kanab.inspection.attack.nested_classes import NESTED, find_nested_classes
-from kanab.inspection.attack.published import AttackedRelease
+from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.reconstruct import (
     LEAST_SQUARES,
     LEVERAGE,
@@ -32,6 +32,8 @@ from kanab.inspection.attack.subset_sums import SUBSETS, find_subset_sums
 from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values
 from kanab.inspection.attack.weights import WEIGHTS, find_by_weights
 from kanab.inspection.attack.whole_numbers import WHOLE_NUMBERS, find_whole_numbers
+from kanab.privacy.release import Release
+from kanab.privacy.release_json import release_to_dict
 
 DOES = {
     SMALL: "Looks for classes of fewer than k people.",
@@ -60,14 +62,16 @@ ONLY_NOISE = "Every number carries noise: what it would find is noise, not peopl
 
 
 def play_attacker(
-    releases: Sequence[AttackedRelease],
+    releases: Sequence[AttackedRelease | Release],
     background: Background | None = None,
     k: int | None = None,
     *,
     exact: bool = False,
     known: KnownPeople | None = None,
 ) -> AttackReport:
-    """Try every attack. ``background`` is what the attacker knows about people besides; k is the releases' largest.
+    """Try every attack on releases, or on what was read of their files.
+
+    ``background`` is what the attacker knows about people besides; k is the releases' largest.
 
     ``exact`` adds the one that solves in whole numbers; ``known`` are people whose values are known, too.
 
@@ -76,18 +80,22 @@ def play_attacker(
     >>> print(play_attacker(paper.releases).findings[0].learnt)
     the largest minutes of treatment = A, tier = 1 lies in [2.17, 2.17], and one person has it
     """
-    rule = max(release.k for release in releases) if k is None else k
-    noisy = [(release, release.noise) for release in releases if release.noise is not None]
-    without = [release for release in releases if release.noise is None]
+    published = [
+        published_from_dict(release_to_dict(release), f"release {place}") if isinstance(release, Release) else release
+        for place, release in enumerate(releases, 1)
+    ]
+    rule = max(release.k for release in published) if k is None else k
+    noisy = [(release, release.noise) for release in published if release.noise is not None]
+    without = [release for release in published if release.noise is None]
     attempts = (
         _attack_exact_numbers(without, background, rule, exact=exact)
         if without
         else [Attempt(name, does, not_tried=ONLY_NOISE) for name, does in DOES.items()]
     )
     if noisy or known is not None:
-        attempts.append(attack_all_but_one(releases, rule, known))
+        attempts.append(attack_all_but_one(published, rule, known))
     promise = "ε = {:.3g} at δ = {:g}".format(*promised(noisy)) if noisy else ""
-    return AttackReport(tuple(release.name for release in releases), rule, tuple(attempts), promise, not without)
+    return AttackReport(tuple(release.name for release in published), rule, tuple(attempts), promise, not without)
 
 
 def _attack_exact_numbers(

@@ -1,0 +1,160 @@
+"""The tables of a readout that become DataFrames: every list of ``to_dict``, and what it holds by arm or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Literal
+
+from kanab.dataframes import Row, Tables
+
+Data = Mapping[str, Any]
+
+ReadoutRows = Literal[
+    "effects",
+    "segment_effects",
+    "segments",
+    "follow_ups",
+    "contrasts",
+    "omnibus",
+    "margins",
+    "guardrails",
+    "bayes",
+    "bayes_arms",
+    "quantiles",
+    "distributions",
+    "survival",
+    "survival_curves",
+    "survival_arms",
+    "survival_tests",
+    "received",
+    "strata",
+    "strata_levels",
+    "arms",
+    "pooled",
+    "sample_ratio",
+    "balance",
+    "missing",
+    "cautions",
+    "decision",
+    "rule",
+    "privacy",
+    "costs",
+    "merged",
+    "left_out",
+    "noise",
+    "notes",
+]
+"""The tables of a readout that make a DataFrame."""
+
+
+def readout_tables(data: Data) -> Tables:
+    """Return the rows of every table of a readout, from its plain data."""
+    plain = (
+        "effects", "segment_effects", "segments", "follow_ups", "contrasts", "omnibus", "margins", "guardrails"
+    )  # fmt: skip
+    ratio, privacy = data["sample_ratio"], data["privacy"]
+    return {
+        **{name: data[name] for name in plain},
+        "bayes": [*_inside(data["bayes"], "effects", without=("arms",))],
+        "bayes_arms": [*_inside(data["bayes"], "arms", without=("effects",))],
+        "quantiles": data["quantiles"],
+        "distributions": [*_bins(data)],
+        "survival": data["survival"],
+        "survival_curves": [*_survival_days(data)],
+        "survival_arms": [*_inside(data["survival_curves"], "curves", without=("chi2", "df", "p"))],
+        "survival_tests": data["survival_curves"],
+        "received": data["received"],
+        "strata": data["strata"],
+        "strata_levels": [*_strata_levels(data)],
+        "arms": [*_arms(data)],
+        "pooled": [{"arm": arm, "of": of} for arm, ofs in data["pooled"].items() for of in ofs],
+        "sample_ratio": [{name: value for name, value in ratio.items() if name not in ("residuals", "shares")}],
+        "balance": [row | {"limit": data["balance"]["limit"]} for row in data["balance"]["rows"]],
+        "missing": _missing(data),
+        "cautions": data["cautions"],
+        "decision": [*_decision(data)],
+        "rule": [data["rule"]],
+        "privacy": [_privacy(privacy)],
+        "costs": [{"sentence": sentence} for sentence in privacy["costs"]],
+        "merged": [*_merged(privacy)],
+        "left_out": [{"table": table, "why": why} for table, why in privacy["left_out"].items()],
+        "noise": [*_noise(privacy)],
+        "notes": [{"sentence": sentence} for sentence in data["notes"]],
+    }
+
+
+def _privacy(privacy: Data) -> Row:
+    """Return the receipt as one row, without what has rows of its own."""
+    row = {name: value for name, value in privacy.items() if name not in ("merged", "left_out", "costs")}
+    noise = {name: value for name, value in privacy.get("noise", {}).items() if name != "scales"}
+    return row | ({"noise": noise} if noise else {})
+
+
+def _merged(privacy: Data) -> Iterator[Row]:
+    """Yield every merged level of a covariate with a level that is in it."""
+    for covariate, levels in privacy["merged"].items():
+        yield from ({"covariate": covariate, "level": new, "of": of} for new, ofs in levels.items() for of in ofs)
+
+
+def _noise(privacy: Data) -> Iterator[Row]:
+    """Yield the scale of the noise of everything that was published; nothing of releases without ε."""
+    for table, scales in privacy.get("noise", {}).get("scales", {}).items():
+        yield from ({"table": table, "statistic": name, "scale": scale} for name, scale in scales.items())
+
+
+def _inside(rows: list[Row], name: str, without: tuple[str, ...]) -> Iterator[Row]:
+    """Yield the rows of a list within rows, each with what stands beside the list."""
+    for row in rows:
+        beside = {key: value for key, value in row.items() if key not in (name, *without)}
+        yield from (beside | inner for inner in row[name])
+
+
+def _bins(data: Data) -> Iterator[Row]:
+    """Yield people by metric, arm and bin; the first and the last bin are open."""
+    for metric in data["distributions"]:
+        edges = [None, *metric["edges"], None]
+        for arm, people in metric["people"].items():
+            for (low, high), count in zip(pairwise(edges), people, strict=True):
+                yield {"metric": metric["metric"], "arm": arm, "low": low, "high": high, "people": count}
+
+
+def _survival_days(data: Data) -> Iterator[Row]:
+    for metric in data["survival_curves"]:
+        beside = {name: metric[name] for name in ("metric", "covariate")}
+        yield from (beside | {"arm": curve["arm"]} | day for curve in metric["curves"] for day in curve["days"])
+
+
+def _strata_levels(data: Data) -> Iterator[Row]:
+    for row in data["strata"]:
+        beside = {name: row[name] for name in ("metric", "covariate", "arm", "control")}
+        yield from (beside | level for level in row["levels"])
+
+
+def _arms(data: Data) -> Iterator[Row]:
+    """Yield people, planned share and residual of every arm; where groups were assigned, how many of them."""
+    ratio, clusters = data["sample_ratio"], data["clusters"]
+    for arm, people in data["arms"].items():
+        row = {
+            "arm": arm, "control": arm == data["control"], "people": people,
+            "share": ratio["shares"].get(arm), "residual": ratio["residuals"].get(arm),
+        }  # fmt: skip
+        if clusters is not None:
+            by_arm = clusters["people"] or {}
+            row |= {"assigned_by": clusters["by"], "clusters": clusters["clusters"].get(arm)}
+            row |= {"people": by_arm.get(arm), "rates": clusters["rates"]}
+        yield row
+
+
+def _missing(data: Data) -> list[Row]:
+    """Return by metric what became of missing values."""
+    rules = {row["metric"]: {name: row[name] for name in ("missing", "people_missing")} for row in data["effects"]}
+    return [{"metric": metric} | rule for metric, rule in rules.items() if rule["missing"] is not None]
+
+
+def _decision(data: Data) -> Iterator[Row]:
+    """Yield a row for every sentence behind the decision; nothing where no metric is primary."""
+    decision = data["decision"]
+    if decision is not None:
+        beside = {name: value for name, value in decision.items() if name not in ("because", "rule")}
+        yield from (beside | {"because": sentence} for sentence in decision["because"])
