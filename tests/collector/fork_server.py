@@ -45,6 +45,7 @@ from kanab.collector.clock import GuardedClock
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import KeyChain
 from kanab.collector.stores import sqlite
+from kanab.notify import notifier
 
 
 class Steps:
@@ -91,6 +92,7 @@ def rehearse(path: str, *, guarded: bool) -> None:
     housekeeping.COMPACT_AFTER, housekeeping.TIDY_EVERY, housekeeping.RETRY_AFTER = 1, 0.1, 0.1
     housekeeping.LOOK_EVERY = 0.1
     writer.HOUSEKEEPING_SECONDS = 0.05
+    notifier.FIRST_RETRY_SECONDS = 0.1
 
 
 def child(order: dict[str, Any]) -> int:

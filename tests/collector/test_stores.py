@@ -477,6 +477,15 @@ def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
 # ── what is wrong with a store ──────────────────────────────────────────────────────────────────
 
 
+def test_marks_of_what_people_were_told_are_kept_once_and_seen_by_every_collector(shared: Any) -> None:
+    store, other = shared(), shared()
+    assert store.told() == set()
+    store.note_told(["slack", "slack:5f3a"])
+    other.note_told(["slack:5f3a", "mail"])
+    store.note_told([])
+    assert store.told() == other.told() == {"slack", "slack:5f3a", "mail"}
+
+
 def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str, closing: Any) -> None:
     import psycopg  # noqa: PLC0415 - slow to import
 
@@ -515,7 +524,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closi
         tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
         assert file.execute("PRAGMA user_version").fetchone() == (sqlitestore.SCHEMA,)
     file.close()
-    assert tables == {"records", "nonces", "log", "store", "sealed", "plans", "lost"}
+    assert tables == {"records", "nonces", "log", "store", "sealed", "plans", "lost", "told"}
     assert store.sealed() == [b"first", b"second"]
 
 

@@ -23,6 +23,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "status": "Show how collecting stands.",
         "doctor": "Look for what is wrong with a collector.",
         "seal": "Seal the cohorts that are ripe, as one batch.",
+        "notify": "Tell people what was sealed and not told yet.",
         "export": "Write a collector's sealed batches to a ledger.",
         "void": "Destroy open cohorts for good, and record it.",
         "restore": "Go on with a store from a backup.",

@@ -92,6 +92,7 @@ COMMANDS = Commands(
         "drill": "operating.drill:drill",
         "status": "operating.status:status",
         "doctor": "operating.doctor:doctor",
+        "notify": "operating.notify:notify",
         "dashboard": "dashboard:dashboard",
         "demo": "demo:demo",
         "example": "example:example",

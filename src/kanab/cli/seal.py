@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kanab.cli.operating.clock_options import clock_options
+from kanab.cli.operating.notify import channels_of, notifier_of
 from kanab.cli.source_options import moment
 from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options, witness_of
 from kanab.errors import PrivacyError
@@ -51,6 +52,7 @@ def seal(
     from kanab.plan.file import read_plan
 
     plan = read_plan(plan_file)
+    channels_of(plan.notify)  # a secret that is missing is said before anything is sealed
     opened = opened_store(data, store, plan.durability)
     try:
         cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
@@ -66,7 +68,12 @@ def seal(
         versions, _ = Versions.read(opened).record(opened, plan, current, replaces=replace_plan)
         ripe = calendar.last_ripe(seconds_of(now if as_of is None else moment(as_of)))
         deviations = () if as_of is None else (f"cohorts as of {as_of}, not as of the clock",)
+        notifier = notifier_of(plan, opened)
         sealed = seal_ripe(opened, cipher, versions, 0 if ripe is None else ripe, deviations)
+        for batch in sealed:
+            _describe(batch)
+        if notifier is not None:
+            notifier.tell(opened.sealed(), (), plan)
     finally:
         opened.close()
     if not sealed:
@@ -74,8 +81,6 @@ def seal(
             "no further cohort is ripe",
             "A cohort is sealed when its period, the window after it and the life of a message are over.",
         )
-    for batch in sealed:
-        _describe(batch)
     if sealed[-1].release is None:
         raise PrivacyError(f"not sealed: {sealed[-1].held_back}")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from kanab.cli.operating.clock_options import clock_options
+from kanab.cli.operating.notify import channels_of, notifier_of
 from kanab.cli.stores import (
     NO_WITNESS,
     allow_host_option,
@@ -101,6 +102,7 @@ def serve(
     say.take_over()
     plan = read_plan(plan_file)
     PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is made
+    channels_of(plan.notify)  # a secret that is missing, too
     clock = GuardedClock(peers=clock_peers, accepted=accept_clock)
     listening = listening_socket(host, port, reuse_port=reuse_port)
     host = listening.getsockname()[0]
@@ -116,7 +118,10 @@ def serve(
             seen = witness_of(keyring, witness) if plan.durability == "disk" else None
             if seen is None and plan.durability == "disk":
                 say(NO_WITNESS)
-            return Service(opened, keyring, plan, replaces=replace_plan, witness=seen, clock=clock, say=say)
+            told = notifier_of(plan, opened, say)
+            return Service(
+                opened, keyring, plan, replaces=replace_plan, witness=seen, clock=clock, notifier=told, say=say
+            )
         except BaseException:
             opened.close()
             raise

@@ -24,11 +24,12 @@ class Problem(StrEnum):
     SEAL = "seal"
     KEY = "key"
     EXPORT = "export"
+    NOTIFY = "notify"
 
     @property
     def stops(self) -> bool:
-        """Whether a collector with this problem is not ready; an export that fails is only noted."""
-        return self is not Problem.EXPORT
+        """Whether a collector with this problem is not ready; an export or a message that fails is only noted."""
+        return self not in (Problem.EXPORT, Problem.NOTIFY)
 
     @property
     def line(self) -> str:
@@ -44,6 +45,7 @@ _LINES = {
     Problem.SEAL: "what is ripe is not sealed. The log says why; it is tried again, and posts are taken meanwhile.",
     Problem.KEY: "the key of a sealed cohort cannot be erased. Make the key file writable for the collector.",
     Problem.EXPORT: "the ledger of the last seal could not be exported. The log says why; it is tried again.",
+    Problem.NOTIFY: "people could not be told about a seal or an alarm. The log says why; it is tried again.",
 }
 
 

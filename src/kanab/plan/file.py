@@ -33,6 +33,7 @@ from kanab.plan.model import (
     MetricPlan,
     Plan,
 )
+from kanab.plan.notify import EVENTS, PORTS, MailPlan, NotifyPlan
 from kanab.tally.metric import Missing
 
 _T = TypeVar("_T")
@@ -177,7 +178,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         "experiments",
         "export",
         "privacy",
-        *(["sheet"] if file else []),
+        *(["sheet", "notify"] if file else []),
     )
     metrics = tuple(_metric(name, table) for name, table in root.tables("metrics"))
     covariates = root.table("covariates")
@@ -195,6 +196,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         _export(root.table("export")) if file and "export" in data else None,
         _budget(root.table("privacy")) if "privacy" in data else None,
         _sheet(root.table("sheet")),
+        _notify(root.table("notify")) if file and "notify" in data else None,
     )
     if file:
         root.mistakes.extend(_undeclared(plan))
@@ -213,6 +215,44 @@ def _sheet(table: _Table) -> dict[str, str]:
     """Read what only people can say of the data; no release and no version of the plan holds it."""
     table.only(*SHEET_ENTRIES)
     return {key: table.get(key, values.prose, "") for key in table.keys if key in SHEET_ENTRIES}
+
+
+def _notify(table: _Table) -> NotifyPlan:
+    """Read who is told about seals and alarms: a setting of the machine, without its secrets."""
+    table.only("events", "url", "slack", "json", "mail")
+    slack, json_table = table.table("slack"), table.table("json")
+    if "to" in slack.keys:
+        slack.wrong("to", "holds a secret: leave it out, and set KANAB_NOTIFY_SLACK or KANAB_NOTIFY_SLACK_FILE")
+    slack.only("to")
+    json_table.only("to")
+    if not {"slack", "json", "mail"} & table.keys.keys():
+        table.mistakes.append("notify tells nobody: add [notify.slack], [notify.json] or [notify.mail]")
+    return NotifyPlan(
+        table.get("events", values.some_of(*EVENTS), EVENTS),
+        table.get("url", values.web_address, None),
+        "slack" in table.keys,
+        "json" in table.keys,
+        json_table.get("to", values.web_address, None),
+        _mail(table.table("mail")) if "mail" in table.keys else None,
+    )
+
+
+def _mail(table: _Table) -> MailPlan:
+    table.only("server", "from", "to", "encryption", "user")
+    table.needs("server", "a host such as 'mail.example:587'")
+    table.needs("from", "a mailbox such as 'kanab@shop.example'")
+    table.needs("to", "mailboxes such as ['team@shop.example']")
+    encryption = table.get("encryption", values.one_of(*PORTS), MailPlan.encryption)
+    nowhere: tuple[str, int | None] = "", None
+    host, port = table.get("server", values.mail_server, nowhere)
+    return MailPlan(
+        host,
+        port or PORTS[encryption],
+        table.get("from", values.mail_address, ""),
+        table.get("to", values.mail_addresses, ()),
+        encryption,
+        table.get("user", values.prose, None),
+    )
 
 
 def _budget(table: _Table) -> Budget | None:

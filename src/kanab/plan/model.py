@@ -15,6 +15,7 @@ from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K
 from kanab.errors import PlanError, flag, listed
 from kanab.plan.joint_shares import JointShares, turned
+from kanab.plan.notify import NotifyPlan
 from kanab.tally.factor import Level, as_level
 from kanab.tally.metric import Metric, Missing
 
@@ -248,6 +249,7 @@ class Plan:
     export: str | None = field(default=None, compare=False)  # where a copy goes, not what is counted
     budget: Budget | None = None
     sheet: Mapping[str, str] = field(default_factory=dict, compare=False)  # what people say of it, for its sheet
+    notify: NotifyPlan | None = field(default=None, compare=False)  # who is told, not what is counted
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
         """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""

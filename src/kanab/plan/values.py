@@ -11,6 +11,7 @@ from typing import Any
 from kanab.errors import PlanError
 from kanab.plan.check import unfit_name
 from kanab.plan.joint_shares import JointShares
+from kanab.plan.notify import web_address_problem
 from kanab.tally.factor import Level, as_level
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -22,6 +23,9 @@ class WrongValueError(Exception):
 
 MOST_PROSE = 2_000
 """So many characters a text about a plan may have."""
+
+LONGEST_MAILBOX = 254
+"""Characters of a mailbox's address (RFC 5321)."""
 
 
 def duration(text: Any) -> timedelta:
@@ -208,6 +212,61 @@ def origins(value: Any) -> tuple[str, ...]:
         if not re.fullmatch(r"https?://[^\s/?#@]+", origin):
             raise WrongValueError("must list origins such as 'https://shop.example', without a path")
     return tuple(value)
+
+
+def web_address(value: Any) -> str:
+    """Read a web address without a name or a password in it."""
+    if problem := web_address_problem(value):
+        raise WrongValueError(problem)
+    return str(value)
+
+
+def some_of(*choices: str) -> Callable[[Any], tuple[Any, ...]]:
+    """Return a reader that takes a list of some of a few words, at least one."""
+
+    def read(value: Any) -> tuple[Any, ...]:
+        if (
+            not isinstance(value, list)
+            or not value
+            or not all(isinstance(word, str) and word in choices for word in value)
+        ):
+            raise WrongValueError(f"must list some of {', '.join(json.dumps(choice) for choice in choices)}")
+        return tuple(dict.fromkeys(value))
+
+    return read
+
+
+def mail_address(value: Any) -> str:
+    """Read the address of a mailbox, without a name."""
+    if (
+        not isinstance(value, str)
+        or not re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.\-]+", value)
+        or len(value) > LONGEST_MAILBOX
+    ):
+        raise WrongValueError("must be the address of a mailbox such as 'team@shop.example'")
+    return value
+
+
+def mail_addresses(value: Any) -> tuple[str, ...]:
+    """Read one mailbox or a list of them."""
+    addresses = tuple(mail_address(item) for item in (value if isinstance(value, list) else [value]))
+    if not addresses:
+        raise WrongValueError("must name at least one mailbox")
+    return addresses
+
+
+def mail_server(value: Any) -> tuple[str, int | None]:
+    """Read a host, perhaps with a port.
+
+    >>> mail_server("mail.example:2525"), mail_server("mail.example")
+    (('mail.example', 2525), ('mail.example', None))
+    """
+    match = (
+        re.fullmatch(r"([A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?", value) if isinstance(value, str) else None
+    )
+    if match is None or not 0 < int(match[2] or 25) < 65_536:
+        raise WrongValueError("must be a host such as 'mail.example' or 'mail.example:587'")
+    return match[1].strip("[]"), int(match[2]) if match[2] else None
 
 
 def span(value: Any) -> str:

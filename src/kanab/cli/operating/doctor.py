@@ -24,7 +24,7 @@ from kanab.cli.stores import check_place, store_options, store_to_read
 from kanab.collector.http.server import UnfamiliarError, fast_protocol
 from kanab.collector.keys.keyfile import check_apart, key_beside, peek_key_file
 from kanab.collector.keys.keyring import KeyChain
-from kanab.errors import KanabError
+from kanab.errors import KanabError, PlanError
 
 if TYPE_CHECKING:
     from kanab.collector.stores.store import Store
@@ -90,6 +90,7 @@ def doctor(
         try:
             findings += [*_store(opened), *_plan(opened, plan_file), *_key(opened, data, key)]
             findings += [*_clock(opened, clock_peers), *_database(opened), *_backup(opened, ledger)]
+            findings += _notifications(opened, plan_file)
         except KanabError as problem:
             findings.append(Diagnosis("store", "wrong", problem.fact, problem.remedy))
         finally:
@@ -198,6 +199,29 @@ def _plan(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
     else:
         new = len(adopted.entries)
         yield Diagnosis("plan", "warning", f"the file would become version {new}", "It holds when a collector starts.")
+
+
+def _notifications(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
+    """Yield how telling people stands; nobody is called."""
+    from kanab.cli.operating.notify import channels_of
+    from kanab.notify.notifier import untold_batches
+    from kanab.plan.file import read_plan
+
+    try:
+        channels = channels_of(None if plan_file is None else read_plan(plan_file).notify)
+    except PlanError:
+        return  # which was said of the plan
+    except KanabError as problem:
+        yield Diagnosis("notifications", "wrong", problem.fact, problem.remedy)
+        return
+    for channel in channels:
+        untold, who = untold_batches(store, channel.name), f"{channel.name} ({channel.where})"
+        if untold:
+            remedy = "The collector's log says why. Try it: kanab notify --test."
+            yield Diagnosis("notifications", "warning", f"{who} was not told of everything that was sealed", remedy)
+        else:
+            says = "is told from the next start on" if untold is None else "was told of everything that was sealed"
+            yield Diagnosis("notifications", "ok", f"{who} {says}")
 
 
 def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]:

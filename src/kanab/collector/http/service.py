@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Protocol
 
 from kanab import __version__
 from kanab.collector.clock import OUT_OF_TIME, Clock, clock_error, guarded
@@ -52,11 +54,25 @@ REPEAT_SECONDS = 60.0
 OVERDUE_SECONDS = 3600.0
 """Seconds after a tick at which a seal that has not come is called overdue."""
 
-EXPORT_AT_STOP_SECONDS = 5.0
-"""Seconds that a collector which stops waits for an export that has begun."""
+AT_STOP_SECONDS = 5.0
+"""Seconds that a collector which stops waits for an export, and for messages to people, that have begun."""
 
 STUCK_SECONDS = 300.0
 """Seconds after which a check of the clock that does not end is called stuck: it waits for the store."""
+
+
+class TellsPeople(Protocol):
+    """Tells people what was sealed and what is alarming, in a thread of its own."""
+
+    @property
+    def failing(self) -> bool:
+        """Whether somebody could not be told, and is told later."""
+
+    def offer(self, entries: Sequence[bytes], alarms: Collection[str], plan: Plan) -> None:
+        """Begin to tell what is new in the ledger, and the experiments with an alarm before the seal."""
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until telling that has begun is over, or so long."""
 
 
 class Service:
@@ -65,6 +81,7 @@ class Service:
     ``replaces`` is the number of the newest version where an earlier plan shall hold again instead of it.
     ``witness`` is the file that says how far the store had come, so that an older one is noticed.
     A ``clock`` that is not guarded is injected by rehearsals and demonstrations only: it is always believed.
+    ``notifier`` is who tells people about seals and alarms, if anybody does.
     ``say`` gets the few sentences that an operator should read: none of them is about a person.
     """
 
@@ -78,6 +95,7 @@ class Service:
         witness: Witness | None = None,
         clock: Clock | None = None,
         check_seconds: float = CHECK_SECONDS,
+        notifier: TellsPeople | None = None,
         say: Say = say_nothing,
     ) -> None:
         self.store = store
@@ -121,6 +139,7 @@ class Service:
         self._ledger = 0, 0  # its entries, and the batches among them
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
+        self._notifier = notifier
         self._watch()
         self._export = None if plan.export is None else Export(plan.export, self.readiness, say)
 
@@ -231,7 +250,9 @@ class Service:
         with suppress(StoreError):
             await asyncio.to_thread(self._note_witness)
         if self._export is not None:
-            await asyncio.to_thread(self._export.wait, EXPORT_AT_STOP_SECONDS)
+            await asyncio.to_thread(self._export.wait, AT_STOP_SECONDS)
+        if self._notifier is not None:
+            await asyncio.to_thread(self._notifier.wait, AT_STOP_SECONDS)
 
     async def _check_forever(self) -> None:
         while True:
@@ -264,6 +285,8 @@ class Service:
                 self._measure()
             if self._export is not None:
                 self._export.offer(entries)
+            if self._notifier is not None:
+                self._notifier.offer(entries, self.live.alarms, self.plan)
             if self._writer.trouble is not None:
                 self._tell(self._writer.trouble)
         except KanabError as problem:
@@ -411,6 +434,8 @@ class Service:
         watch(Problem.SEAL, lambda: self.seal_lag() > OVERDUE_SECONDS)
         watch(Problem.KEY, lambda: writer.trouble is not None and self._keyring.period <= self._sealed_through)
         watch(Problem.STORE, lambda: writer.trouble is not None and self._keyring.period > self._sealed_through)
+        if (notifier := self._notifier) is not None:
+            watch(Problem.NOTIFY, lambda: notifier.failing)
         watch(Problem.STORE, lambda: time.monotonic() - (self._check_began or math.inf) > STUCK_SECONDS)
 
     def _measure(self) -> None:

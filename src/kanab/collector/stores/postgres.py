@@ -8,7 +8,7 @@ way is done again once: if the commit had happened after all, the nonces say so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -62,8 +62,11 @@ _MIGRATIONS = (
     """,
     # version 3: a note may be about the same cohorts as a batch
     "ALTER TABLE kanab_sealed DROP CONSTRAINT kanab_sealed_through_key;",
+    # version 4: what people were told about
+    "CREATE TABLE kanab_told (mark text PRIMARY KEY);",
 )
 SCHEMA = len(_MIGRATIONS)
+_TOLD = 4  # the version that brought it
 
 _APPEND = """
     WITH remembered AS (
@@ -430,6 +433,22 @@ class PostgresStore:
         recorded = dict(enumerate(self.versions())).get(number)
         if recorded != version:  # the same one may be our own, whose answer was lost
             raise plan_race_error()
+
+    def told(self) -> set[str]:
+        """Return the marks of what people were told about."""
+
+        def work(db: Connection) -> set[str]:
+            if self._read_only and _value(db.execute("SELECT version FROM kanab_store")) < _TOLD:
+                return set()
+            return {mark for (mark,) in db.execute("SELECT mark FROM kanab_told").fetchall()}
+
+        return self._run(work)
+
+    def note_told(self, marks: Iterable[str]) -> None:
+        """Remember marks of what people were told about."""
+        query = "INSERT INTO kanab_told SELECT * FROM unnest(%s::text[]) ON CONFLICT DO NOTHING"
+        new = list(marks)
+        self._run(lambda db: db.execute(query, (new,)))
 
     def close(self) -> None:
         """Close the connection."""

@@ -6,7 +6,7 @@ import ctypes
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -90,9 +90,11 @@ DROP TABLE batches;
 """,
     # version 5: open cohorts that a process keeps in memory only
     "CREATE TABLE lost (cohort INTEGER PRIMARY KEY)",
+    # version 6: what people were told about
+    "CREATE TABLE told (mark TEXT PRIMARY KEY) WITHOUT ROWID",
 )
 SCHEMA = len(_MIGRATIONS)
-_EPOCHS, _LOST = 3, 5  # the versions that brought them
+_EPOCHS, _LOST, _TOLD = 3, 5, 6  # the versions that brought them
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
@@ -316,6 +318,16 @@ class SqliteStore:
                 db.execute("INSERT INTO plans VALUES (?, ?, ?, ?)", (number, *version))
             except sqlite3.IntegrityError:
                 raise plan_race_error() from None
+
+    def told(self) -> set[str]:
+        """Return the marks of what people were told about."""
+        with self._reading() as db:
+            return set() if self._schema < _TOLD else {mark for (mark,) in db.execute("SELECT mark FROM told")}
+
+    def note_told(self, marks: Iterable[str]) -> None:
+        """Remember marks of what people were told about."""
+        with self._transaction() as db:
+            db.executemany("INSERT OR IGNORE INTO told VALUES (?)", [(mark,) for mark in marks])
 
     def close(self) -> None:
         """Close the file."""

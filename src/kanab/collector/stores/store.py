@@ -7,7 +7,7 @@ the functions that encrypt and merge are handed to it, and so is the one that ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -171,6 +171,12 @@ class Store(Protocol):
 
     def add_version(self, number: int, version: StoredPlan) -> None:
         """Record a plan as version ``number`` (0, 1, …); raises `StoreError` if another collector was quicker."""
+
+    def told(self) -> set[str]:
+        """Return the marks of what people were told about, as ``note_told`` wrote them."""
+
+    def note_told(self, marks: Iterable[str]) -> None:
+        """Remember marks of what people were told about; those that are there stay."""
 
     def close(self) -> None:
         """Close the connection to the engine."""

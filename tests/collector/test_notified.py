@@ -1,0 +1,200 @@
+"""People are told about a seal after its commit, and at least once, whenever the process is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.collector.collector_process import HOST, Done, ForkServer, Place, Server, every_file, free_port, turn
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything
+from tests.unit.notify.receivers import Mailbox, Receiver, mail_server
+
+from kanab.collector.stores.sqlite import SqliteStore
+
+SECRET, TOKEN = "SECRET-THAT-SIGNS-MESSAGES", "/services/T0/TOKEN-IN-THE-PATH"
+WEEKLY = PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"')
+
+SEALS = '\n[notify]\nevents = ["seal"]\n'  # a few visitors may arrive in odd shares
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[Receiver]:
+    with closing(Receiver()) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _answers(receiver: Receiver) -> None:
+    receiver.got.clear()
+    receiver.answered.set()
+    receiver.status = 200
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Path:
+    """A folder in which a collector has collected."""
+    place = Place(tmp_path_factory.mktemp("filled") / "place", fork_server)
+    server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
+    asyncio.run(Visitors(11).for_a_while([server.port], 60, most=300))
+    server.kill()
+    return place.root
+
+
+@pytest.fixture
+def copied(filled: Path, tmp_path: Path, fork_server: ForkServer, receiver: Receiver) -> Callable[[], Place]:
+    """Copies of that folder, with a plan that tells the webhook."""
+
+    def copy() -> Place:
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        shutil.copytree(filled, root)
+        place = Place(root, fork_server, {"KANAB_NOTIFY_SECRET": SECRET})
+        place.plan(f'{PLAN_TEXT}{SEALS}[notify.json]\nto = "{receiver.url}/kanab"\n')
+        return place
+
+    return copy
+
+
+def run(place: Place, command: str, *words: str, die_at: int | None = None) -> Done:
+    return place.run(command, "--plan", place.root / "kanab.toml", "--data", place.data, *words, die_at=die_at)
+
+
+def seal(place: Place, die_at: int | None = None) -> Done:
+    return run(place, "seal", "--as-of", after_everything(), die_at=die_at)
+
+
+def batches(place: Place) -> int:
+    with closing(SqliteStore(place.data / "store.db")) as store:
+        return len(store.sealed())
+
+
+def doctor(place: Place) -> dict[str, str]:
+    findings = json.loads(run(place, "doctor", "--json").out)["findings"]
+    (found,) = (each for each in findings if each["about"] == "notifications")
+    return dict(found)
+
+
+@pytest.mark.slow
+def test_a_seal_that_is_killed_at_any_step_after_its_commit_is_told_by_the_next_command_and_never_before_it(
+    copied: Callable[[], Place], receiver: Receiver
+) -> None:
+    def committed(step: int) -> bool:
+        return bool(seal(place := copied(), die_at=step).code == 0 or batches(place))
+
+    first = bisect_left(range(300), True, key=committed)  # the first crash after the commit
+    receiver.got.clear()
+    assert seal(place := copied(), die_at=first - 1).code == -signal.SIGKILL
+    assert (batches(place), receiver.got) == (0, [])  # nothing is told before the commit
+    step, told_twice = first, 0
+    while (done := seal(place := copied(), die_at=step)).code == -signal.SIGKILL:
+        called = len(receiver.got)
+        assert batches(place) == 1
+        assert run(place, "notify").code == 0
+        assert {request.data["kind"] for request in receiver.got} == {"seal"}
+        assert len({request.data["id"] for request in receiver.got}) == 1
+        assert called + 1 >= len(receiver.got) >= 1
+        told_twice += len(receiver.got) == 2
+        receiver.got.clear()
+        step += 3  # as many statements as note that it was told
+    assert done.code == 0
+    assert len(receiver.got) == 1  # nobody was killed, and it was told once
+    assert told_twice >= 1  # killed between the call and its mark: at least once is not once
+
+
+def test_a_collector_that_is_killed_during_the_call_makes_it_again_after_its_start(
+    place: Place, closing: Callable[[Any], Any], receiver: Receiver
+) -> None:
+    place = Place(place.root, place.fork_server, {"KANAB_NOTIFY_SLACK": f"{receiver.url}{TOKEN}"})
+    plan = place.plan(f'{WEEKLY}{SEALS}url = "https://ab.shop.example"\n[notify.slack]\n')
+    clock = turn(place.root / "clock")
+    server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
+    asyncio.run(Visitors(14).for_a_while([server.port], 60, most=300))
+    receiver.answered.clear()  # from now on nobody gets an answer
+    turn(clock, timedelta(days=28))
+    wait_for(lambda: len(receiver.got) == 1)
+    assert batches(place) == 1  # it was committed before the call
+    assert server.post(b"not a message") == 400  # and posts are answered meanwhile
+    server.kill()
+    assert doctor(place) == {
+        "about": "notifications",
+        "state": "warning",
+        "says": f"slack ({HOST}:{receiver.port}) was not told of everything that was sealed",
+        "remedy": "The collector's log says why. Try it: kanab notify --test.",
+    }
+    receiver.answered.set()
+    server.start()
+    wait_for(lambda: len(receiver.got) == 2)
+    wait_for(lambda: doctor(place)["state"] == "ok")
+    first, second = receiver.got
+    assert first.body == second.body
+    assert first.data["text"].startswith("Sealed the cohorts through ")
+    assert server.stop() == 0
+    assert len(receiver.got) == 2
+    written = b"".join(data for path, data in every_file(place.root).items() if path.name != "environ")
+    assert b"TOKEN" not in written
+    assert f"slack ({HOST}:{receiver.port}) was told: seal." in server.stderr
+
+
+def test_a_webhook_that_is_down_costs_no_post_and_gets_the_message_when_it_is_back(
+    place: Place, closing: Callable[[Any], Any]
+) -> None:
+    port, box = free_port(), Mailbox()
+    plan = place.plan(
+        f'{WEEKLY}{SEALS}[notify.mail]\nserver = "{HOST}:{port}"\nencryption = "none"\n'
+        'from = "kanab@shop.example"\nto = "team@shop.example"\n'
+    )
+    clock = turn(place.root / "clock")
+    server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
+    visitors = Visitors(15)
+    asyncio.run(visitors.for_a_while([server.port], 60, most=300))
+    turn(clock, timedelta(days=28))
+    wait_for(lambda: "mail was not told" in server.stderr)
+    status, _, body = server.ask("GET", "/readyz")
+    assert (status, body.decode().split(":")[0]) == (200, "ok\nnotify")
+    controller = mail_server(box, port=port)
+    try:
+        wait_for(lambda: len(box.got) == 1)
+        wait_for(lambda: server.ask("GET", "/readyz")[2] == b"ok\n")
+    finally:
+        controller.stop()
+    assert f"mail was not told: {HOST}:{port} cannot be reached: nothing listens at its port." in server.stderr
+
+
+def test_a_seal_by_hand_tells_or_says_who_will(copied: Callable[[], Place], receiver: Receiver) -> None:
+    place = copied()
+    receiver.status = 500
+    done = seal(place)
+    assert done.code == 0  # what is sealed is sealed
+    assert "Sealed through " in done.out
+    assert "json was not told: " in done.err
+    assert "A running collector, the next kanab seal or kanab notify tries again." in done.err
+    assert run(place, "notify").code == 2
+    receiver.status = 200
+    again = run(place, "notify")
+    assert (again.code, again.out) == (0, "Everything that was sealed was told.\n")
+    assert len({request.data["id"] for request in receiver.got}) == 1
+    assert SECRET not in done.err + done.out + again.err
+
+
+def test_a_collector_without_the_secret_does_not_start_and_makes_nothing(place: Place) -> None:
+    plan = place.plan(f"{PLAN_TEXT}\n[notify.slack]\n")
+    done = place.run("serve", "--plan", plan, "--data", place.data, "--port", "0")
+    assert done.code == 2
+    assert "the address for Slack is not said. Set KANAB_NOTIFY_SLACK, or " in done.err
+    assert not place.data.exists()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
