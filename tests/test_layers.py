@@ -32,7 +32,7 @@ CORE = (
 ROOMS = (
     ("collector", "inspection", "paper", "planning", "portfolio", "scan"),
     ("client", "dashboard"),
-    ("demo", "notify", "openfeature"),
+    ("agents", "demo", "notify", "openfeature"),
     ("cli",),
 )
 ON_FIRST_USE = {"planning", "portfolio", "scan"}  # `import kanab` does not load kanab.planning and so on

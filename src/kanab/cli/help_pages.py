@@ -10,6 +10,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     "Analyze": {
         "analyze": "Analyze an experiment: effects, segments, privacy.",
         "dashboard": "Show releases as web pages.",
+        "mcp": "Answer an assistant's questions about releases.",
     },
     "Release and privacy": {
         "release": "Write what may leave a source as one release file.",

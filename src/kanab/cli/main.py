@@ -94,6 +94,7 @@ COMMANDS = Commands(
         "doctor": "operating.doctor:doctor",
         "notify": "operating.notify:notify",
         "dashboard": "dashboard:dashboard",
+        "mcp": "several.mcp:mcp",
         "demo": "demo:demo",
         "example": "example:example",
         "paper": "paper:paper",

@@ -15,18 +15,15 @@ from kanab.atomicfile import write_whole
 from kanab.choices import Alternative, PowerCorrection
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.source_options import level, pairs, shares_of
-from kanab.errors import AnalysisError, LevelError, MissingExtraError, PlanError, flag, listed
+from kanab.errors import AnalysisError, MissingExtraError, PlanError
 
 if TYPE_CHECKING:
     from kanab.plan.model import ExperimentPlan
     from kanab.planning.interactions import CrossedNoise
     from kanab.planning.noise import Noise
-    from kanab.planning.power import Power
     from kanab.privacy.release import Release
-    from kanab.stats.effect import ArmMeans
     from kanab.stats.margins import Margin
     from kanab.tally.factor import Level
-    from kanab.tally.tally import Tally
 
 _STEPS = (0.25, 0.5, 1, 2, 4)
 _FINE = tuple(2 ** (step / 8) for step in range(-16, 17))
@@ -149,34 +146,16 @@ def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
 def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
     """Plan the comparison of an arm with the control."""
     from kanab.planning.power import PlannedTest, solve_power
-    from kanab.tally.factor import label
+    from kanab.planning.report.power_words import power_data
 
     test = PlannedTest(flags["confidence"], flags["alternative"], _margin(flags), flags["correction"], flags["tests"])
     basis, noise = _noise(flags)
 
     def solve(people: int | None, effect: float | None, power: float | None) -> dict[str, Any]:
         design = solve_power(noise, people=people, effect=effect, power=power, test=test)
-        return {
-            "solved": design.solved, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
-            "control": label(noise.control), "arm": label(design.arm), "effect": design.effect,
-            "relative": design.relative, "power": design.power, "alternative": test.alternative,
-            "correction": test.correction, "margin": None if test.margin is None else str(test.margin),
-            "interaction": None, "multiplies": design.multiplies, "other": _other(design.other),
-        }  # fmt: skip
+        return power_data(design, noise.control)
 
     return basis, solve
-
-
-def _other(design: Power | None) -> dict[str, Any] | None:
-    """Return the answer for the other kind of effect as plain data."""
-    from kanab.tally.factor import label
-
-    if design is None:
-        return None
-    return {
-        "multiplies": design.multiplies, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
-        "effect": design.effect, "relative": design.relative, "power": design.power,
-    }  # fmt: skip
 
 
 def _margin(flags: Mapping[str, Any]) -> Margin | None:
@@ -338,122 +317,40 @@ def _size(text: str) -> float:
 
 def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, control: Level) -> tuple[_Basis, Noise]:
     """Return variances as the release found them, at the shares of its plan unless others are given."""
-    from kanab.planning.noise import noise_of_means
+    from kanab.planning.released import noise_of_release
     from kanab.privacy.release_file import read_release
 
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
-    means, name = _means(released, plan, flags["metric"], flags["adjust"])
-    planned = None if plan.shares is None else dict(plan.shares)
-    binary = _is_binary(released, name)
-    if binary and flags["multiplies"]:
-        raise PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
-    noise = noise_of_means(
-        means, shares=planned if shares is None else shares, control=plan.control if control is None else control,
-        rate=binary, grows=flags["multiplies"],
-    )  # fmt: skip
-    return _Basis(noise.mean, binary, (*_origin(released, flags, plan, name),)), noise
-
-
-def _means(released: Release, plan: ExperimentPlan, metric: str | None, adjust: str | None) -> tuple[ArmMeans, str]:
-    """Return plain, adjusted or ratio means, and the metric's name."""
-    from kanab.analysis.compare import AnalyzedTables
-    from kanab.stats.additive import additive_means
-    from kanab.stats.adjust import adjusted_means
-    from kanab.stats.effect import plain_means
-    from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
-
-    ratio, metric = _ratio(released, metric), _outcome(released, plan, metric)
-    tables = released.tables_of(plan.name)
-    asked = sorted({name for part in (adjust or "").split(",") if (name := part.strip())})
-    numbers = [name for name in asked if name in plan.numbers]
-    categories = [name for name in asked if name not in numbers]
-    single = {name: _with(list(tables.values()), name, plan) for name in categories}
-    if len(asked) > 1 or numbers:
-        analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
-        held = {analyzed.of(name): table for name, table in single.items()}
-        used = analyzed.crossed(categories, held) if categories else [_first(list(tables.values()), plan.name)]
-        if ratio is not None:
-            return additive_ratio_means(used, *ratio, categories, numbers=numbers), "/".join(ratio)
-        means = additive_means(used, metric, categories, numbers=numbers)
-    elif asked:
-        table = single[asked[0]].as_categories(released.plan.categories)
-        if ratio is not None:
-            return adjusted_ratio_means(table, *ratio), "/".join(ratio)
-        means = adjusted_means(table, metric)
-    elif ratio is not None:
-        return ratio_means(_first(list(tables.values()), plan.name), *ratio), "/".join(ratio)
-    else:
-        means = plain_means(released.totals(plan.name), metric)
-    return means, means.metric
-
-
-def _outcome(released: Release, plan: ExperimentPlan, metric: str | None) -> str | None:
-    """Return the metric, or the only one that is no number from before the experiment."""
-    outcomes = [name for name in released.totals(plan.name).metric_names if name not in released.plan.numbers]
-    if metric in released.plan.numbers:
-        raise PlanError(
-            f"{metric} was measured before the experiment, so that there is no effect on it",
-            f"Name a metric ({', '.join(outcomes)}), and adjust for it: {flag('--adjust', metric)}.",
-        )
-    if metric is None and len(outcomes) > 1:
-        raise AnalysisError("several metrics, and none named", f"Name one of: {', '.join(outcomes)}.")
-    return outcomes[0] if metric is None and outcomes else metric
-
-
-def _ratio(released: Release, metric: str | None) -> tuple[str, str] | None:
-    """Return the two parts of a ratio metric: named in the plan, or written revenue/orders."""
-    if metric in released.plan.metrics_by_name:
-        return released.plan.metrics_by_name[metric].ratio
-    first, slash, second = (metric or "").partition("/")
-    return (first, second) if slash else None
-
-
-def _first(tables: list[Tally], experiment: str) -> Tally:
-    if not tables:
-        raise PlanError(f"the release holds no table of {experiment}", "Name another experiment, or give numbers.")
-    return max(tables, key=lambda tally: len(tally.crosses))
-
-
-def _with(tables: list[Tally], name: str, plan: ExperimentPlan) -> Tally:
-    """Return the table of an experiment that holds metrics by a covariate, or by another experiment."""
-    measured = [tally for tally in tables if tally.moments]
-    for tally in measured:
-        if name in [factor.name for factor in tally.factors if factor.name != plan.name]:
-            return tally
-    others = {factor.name for tally in measured for factor in tally.factors} - {plan.name}
-    numbers = f"; numbers: {listed(plan.numbers)}" if plan.numbers else ""
-    raise LevelError(
-        f"the release holds no table of {plan.name} by {name!r}",
-        f"It has: {listed(sorted(others)) or 'none'}{numbers}.",
+    adjust = [name for part in (flags["adjust"] or "").split(",") if (name := part.strip())]
+    noise, name = noise_of_release(
+        released, plan, flags["metric"], adjust=adjust, shares=shares, control=control, grows=flags["multiplies"]
     )
+    return _Basis(noise.mean, noise.binary, (*_origin(released, flags, plan, name),)), noise
 
 
 def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     """Return the noise of arm × covariate, or of two experiments, as the release found it."""
     from kanab.planning.interactions import crossed_noise_of
+    from kanab.planning.released import is_binary, outcome_of, ratio_parts, table_with
     from kanab.privacy.release_file import read_release
     from kanab.stats.effect import plain_means
 
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
-    if _ratio(released, flags["metric"]) is not None:
+    if ratio_parts(released, flags["metric"]) is not None:
         raise PlanError("the interaction of a ratio is not planned from a release", "Name one of its two parts.")
     tables = [tally for tally in released.tables.values() if plan.name in tally.experiment_names]
-    table = _with(tables, flags["interaction"], plan)
+    table = table_with(tables, flags["interaction"], plan)
     covariate = None if len(table.arms) == 2 else flags["interaction"]
-    asked = _outcome(released, plan, flags["metric"])
+    asked = outcome_of(released, plan, flags["metric"])
     cells = crossed_noise_of(table, covariate, asked)
     metric = table.moments_of(asked).metric.name
     means = plain_means(released.totals(plan.name), metric)
     base = means.arms.index(means.control if plan.control is None else plan.control)
     return _Basis(
-        float(means.means[base]), _is_binary(released, metric), (*_origin(released, flags, plan, metric),)
+        float(means.means[base]), is_binary(released, metric), (*_origin(released, flags, plan, metric),)
     ), cells
-
-
-def _is_binary(released: Release, metric: str) -> bool:
-    return any(held.name == metric and held.binary for tally in released.tables.values() for held in tally.metrics)
 
 
 def _origin(released: Release, flags: Mapping[str, Any], plan: ExperimentPlan, metric: str) -> list[str]:

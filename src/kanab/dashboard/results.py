@@ -24,6 +24,7 @@ from kanab.privacy.batches import add_releases, continues
 from kanab.privacy.release import Release
 from kanab.scan.readout import PairReadout
 from kanab.scan.scan import scan_stored_pairs
+from kanab.tally.factor import Level
 
 _T = TypeVar("_T")
 
@@ -167,13 +168,17 @@ class Results:
         """Return every experiment with the batches that hold it, without analyzing them."""
         return self._sums(contents).get("bundles", lambda: _bundles_by_experiment(contents))
 
+    def release_of(self, contents: Contents, bundle: Bundle) -> Release:
+        """Return the batches of a bundle as one release."""
+        return summed(bundle, self._sums(contents))
+
     def _readout(self, bundle: Bundle, experiment: str, sums: LockedCache) -> ExperimentReadout:
         """Return a readout; the same releases are analyzed once, whatever else came or went."""
         key = _key(bundle, experiment)
         answer = self._analyses.get(key)
         if answer is None:
             try:
-                answer = _analyzed(summed(bundle, sums), experiment)
+                answer = analyzed(summed(bundle, sums), experiment)
             except KanabError as problem:
                 answer = problem
             self._analyses[key] = answer
@@ -187,7 +192,7 @@ class Results:
         total: Release | None = None
         first = len(bundle.releases) - MOST_POINTS
         for at, release in enumerate(bundle.releases):
-            batch = _narrowed(release, experiment)
+            batch = narrowed(release, experiment)
             total = batch if total is None else add_releases([total, batch])
             if at >= first:
                 key = _key(bundle, experiment)[: at + 2]
@@ -265,18 +270,18 @@ def _holding(bundle: Bundle, experiment: str) -> Bundle:
     return replace(bundle, names=names, releases=releases)
 
 
-def _analyzed(released: Release, experiment: str) -> Readout:
+def analyzed(released: Release, experiment: str, control: Level = None) -> Readout:
     """Return the readout; over all looks, where the plan says how many there will be."""
     if released.plan.experiment(experiment).looks is None:
-        return analyze(released, experiment)
+        return analyze(released, experiment, control=control)
     try:
-        return analyze(released, experiment, looks=Looks("spending"))
+        return analyze(released, experiment, control=control, looks=Looks("spending"))
     except AnalysisError as problem:  # for example a release that does not say which look it is
-        readout = analyze(released, experiment, looks=Looks("always"))
+        readout = analyze(released, experiment, control=control, looks=Looks("always"))
         return replace(readout, notes=(*readout.notes, UNPLANNED.format(fact=problem.fact)))
 
 
-def _narrowed(release: Release, experiment: str) -> Release:
+def narrowed(release: Release, experiment: str) -> Release:
     """Return one experiment of a release by itself: its history needs no other table."""
     alone = replace(release.plan.experiment(experiment), interactions=(), exclude_with=(), joint_shares={})
     plan = replace(release.plan, experiments=(alone,))
@@ -290,7 +295,7 @@ def _ended(data: Mapping[str, Any]) -> bool:
 
 def _point(total: Release, experiment: str) -> HistoryPoint:
     last = (total.parts or (total,))[-1].receipt.batch
-    readout = _analyzed(total, experiment)
+    readout = analyzed(total, experiment)
     return HistoryPoint("" if last is None else last.through, sum(readout.arms.values()), readout._shown())
 
 

@@ -52,8 +52,13 @@ def _cells(data: Mapping[str, Any], row: Row, *, corrected: bool) -> tuple[str, 
         figures.between(row["interval"]),
         change if change == "–" else f"{change} %",
         p_value(row["p_adjusted"] if corrected else row["p"]),
-        _VERDICTS.get(tone(row), tone(row)),
+        verdict_word(tone(row)),
     )
+
+
+def verdict_word(row_tone: str) -> str:
+    """Return a row's tone as it is written in a line."""
+    return _VERDICTS.get(row_tone, row_tone)
 
 
 def _cut(name: str, width: int) -> str:

@@ -47,7 +47,7 @@ def running(*words: str, token: str = "") -> Iterator[str]:
 
 def wait_for(address: str) -> None:
     """The address is said when it is taken; soon after somebody listens."""
-    host, _, port = address.removeprefix("http://").partition(":")
+    host, _, port = address.removeprefix("http://").partition("/")[0].partition(":")
     for _ in range(400):
         with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
             return

@@ -15,7 +15,7 @@ import kanab as kb
 from kanab.dashboard.experiment_list import summarize
 from kanab.dashboard.page_sections import interaction_sections, pair_list
 from kanab.dashboard.releases import RawSource, read_contents
-from kanab.dashboard.results import Results, _analyzed, bundles
+from kanab.dashboard.results import Results, analyzed, bundles
 from kanab.errors import AnalysisError, KanabError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
@@ -114,7 +114,7 @@ def test_after_the_last_planned_look_the_page_keeps_its_answer(tmp_path: Path) -
 def test_a_release_that_does_not_say_which_look_it_is_is_read_at_any_time() -> None:
     plan = replace(PLAN, experiments=(replace(PLAN.experiments[1], looks=2),), cohorts=None)
     released = kb.release(kb.count(people(), plan))
-    data = _analyzed(released, "banner").to_dict()
+    data = analyzed(released, "banner").to_dict()
     assert {row["sequential"]["method"] for row in data["effects"]} == {"always"}
     assert data["notes"][-1].startswith("The planned looks cannot be read: it is not known which of the planned looks")
 

@@ -1,0 +1,300 @@
+"""What an assistant can ask, answered from verified releases alone: sentences for people, plain data for programs.
+
+Every answer is a function of its arguments and of the bytes of the releases. Nothing is remembered between two
+questions, so that a sequence of questions shows what each of them shows by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kanab.dashboard.experiment_list import ListFilter, summaries, summarize
+from kanab.dashboard.release_sources import ReleaseSource
+from kanab.dashboard.releases import Contents
+from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed, narrowed, officer_accounts
+from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
+from kanab.planning.power import PlannedTest, solve_power
+from kanab.planning.released import noise_of_release
+from kanab.planning.report.power_words import power_data, power_text
+from kanab.portfolio.together import read_portfolio
+from kanab.report.brief import brief_text, verdict_word
+from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, tone
+from kanab.tally.factor import label
+
+Plain = dict[str, Any]
+
+MOST_LISTED = 100
+"""So many experiments are on one page of the list."""
+
+MOST_NAMED = 50
+"""So many names are listed where one is not known."""
+
+DIGITS = 6
+"""Significant digits of numbers in plain data: an assistant pays for every one."""
+
+PATIENCE = 50.0
+"""Seconds that an answer may take before the assistant is told to ask again: clients give up after a minute."""
+
+USUAL_POWER = 0.8
+"""The power where none is asked for."""
+
+NOTHING_YET = "Nothing has been released here yet. Write a release: kanab release … -o NAME.release.json."
+APART = "P-values are corrected within each experiment: of twenty experiments without any effect one still looks clear."
+
+_EFFECT = (
+    "metric", "role", "better", "arm", "control", "method", "covariates", "mean_control", "mean_arm", "estimate", "se",
+    "interval", "relative", "relative_interval", "p", "p_adjusted",
+)  # fmt: skip
+_ACCOUNT = ("question", "asks", "state", "holds", "gaps")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: sentences to read out, and the numbers behind them."""
+
+    text: str
+    data: Plain
+
+
+@dataclass(frozen=True)
+class PowerQuestion:
+    """Two of people, effect and power; what is left out is solved for."""
+
+    people: int | None = None
+    effect: float | None = None
+    power: float | None = None
+    relative: bool = False
+    confidence: float = 0.95
+
+
+class Answers:
+    """Answers questions from what a source holds now. Safe to be asked by many threads."""
+
+    def __init__(self, source: ReleaseSource) -> None:
+        self._results = Results(source, patience=PATIENCE)
+
+    def list_experiments(self, page: int = 1) -> Answer:
+        """Return every experiment in one line, those that need attention first."""
+        contents = self._results.read()
+        lines = ListFilter().select(summaries(self._all(contents), None))
+        first = (page - 1) * MOST_LISTED
+        shown = lines[first : first + MOST_LISTED]
+        rows = [
+            {
+                "experiment": line.name, "health": line.health, "why": line.why, "people": line.people,
+                "arms": dict(line.arms), "k": line.k, "seals": line.seals, "look": line.look or None,
+                "may_stop": line.verdict or None, "decision": line.decision_words or None,
+                "results": [
+                    {"metric": row.metric, "arm": row.arm, "verdict": verdict_word(row.tone), "change": row.change}
+                    for row in line.results
+                ],
+            }
+            for line in shown
+        ]  # fmt: skip
+        sentences = [_line(row) for row in rows] or [NOTHING_YET if not lines else "There are no more experiments."]
+        if first + len(shown) < len(lines):
+            sentences.append(f"{len(lines) - first - len(shown)} more: ask for page {page + 1}.")
+        return _answer(contents, "\n".join(sentences), {"total": len(lines), "page": page, "experiments": rows})
+
+    def readout(self, experiment: str, reading: int | None = None) -> Answer:
+        """Return the readout of one experiment; the newest where it was released several times."""
+        contents = self._results.read()
+        readouts = self._readouts(contents, experiment)
+        if reading is not None and reading >= len(readouts):
+            raise SourceError("there is no such reading", f"There are {len(readouts)}, counted from 0.")
+        chosen = readouts[-1 if reading is None else reading]
+        data = _data(experiment, chosen)
+        titles = [each.bundle.title for each in readouts]
+        plain = _readout(data) | {"released_as": chosen.bundle.title, "readings": titles}
+        return _answer(contents, brief_text(data), plain)
+
+    def compare(self, experiments: Sequence[str], metric: str | None = None, arms: Sequence[str] = ()) -> Answer:
+        """Return effects side by side: of several experiments, or of the arms of one, against the first arm named."""
+        contents = self._results.read()
+        names = list(dict.fromkeys(experiments))
+        if arms and len(names) > 1:
+            raise AnalysisError("arms are those of one experiment", "Name one experiment, or leave out the arms.")
+        if arms:
+            tables = [self._arms(contents, names[0], list(dict.fromkeys(arms)))]
+        else:
+            tables = [_data(name, self._readouts(contents, name)[-1]) for name in names]
+        tables = _on_metric(tables, metric)
+        rows = [{"experiment": data["experiment"], **row} for data in tables for row in _effects(data)]
+        texts = [brief_text(data) for data in tables]
+        if len(tables) > 1:
+            texts.append(APART)
+        together = None if arms or len(names) < 2 else self._together(contents, names, metric, rows)
+        if together is not None:
+            texts.append(together.pop("text"))
+        return _answer(contents, "\n\n".join(texts), {"effects": rows, "together": together})
+
+    def power(self, experiment: str, metric: str | None, adjust: Sequence[str], question: PowerQuestion) -> Answer:
+        """Return people needed, detectable effect or power, for people who vary as those of a released experiment."""
+        contents = self._results.read()
+        bundle = self._bundles(contents, experiment)[-1]
+        released = self._results.release_of(contents, bundle)
+        plan = released.plan.experiment(experiment)
+        noise, name = noise_of_release(released, plan, metric, adjust=adjust)
+        people, effect, power = question.people, question.effect, question.power
+        if power is None and (people is None or effect is None):
+            power = USUAL_POWER
+        if people is None and effect is None:
+            people = released.totals(experiment).total
+        test = PlannedTest(question.confidence)
+        design = solve_power(noise, people=people, effect=effect, power=power, relative=question.relative, test=test)
+        adjusted = f", adjusted for {listed(adjust)}" if adjust else ""
+        notes = [f"How {name} varies is as it was found in {experiment} ({bundle.title}){adjusted}."]
+        data = power_data(design, noise.control) | {
+            "mean": noise.mean, "binary": noise.binary, "confidence": question.confidence, "notes": notes,
+            "curve": None,
+        }  # fmt: skip
+        shown = {key: value for key, value in data.items() if value is not None}
+        return _answer(contents, power_text(data), {"experiment": experiment, "metric": name} | shown)
+
+    def privacy(self) -> Answer:
+        """Return the officer's account in short: what is promised, by which rules, and what remains open."""
+        contents = self._results.read()
+        accounts = self._results.cached(contents, "accounts", partial(officer_accounts, contents))
+        ledgers = [_account(name, account) for name, account in accounts.items()]
+        sentences = [f"{row['ledger'] or 'Releases in no ledger'}: {row['says']}" for row in ledgers] or [NOTHING_YET]
+        sentences.append("These tools read releases only: no question reaches a row, a person or an open cohort.")
+        return _answer(contents, "\n".join(sentences), {"ledgers": ledgers})
+
+    # ── how it is read ─────────────────────────────────────────────────────────────────────────
+
+    def _all(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
+        return self._results.cached(contents, "readouts", partial(self._results.readouts, contents))
+
+    def _bundles(self, contents: Contents, experiment: str) -> list[Bundle]:
+        """Return the releases that hold an experiment; an error that lists the names where there is none."""
+        bundles = self._results.bundles_of(contents)
+        if experiment not in bundles:
+            known = f"Released here: {listed(sorted(bundles), most=MOST_NAMED)}." if bundles else NOTHING_YET
+            raise SourceError("there is no experiment of this name", known)
+        return bundles[experiment]
+
+    def _readouts(self, contents: Contents, experiment: str) -> list[ExperimentReadout]:
+        self._bundles(contents, experiment)
+        return self._results.readouts_of(contents, experiment)
+
+    def _arms(self, contents: Contents, experiment: str, arms: list[str]) -> Plain:
+        """Return a readout whose control is the first of the arms, narrowed to the others."""
+        bundle = self._bundles(contents, experiment)[-1]
+        readout = self._readouts(contents, experiment)[-1].readout
+        levels = {} if readout is None else {label(arm): arm for arm in readout.arms}
+        if len(arms) < 2 or not set(arms) <= set(levels):
+            raise LevelError(
+                "two or more arms of the experiment are compared", f"Arms: {listed(levels, most=MOST_NAMED)}."
+            )
+        data = analyzed(self._results.release_of(contents, bundle), experiment, levels[arms[0]])._shown()
+        effects = [row for row in data["effects"] if row["arm"] in arms]
+        return data | {"effects": effects, "decision": None}  # an arm is shipped against the control of the plan
+
+    def _together(
+        self, contents: Contents, names: Sequence[str], metric: str | None, rows: Sequence[Plain]
+    ) -> Plain | None:
+        """Return effects on one metric shrunk towards each other, and which are discoveries; or why they are not."""
+        metrics = {row["metric"] for row in rows}
+        if len(metrics) != 1:
+            return {"text": "Name a metric to read the experiments together.", "read": False}
+        bundles = [self._bundles(contents, name)[-1] for name in names]
+        releases = {
+            name: narrowed(self._results.release_of(contents, bundle), name)
+            for name, bundle in zip(names, bundles, strict=True)
+        }
+        try:
+            read = read_portfolio(releases, metric or metrics.pop()).to_dict()
+        except KanabError as problem:
+            return {"text": f"They are not read together: {problem}", "read": False}
+        keys = ("experiment", "arm", "estimate", "shrunk", "shrunk_interval", "q", "discovery")
+        effects = [{key: row[key] for key in keys} for row in read["effects"]]
+        discoveries = [row["name"] for row in read["effects"] if row["discovery"]]
+        says = f"Read together on {read['metric']}, discoveries at 5 % false ones: {listed(discoveries) or 'none'}."
+        text = " ".join([says, *read["notes"]])
+        return {"text": text, "read": True, "metric": read["metric"], "effects": effects}
+
+
+# ── plain data ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _answer(contents: Contents, text: str, data: Plain) -> Answer:
+    """Return an answer with what is wrong with the releases: in front of the sentences, and beside the numbers."""
+    alarms = list(contents.alarms)
+    return Answer("\n".join([*(f"Alarm: {alarm}" for alarm in alarms), text]), _short({"alarms": alarms, **data}))
+
+
+def _short(value: Any) -> Any:
+    """Return plain data whose numbers have as many digits as anybody reads."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {str(key): _short(each) for key, each in value.items()}
+    return [_short(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _line(row: Plain) -> str:
+    results = [f"{each['metric']} {each['arm']} {each['change']} ({each['verdict']})" for each in row["results"]]
+    health = "" if row["health"] == "fine" else f" {row['health'].capitalize()}: {row['why']}."
+    decision = f" {row['decision']}." if row["decision"] else ""
+    return f"{row['experiment']}:{decision}{health} {'; '.join(results) or 'no effect can be read'}."
+
+
+def _data(experiment: str, readout: ExperimentReadout) -> Plain:
+    """Return a readout as people read it, with what to do; raises why there is none."""
+    if readout.problem is not None:
+        raise readout.problem
+    return readout.data | {"decision": summarize(experiment, readout, None).decision}
+
+
+def _effects(data: Plain) -> list[Plain]:
+    """Return the effect that carries the verdict of each metric and arm."""
+    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
+    kept = [{key: row[key] for key in _EFFECT if row[key] is not None} for row in rows]
+    return [plain | {"verdict": verdict_word(tone(row))} for plain, row in zip(kept, rows, strict=True)]
+
+
+def _readout(data: Plain) -> Plain:
+    """Return what an assistant needs of a readout."""
+    privacy, ratio = data["privacy"], data["sample_ratio"]
+    segments = [row for row in data["segments"] if row["decides"]]
+    return {
+        "experiment": data["experiment"], "people": data["people"], "arms": data["arms"], "control": data["control"],
+        "confidence": data["confidence"], "correction": data["correction"], "decision": data["decision"],
+        "experiment_alarms": alarm_sentences(data),
+        "sample_ratio": {"p": ratio["p"], "alarm": ratio["alarm"]},
+        "cautions": [{"metric": row["metric"], "says": row["sentence"]} for row in data["cautions"]],
+        "effects": _effects(data),
+        "guardrails": data["guardrails"],
+        "segments": [{key: row[key] for key in ("metric", "covariate", "p_adjusted", "verdict")} for row in segments],
+        "notes": note_sentences(data),
+        "privacy": {
+            "k": privacy["k"], "effective_k": privacy["effective_k"], "audit": privacy["audit"],
+            "cohorts": privacy["cohorts"], "withheld": privacy["left_out"],
+        },
+    }  # fmt: skip
+
+
+def _on_metric(tables: Sequence[Plain], metric: str | None) -> list[Plain]:
+    """Return readouts narrowed to a metric; raises where one of them does not have it."""
+    if metric is None:
+        return list(tables)
+    for data in tables:
+        if metric not in metrics_of(data):
+            fact = f"{data['experiment']} has no effect on this metric"
+            raise AnalysisError(fact, f"It has: {listed(metrics_of(data), most=MOST_NAMED)}.")
+    return [data | {"effects": [row for row in data["effects"] if row["metric"] == metric]} for data in tables]
+
+
+def _account(ledger: str, account: Plain) -> Plain:
+    """Return what of the officer's account is about what was released; entries and notes of the ledger are his."""
+    verdict = account["verdict"]
+    return {
+        "ledger": ledger or None, "state": verdict["state"], "says": verdict["says"], "k": verdict["k"],
+        "effective_k": verdict["effective_k"], "not_evaluated": verdict["not_evaluated"],
+        "questions": [{key: row[key] for key in _ACCOUNT} for row in account["questions"]],
+        "risks": [{"risk": row["risk"], "says": row["says"]} for row in account["risks"]],
+        "attacks": [{"attack": row["attack"], "state": row["state"]} for row in account["attacks"]["tried"]],
+    }  # fmt: skip
