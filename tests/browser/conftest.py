@@ -17,7 +17,6 @@ from tests.browser.browser_tab import Tab
 from tests.browser.shop_site import Site
 from tests.collector.collector_process import ForkServer, Place
 
-from kanab.report.charts import report_charts
 from kanab.report.html import report_html
 
 QUIET = (
@@ -133,7 +132,7 @@ def hillstrom() -> dict[str, Any]:
 def reports() -> dict[str, str]:
     """Whole reports with their pictures, drawn once."""
     made = {"real": real(), "crowded": crowded()}
-    return {name: report_html(data, charts=report_charts(data)) for name, data in made.items()}
+    return {name: report_html(data) for name, data in made.items()}
 
 
 @pytest.fixture

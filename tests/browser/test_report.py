@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from kanab.report.charts import report_charts
 from kanab.report.html import readout_html, report_html
 
 Readout = dict[str, Any]
@@ -43,7 +42,7 @@ OVERLAPS = """() => [...document.querySelectorAll('figure svg')].flatMap(svg => 
 
 
 def whole(data: Readout) -> str:
-    return report_html(data, charts=report_charts(data))
+    return report_html(data)
 
 
 def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -> None:
@@ -185,7 +184,7 @@ def asked(data: Readout) -> Readout:
 def test_what_else_was_asked_fits_the_page_and_cautions_come_first(
     open_page: Open, hillstrom: Readout, width: int
 ) -> None:
-    page = open_page(report_html(asked(hillstrom), charts={}), width=width)
+    page = open_page(report_html(asked(hillstrom)), width=width)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     headings = page.get_by_role("heading", level=2).all_inner_texts()
     assert headings[0] == "Before you act on it"

@@ -18,7 +18,8 @@ from kanab.dashboard.releases import RawSource
 from kanab.dashboard.results import ExperimentReadout, Results
 from kanab.dashboard.timeline import timeline
 from kanab.datasets import eighteen
-from kanab.report.charts import DOWN, QUIET, UP, forest_chart
+from kanab.report.charts import forest_chart
+from kanab.report.palette import DOWN, QUIET, UP
 from kanab.report.words import MARKS
 from kanab.stats import difference_in_means, holm_regions, simultaneous_intervals
 

@@ -32,7 +32,6 @@ from kanab.plan.model import DecisionRule
 from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.release import Receipt
 from kanab.report.brief import brief_text
-from kanab.report.charts import charts_if_installed
 from kanab.report.decision import decide
 from kanab.report.html import readout_html, report_html
 from kanab.report.text import readout_markdown, readout_text
@@ -106,9 +105,8 @@ class Readout(Frames[ReadoutRows]):
         return readout_html(self._shown())
 
     def to_report(self) -> str:
-        """Return the readout as one self-contained HTML page, with charts where the [charts] extra is installed."""
-        data = self._shown()
-        return report_html(data, charts=charts_if_installed(data))
+        """Return the readout as one self-contained HTML page with pictures."""
+        return report_html(self._shown())
 
     @check_arguments()
     def to_text(self, width: int | None = None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import click
 from kanab.atomicfile import write_whole
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.source_options import numbers
-from kanab.errors import MissingExtraError, PlanError, listed
+from kanab.errors import PlanError, listed
 
 if TYPE_CHECKING:
     from kanab.plan.model import ExperimentPlan, Plan
@@ -77,9 +76,9 @@ def plan_command(file: str, **flags: Any) -> None:
 
 
 def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
-    """Return the page, with charts where days are flags, effects are known and the [charts] extra is installed."""
+    """Return the page, with charts where days are flags and effects are known."""
     from kanab.planning.epsilon import epsilon_range
-    from kanab.planning.report.plan_html import epsilon_svg, plan_charts, plan_report
+    from kanab.planning.report.plan_html import epsilon_chart, plan_charts, plan_report
 
     data = outlook.to_dict() | {"days": days}
     charts: dict[str, str] = {}
@@ -87,12 +86,10 @@ def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days:
     if outlook.epsilons:
         asked = [row.epsilon for row in outlook.epsilons]
         wide = forecast(days=days, overlap=False, epsilons=epsilon_range(asked)).to_dict()["epsilons"]
-        with suppress(MissingExtraError):
-            epsilon = epsilon_svg(wide, data["epsilons"])
+        epsilon = epsilon_chart(wide, data["epsilons"]).to_svg()
     if days is not None and outlook.effects:
         later = {days * step: forecast(days=days * step, overlap=False).to_dict() for step in _STEPS}
-        with suppress(MissingExtraError):
-            charts = plan_charts(data, later)
+        charts = plan_charts(data, later)
     return plan_report(data, name, _summary(outlook), outlook.tables(), charts=charts, epsilon=epsilon)
 
 

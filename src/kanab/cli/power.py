@@ -15,7 +15,7 @@ from kanab.atomicfile import write_whole
 from kanab.choices import Alternative, PowerCorrection
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.source_options import level, pairs, shares_of
-from kanab.errors import AnalysisError, MissingExtraError, PlanError
+from kanab.errors import AnalysisError, PlanError
 
 if TYPE_CHECKING:
     from kanab.plan.model import ExperimentPlan
@@ -132,15 +132,11 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
 
 
 def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
-    """Return the page, with charts where the [charts] extra is installed."""
+    """Return the page with both curves."""
     from kanab.planning.report.power_charts import power_charts
     from kanab.planning.report.power_html import power_report
 
-    try:
-        charts = power_charts(data, points)
-    except MissingExtraError:
-        charts = {}
-    return power_report(data, charts=charts)
+    return power_report(data, charts=power_charts(data, points))
 
 
 def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:

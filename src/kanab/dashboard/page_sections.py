@@ -12,7 +12,6 @@ from kanab.dashboard.timeline import history_table, lines_of, timeline
 from kanab.errors import listed
 from kanab.inspection.officer.page import privacy_page
 from kanab.privacy.release import concerns
-from kanab.report.charts import charts_if_installed
 from kanab.report.html import bullets, report_page
 from kanab.report.page import PageSection, card_table, table_html
 from kanab.report.words import ended, merged_by_covariate, merged_levels
@@ -51,14 +50,9 @@ def _only(sections: Iterable[PageSection], *names: str) -> Sections:
 # ── an experiment ──────────────────────────────────────────────────────────────────────────────
 
 
-def experiment_charts(data: Data) -> dict[str, str]:
-    """Return the pictures of a readout; none where the extra is not installed."""
-    return charts_if_installed(shortened(data))
-
-
-def experiment_sections(data: Data, charts: Mapping[str, str], points: Sequence[HistoryPoint]) -> Sections:
+def experiment_sections(data: Data, points: Sequence[HistoryPoint]) -> Sections:
     """Return the readout as the report has it, its history over the seals, and what was merged."""
-    report = report_page(shortened(data), charts=charts).sections
+    report = report_page(shortened(data)).sections
     last = ("privacy", "notes", "method")
     history = PageSection("history", "How it settled over the seals", _history(points) if len(points) > 1 else "")
     merged = PageSection("merged", "What was merged, what was left out", _merged(data))

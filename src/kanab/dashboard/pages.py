@@ -15,7 +15,6 @@ from kanab.dashboard.guard import content_policy
 from kanab.dashboard.rendering import RETRY_SECONDS, Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.inspection.officer.page import privacy_page
-from kanab.report.charts import charts_if_installed
 from kanab.report.html import lead_html, report_page
 from kanab.report.page import Page, table_html
 from kanab.scan.readout import PairReadout
@@ -56,7 +55,7 @@ class Pages:
         lead: list[Markup] = []
         if experiment.shown is not None and experiment.shown.readout is not None:
             data = experiment.data
-            sections = page_sections.experiment_sections(data, view.charts(experiment), view.history(experiment))
+            sections = page_sections.experiment_sections(data, view.history(experiment))
             lead = [Markup(sentence) for sentence in lead_html(data)]
         return self._page(request, "experiment.html", view, experiment=experiment, sections=sections, lead=lead)
 
@@ -66,7 +65,7 @@ class Pages:
         if experiment.shown is None or experiment.shown.readout is None:
             raise HTTPException(404)
         data = experiment.data
-        return _report_response(report_page(data, charts=charts_if_installed(data)))
+        return _report_response(report_page(data))
 
     def interactions(self, request: Request, view: RequestView) -> Response:
         """Return every pair: a map, a list of verdicts, and what flagged ones look like."""

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kanab.errors import KanabError, MissingExtraError, listed
+from kanab.errors import KanabError, listed
 from kanab.inspection.officer.fields import origin, purposes
 from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON
 from kanab.plan.file import plan_to_dict
 from kanab.plan.model import Plan
 from kanab.planning.epsilon import epsilon_range
 from kanab.planning.forecast import Baseline, Forecast, forecast_plan
-from kanab.planning.report.plan_html import epsilon_svg
+from kanab.planning.report.plan_html import epsilon_chart
 from kanab.privacy.epsilon.account import check_epsilon
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
@@ -142,8 +141,7 @@ def forecast_of(plan: Plan, query: Mapping[str, str], baseline: Baseline | None)
     if forecast.epsilons:
         wide = epsilon_range([row.epsilon for row in forecast.epsilons])
         curves = make(baseline=baseline, epsilons=wide, overlap=False)
-        with suppress(MissingExtraError):
-            picture = epsilon_svg(curves.to_dict()["epsilons"], forecast.to_dict()["epsilons"])
+        picture = epsilon_chart(curves.to_dict()["epsilons"], forecast.to_dict()["epsilons"]).to_svg()
     return PlanForecast(forecast, picture, problem)
 
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from kanab.dashboard.background import NotYetError
 from kanab.dashboard.experiment_list import ExperimentSummary, summaries, summarize
 from kanab.dashboard.next_seal import CollectionStatus
-from kanab.dashboard.page_sections import experiment_charts
 from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import PRIVACY_PATIENCE, ExperimentReadout, HistoryPoint, Results, officer_accounts
 from kanab.errors import KanabError
@@ -82,13 +81,6 @@ class RequestView:
         return ExperimentView(
             summarize(name, readouts[chosen] if readouts else None, self.collection), readouts, chosen
         )
-
-    def charts(self, view: ExperimentView) -> dict[str, str]:
-        """Return the pictures of the readout that is shown."""
-        readout = view.shown
-        assert readout is not None
-        key = ("charts", view.summary.name, readout.bundle.names)
-        return self.cached(key, lambda: experiment_charts(readout.data))
 
     def history(self, view: ExperimentView) -> list[HistoryPoint]:
         """Return what was known after each seal of the readout that is shown."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from kanab.errors import MissingExtraError
 from kanab.report.decision import rule_sentences
 from kanab.report.figures import bind_numbers
 from kanab.report.noise_words import noise_terms
 from kanab.report.page import Page, PageSection, filled, header_html, table_html
+from kanab.report.pictures import report_pictures
 from kanab.report.sections import (
     Part,
     Section,
@@ -84,22 +84,20 @@ def readout_html(data: Data) -> str:
     return f'<div class="kanab-readout">{"".join(parts)}</div>'
 
 
-def report_html(data: Data, *, charts: Mapping[str, str]) -> str:
+def report_html(data: Data) -> str:
     """Return the report as one HTML file; see ``report_page``."""
-    return report_page(data, charts=charts).to_html()
+    return report_page(data).to_html()
 
 
-def report_page(data: Data, *, charts: Mapping[str, str]) -> Page:
-    """Return the report in its sections; ``charts`` are those of ``report_charts``.
-
-    Without charts it has the same numbers in tables, and says how to add the pictures.
-    """
+def report_page(data: Data) -> Page:
+    """Return the report in its sections, with pictures and the same numbers in tables."""
+    pictures = report_pictures(data)
     sections = filled(
         PageSection("cautions", "Before you act on it", _cautions(data)),
         PageSection("arrival", "Did people arrive as planned?", _arrival(data)),
-        PageSection("effects", "What happened?", _effects(data, charts)),
-        *(PageSection(more.name, more.heading, _further(more, charts)) for more in further_sections(data)),
-        PageSection("segments", "Does the effect differ by segment?", _segments(data, charts)),
+        PageSection("effects", "What happened?", _effects(data, pictures)),
+        *(PageSection(more.name, more.heading, _further(more, pictures)) for more in further_sections(data)),
+        PageSection("segments", "Does the effect differ by segment?", _segments(data, pictures)),
         PageSection("privacy", "Privacy receipt", _privacy(data)),
         PageSection("notes", "Notes", bullets(note_sentences(data))),
         PageSection("method", "How it was computed", bullets([*method_sentences(data), *rule_sentences(data)])),
@@ -124,9 +122,9 @@ def _cautions(data: Data) -> str:
     )
 
 
-def _further(section: Section, charts: Mapping[str, str]) -> str:
+def _further(section: Section, pictures: Mapping[str, str]) -> str:
     """Return a section with its pictures, which are called by its name, and what they show."""
-    drawn = "".join(_figure(svg) for name, svg in charts.items() if name.startswith(f"{section.name}: "))
+    drawn = "".join(_figure(svg) for name, svg in pictures.items() if name.startswith(f"{section.name}: "))
     key = _RATIO_KEY if drawn and section.name == "strata" else ""
     return (f'<p class="key">{key}</p>' if key else "") + drawn + _parts(section.parts, section.heading)
 
@@ -160,15 +158,16 @@ def _arrival(data: Data) -> str:
     return "\n".join(pieces)
 
 
-def _effects(data: Data, charts: Mapping[str, str]) -> str:
+def _effects(data: Data, pictures: Mapping[str, str]) -> str:
     if not metrics_of(data):
         return f"<p>{escape(summary(data))}</p>"
-    articles = [_metric(data, metric, charts) for metric in metrics_of(data)]
-    key = f"{_FOREST_KEY}{colour_key(data)}" if charts else str(MissingExtraError("Drawing charts", "charts"))
-    return "\n".join([f'<p class="key">{escape(key)}</p>', *articles])
+    articles = [_metric(data, metric, pictures) for metric in metrics_of(data)]
+    drawn = any(name.startswith("forest: ") for name in pictures)
+    key = f'<p class="key">{escape(_FOREST_KEY + colour_key(data))}</p>' if drawn else ""
+    return "\n".join([key, *articles])
 
 
-def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
+def _metric(data: Data, metric: str, pictures: Mapping[str, str]) -> str:
     """Return the verdicts on one metric beside its forest plot, then the numbers."""
     unit = metric_heading(data, metric).removeprefix(metric).strip(" ()")
     units = f'<p class="unit">{escape(unit)}</p>' if unit else ""
@@ -182,7 +181,7 @@ def _metric(data: Data, metric: str, charts: Mapping[str, str]) -> str:
         f'<li class="unclear"><span class="evidence">{marked(sentence)}</span></li>'
         for sentence in metric_sentences(data, metric)
     )
-    picture = _figure(charts.get(f"forest: {metric}"))
+    picture = _figure(pictures.get(f"forest: {metric}"))
     pair = "pair" if picture else "pair words"
     return (
         f"<article>\n<h3>{escape(metric)}</h3>{units}\n"
@@ -197,10 +196,10 @@ def _sentence(evidence: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _segments(data: Data, charts: Mapping[str, str]) -> str:
+def _segments(data: Data, pictures: Mapping[str, str]) -> str:
     if not data["segments"]:
         return ""
-    drawn = "".join(_figure(charts.get(f"segments: {metric}")) for metric in metrics_of(data))
+    drawn = "".join(_figure(pictures.get(f"segments: {metric}")) for metric in metrics_of(data))
     tables = [table_html(segments_table(data), "Tests of whether the effect differs", kind="cards wide")]
     if data["follow_ups"]:
         tables.append(table_html(follow_ups_table(data), "Each level against the rest", kind="cards wide"))

@@ -10,3 +10,7 @@ LETTER = 7.5
 
 INK, MUTED, TRACK = "#1f2328", "#59636e", "#f0f3f6"
 UP, DOWN, QUIET = "#0a58a8", "#a84a00", "#6b7580"
+GREEN, VIOLET = "#3f7329", "#7a3e9d"
+
+ARMS = (QUIET, UP, DOWN, GREEN, VIOLET)
+"""The colours of arms and other lines that only have to differ, the control's first."""

@@ -1,13 +1,14 @@
-"""Forest plots as static SVG, drawn here: pages need neither a script nor a chart library."""
+"""The pictures of a readout as static SVG, drawn here: pages need neither a script nor a chart library."""
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
+from kanab.report.axes import round_numbers, svg
+from kanab.report.curve_pictures import curve_pictures
 from kanab.report.forest import (
     Drawn,
     Forest,
@@ -26,14 +27,13 @@ STEP = 50
 """The height of a row: a line of text above, the interval below."""
 
 _AXIS, _BETWEEN = 46.0, 20.0
-_TICKS = 5
 
 Place = Callable[[float], float]
 """Where a value stands in a picture."""
 
 
-def forest_pictures(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return the forest plots of a report as SVG, named "forest: metric", "segments: metric" and so on."""
+def report_pictures(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return every picture of a report as SVG, named "forest: metric", "segments: metric", "quantiles: metric" …"""
     makers = {
         "forest": effect_forest,
         "segments": segment_forest,
@@ -41,7 +41,8 @@ def forest_pictures(data: Mapping[str, Any]) -> dict[str, str]:
         "strata": strata_forest,
     }
     drawn = {f"{name}: {metric}": make(data, metric) for metric in metrics_of(data) for name, make in makers.items()}
-    return {name: forest_svg(forest) for name, forest in drawn.items() if forest is not None}
+    forests = {name: forest_svg(forest) for name, forest in drawn.items() if forest is not None}
+    return forests | curve_pictures(data)
 
 
 def forest_svg(forest: Forest) -> str:
@@ -51,17 +52,6 @@ def forest_svg(forest: Forest) -> str:
         parts += _panel(panel, top)
         top += STEP * len({row["row"] for row in panel.rows}) + _AXIS + _BETWEEN
     return svg(top - _BETWEEN, forest.title, forest.description, parts)
-
-
-def svg(high: float, title: str, description: str, parts: Sequence[str]) -> str:
-    """Return a picture of so many pixels' height that screen readers can read out."""
-    name = "chart-" + hashlib.sha256(f"{title}{description}".encode()).hexdigest()[:12]
-    size = f'width="{WIDTH}" height="{high:g}" viewBox="0 0 {WIDTH} {high:g}"'
-    return (
-        f'<svg role="img" aria-label="{escape(title)}" aria-describedby="{name}" xmlns="http://www.w3.org/2000/svg" '
-        f'font-family="sans-serif" {size}><title>{escape(title)}</title>'
-        f'<desc id="{name}">{escape(description)}</desc>{"".join(parts)}</svg>'
-    )
 
 
 def _panel(panel: Panel, top: float) -> list[str]:
@@ -131,17 +121,3 @@ def _labels(panel: Panel) -> list[tuple[float, str]]:
     if panel.ratio:
         return [(tick, f"{tick:g}") for tick in ratio_ticks(least, most)]
     return round_numbers(least, most)
-
-
-def round_numbers(least: float, most: float, count: int = _TICKS) -> list[tuple[float, str]]:
-    """Return about so many round numbers between two, and how they are written.
-
-    >>> round_numbers(-0.12, 1.8)
-    [(0.0, '0.0'), (0.5, '0.5'), (1.0, '1.0'), (1.5, '1.5')]
-    """
-    rough = (most - least) / count
-    power = math.floor(math.log10(rough))
-    step = min((part * 10.0**power for part in (1, 2, 5, 10)), key=lambda size: abs(math.log(size / rough)))
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    places = range(math.ceil(least / step - 1e-9), math.floor(most / step + 1e-9) + 1)
-    return [(place * step, f"{place * step:,.{decimals}f}".replace("-", "−")) for place in places]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from kanab.report.palette import DOWN, INK, MUTED, QUIET, TRACK, UP
+from kanab.report.palette import DOWN, GREEN, INK, MUTED, QUIET, TRACK, UP, VIOLET
 
 LIGHT = {
     "page": "#ffffff", "ink": INK, "muted": MUTED, "line": "#d1d9e0", "track": TRACK,
-    "up": UP, "down": DOWN, "quiet": QUIET, "fine": "#116329", "alarm": "#b42318",
+    "up": UP, "down": DOWN, "quiet": QUIET, "green": GREEN, "violet": VIOLET, "fine": "#116329", "alarm": "#b42318",
 }  # fmt: skip
 DARK = {
     "page": "#0f1419", "ink": "#e6edf3", "muted": "#a3adb8", "line": "#333c46", "track": "#1c232b",
-    "up": "#79b8ff", "down": "#ffa657", "quiet": "#9aa5b1", "fine": "#56d364", "alarm": "#ff8a80",
+    "up": "#79b8ff", "down": "#ffa657", "quiet": "#9aa5b1", "green": "#8fce73", "violet": "#cf9df0",
+    "fine": "#56d364", "alarm": "#ff8a80",
 }  # fmt: skip
 
 
@@ -20,11 +21,9 @@ def _variables(colours: dict[str, str]) -> str:
 
 def _recoloured() -> str:
     """Return rules by which charts, which carry light colours of their own, follow the page's variables."""
-    drawn = {"ink": INK, "muted": MUTED, "track": TRACK, "up": UP, "down": DOWN, "quiet": QUIET}
+    names = ("ink", "muted", "track", "up", "down", "quiet", "green", "violet")
     return "\n".join(
-        f'svg [{side}="{colour}"]{{{side}:var(--{name})}}'
-        for name, colour in drawn.items()
-        for side in ("fill", "stroke")
+        f'svg [{side}="{LIGHT[name]}"]{{{side}:var(--{name})}}' for name in names for side in ("fill", "stroke")
     )
 
 

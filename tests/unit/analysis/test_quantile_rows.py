@@ -16,7 +16,7 @@ from kanab.cli.main import cli
 from kanab.errors import AnalysisError
 from kanab.inspection.officer.fields import purposes
 from kanab.plan.model import MetricPlan
-from kanab.report.charts import chart_svg, distribution_chart
+from kanab.report.charts import distribution_chart
 from kanab.stats.multiplicity import correct
 from kanab.tally.factor import Factor
 from kanab.tally.tally import Tally
@@ -77,7 +77,6 @@ def test_the_readout_says_it_in_words_and_draws_it(answer: kb.Readout) -> None:
     spec = distribution_chart(answer.to_dict(), "latency")
     assert spec is not None
     assert "median of A" in spec["description"]
-    assert chart_svg(spec).startswith("<svg")
     assert "The distribution of latency in each arm" in answer.to_report()
     assert distribution_chart(answer.to_dict(), "spend") is None
     assert len(answer.to_pandas("quantiles")) == 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -199,13 +198,7 @@ def test_the_page_has_tables_notes_and_a_curve_for_every_metric(file: Path, tmp_
     assert json.loads(said(*words, "--json", "--html", page)) == data(*words)
 
 
-def test_a_page_without_days_or_without_the_extra_has_no_pictures(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_without_days_has_no_pictures(file: Path, tmp_path: Path) -> None:
     page = tmp_path / "plan.html"
     said(file, "--html", page)
     assert "<svg" not in page.read_text(encoding="utf-8")
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    said(file, *TRAFFIC, "--rate", "bought=0.1", "--html", page)
-    assert "<svg" not in page.read_text(encoding="utf-8")
-    assert "Which effects can be seen?" in page.read_text(encoding="utf-8")

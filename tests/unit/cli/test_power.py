@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -347,16 +346,6 @@ def test_the_page_of_an_interaction_has_cells_instead_of_arms(tmp_path: Path) ->
     assert "The power for an interaction of 1" in html
     assert "People per arm" not in html
     assert "The robust F test of the cells" in html
-
-
-def test_without_the_extra_the_page_has_its_numbers_and_says_how_to_add_pictures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    html = page(tmp_path, *RATE, "--effect", "0.01", "--power", "0.8")
-    assert "<svg" not in html
-    assert "kanab[charts]" in html
-    assert "117,992 people" in html
 
 
 @pytest.mark.parametrize(

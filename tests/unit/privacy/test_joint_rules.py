@@ -470,7 +470,7 @@ def test_an_effective_k_within_experiments_says_so_everywhere() -> None:
     readout = analyze(made)
     assert readout.to_dict()["privacy"]["effective_k_within"] == "experiment"
     assert f"effective k within each experiment at least {effective}" in " ".join(str(readout).split())
-    assert f"at least {effective}, within each experiment" in str(report_page(readout.to_dict(), charts={}))
+    assert f"at least {effective}, within each experiment" in str(report_page(readout.to_dict()))
     overlap = next(check for check in check_release(made) if check.rule == "overlap")
     assert overlap.says.startswith("within each experiment no combination")
     again = release_from_dict(release_to_dict(made))

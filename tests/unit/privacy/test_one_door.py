@@ -33,7 +33,7 @@ from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
 from kanab.privacy.release_json import release_from_dict, release_to_dict
-from kanab.report import charts, html, sections, text, words
+from kanab.report import charts, html, pictures, sections, text, words
 from kanab.tally.tally import Tally
 
 SRC = Path(kb.__file__).parent
@@ -152,8 +152,8 @@ def test_scans_count_a_source_themselves_or_read_releases(thing: Any) -> None:
 def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path: Path) -> None:
     """Pages and texts take the plain data of readouts and accounts, which a tally is not."""
     for use in (
-        text.readout_text, text.readout_markdown, html.readout_html, lambda one: html.report_html(one, charts={}),
-        charts.report_charts, charts.forest_chart, charts.segment_chart, sections.readout_sections, words.summary,
+        text.readout_text, text.readout_markdown, html.readout_html, html.report_html,
+        pictures.report_pictures, charts.forest_chart, charts.segment_chart, sections.readout_sections, words.summary,
         officer_page.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
         lambda one: append_release(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
     ):  # fmt: skip

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kanab.report.charts import report_charts
 from kanab.report.html import readout_html, report_html
 
 Readout = dict[str, Any]
@@ -52,14 +51,14 @@ class Outline(HTMLParser):
 @pytest.fixture(scope="module")
 def report(published: Readout) -> str:
     """Drawn once: nobody changes a text."""
-    return report_html(published, charts=report_charts(published))
+    return report_html(published)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("crowd", ["hillstrom", "crowded"])
 def test_every_tag_is_closed(request: pytest.FixtureRequest, crowd: str) -> None:
     data = request.getfixturevalue(crowd)
-    for html in (readout_html(data), report_html(data, charts={}), report_html(data, charts=report_charts(data))):
+    for html in (readout_html(data), report_html(data)):
         assert Outline(html).stack == []
 
 
@@ -132,29 +131,20 @@ def test_numbers_are_aligned_right_and_words_left(report: str) -> None:
     assert '<td role="cell" data-label="differs">yes</td>' in report
 
 
-def test_without_charts_the_report_says_how_to_add_them(hillstrom: Readout) -> None:
-    report = report_html(hillstrom, charts={})
-    assert "Drawing charts needs an extra. Run: pip install &#x27;kanab[charts]&#x27;" in report
-    assert "<svg" not in report
-    assert ">+7.66</td>" in report
-
-
 def test_tests_without_follow_ups_have_no_table_of_levels(hillstrom: Readout) -> None:
-    report = report_html(hillstrom | {"follow_ups": []}, charts={})
+    report = report_html(hillstrom | {"follow_ups": []})
     assert "Tests of whether the effect differs" in report
     assert "Each level against the rest" not in report
 
 
-def test_with_charts_each_metric_has_its_own_picture(report: str) -> None:
+def test_each_metric_has_its_own_pictures(report: str) -> None:
     assert report.count("<figure>") == report.count('role="img"') == 4
     assert "pip install" not in report
 
 
 def test_an_alarm_is_announced(hillstrom: Readout) -> None:
     hillstrom["sample_ratio"]["p"] = 1e-9
-    assert '<p class="call alarm" role="alert"><strong>Sample ratio: ALARM.</strong>' in report_html(
-        hillstrom, charts={}
-    )
+    assert '<p class="call alarm" role="alert"><strong>Sample ratio: ALARM.</strong>' in report_html(hillstrom)
     assert "border-left:6px solid #d1242f" in readout_html(hillstrom)
 
 
@@ -166,7 +156,7 @@ def test_the_receipt_shows_merged_levels_deviations_and_what_was_left_out(small:
         "deviations": ["k = 3: pilot"], "effective_k": 120, "audit": "passed",
         "costs": ["effects of checkout are not adjusted for zip"],
     }  # fmt: skip
-    report = report_html(data, charts={})
+    report = report_html(data)
     for term, said in (
         ("Merged levels of tier", "3, 4, 5 → 3 … 5"),
         ("Left out: checkout/zip", "zip is left out: sparse"),
@@ -176,7 +166,7 @@ def test_the_receipt_shows_merged_levels_deviations_and_what_was_left_out(small:
         ("Audit", "passed"),
     ):
         assert f"<dt>{term}</dt><dd>{said}</dd>" in report
-    assert "<dt>Merged levels</dt><dd>none</dd>" in report_html(small(), charts={})
+    assert "<dt>Merged levels</dt><dd>none</dd>" in report_html(small())
 
 
 def poisoned(data: Readout) -> Readout:
@@ -200,7 +190,7 @@ def poisoned(data: Readout) -> Readout:
 @pytest.mark.slow
 def test_markup_in_names_is_escaped_everywhere(hillstrom: Readout) -> None:
     data = poisoned(hillstrom)
-    report = report_html(data, charts=report_charts(data))
+    report = report_html(data)
     assert report.count("&lt;script&gt;") > 100
     for html in (report, readout_html(data)):
         assert "<script" not in html
@@ -212,14 +202,14 @@ def test_markup_in_names_is_escaped_everywhere(hillstrom: Readout) -> None:
 def test_rows_that_cannot_be_tested_are_shown(small: Maker, effect: Maker, untestable: Readout) -> None:
     nothing = dict.fromkeys(("mean_control", "mean_arm", "estimate", "se", "se_population"))
     data = small(effect(**(untestable | nothing)), effect(metric="visits", **untestable))
-    report = report_html(data, charts=report_charts(data))
+    report = report_html(data)
     assert "B cannot be tested on spend" in report
     assert report.count('<li class="untestable">') == 2
     assert 'data-label="effect" class="n">–</td>' in report
 
 
 def test_a_readout_without_effects_segments_or_notes_is_a_whole_report(small: Maker) -> None:
-    report = report_html(small() | {"effects": []}, charts={})
+    report = report_html(small() | {"effects": []})
     assert "No effect could be computed; the notes say why." in report
     assert 'id="segments"' not in report
     assert 'id="notes"' not in report

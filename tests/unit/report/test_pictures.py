@@ -9,9 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from kanab.report.axes import round_numbers
 from kanab.report.forest import Forest, Panel, effect_forest
 from kanab.report.palette import DOWN, UP, WIDTH
-from kanab.report.pictures import forest_svg, round_numbers
+from kanab.report.pictures import forest_svg
 
 Maker = Callable[..., dict[str, Any]]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -171,7 +171,7 @@ def test_a_look_says_whether_one_may_stop(small: Maker, effect: Maker, look: Rea
     row = effect(sequential=nothing | {"method": "spending"} | look)
     assert look_sentences(small(row), "spend") == [said]
     assert said in readout_text(small(row))
-    assert said in report_html(small(row), charts={})
+    assert said in report_html(small(row))
 
 
 def test_every_arm_has_its_own_look(small: Maker, effect: Maker) -> None:
@@ -283,7 +283,7 @@ def test_cautions_come_before_any_number(full: Readout) -> None:
 
 
 def test_text_markdown_notebook_and_page_have_the_same_answers(full: Readout) -> None:
-    page = report_html(full, charts={})
+    page = report_html(full)
     for shown in (flat(readout_text(full)), readout_markdown(full), flat(readout_html(full)), flat(page)):
         plain = shown.replace("\N{NO-BREAK SPACE}", " ").replace("&#x27;", "'")
         for heading in ("Do the intervals hold simultaneously?", "Other comparisons of arms", "Are the claims shown?"):

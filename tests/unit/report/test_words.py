@@ -109,7 +109,7 @@ def test_over_several_looks_the_sentence_says_that_p_holds_for_all(small: Maker)
     assert "p = 1.20e-80, however often you look; alarm below 0.001)" in sentence
 
 
-@pytest.mark.parametrize("write", [readout_text, readout_markdown, readout_html, lambda d: report_html(d, charts={})])
+@pytest.mark.parametrize("write", [readout_text, readout_markdown, readout_html, report_html])
 def test_the_alarm_stands_on_every_surface_with_a_table_of_all_checks(small: Maker, write: Any) -> None:
     shown = " ".join(write(small(balance=checked(UNEVEN, {"name": "device"}, LOST))).split())
     for words in ("Balance: ALARM.", "furthest off", "has a value", "device"):
@@ -119,7 +119,7 @@ def test_the_alarm_stands_on_every_surface_with_a_table_of_all_checks(small: Mak
 
 def test_alarms_of_balance_are_announced_and_marked(small: Maker) -> None:
     data = small(balance=checked(UNEVEN, {"name": "device"}))
-    page = report_html(data, charts={})
+    page = report_html(data)
     assert '<p class="call"><strong>Sample ratio: fine.</strong>' in page
     assert '<p class="call alarm" role="alert"><strong>Balance: ALARM.</strong>' in page
     assert readout_html(data).count("border-left:6px solid") == 1

@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from kanab.planning.report.power_charts import CHART_CONFIG, SCHEMA
+from kanab.planning.report.line_chart import ChartLine, LineChart
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
-from kanab.report.charts import chart_svg
+from kanab.report.axes import ChartAxis, Point, round_axis, round_numbers
 from kanab.report.figures import bind_numbers
 from kanab.report.page import Page, PageSection, card_table, filled, header_html
-from kanab.report.palette import DOWN, INK, QUIET, UP, WIDTH
+from kanab.report.palette import DOWN, GREEN, QUIET, UP, VIOLET
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]
-Spec = dict[str, Any]
 
 _KEY = (
     "In the pictures: the smallest change that is found with the planned power, by the days that people are let in. "
@@ -25,18 +24,15 @@ _KEY = (
 
 
 def plan_charts(data: Data, later: Mapping[float, Data]) -> dict[str, str]:
-    """Draw a curve for every experiment and metric as SVG; ``later`` are forecasts of the same plan by days.
-
-    Raises `MissingExtraError` without the extra ``[charts]``.
-    """
+    """Draw a curve for every experiment and metric as SVG; ``later`` are forecasts of the same plan by days."""
     names = dict.fromkeys((row["experiment"], row["metric"]) for row in data["effects"])
-    specs = {
+    charts = {
         f"{metric} in {experiment}": effect_by_days(data, later, experiment, metric) for experiment, metric in names
     }
-    return {name: chart_svg(spec) for name, spec in specs.items() if spec is not None}
+    return {name: chart.to_svg() for name, chart in charts.items() if chart is not None}
 
 
-def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, metric: str) -> Spec | None:
+def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, metric: str) -> LineChart | None:
     """Return the chart of the detectable effect by days: plain, and with the adjustment that helps most."""
 
     def effects_of(forecast: Data) -> dict[str | None, float]:
@@ -45,35 +41,22 @@ def effect_by_days(data: Data, later: Mapping[float, Data], experiment: str, met
         return {row["adjusted_for"]: 100 * row["relative"] if share else row["effect"] for row in rows}
 
     now = effects_of(data)
+    by_days = {days: effects_of(forecast) for days, forecast in later.items()}
     adjusted = min((name for name in now if name), key=lambda name: now[name], default=None)
-    lines = [(None, QUIET)] + ([(adjusted, UP)] if adjusted else [])
-    points: list[Spec] = [
-        {"days": days, "y": effect, "colour": colour}
-        for name, colour in lines
-        for days, forecast in later.items()
-        if (effect := effects_of(forecast).get(name)) is not None
-    ]
-    if len(points) < 2 * len(lines):
+    lines = []
+    for name, colour in [(None, QUIET)] + ([(adjusted, UP)] if adjusted else []):
+        line = [(days, effects[name]) for days, effects in by_days.items() if effects.get(name) is not None]
+        lines.append(ChartLine(colour, line, [(data["days"], now[name])] if name in now else []))
+    points = [point for line in lines for point in line.points]
+    if min(len(line.points) for line in lines) < 2:
         return None
     relative = all(row["relative"] is not None for row in data["effects"] if row["metric"] == metric)
     title = f"smallest change of {metric}{', % of the mean' if relative else ''}"
-    description = "; ".join(
-        f"{point['days']:g} days {short(point['y'])}" for point in points[:: max(1, len(points) // 8)]
-    )
-    x = {"field": "days", "type": "quantitative", "axis": {"title": "days", "grid": False, "tickCount": 6}}
-    y = {"field": "y", "type": "quantitative", "axis": {"title": title, "format": ",.4~r"}, "scale": {"zero": True}}
-    encoding = {"x": x, "y": y, "color": {"field": "colour", "type": "nominal", "scale": None}}
-    here = [{"days": data["days"], "y": now[name], "colour": colour} for name, colour in lines if name in now]
-    return {
-        "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent",
-        "config": CHART_CONFIG, "autosize": {"type": "fit", "contains": "padding"}, "description": f"{description}.",
-        "usermeta": {"title": f"The {title} in {experiment}, by days"},
-        "layer": [
-            {"data": {"values": points}, "mark": {"type": "line", "strokeWidth": 3}, "encoding": encoding},
-            {"data": {"values": here}, "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
-             "encoding": encoding},
-        ],
-    }  # fmt: skip
+    described = "; ".join(f"{days:g} days {short(y)}" for days, y in points[:: max(1, len(points) // 8)])
+    first, last = min(days for days, _ in points), max(days for days, _ in points)
+    x = ChartAxis(first, last, round_numbers(first, last), "days")
+    y = round_axis(0.0, max(y for _, y in points), title)
+    return LineChart(f"The {title} in {experiment}, by days", f"{described}.", x, y, lines)
 
 
 _EPSILON_KEY = (
@@ -82,46 +65,25 @@ _EPSILON_KEY = (
 )
 
 
-def epsilon_chart(rows: Sequence[Data], marked: Sequence[Data]) -> Spec:
+def epsilon_chart(rows: Sequence[Data], marked: Sequence[Data]) -> LineChart:
     """Return the chart of how much wider intervals are by ε: a line per metric, with the asked values ``marked``."""
 
-    def points(of: Sequence[Data]) -> list[Spec]:
-        return [
-            {"epsilon": row["epsilon"], "y": 100 * row["wider"], "of": f"{row['metric']} in {row['experiment']}"}
-            for row in of
-        ]
+    def points(of: Sequence[Data]) -> dict[str, list[Point]]:
+        lines: dict[str, list[Point]] = {}
+        for row in of:
+            lines.setdefault(f"{row['metric']} in {row['experiment']}", []).append((row["epsilon"], 100 * row["wider"]))
+        return lines
 
-    names = list(dict.fromkeys(point["of"] for point in points(marked)))
-    palette = [UP, QUIET, DOWN, INK]
-    colours = {"domain": names, "range": [palette[place % len(palette)] for place in range(len(names))]}
-    description = "; ".join(f"{p['of']} at ε {p['epsilon']:g}: {short(p['y'])} %" for p in points(marked))
-    x = {
-        "field": "epsilon", "type": "quantitative", "scale": {"type": "log", "nice": False},
-        "axis": {"title": "ε", "grid": False, "values": sorted({row["epsilon"] for row in marked}), "format": "~g"},
-    }  # fmt: skip
-    y = {"field": "y", "type": "quantitative", "axis": {"title": "interval wider by, %", "format": ",.4~r"}}
-    colour = {
-        "field": "of",
-        "type": "nominal",
-        "scale": colours,
-        "legend": {"title": None, "orient": "bottom", "labelFontSize": 13, "labelLimit": 320, "columns": 2},
-    }
-    encoding = {"x": x, "y": y, "color": colour}
-    dot = {"type": "point", "filled": True, "size": 110, "opacity": 1}
-    return {
-        "$schema": SCHEMA, "width": WIDTH, "height": 260, "padding": 2, "background": "transparent",
-        "config": CHART_CONFIG, "autosize": {"type": "fit", "contains": "padding"}, "description": f"{description}.",
-        "usermeta": {"title": "What noise costs, by ε"},
-        "layer": [
-            {"data": {"values": points(rows)}, "mark": {"type": "line", "strokeWidth": 3}, "encoding": encoding},
-            {"data": {"values": points(marked)}, "mark": dot, "encoding": encoding},
-        ],
-    }  # fmt: skip
-
-
-def epsilon_svg(rows: Sequence[Data], marked: Sequence[Data]) -> str:
-    """Return that chart as SVG. Raises `MissingExtraError` without the extra ``[charts]``."""
-    return chart_svg(epsilon_chart(rows, marked))
+    wide, asked = points(rows), points(marked)
+    palette = (UP, QUIET, DOWN, GREEN, VIOLET)
+    names = {name: palette[place % len(palette)] for place, name in enumerate(asked)}
+    described = "; ".join(f"{name} at ε {e:g}: {short(y)} %" for name, dots in asked.items() for e, y in dots)
+    everything = [point for dots in (*wide.values(), *asked.values()) for point in dots]
+    ticks = [(epsilon, f"{epsilon:g}") for epsilon in sorted({row["epsilon"] for row in marked})]
+    x = ChartAxis(min(e for e, _ in everything), max(e for e, _ in everything), ticks, "ε", ratio=True)
+    y = round_axis(0.0, max(y for _, y in everything), "interval wider by, %")
+    lines = [ChartLine(colour, wide.get(name, []), asked[name]) for name, colour in names.items()]
+    return LineChart("What noise costs, by ε", f"{described}.", x, y, lines, names=names)
 
 
 def plan_report(

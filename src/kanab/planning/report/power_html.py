@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-from kanab.errors import MissingExtraError
 from kanab.planning.report.power_words import (
     answer,
     basis_sentences,
@@ -30,10 +29,7 @@ _QUESTIONS = {"people": "How many people?", "effect": "How small an effect?", "p
 
 
 def power_report(data: Data, *, charts: Mapping[str, str]) -> str:
-    """Return the page in one file without script or outside request; ``charts`` are those of ``power_charts``.
-
-    Without charts it has the same numbers in a table, and says how to add the pictures.
-    """
+    """Return the page in one file without script or outside request; ``charts`` are those of ``power_charts``."""
     question = _QUESTIONS[data["solved"]]
     said = " ".join([*otherwise(data), how_tested(data)])
     header = header_html("Plan of an experiment", question, _escaped(answer(data)), _escaped(said))
@@ -51,8 +47,6 @@ def _curves(data: Data, charts: Mapping[str, str]) -> str:
     key = (
         f"What is found with power {level}, and how likely a change of {change(data)} is to be found. "
         "The axis of people is logarithmic: equal steps multiply their number."
-        if charts
-        else str(MissingExtraError("Drawing charts", "charts"))
     )
     figures = "".join(f"<figure>{svg}</figure>" for svg in charts.values())
     drawn = f'<div class="pair">{figures}</div>' if len(charts) > 1 else figures

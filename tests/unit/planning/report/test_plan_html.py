@@ -8,7 +8,6 @@ import kanab as kb
 from kanab.plan.file import parse_plan
 from kanab.planning import noise_of_amounts
 from kanab.planning.report.plan_html import effect_by_days
-from kanab.planning.report.power_charts import CHART_CONFIG
 
 PLAN = parse_plan(
     'metrics.bought = { kind = "binary" }\nmetrics.spend = { bounds = [0, 500] }\n'
@@ -32,22 +31,23 @@ def drawn(metric: str) -> Any:
 
 
 def test_a_rate_is_drawn_in_percent_of_its_mean() -> None:
-    spec = drawn("bought")
+    chart = drawn("bought")
     expected = [
         100 * kb.planning.solve_power(kb.planning.noise_of_rate(0.1), people=100 * days, power=0.8).relative
         for days in (5, 10, 20, 40)
     ]
-    assert [row["y"] for row in spec["layer"][0]["data"]["values"]] == expected
-    assert spec["layer"][1]["data"]["values"][0]["y"] == expected[2]
-    assert spec["usermeta"]["title"] == "The smallest change of bought, % of the mean in variant, by days"
-    assert spec["config"] is CHART_CONFIG
+    (line,) = chart.lines
+    assert line.points == [*zip((5, 10, 20, 40), expected, strict=True)]
+    assert line.dots == [(20, expected[2])]
+    assert chart.title == "The smallest change of bought, % of the mean in variant, by days"
+    assert chart.to_svg().count("<circle") == 1
 
 
 def test_of_several_adjustments_the_best_one_is_drawn_beside_plain() -> None:
-    rows = drawn("spend")["layer"][0]["data"]["values"]
-    assert len({row["colour"] for row in rows}) == 2
+    plain, adjusted = drawn("spend").lines
+    assert plain.colour != adjusted.colour
     best = kb.planning.solve_power(noise_of_amounts(30, r2=0.5), people=2_000, power=0.8).effect
-    assert [row["y"] for row in rows if row["days"] == 20][1] == best
+    assert adjusted.points[2] == (20, best)
 
 
 def test_what_cannot_be_seen_on_several_days_is_not_drawn() -> None:
