@@ -23,6 +23,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+# The demonstration needs little; where everything is installed already, that serves.
+DEMO := $(VENV)/.demo
+$(DEMO): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[server]'
+	touch $@
+
 lint: $(READY) ## check style and format with ruff
 	$(BIN)/ruff check src tests benchmarks examples docs .ci
 	$(BIN)/ruff format --check src tests benchmarks examples docs .ci
@@ -41,7 +48,7 @@ unit: $(READY) ## all tests; those of tally and stats must run every line and br
 	$(BIN)/python .ci/coverage_floor.py
 	$(PYTEST) $(WORKERS) $(addprefix --ignore=,$(WATCHED))
 
-demo: $(READY) ## a shop, its collector and its dashboard, with visitors
+demo: $(if $(wildcard $(READY)),$(READY),$(DEMO)) ## a shop, its collector and its dashboard, with visitors
 	$(BIN)/kanab demo build/demo
 
 docs: $(READY) ## the documentation site, in build/site; a link that leads nowhere is an error

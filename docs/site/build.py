@@ -22,7 +22,7 @@ from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 DOCS, GATHERED = ROOT / "docs", ROOT / "build" / "docs"
-PROJECT = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+PROJECT = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 ROOMS = ("kanab", "kanab.stats", "kanab.planning", "kanab.scan", "kanab.portfolio", "kanab.privacy", "kanab.plan",
          "kanab.counting", "kanab.tally", "kanab.client", "kanab.errors")  # fmt: skip
 LANGUAGES = {

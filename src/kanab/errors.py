@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class KanabError(Exception):
@@ -71,6 +72,17 @@ class MissingExtraError(SourceError):
 
     def __init__(self, doing: str, extra: str) -> None:
         super().__init__(f"{doing} needs an extra", f"Run: pip install 'kanab[{extra}]'")
+
+
+def need_extra(doing: str, extra: str, *packages: str) -> None:
+    """Raise `MissingExtraError` where a package of an extra is not installed.
+
+    >>> need_extra("reading from Spark", "spark", "no_such_package")
+    Traceback (most recent call last):
+    kanab.errors.MissingExtraError: reading from Spark needs an extra. Run: pip install 'kanab[spark]'
+    """
+    if any(find_spec(package) is None for package in packages):
+        raise MissingExtraError(doing, extra)
 
 
 class NobodyError(SourceError):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from kanab.errors import need_extra
+
 BROWSERS = 4
 
 
@@ -28,6 +30,7 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     from kanab.demo.browser import visit_in_browser
     from kanab.demo.running import WEEKS, compare, start_demo
 
+    need_extra("the demonstration", "server", "uvicorn", "cryptography", "starlette", "jinja2")
     click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
     with start_demo(Path(folder), port, people, click.echo) as shown:
         batches = len(stored_ledger(shown.service.store).releases)

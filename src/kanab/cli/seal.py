@@ -10,7 +10,7 @@ from kanab.cli.operating.clock_options import clock_options
 from kanab.cli.operating.notify import channels_of, notifier_of
 from kanab.cli.source_options import moment
 from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options, witness_of
-from kanab.errors import PrivacyError
+from kanab.errors import PrivacyError, need_extra
 
 if TYPE_CHECKING:
     from kanab.collector.sealing import Sealed
@@ -51,6 +51,7 @@ def seal(
     from kanab.collector.sealing import seal_ripe
     from kanab.plan.file import read_plan
 
+    need_extra("sealing", "server", "cryptography")
     plan = read_plan(plan_file)
     channels_of(plan.notify)  # a secret that is missing is said before anything is sealed
     opened = opened_store(data, store, plan.durability)

@@ -26,6 +26,7 @@ from kanab.collector.http.addresses import Proxies, network
 from kanab.collector.http.server import ended_by_signals, listening_socket
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.log import Log
+from kanab.errors import need_extra
 
 if TYPE_CHECKING:
     from kanab.collector.http.service import Service
@@ -98,6 +99,7 @@ def serve(
     from kanab.collector.http.waiting import wait_for_store
     from kanab.plan.file import read_plan
 
+    need_extra("serving", "server", "uvicorn", "cryptography")  # before a port or a folder is touched
     say = Log(form)
     say.take_over()
     plan = read_plan(plan_file)

@@ -25,7 +25,7 @@ from kanab.counting.frames import column_names, get_column, is_dataset, load_fra
 from kanab.counting.lakes import lake_rows, open_lake
 from kanab.counting.parquet_files import open_parquet
 from kanab.counting.remote import copied, is_remote, remote_dataset
-from kanab.errors import MissingExtraError, SourceError, listed
+from kanab.errors import SourceError, listed, need_extra
 
 _MYSQL = ("mysql", "mariadb")
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
@@ -47,7 +47,7 @@ def open_table(source: Any, *, table: str | None = None, sql: str | None = None,
     >>> open_table({"variant": ["A", "B"], "spend": [0.5, 2.0]}).columns
     ('variant', 'spend')
     """
-    _needs("ibis", "reading files, frames or engines through SQL", "sql")
+    need_extra("reading files, frames or engines through SQL", "sql", "ibis")
     with without_notices():
         return _open(source, table, sql, form)
 
@@ -136,18 +136,13 @@ def open_beside(table: Any, other: Any, form: CsvForm = PLAIN) -> Any:
         return beside
 
 
-def _needs(package: str, doing: str, extra: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise MissingExtraError(doing, extra)
-
-
 # ── files and frames ───────────────────────────────────────────────────────────────────────────
 
 
 def _memory() -> Any:
     import ibis  # noqa: PLC0415 - an extra
 
-    _needs("duckdb", "reading files", "sql")
+    need_extra("reading files", "sql", "duckdb")
     backend = ibis.duckdb.connect()
     backend.raw_sql("SET parquet_metadata_cache = true")  # several queries read the same files
     return backend
@@ -305,7 +300,7 @@ def connect(url: str) -> Any:
     parts = _split(url)
     extra = _EXTRAS.get(parts.scheme)
     if extra is not None:
-        _needs(_NEEDS[extra], f"reading from {parts.scheme}", extra)
+        need_extra(f"reading from {parts.scheme}", extra, _NEEDS[extra])
     if parts.scheme == "spark":
         return _spark(parts, url)
     if parts.scheme in _ELSEWHERE:

@@ -5,12 +5,11 @@ Such a directory also holds files that were deleted from the table, so that its 
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from kanab.errors import MissingExtraError, SourceError
+from kanab.errors import SourceError, need_extra
 
 Lake = Literal["delta", "iceberg"]
 
@@ -40,11 +39,11 @@ def check_no_parts(files: Iterable[Path]) -> None:
 def open_lake(place: Path) -> Any:
     """Return a table on disk as an Arrow dataset or stream; raise `SourceError` where it cannot be read."""
     if lake_at(place) == "delta":
-        _needs("deltalake", "reading Delta tables", "delta")
+        need_extra("reading Delta tables", "delta", "deltalake")
         from deltalake import DeltaTable  # noqa: PLC0415 - an extra
 
         return _read(place.name, lambda: lake_rows(DeltaTable(str(place))))
-    _needs("pyiceberg", "reading Iceberg tables", "iceberg")
+    need_extra("reading Iceberg tables", "iceberg", "pyiceberg")
     from pyiceberg.table import StaticTable  # noqa: PLC0415 - an extra
 
     metadata = _iceberg_metadata(place)
@@ -90,8 +89,3 @@ def _iceberg_metadata(place: Path) -> Path:
             f"Name the file of one ({place.name}/metadata/….metadata.json), or give the table of pyiceberg in Python.",
         )
     return files[0]
-
-
-def _needs(package: str, doing: str, extra: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise MissingExtraError(doing, extra)
