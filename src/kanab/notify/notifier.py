@@ -75,6 +75,11 @@ class Notifier:
         if self._thread is not None:
             self._thread.join(seconds)
 
+    def stop(self, seconds: float) -> None:
+        """Wait so long for telling that has begun, and say nothing about it afterwards: the store is closed then."""
+        self.wait(seconds)
+        self._say = say_nothing
+
     def tell(self, entries: Sequence[bytes], alarms: Collection[str], plan: Plan) -> bool:
         """Tell every channel that need not wait what it was not told; return whether all of them know everything."""
         notices = Notices(self._notify, plan, entries)

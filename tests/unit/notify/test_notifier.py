@@ -191,6 +191,28 @@ def test_a_store_that_cannot_note_what_was_told_means_that_it_is_told_again(
     assert receiver.got[sent].body == receiver.got[0].body
 
 
+@pytest.mark.slow
+def test_a_collector_that_stops_leaves_a_call_that_hangs_to_the_next_start(
+    store: SqliteStore, receiver: Receiver, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    notifier = begun(store, Slack(receiver.url + HOOK), said=said)
+    seal(store, entries()[0])
+    receiver.answered.clear()
+    notifier.offer(store.sealed(), (), PLAN)
+    while not receiver.got:
+        time.sleep(0.01)
+    notifier.stop(0.05)
+    store.close()
+    receiver.answered.set()
+    notifier.wait(20)
+    assert said == []  # nobody can tell whether it was told
+    with closing(SqliteStore(tmp_path / "store.db")) as again:
+        assert tell(begun(again, Slack(receiver.url + HOOK)), again)
+    assert receiver.got[0].body == receiver.got[1].body
+    assert len(receiver.got) == 3  # the seal twice, and its alarm
+
+
 # ── beside a collector ─────────────────────────────────────────────────────────────────────────
 
 

@@ -74,6 +74,9 @@ class TellsPeople(Protocol):
     def wait(self, seconds: float | None = None) -> None:
         """Wait until telling that has begun is over, or so long."""
 
+    def stop(self, seconds: float) -> None:
+        """Wait so long for telling that has begun, and say nothing about it afterwards."""
+
 
 class Service:
     """Takes posts for a plan into a store, and seals on the clock.
@@ -252,7 +255,7 @@ class Service:
         if self._export is not None:
             await asyncio.to_thread(self._export.wait, AT_STOP_SECONDS)
         if self._notifier is not None:
-            await asyncio.to_thread(self._notifier.wait, AT_STOP_SECONDS)
+            await asyncio.to_thread(self._notifier.stop, AT_STOP_SECONDS)
 
     async def _check_forever(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from kanab.inspection.officer.fields import limits_of, origin, purposes
 from kanab.inspection.officer.page import OFFICER_STYLE
 from kanab.inspection.officer.statements import places
 from kanab.plan.model import SHEET_ENTRIES, Cohorts, Plan
+from kanab.plan.notify import NotifyPlan, host_of
 from kanab.report.page import Page, PageSection, card_table, header_html
 
 FORMAT = "kanab-sheet/1"
@@ -107,6 +108,21 @@ def _retention(plan: Plan) -> Iterator[Plain]:
     }
     if plan.export is not None:
         yield {"where": "exported copies", "how_long": "A copy of every sealed batch goes where [export] says."}
+    if plan.notify is not None:
+        yield {
+            "where": f"messages about results: {listed(_told(plan.notify))}",
+            "how_long": "What was sealed, in sentences; as long as who gets them keeps them.",
+        }
+
+
+def _told(notify: NotifyPlan) -> Iterator[str]:
+    """Yield who gets messages about what was sealed."""
+    if notify.slack:
+        yield "Slack or another chat"
+    if notify.json:
+        yield "a webhook" if notify.json_to is None else f"the webhook at {host_of(notify.json_to)}"
+    if notify.mail is not None:
+        yield f"{listed(notify.mail.to)} by mail"
 
 
 def _until_seal(cohorts: Cohorts | None, life: str) -> str:

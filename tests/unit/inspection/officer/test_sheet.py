@@ -62,6 +62,16 @@ def test_retention_is_read_off_the_plan() -> None:
     assert kept["sealed batches and releases"] == "25 months"
 
 
+def test_who_gets_messages_about_results_is_named() -> None:
+    mail = '[notify.mail]\nserver = "mail.example"\nfrom = "kanab@shop.example"\nto = "team@shop.example"\n'
+    text = f'{PLAN}[notify.slack]\n[notify.json]\nto = "https://hooks.example/kanab?key=x"\n{mail}'
+    told = "Slack or another chat, the webhook at hooks.example, team@shop.example by mail"
+    assert data_sheet(parse_plan(text))["retention"][-1] == {
+        "where": f"messages about results: {told}",
+        "how_long": "What was sealed, in sentences; as long as who gets them keeps them.",
+    }
+
+
 def test_a_plan_that_is_sealed_by_hand_says_so() -> None:
     kept = {
         row["where"]: row["how_long"] for row in data_sheet(parse_plan(PLAN.replace('seal = "7d"', "")))["retention"]
