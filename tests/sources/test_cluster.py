@@ -17,49 +17,69 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import kanab as kb
 from kanab.counting.rows import count_rows
 from kanab.plan.model import make_plan
+from kanab.scan.count.counting import count_pairs
 
 from .conftest import find_java
 
 pyspark = pytest.importorskip("pyspark")
 
-PEOPLE = 2_000
+PEOPLE, PARTS = 120_000, 8
+MOST_COLLECTED = "256k"
+"""The driver of Spark takes no more than this: the people's ids alone, which are random, have 960 kB."""
 
 # Runs in a process of its own: one Python process holds one Spark session, and the tests have theirs.
-COUNT = """
+COUNT = f"""
 import sys
+import kanab as kb
+from pyspark import SparkContext
 from kanab.plan.model import make_plan
 from kanab.counting.connect import open_table
 from kanab.counting.engine.sql import count_table
+from kanab.scan.count.counting import count_pairs
 
 master, folder = sys.argv[1:]
 options = "&".join([
     "spark.ui.enabled=false", "spark.sql.shuffle.partitions=4", "spark.driver.host=127.0.0.1",
-    "spark.executor.memory=512m", "spark.sql.codegen.wholeStage=false",
+    "spark.executor.memory=512m", "spark.sql.codegen.wholeStage=false", "spark.driver.maxResultSize={MOST_COLLECTED}",
 ])
-people = open_table(f"{master}?{options}", sql=f"SELECT * FROM parquet.`{folder}`")
-counted = count_table(people, make_plan("variant", ["spend"], adjust=["tier"], segments=["device"]))
+people = open_table(f"{{master}}?{{options}}", sql=f"SELECT * FROM parquet.`{{folder}}`")
 session = people.get_backend()._session
-workers = session.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
-print("workers", workers)
+counted = count_table(people, make_plan("variant", ["spend"], adjust=["tier"], segments=["device"]))
+print("workers", session.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1)
+print("release", sorted(kb.release(counted).tables))
 for tally in counted.tallies.values():
     print("tally", tally.to_dict())
+pairs = count_pairs(people, "test_*", ["spend"])
+print("pairs", pairs.people.tolist(), pairs.moments[0].sums.tolist(), pairs.moments[0].squares.tolist())
+try:
+    session.sql(f"SELECT * FROM parquet.`{{folder}}`").collect()
+except Exception as problem:
+    print("rows", "maxResultSize" in str(problem))
 session.stop()
+again = kb.count(
+    f"{{master}}?{{options}}", make_plan("variant", ["spend"]), sql=f"SELECT * FROM parquet.`{{folder}}`"
+)
+print("closed", again.tallies["variant"].total, SparkContext._active_spark_context)
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     rng = np.random.default_rng(1)
-    for part in range(4):
+    (tmp_path / "people").mkdir()
+    for part in range(PARTS):
+        rows = PEOPLE // PARTS
         columns = {
-            "variant": rng.choice(["A", "B"], PEOPLE // 4),
-            "tier": rng.integers(1, 4, PEOPLE // 4),
-            "device": rng.choice(["phone", "desktop"], PEOPLE // 4),
-            "spend": np.round(rng.gamma(1, 20, PEOPLE // 4), 2),
+            "who": rng.integers(-(2**62), 2**62, rows),
+            "variant": rng.choice(["A", "B"], rows),
+            "tier": rng.integers(1, 4, rows),
+            "device": rng.choice(["phone", "desktop"], rows),
+            "spend": np.round(rng.gamma(1, 20, rows), 2),
+            **{f"test_{place}": rng.integers(0, 2, rows) for place in range(4)},
         }
-        (tmp_path / "people").mkdir(exist_ok=True)
         pq.write_table(pa.table(columns), tmp_path / "people" / f"part{part}.parquet")
     return tmp_path / "people"
 
@@ -92,7 +112,7 @@ def wait_for(log: Path, pattern: str, seconds: float = 90) -> None:
 
 
 @pytest.mark.cluster
-def test_a_standalone_cluster_gives_the_same_digits(folder: Path, tmp_path: Path) -> None:
+def test_a_cluster_counts_scans_and_checks_without_collecting_rows(folder: Path, tmp_path: Path) -> None:
     find_java()
     port = free_port()
     master = f"spark://127.0.0.1:{port}"
@@ -112,9 +132,21 @@ def test_a_standalone_cluster_gives_the_same_digits(folder: Path, tmp_path: Path
             text=True,
             check=False,
             timeout=300,
+            env=os.environ | {"PYSPARK_PYTHON": sys.executable},
         )
     assert done.returncode == 0, done.stderr[-3000:]
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("workers", "tally"))]
+    said = ("workers", "release", "tally", "pairs", "rows", "closed")
+    lines = [line for line in done.stdout.splitlines() if line.startswith(said)]
     plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"])
-    expected = count_rows(pq.read_table(folder), plan)
-    assert lines == ["workers 2", *(f"tally {tally.to_dict()}" for tally in expected.tallies.values())]
+    table = pq.read_table(folder)
+    expected = count_rows(table, plan)
+    pairs = count_pairs(table, "test_*", ["spend"])
+    sums, squares = pairs.moments[0].sums.tolist(), pairs.moments[0].squares.tolist()
+    assert lines == [
+        "workers 2",
+        f"release {sorted(kb.release(expected).tables)}",
+        *(f"tally {tally.to_dict()}" for tally in expected.tallies.values()),
+        f"pairs {pairs.people.tolist()} {sums} {squares}",
+        "rows True",
+        f"closed {PEOPLE} None",
+    ]

@@ -33,6 +33,7 @@ _EXTRAS |= dict.fromkeys(_MYSQL, "mysql") | {"clickhouse": "clickhouse"}
 _NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb", "mysql": "pymysql"}
 _NEEDS |= {"clickhouse": "clickhouse_connect"}
 _ELSEWHERE = ("ftp", "file", "s3a", "az", "dbfs")
+_STARTED: list[Any] = []  # connections whose Spark session was started here
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
 
@@ -67,8 +68,8 @@ def opened_table(
         yield rows
     finally:
         backend = rows.get_backend()
-        if not _is_own(backend, source) and backend.name != "pyspark":  # a Spark session may have other users
-            backend.disconnect()
+        if not _is_own(backend, source):
+            _close(backend)
 
 
 def _is_own(backend: Any, source: Any) -> bool:
@@ -384,6 +385,7 @@ def _spark(parts: SplitResult, url: str) -> Any:
     Options of the URL are Spark's own: spark://host:7077?spark.executor.memory=4g.
     """
     import ibis  # noqa: PLC0415 - an extra
+    from pyspark import SparkContext  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     local = parts.netloc.startswith("local")
@@ -393,13 +395,26 @@ def _spark(parts: SplitResult, url: str) -> Any:
     builder = SparkSession.builder.master(master).appName("kanab").config("spark.ui.showConsoleProgress", "false")
     for name, value in parse_qsl(parts.query):
         builder = builder.config(name, value)
+    running = SparkContext._active_spark_context is not None  # in any thread
     try:
-        return ibis.pyspark.connect(builder.getOrCreate())
+        backend = ibis.pyspark.connect(builder.getOrCreate())
     except Exception as problem:
         raise SourceError(
             f"Spark did not start ({type(problem).__name__})",
             "It needs Java 17 or 21; set JAVA_HOME if there are several.",
         ) from None
+    if not running:
+        _STARTED.append(backend)
+    return backend
+
+
+def _close(backend: Any) -> None:
+    """Close a connection that was made here; a Spark session, which may have other users, if it was started here."""
+    if backend.name != "pyspark":
+        backend.disconnect()
+    elif any(backend is started for started in _STARTED):
+        _STARTED[:] = [started for started in _STARTED if started is not backend]
+        backend.disconnect()
 
 
 def _reach(parts: SplitResult, url: str) -> None:
@@ -416,8 +431,7 @@ def _open_connection(url: str, table: str | None, sql: str | None) -> Any:
     try:
         return _countable(_open_table_or_query(backend, table, sql))
     except SourceError:
-        if backend.name != "pyspark":  # a Spark session may have other users
-            backend.disconnect()
+        _close(backend)
         raise
 
 

@@ -39,7 +39,7 @@ from kanab.counting.grids import Profile
 from kanab.errors import KanabError, QueryError, SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.count.codes import MOST_ARMS, ArmCodes, NumberedArms, as_numbers, check_arms
-from kanab.scan.count.counter import CountTask, PairCounter, PairSums, PeopleBatch, add_all
+from kanab.scan.count.counter import CountTask, PairCounter, PairSums, PeopleBatch
 from kanab.scan.count.kernel import NOT_IN, ROWS, rows_at_once
 from kanab.scan.count.stream import NO_ROWS, People, PeopleOptions, Progress, count_batches
 from kanab.tally.factor import Level
@@ -51,6 +51,7 @@ MOST_ASSIGNED_EXPERIMENTS = 10_000
 """A table of assignments with more experiments is a table of something else."""
 
 _NONE, _OTHER = ".", "?"
+_PARTS_AT_ONCE = 32  # sums of partitions of Spark that one worker adds
 _ROWS_ONE_BY_ONE = ROWS // 8  # Python's own values take much memory
 _LONGEST = 32  # letters to a text: longer expressions are hard on parsers
 
@@ -218,24 +219,55 @@ class _TextDecoder:
 
 
 def _on_partitions(rows: Any, decode: Decoder, task: CountTask) -> PairSums:
-    """Count each partition where it is; the driver adds their sums."""
+    """Count each partition where it is, and add their sums in the cluster, too: the driver gets one answer."""
     try:
         frame = rows.get_backend().raw_sql(query_text(rows))
         with _this_python(frame.sparkSession.sparkContext):
-            answers = frame.mapInArrow(_Partition(decode, task), "part binary").collect()
+            parts = frame.mapInArrow(_Partition(decode, task), "part binary").rdd.map(_loaded)
+            answers = _added(parts).collect()
     except Exception as problem:  # engines put values of the data into their errors
         if "No module named" in str(problem):
             raise SourceError(
                 "the workers of Spark cannot load kanab", "Install kanab with its [spark] extra for their Python too."
             ) from None
         raise QueryError(problem) from None
-    parts = [pickle.loads(answer[0]) for answer in answers]
-    for part in parts:
-        if isinstance(part, _PartitionError):
-            raise part.error()
-    if not parts:
+    if not answers:
         return PairCounter(task).result()
-    return add_all(parts).checked(task.experiments)
+    sums: PairSums | _PartitionError = reduce(_add_parts, answers)
+    if isinstance(sums, _PartitionError):
+        raise sums.error()
+    return sums.checked(task.experiments)
+
+
+def _added(parts: Any) -> Any:
+    """Add the sums of partitions, some of them at a time, until one is left: each is as large as all tables."""
+    many = parts.getNumPartitions()
+    while many > 1:
+        many = -(-many // _PARTS_AT_ONCE)
+        parts = parts.mapPartitionsWithIndex(_Numbered(many)).reduceByKey(_add_parts, many).values()
+    return parts
+
+
+def _loaded(row: Sequence[bytes]) -> PairSums | _PartitionError:
+    part: PairSums | _PartitionError = pickle.loads(row[0])
+    return part
+
+
+def _add_parts(first: PairSums | _PartitionError, second: PairSums | _PartitionError) -> PairSums | _PartitionError:
+    """Add the sums of two partitions; what is wrong with one is wrong with both."""
+    if isinstance(first, _PartitionError):
+        return first
+    return second if isinstance(second, _PartitionError) else first + second
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """Gives the sums of a partition the number of those that they are added to."""
+
+    groups: int
+
+    def __call__(self, partition: int, parts: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        return ((partition % self.groups, part) for part in parts)
 
 
 @contextmanager
