@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kanab.cli.stores import FILE, allow_host_option, reading_access
-from kanab.collector.http.server import bind
+from kanab.collector.http.server import address_of, bind
 from kanab.collector.http.server import serve as serve_application
 from kanab.errors import MissingExtraError
 
@@ -35,5 +35,5 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int, allow_host: tupl
         raise MissingExtraError("the dashboard", "server") from None
     app = Dashboard(FileReleases(places, FILE), access=access)
     listening = bind(host, port)
-    click.echo(f"Showing what was released at http://{host}:{listening.getsockname()[1]}", err=True)
+    click.echo(f"Showing what was released at {address_of(listening, host)}", err=True)
     serve_application(app, listening, say=lambda sentence, _=None: click.echo(sentence, err=True))

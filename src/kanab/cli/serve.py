@@ -23,7 +23,7 @@ from kanab.cli.stores import (
 )
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import Proxies, network
-from kanab.collector.http.server import ended_by_signals, listening_socket
+from kanab.collector.http.server import address_of, ended_by_signals, listening_socket
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.log import Log
 from kanab.errors import need_extra
@@ -134,9 +134,9 @@ def serve(
     except KeyboardInterrupt:
         return  # as asked
     try:
-        name = f"[{host}]" if ":" in host else host
-        say(f"Collecting for {Path(plan_file).name} at http://{name}:{listening.getsockname()[1]}")
-        serve_application(_with_pages(service, access), listening, say=say)
+        app = _with_pages(service, access)
+        say(f"Collecting for {Path(plan_file).name} at {address_of(listening, host)}")
+        serve_application(app, listening, say=say)
     finally:
         service.store.close()
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
+from kanab.dashboard.sparkline import Trend
 from kanab.errors import LedgerError
 from kanab.report.decision import ANSWERS, cause_first, decide
 from kanab.report.figures import figures_of, is_share, relative_figures
@@ -67,6 +68,7 @@ class ExperimentSummary:
     verdict: str = ""
     decision: Mapping[str, Any] | None = None
     results: tuple[Result, ...] = field(default_factory=tuple)
+    trend: Trend | None = None
 
     @property
     def clear(self) -> tuple[Result, ...]:
@@ -91,7 +93,8 @@ class ExperimentSummary:
     def to_dict(self) -> dict[str, Any]:
         """Return the line as plain data, ready for JSON."""
         moment = None if self.next_seal is None else self.next_seal.isoformat()
-        return asdict(self) | {"arms": dict(self.arms), "next_seal": moment}
+        plain = asdict(replace(self, trend=None)) | {"arms": dict(self.arms), "next_seal": moment}
+        return plain | {"trend": None if self.trend is None else self.trend.to_dict()}
 
 
 def summaries(
@@ -259,6 +262,8 @@ class ListPage:
         self.may_stop = sum(line.verdict == "may stop" for line in experiments)
         self.mixed = len({line.state for line in experiments}) > 1
         self.sealing = any(line.next_seal for line in experiments)
+        self.sealed = any(line.seals for line in experiments)
+        self.drawn = any(line.trend for line in experiments)
         self.looking = any(line.verdict for line in experiments)
         answers = [line.answer for line in experiments]
         self.decisions = {answer: answers.count(answer) for answer in ANSWERS if answer in answers}

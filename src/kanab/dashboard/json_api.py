@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from kanab.dashboard import plan_page
-from kanab.dashboard.experiment_list import ListFilter, summaries
+from kanab.dashboard.experiment_list import ListFilter
 from kanab.dashboard.pages import requested_experiment
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.dashboard.timeline import lines_of, steps_of
@@ -17,7 +17,7 @@ from kanab.plan.file import plan_digest, plan_to_dict
 
 def experiments(request: Request, view: RequestView) -> Response:
     """Return the list, with the same filters and order as the page."""
-    selected = ListFilter.read(request.query_params).select(summaries(view.readouts, view.collection))
+    selected = ListFilter.read(request.query_params).select(view.whole_list)
     return _json(view, experiments=[line.to_dict() for line in selected])
 
 
@@ -28,6 +28,7 @@ def experiment(request: Request, view: RequestView) -> Response:
     return _json(
         view,
         experiment=experiment.summary.to_dict(),
+        open_cohort=None if experiment.open is None else experiment.open.to_dict(),
         readings=[readout.bundle.title for readout in experiment.readouts],
         chosen=experiment.chosen if experiment.readouts else None,
         readout=None if readout is None else readout.to_dict() | {"decision": experiment.summary.decision},

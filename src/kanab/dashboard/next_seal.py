@@ -23,7 +23,7 @@ MOST_TICKS = 5_000
 class CollectionStatus:
     """The plan in force, when it seals next, the first open cohort, and what may be seen before the seal.
 
-    ``live`` is None where no collector runs here.
+    ``live`` is None where no collector runs here. ``now`` is the collector's clock.
     """
 
     plan: Plan
@@ -31,6 +31,7 @@ class CollectionStatus:
     cohort: str | None = None
     live: LiveHealth | None = None
     problems: tuple[Problem, ...] = ()
+    now: datetime | None = None
 
     def runs(self, experiment: str) -> bool:
         """Return whether the plan has this experiment."""
@@ -41,12 +42,12 @@ def collection_status(store: Store, plan: Plan | None, now: datetime) -> Collect
     """Return the plan in force in a store, and the seal of its first open cohort; None without a plan."""
     versions = Versions.read(store)
     if not versions.entries:
-        return None if plan is None else CollectionStatus(plan)
+        return None if plan is None else CollectionStatus(plan, now=now)
     if plan is None:
         plan = versions.in_force(Calendar(versions.newest).opening(seconds_of(now)).current)
     cohort = first_open(store, versions)
     label = None if plan.cohorts is None else Periods(plan.cohorts.every).label(cohort)
-    return CollectionStatus(plan, next_seal(plan, cohort, now), label)
+    return CollectionStatus(plan, next_seal(plan, cohort, now), label, now=now)
 
 
 def next_seal(plan: Plan, cohort: int, now: datetime) -> datetime | None:

@@ -43,8 +43,10 @@ class Pages:
         """Return the list: filtered, sorted, a page of it."""
         filters = ListFilter.read(request.query_params)
         page = ListPage(view.lines, filters, request.query_params.get("page", ""))
-        response = self._page(request, "experiments.html", view, filters=filters, listing=page, seconds=RETRY_SECONDS)
-        if page.unread:
+        response = self._page(
+            request, "experiments.html", view, filters=filters, listing=page, drawn=view.drawn, seconds=RETRY_SECONDS
+        )
+        if page.unread or not view.drawn:
             response.headers["refresh"] = str(RETRY_SECONDS)
         return response
 

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import jinja2
+from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -16,6 +17,7 @@ from kanab.dashboard.experiment_list import BEING_READ, HEALTHS, STATES
 from kanab.dashboard.guard import problem
 from kanab.dashboard.next_seal import moment_text
 from kanab.dashboard.releases import Contents
+from kanab.dashboard.sparkline import sparkline
 from kanab.inspection.officer.page import OFFICER_STYLE
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.report.decision import ANSWERS
@@ -49,7 +51,7 @@ class Renderer:
         versions = {name: hashlib.sha256(body).hexdigest()[:12] for name, body in self._assets.items()}
         self._templates.globals |= {
             "versions": versions, "moment": moment_text, "marks": MARKS, "healths": HEALTHS, "states": STATES,
-            "answers": ANSWERS, "being_read": BEING_READ,
+            "answers": ANSWERS, "being_read": BEING_READ, "sparkline": lambda trend: Markup(sparkline(trend)),
             "nav": NAV, "with_login": with_login, "segment": lambda text: quote(text, safe=""), "query": urlencode,
         }  # fmt: skip
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from kanab.dashboard.background import NotYetError
 from kanab.dashboard.experiment_list import ExperimentSummary, summaries, summarize
 from kanab.dashboard.next_seal import CollectionStatus
+from kanab.dashboard.open_cohort import OpenCohort, open_cohort
 from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import PRIVACY_PATIENCE, ExperimentReadout, HistoryPoint, Results, officer_accounts
+from kanab.dashboard.sparkline import trend_of
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
 from kanab.planning.forecast import Baseline, baseline_from_release
@@ -32,6 +34,7 @@ class ExperimentView:
     summary: ExperimentSummary
     readouts: tuple[ExperimentReadout, ...] = ()
     chosen: int = 0
+    open: OpenCohort | None = None
 
     @property
     def shown(self) -> ExperimentReadout | None:
@@ -52,6 +55,7 @@ class RequestView:
         self._results = results
         self.contents: Contents = results.read()
         self.collection: CollectionStatus | None = results.source.status()
+        self.drawn = True
 
     @cached_property
     def readouts(self) -> Mapping[str, list[ExperimentReadout]]:
@@ -62,8 +66,23 @@ class RequestView:
     def lines(self) -> list[ExperimentSummary]:
         """Every experiment in one line; some say that they are being read, where that takes a while."""
         if self._results.settled(self.contents):
-            return summaries(self.readouts, self.collection)
+            self.drawn = self._results.drawn(self.contents)
+            return self.whole_list
         return summaries(self._results.readouts_so_far(self.contents), self.collection)
+
+    @cached_property
+    def whole_list(self) -> list[ExperimentSummary]:
+        """Every experiment in one line, once all are read."""
+        return [self._with_trend(line) for line in summaries(self.readouts, self.collection)]
+
+    def _with_trend(self, line: ExperimentSummary) -> ExperimentSummary:
+        """Return a line with what its small picture shows, from what has been computed so far."""
+        readout = self.readouts[line.name][-1] if line.name in self.readouts else None
+        if readout is None or readout.readout is None:
+            return line
+        points = self._results.history_so_far(self.contents, line.name)
+        arm = None if line.decision is None else line.decision["arm"]
+        return replace(line, trend=trend_of(readout.data, points, arm))
 
     def experiment(self, name: str, number: str = "") -> ExperimentView:
         """Return one experiment by name; ``number`` is that of another readout than the newest.
@@ -78,9 +97,9 @@ class RequestView:
             raise UnknownExperimentError
         exists = number.isdecimal() and len(number) < 6 and int(number) < len(readouts)
         chosen = int(number) if exists else max(len(readouts) - 1, 0)
-        return ExperimentView(
-            summarize(name, readouts[chosen] if readouts else None, self.collection), readouts, chosen
-        )
+        newest = readouts[chosen] if readouts else None
+        line = summarize(name, newest, self.collection)
+        return ExperimentView(line, readouts, chosen, open_cohort(name, newest, self.collection))
 
     def history(self, view: ExperimentView) -> list[HistoryPoint]:
         """Return what was known after each seal of the readout that is shown."""

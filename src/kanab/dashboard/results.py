@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from kanab.analysis.api import analyze
@@ -42,6 +42,9 @@ REFRESH_SECONDS = 15.0
 
 MOST_POINTS = 60
 """So many seals back goes the history."""
+
+MOST_STEPS = 12
+"""So many seals back go the small pictures of the list."""
 
 UNPLANNED = "The planned looks cannot be read: {fact}. P-values and intervals hold at any time instead."
 
@@ -118,6 +121,7 @@ class Results:
         """
         contents = self.read()
         self._cache.get(contents.digest, "readouts", lambda: self.readouts(contents), wait=0)
+        self._cache.get(contents.digest, "histories", lambda: self.histories(contents), wait=0)
 
     # ── what pages ask ─────────────────────────────────────────────────────────────────────────
 
@@ -130,6 +134,13 @@ class Results:
         """Return whether every experiment is analyzed; a list waits for that only shortly."""
         with suppress(NotYetError):
             self.cached(contents, "readouts", lambda: self.readouts(contents), LIST_PATIENCE)
+            return True
+        return False
+
+    def drawn(self, contents: Contents) -> bool:
+        """Return whether the history of every experiment is computed; a list waits for that only shortly."""
+        with suppress(NotYetError):
+            self.cached(contents, "histories", lambda: self.histories(contents), LIST_PATIENCE)
             return True
         return False
 
@@ -186,11 +197,23 @@ class Results:
             return ExperimentReadout(bundle, problem=answer)
         return ExperimentReadout(bundle, answer)
 
-    def history(self, experiment: str, bundle: Bundle) -> list[HistoryPoint]:
+    def histories(self, contents: Contents) -> None:
+        """Compute the last seals of every experiment that has several, for the small pictures of the list."""
+        sums = self._sums(contents)
+        for name, own in self.readouts(contents).items():
+            if own[-1].readout is not None and len(own[-1].bundle.releases) > 1:
+                make = partial(self.history, name, own[-1].bundle, MOST_STEPS)
+                sums.get(("steps", name), make)
+
+    def history_so_far(self, contents: Contents, experiment: str) -> list[HistoryPoint]:
+        """Return the last seals of an experiment; none where they are not computed yet. It computes nothing."""
+        return self._sums(contents).peek(("steps", experiment)) or []
+
+    def history(self, experiment: str, bundle: Bundle, most: int = MOST_POINTS) -> list[HistoryPoint]:
         """Return what was known about an experiment after every seal; a point that was computed never changes."""
         points: list[HistoryPoint] = []
         total: Release | None = None
-        first = len(bundle.releases) - MOST_POINTS
+        first = len(bundle.releases) - most
         for at, release in enumerate(bundle.releases):
             batch = narrowed(release, experiment)
             total = batch if total is None else add_releases([total, batch])

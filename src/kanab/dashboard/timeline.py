@@ -39,24 +39,32 @@ def steps_of(points: Sequence[HistoryPoint], metric: str, arm: str) -> Steps:
 
 
 @dataclass(frozen=True)
-class _Scale:
-    """From effects to pixels; what is beyond the ends is drawn at them."""
+class EffectScale:
+    """From effects to heights between ``top`` and ``bottom``; what is beyond the ends is drawn at them."""
 
     low: float
     high: float
+    top: float
+    bottom: float
 
     @classmethod
-    def of(cls, steps: Steps) -> _Scale:
+    def of(cls, steps: Steps, top: float, bottom: float) -> EffectScale:
         """Return a scale for every estimate and for the later intervals: the first may be far wider."""
-        last_steps = steps[-max(2, len(steps) * 2 // 3) :]
+        last_steps = steps[-max(3, len(steps) * 2 // 3) :]
         ends = [0.0, *(row["estimate"] for _, row in steps)]
         ends += [end for _, row in last_steps for end in row["interval"] or () if end is not None]
         air = 0.08 * (max(ends) - min(ends)) or 1.0
-        return cls(min(ends) - air, max(ends) + air)
+        return cls(min(ends) - air, max(ends) + air, top, bottom)
 
     def y(self, value: float) -> float:
+        """Return the height of a value."""
         inside = min(max(value, self.low), self.high)
-        return TOP + (self.high - inside) / (self.high - self.low) * (HEIGHT - TOP - BOTTOM)
+        return self.top + (self.high - inside) / (self.high - self.low) * (self.bottom - self.top)
+
+    def ends(self, row: Row) -> tuple[float, float]:
+        """Return the heights of the upper and the lower end of an interval; an open one ends with the picture."""
+        low, high = row["interval"] or (row["estimate"], row["estimate"])
+        return self.y(self.high if high is None else high), self.y(self.low if low is None else low)
 
 
 def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> str:
@@ -65,7 +73,7 @@ def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> str:
     if len(steps) < 2:
         return ""
     figures = figures_of([row for _, row in steps], share=is_share(points[-1].data, metric))
-    scale = _Scale.of(steps)
+    scale = EffectScale.of(steps, TOP, HEIGHT - BOTTOM)
     gap = (WIDTH - 2 * EDGE) / (len(steps) - 1)
     places = [(EDGE + at * gap, row) for at, (_, row) in enumerate(steps)]
     line = "L".join(f"{x:.1f} {scale.y(row['estimate']):.1f}" for x, row in places)
@@ -77,7 +85,7 @@ def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> str:
         *_words(steps, figures, f"{metric}, {arm}"),
     ]
     description = "; ".join(
-        f"{through} {_effect_text(figures, row)}" for through, row in steps[:: -(-len(steps) // MOST_DESCRIBED)]
+        f"{through} {effect_text(figures, row)}" for through, row in steps[:: -(-len(steps) // MOST_DESCRIBED)]
     )
     title = f"Effect of {arm} on {metric} after each seal"
     return (
@@ -87,11 +95,10 @@ def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> str:
     )
 
 
-def _mark(x: float, row: Row, scale: _Scale) -> str:
+def _mark(x: float, row: Row, scale: EffectScale) -> str:
     """Draw one estimate with its interval, in the colour of its verdict at that seal."""
-    low, high = row["interval"] or (row["estimate"], row["estimate"])
     colour = colour_of(row)
-    top, bottom = scale.y(scale.high if high is None else high), scale.y(scale.low if low is None else low)
+    top, bottom = scale.ends(row)
     return (
         f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}" stroke-width="3" stroke-linecap="round"/>'
         f'<circle cx="{x:.1f}" cy="{scale.y(row["estimate"]):.1f}" r="4.5" fill="{colour}"/>'
@@ -100,7 +107,7 @@ def _mark(x: float, row: Row, scale: _Scale) -> str:
 
 def _words(steps: Steps, figures: Figures, name: str) -> list[str]:
     """Write the name and the newest effect above, the first and the last seal below."""
-    newest = _effect_text(figures, steps[-1][1])
+    newest = effect_text(figures, steps[-1][1])
     room = max(8, int(WIDTH / LETTER) - len(newest) - 2)
     cut = name if len(name) <= room else f"{name[: room - 1]}…"
     below = HEIGHT - 8
@@ -113,7 +120,8 @@ def _words(steps: Steps, figures: Figures, name: str) -> list[str]:
     ]
 
 
-def _effect_text(figures: Figures, row: Row) -> str:
+def effect_text(figures: Figures, row: Row) -> str:
+    """Return an effect with its interval."""
     return f"{figures.change(row['estimate'], signed=True)} ({figures.between(row['interval'])})"
 
 
@@ -125,7 +133,7 @@ def history_table(points: Sequence[HistoryPoint]) -> Table:
         steps = dict(steps_of(points, metric, arm))
         figures = figures_of(steps.values(), share=is_share(points[-1].data, metric))
         columns.append(
-            [_effect_text(figures, steps[point.through]) if point.through in steps else "–" for point in points]
+            [effect_text(figures, steps[point.through]) if point.through in steps else "–" for point in points]
         )
     body = zip((point.through for point in points), (f"{point.people:,}" for point in points), *columns, strict=True)
     return Table(("through", "people", *(f"{metric}, {arm}" for metric, arm in lines)), tuple(body))

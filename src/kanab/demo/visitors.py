@@ -38,19 +38,19 @@ minutes = { bounds = [0, 120], resolution = 0.1 }
 arms = { A = 1, B = 1 }
 adjust = ["tier"]
 segments = ["device"]
-looks = 4
+looks = 6
 primary = ["bought"]
 guardrails = ["minutes"]
 
 [experiments.banner]
 arms = { off = 1, on = 1 }
 interactions = ["checkout"]
-looks = 4
+looks = 6
 primary = ["bought"]
 
 [experiments.search]
 arms = { old = 1, new = 1 }
-looks = 4
+looks = 6
 primary = ["bought"]
 """
 

@@ -86,7 +86,7 @@ def test_a_collector_serves_its_pages(tmp_path: Path) -> None:
     with running("serve", "--plan", str(tmp_path / "kanab.toml"), "--data", str(tmp_path / "data")) as address:
         assert read(f"{address}/healthz") == b"ok\n"
         page = read(f"{address}/experiments/checkout").decode()
-    assert "It is sealed once, at the end, with <code>kanab seal</code>." in page
+    assert "It is sealed once, at the end, with <code>kanab seal --plan kanab.toml --data ./kanab-data</code>." in page
 
 
 def test_other_machines_may_not_read_without_a_token(tmp_path: Path) -> None:

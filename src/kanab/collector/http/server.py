@@ -21,6 +21,9 @@ PLAIN_HTTP = "KANAB_PLAIN_HTTP"
 
 _PLAIN = "using uvicorn's own HTTP, which is slower and does not end slow connections (keep a proxy in front)"
 
+BACKLOG = 4096
+"""Connections that may wait until they are accepted."""
+
 MOST_FILES = 65_536
 """Files and connections that may be open, if the system allows as many."""
 
@@ -70,6 +73,13 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     return listening
 
 
+def address_of(listening: socket.socket, host: str) -> str:
+    """Return the address of a socket that connections can be made to from now on; they wait until it is served."""
+    listening.listen(BACKLOG)
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listening.getsockname()[1]}"
+
+
 def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say = say_nothing) -> None:
     """Serve until SIGINT or SIGTERM; then finish what is under way.
 
@@ -115,7 +125,7 @@ def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say
             say(f"kanab: {fact}: {_PLAIN}.", Level.WARNING)
     config = uvicorn.Config(
         app, http=http, ws="none", lifespan="on", access_log=False, log_level="critical",
-        server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS, backlog=4096,
+        server_header=False, date_header=False, proxy_headers=False, timeout_keep_alive=IDLE_SECONDS, backlog=BACKLOG,
         timeout_graceful_shutdown=stop_within,
     )  # fmt: skip
     return uvicorn.Server(config)
