@@ -1,6 +1,6 @@
 """Effect, adjusted effect and standard errors from Parquet: kanab, a bare GROUP BY, and its peers.
 
-    python benchmarks/bench_count.py [--people 10_000_000] [--without-peers]
+    python benchmarks/bench_count.py [--people 10_000_000] [--without-peers] [--one-amount]
 
 Every line runs in processes of its own: one warm-up, then the best of several runs, the processor
 time of all its threads (which a busy machine disturbs less), and the peak memory of the process.
@@ -45,24 +45,28 @@ NUMBERS = AMOUNTS[:3]
 COVARIATES = ("tier", "device", "returning_", "region", "age")
 
 
-def generate(file: Path, people: int) -> None:
-    """A shop: two arms, covariates of 3, 2, 2, 4, 3 and 50 levels; amounts, counts, conversions."""
+def generate(file: Path, people: int, *, one_amount: bool = False) -> None:
+    """A shop: two arms, covariates of 3, 2, 2, 4, 3 and 50 levels; amounts, counts, conversions, or one amount only."""
     import duckdb  # noqa: PLC0415
 
     amounts = ", ".join(f"round(random() * 300, 2) AS {name}" for name in AMOUNTS)
     flags = ", ".join(f"random() < {share} AS {name}" for name, share in SHARES.items())
+    chosen = "treated, variant, tier, plan, band, spend" if one_amount else "*"
     with duckdb.connect() as connection:
         connection.execute("SELECT setseed(0.42)")
         connection.execute(
             f"""COPY (
-                SELECT (random() < 0.5)::INTEGER AS treated, 1 + floor(random() * 3)::INTEGER AS tier,
+                SELECT {chosen} FROM (SELECT (random() < 0.5)::INTEGER AS treated,
+                    1 + floor(random() * 3)::INTEGER AS tier,
+                    if(random() < 0.5, 'control', 'treatment') AS variant,
+                    ['free', 'plus', 'premium'][1 + floor(random() * 3)::INTEGER] AS plan,
                     floor(random() * 50)::INTEGER AS band, if(random() < 0.6, 'phone', 'desktop') AS device,
                     random() < 0.3 AS returning_, floor(random() * 4)::INTEGER AS region,
                     floor(random() * 3)::INTEGER AS age, round(random() * 100, 2) AS spend,
                     round(random() * 300, 2) AS basket, floor(random() * 5)::INTEGER AS orders,
                     floor(random() * 100)::INTEGER AS pages, floor(random() * 20)::INTEGER AS searches,
                     {flags}, {amounts}
-                FROM range({people})
+                FROM range({people}))
             ) TO '{file}' (FORMAT parquet)"""
         )
 
@@ -70,21 +74,22 @@ def generate(file: Path, people: int) -> None:
 # ── what is measured, each in a process of its own ─────────────────────────────────────────────
 
 
-def bare(file: str, covariate: str) -> Any:
+def bare(file: str, covariate: str, arm: str = "treated") -> Any:
     """What any SQL would do: counts, sums and squares per class, then per-arm least squares in NumPy."""
     import duckdb  # noqa: PLC0415
     import numpy as np  # noqa: PLC0415
 
     with duckdb.connect() as connection:
         rows = connection.execute(
-            f"SELECT treated, {covariate}, count(*), sum(spend), sum(spend * spend) FROM '{file}' GROUP BY 1, 2"
+            f"SELECT {arm}, {covariate}, count(*), sum(spend), sum(spend * spend) FROM '{file}' GROUP BY 1, 2"
         ).fetchall()
-    x = np.array([row[1] for row in rows], dtype=float)
+    arms, levels = (sorted({row[place] for row in rows}) for place in (0, 1))
+    x = np.array([levels.index(row[1]) for row in rows], dtype=float)
     n, total, squares = (np.array([row[place] for row in rows], dtype=float) for place in (2, 3, 4))
     centre = (n * x).sum() / n.sum()
     fits = []
-    for arm in (0, 1):
-        own = np.array([row[0] == arm for row in rows])
+    for name in arms:
+        own = np.array([row[0] == name for row in rows])
         design = np.stack([np.ones(own.sum()), x[own] - centre], axis=1)
         b = np.linalg.solve(design.T @ (n[own, None] * design), design.T @ total[own])
         rss = squares[own].sum() - b @ (design.T @ total[own])
@@ -104,15 +109,15 @@ def bare_many(file: str, metrics: list[str]) -> Any:
     return len(COVARIATES), len(rows)
 
 
-def kanab_one(file: str, covariate: str, *, declared: bool = True) -> Any:
+def kanab_one(file: str, covariate: str, arm: str = "treated", *, declared: bool = True) -> Any:
     import kanab as kb  # noqa: PLC0415
     from kanab.counting.connect import open_table  # noqa: PLC0415
     from kanab.counting.engine.sql import count_table  # noqa: PLC0415
     from kanab.plan.model import make_plan  # noqa: PLC0415
 
     known = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}} if declared else {}
-    counted = count_table(open_table(file), make_plan("treated", ["spend"], adjust=[covariate], **known))
-    tally = counted.tallies[f"treated/{covariate}"]
+    counted = count_table(open_table(file), make_plan(arm, ["spend"], adjust=[covariate], **known))
+    tally = counted.tallies[f"{arm}/{covariate}"]
     kb.stats.difference_in_means(tally)
     effect = kb.stats.adjusted_effect(tally)
     return effect.estimate, effect.se
@@ -214,6 +219,9 @@ CASES: dict[str, tuple[Callable[..., Any], int]] = {
     "bare-peers": (bare, 7),
     "kanab": (kanab_one, 7),
     "kanab-open": (lambda file, covariate: kanab_one(file, covariate, declared=False), 7),
+    "bare-text": (lambda file, _: bare(file, "plan", "variant"), 7),
+    "kanab-text": (lambda file, _: kanab_one(file, "plan", "variant"), 7),
+    "kanab-text-open": (lambda file, _: kanab_one(file, "plan", "variant", declared=False), 7),
     "bare-mixed": (lambda file, _: bare_many(file, MIXED), 5),
     "bare-amounts": (lambda file, _: bare_many(file, AMOUNTS), 5),
     "kanab-mixed": (lambda file, _: kanab_many(file, MIXED), 5),
@@ -325,6 +333,18 @@ def one_of_each(file: Path, covariate: str, classes: int, python: str | None) ->
     print(f"the same in processor time: {worked:.2f} ×")
 
 
+def text_keys(file: Path) -> None:
+    found = in_turns(dict.fromkeys(("bare-text", "kanab-text", "kanab-text-open")), file)
+    base = found["bare-text"]
+    assert base is not None
+    print("\n2 × 3 classes, arms and levels as texts\n")
+    for case, one in found.items():
+        line(case, one, base)
+        if one is not None and one is not base:
+            beyond = max(0.0, one["busy"] - ALLOWED) / base["busy"]
+            print(f"{'':44} {beyond:.2f} × in processor time, {ALLOWED * 1000:.0f} ms aside")
+
+
 def many(file: Path) -> None:
     cases = ("bare", "bare-mixed", "bare-amounts", "kanab", "kanab-mixed", "kanab-amounts")
     found = in_turns(dict.fromkeys(cases), file)
@@ -356,6 +376,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--people", type=lambda text: int(text.replace("_", "")), default=10_000_000)
     parser.add_argument("--without-peers", action="store_true")
+    parser.add_argument("--one-amount", action="store_true", help="leave out many metrics and numbers")
     parser.add_argument("--child", nargs=3, metavar=("CASE", "FILE", "COVARIATE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -366,12 +387,14 @@ def main() -> None:
         print("the peers are left out: they are not installed and could not be")
     with tempfile.TemporaryDirectory(prefix="kanab-bench-") as folder:
         file = Path(folder) / "people.parquet"
-        generate(file, options.people)
+        generate(file, options.people, one_amount=options.one_amount)
         print(f"{options.people:,} people, {file.stat().st_size / 1e6:.0f} MB of Parquet, {os.cpu_count()} cores")
         one_of_each(file, "tier", 3, python)
         one_of_each(file, "band", 50, python)
-        many(file)
-        numbers(file)
+        text_keys(file)
+        if not options.one_amount:
+            many(file)
+            numbers(file)
 
 
 if __name__ == "__main__":

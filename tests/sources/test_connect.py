@@ -338,3 +338,10 @@ def test_level_types_survive_every_engine(engine: Loader) -> None:
     assert counted.tallies["variant/big"].factor("big").levels == (5, 2**60 + 1, None)
     assert counted.tallies["variant/real"].factor("real").levels == (1e-7, 0.1, None)
     assert counted.tallies["variant/small"].factor("small").levels == (1.5, 2.5, None)
+
+
+def test_no_progress_bar_stands_in_a_readout(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text("variant,spend\nA,1\nB,2\n")
+    settings = open_table(str(file)).get_backend().raw_sql("SELECT current_setting('enable_progress_bar')")
+    assert settings.fetchall() == [(False,)]

@@ -146,6 +146,7 @@ def _memory() -> Any:
     need_extra("reading files", "sql", "duckdb")
     backend = ibis.duckdb.connect()
     backend.raw_sql("SET parquet_metadata_cache = true")  # several queries read the same files
+    backend.raw_sql("SET enable_progress_bar = false")  # it would stand between the lines of a readout
     return backend
 
 

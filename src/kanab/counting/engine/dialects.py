@@ -110,6 +110,7 @@ class Engine:
     ``has_nan``: a double may be NaN, and there is a test for it.
     ``has_infinity``: a double may be infinite.
     ``quantiles``: there is an exact quantile.
+    ``at_hand``: it runs in this process, and hands out some rows as Arrow columns for next to nothing.
     ``native``: numbers leave with all their digits as they are, but not as texts.
     ``exact_text``: a function that makes texts equal only where they are the same, letter by letter.
     ``microseconds``: a function that makes whole numbers of points in time, which are texts there.
@@ -132,6 +133,7 @@ class Engine:
     has_nan: bool = True
     has_infinity: bool = True
     quantiles: bool = True
+    at_hand: bool = False
     native: bool = False
     exact_text: Callable[[Any], Any] | None = None
     microseconds: Callable[[Any], Any] | None = None
@@ -175,7 +177,7 @@ def _as_text(value: Any) -> str | None:
 
 
 _ENGINES = (
-    Engine("duckdb", "wide", casts_fail=True, adds_doubles=True),
+    Engine("duckdb", "wide", casts_fail=True, adds_doubles=True, at_hand=True),
     Engine("postgres", "wide", casts_fail=True, fetch=_by_cursor),
     Engine("pyspark", sums_fail=True, repeats=True, fetch=_by_collecting),
     Engine("clickhouse", crossed=True, standard=clickhouse.standard_node, run=clickhouse.run, fetch=clickhouse.rows_of),
@@ -300,17 +302,19 @@ def first_row(expression: Any) -> dict[str, Any]:
 
 def fetch_numbers(expression: Any) -> dict[str, NDArray[np.float64]]:
     """Return the columns of a query of doubles; NaN where there is nothing."""
-    backend, names = expression.get_backend(), expression.columns
+    names = expression.columns
+    rows = list(run_query(expression.get_backend(), query_text(expression)))
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    return {name: np.array(column, dtype=np.float64) for name, column in zip(names, columns, strict=True)}
+
+
+def fetch_arrow(expression: Any) -> Any:
+    """Return the rows of a query as an Arrow table, from an engine that is at hand."""
     text = query_text(expression)
-    if backend.name != "duckdb":
-        rows = list(run_query(backend, text))
-        columns = zip(*rows, strict=True) if rows else ([] for _ in names)
-        return {name: np.array(column, dtype=np.float64) for name, column in zip(names, columns, strict=True)}
     try:
-        arrays = backend.raw_sql(text).fetchnumpy()  # many times as fast as rows
+        return expression.get_backend().raw_sql(text).fetch_arrow_table()
     except Exception as problem:
         raise QueryError(problem) from None
-    return {name: np.ma.filled(arrays[name].astype(np.float64), math.nan) for name in names}
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from kanab.counting.engine.dialects import (
     run_query,
     strict_arithmetic,
 )
+from kanab.counting.engine.first_people import FirstPeople, profile_of
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, as_number
@@ -51,11 +52,15 @@ class ColumnProfiles:
 
 @dataclass(frozen=True)
 class SampleProfiles:
-    """The metrics of a few people, how many levels keys have among them, and their values, NaN where there is none."""
+    """The metrics of a few people, how many levels keys have among them, and their values, NaN where there is none.
+
+    ``first`` are the first people as they are, where an engine runs in this process.
+    """
 
     metrics: Mapping[str, SampledMetric]
     levels: Mapping[str, int]
     values: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    first: FirstPeople | None = None
 
 
 def holds_fractions(table: Any, name: str) -> bool:
@@ -132,12 +137,39 @@ def profile_sample(
         if name in grids:
             more |= {f"first{place}": value.quantile(_EDGE), f"last{place}": value.quantile(1 - _EDGE)}
     row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids), **more))
-    metrics = {name: _sampled(row, place) for place, name in enumerate(columns)}
+    metrics = {}
+    for place, name in enumerate(columns):
+        profile = replace(_profile(row, place), gaps=int(row[f"has{place}"]) < int(row["people"]))
+        ends = row.get(f"first{place}"), row.get(f"last{place}")
+        metrics[name] = _sampled(profile, int(row["people"]), ends, float(row.get(f"square{place}") or 0))
+    return SampleProfiles(metrics, {key.name: int(row[key.column]) for key in keys})
+
+
+def profile_first(first: FirstPeople, columns: Mapping[str, Kind], grids: Container[str]) -> SampleProfiles:
+    """Return what ``profile_sample`` and ``sample_values`` return, of people who were fetched."""
+    some = first.few(SAMPLE_SIZE)
+    metrics = {}
+    for name, kind in columns.items():
+        known = some.values[name][~np.isnan(some.values[name])]
+        ends: tuple[float | None, float | None] = (None, None)
+        with np.errstate(over="ignore", invalid="ignore"):
+            square = float(np.mean(known * known)) if len(known) else 0.0
+            if name in grids and len(known):
+                ends = float(np.quantile(known, _EDGE)), float(np.quantile(known, 1 - _EDGE))
+        profile = profile_of(some.values[name], kind, grid=name in grids)
+        metrics[name] = _sampled(profile, len(some), ends, square)
+    values = some.values if len(columns) > 1 else {}
+    return SampleProfiles(metrics, {name: some.levels(name) for name in some.keys}, values, first)
+
+
+def with_stated_ends(people: Any, sample: SampleProfiles, grids: Container[str]) -> SampleProfiles:
+    """Return a sample with the ends of everybody's values, where a file states those that a sample leaves open."""
+    metrics = dict(sample.metrics)
     unsure = [name for name, metric in metrics.items() if name in grids and not all(metric.steady)]
     for name, (low, high) in _stated_ends(people, unsure).items():
         profile = replace(metrics[name].profile, low=low, high=high)
         metrics[name] = replace(metrics[name], profile=profile, steady=(True, True))
-    return SampleProfiles(metrics, {key.name: int(row[key.column]) for key in keys})
+    return replace(sample, metrics=metrics)
 
 
 def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray[np.float64]]:
@@ -172,16 +204,15 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
     }
 
 
-def _sampled(row: Mapping[str, Any], place: int) -> SampledMetric:
-    profile = replace(_profile(row, place), gaps=int(row[f"has{place}"]) < int(row["people"]))
-    first, last = row.get(f"first{place}"), row.get(f"last{place}")
-    everybody = int(row["people"]) < SAMPLE_SIZE
+def _sampled(
+    profile: Profile, people: int, ends: tuple[float | None, float | None], mean_square: float
+) -> SampledMetric:
+    first, last = ends
+    everybody = people < SAMPLE_SIZE
     near = _NEAR * (profile.high - profile.low)
     low = first is not None and first <= profile.low + near and not 0 < profile.low < near
     high = last is not None and last >= profile.high - near and not -near < profile.high < 0
-    return SampledMetric(
-        profile, float(row.get(f"square{place}") or 0), (everybody or low, everybody or high), not everybody
-    )
+    return SampledMetric(profile, mean_square, (everybody or low, everybody or high), not everybody)
 
 
 def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:

@@ -34,6 +34,7 @@ from kanab.counting.engine.answer import (
 from kanab.counting.engine.dates import day_number, in_span, utc_session
 from kanab.counting.engine.dialects import cached, engine_of, first_row, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.filters import filter_rows
+from kanab.counting.engine.first_people import FIRST_PEOPLE, FirstPeople, fetch_first
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Key, all_days, as_values, kind_of
 from kanab.counting.engine.joint import (
@@ -60,9 +61,11 @@ from kanab.counting.engine.profiles import (
     SampleProfiles,
     find_bins,
     profile_columns,
+    profile_first,
     profile_sample,
     sample_values,
     top_levels,
+    with_stated_ends,
 )
 from kanab.counting.engine.statement import (
     BinnedCovariate,
@@ -121,7 +124,9 @@ def count_table(
         if late:  # people without a value, whom the sample did not show
             answer = _answer(people, replace(query, gaps=query.gaps | late), sample)
         changing_covariates(answer.everybody(), plan, units)
-        return replace(_count(people, answer), where=where or "", repeats=_repeats(table, plan, where, units))
+        return replace(
+            _count(people, answer, sample.first), where=where or "", repeats=_repeats(table, plan, where, units)
+        )
 
 
 def _repeats(table: Any, plan: Plan, where: str | None, units: Units | None) -> tuple[str, ...]:
@@ -171,8 +176,7 @@ def _prepared(
         query = _make_query(people, plan, flags=person_flags(plan, units))
         sample = _sample(people, query)
         gaps = (name for name, metric in sample.metrics.items() if metric.profile.gaps and _about_all(plan, name))
-        inside = people.filter(query.anywhere(people))
-        yield people, replace(query, gaps=frozenset(gaps)), replace(sample, values=sample_values(inside, query.kinds))
+        yield people, replace(query, gaps=frozenset(gaps)), sample
 
 
 @contextmanager
@@ -227,9 +231,7 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
     """Profile a few people; raise `SourceError` for columns of names before everybody is grouped by them."""
     inside = people.filter(query.anywhere(people))
     open_keys = [key for key in query.keys if key.bins is None and key.named is None]
-    kinds = query.kinds if query.engine.casts_fail else {}
-    undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
-    sample = profile_sample(inside, kinds, open_keys, undeclared)
+    sample = _profiled(inside, query, open_keys)
     for key in open_keys:
         if sample.levels[key.name] > MOST_LEVELS:
             levels = profile_columns(inside, {}, [key]).levels[key.name]
@@ -240,6 +242,17 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
                     raise days_as_levels(key.name)
                 check_levels(key.name, levels, query.plan)
     return sample
+
+
+def _profiled(inside: Any, query: CountQuery, keys: Sequence[Key]) -> SampleProfiles:
+    """Return the profile of the first people: of their own values where these are at hand, or as the engine sees it."""
+    undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
+    if query.engine.at_hand and (query.kinds or keys):
+        most = SAMPLE_SIZE if len(query.plan.linkages) < 2 else max(SAMPLE_SIZE, FIRST_PEOPLE)
+        first = fetch_first(inside, query.kinds, keys, query.arms, most)
+        return with_stated_ends(inside, profile_first(first, query.kinds, undeclared), undeclared)
+    sample = profile_sample(inside, query.kinds if query.engine.casts_fail else {}, keys, undeclared)
+    return replace(sample, values=sample_values(inside, query.kinds))
 
 
 def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None:
@@ -396,11 +409,11 @@ def _fits(answer: QueryAnswer) -> bool:
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _count(people: Any, answer: QueryAnswer) -> Counted:
+def _count(people: Any, answer: QueryAnswer, first: FirstPeople | None) -> Counted:
     """Return the count of the plan, and of the earlier ones that were joined to it."""
     plan = answer.query.plan
     placed = {group: place_all(answer, group) for group in populations(plan)}
-    groups = {group: _count_group(people, answer, group, places) for group, places in placed.items()}
+    groups = {group: _count_group(people, answer, group, places, first) for group, places in placed.items()}
     views = views_of(plan)
     signed = make_signatures(
         [membership_of(answer, view, placed[view.population]) for view in views], people_in_each(answer)
@@ -430,7 +443,9 @@ def _rounded_visibly(people: Any, measure: Measure) -> bool:
     return bool(row["between"]) and few_steps(float(row["low"]), float(row["high"]), measure.metric)
 
 
-def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places]) -> Counted:
+def _count_group(
+    people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places], first: FirstPeople | None
+) -> Counted:
     """Return everything that is about one group of people, but for signatures."""
     query = answer.query
     holding = tables_about(query.plan, group)
@@ -471,7 +486,7 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
         everybody.get(twice_flag(place), 0),
         everybody.get(outside_flag(place), everybody["n"] - parse_int(inside["n"])),
         ranges=ranges,
-        unusual=query_unusual(people, query, group, places, tallies),
+        unusual=query_unusual(people, query, group, places, tallies, first=first),
         largest={
             name: named
             for name, values in largest.items()

@@ -18,10 +18,11 @@ import sqlglot
 from kanab.counted import Unusual
 from kanab.counting.engine.answer import Places, Text, parse_int
 from kanab.counting.engine.dialects import cached, fetch_texts, query_text, run_query
+from kanab.counting.engine.first_people import FirstPeople
 from kanab.counting.engine.grids import floor
 from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CountQuery
-from kanab.counting.unusual import CENTS, REMAINDERS, off_commonest, plenty
+from kanab.counting.unusual import CENTS, REMAINDERS, count_unusual, off_commonest, plenty
 from kanab.plan.joint import Population
 from kanab.tally.cells import DROPPED
 from kanab.tally.moments import Moments
@@ -46,12 +47,19 @@ FIRST_PEOPLE = 16
 
 
 def query_unusual(
-    people: Any, query: CountQuery, group: Population, places: Mapping[str, Places], tallies: Mapping[str, Tally]
+    people: Any,
+    query: CountQuery,
+    group: Population,
+    places: Mapping[str, Places],
+    tallies: Mapping[str, Tally],
+    *,
+    first: FirstPeople | None = None,
 ) -> dict[str, dict[str, Unusual]]:
     """Count people off the commonest values of every arm, for the metrics of some tables.
 
     A 0/1 metric needs no query: its sums say it. Where there is one table only, no rule asks. Of many people, the
-    first ones are nearly always plenty; all are looked at only for metrics where they are not.
+    first ones, in memory where they were fetched, are nearly always plenty; all are looked at only for metrics where
+    they are not.
     """
     if len(query.plan.linkages) < 2:
         return {}
@@ -61,11 +69,14 @@ def query_unusual(
     enough = plenty(tallies.values())
     everybody = sum(tally.total for tally in tallies.values())
     looked_up: dict[tuple[str, Measure], Unusual] = {}
-    if everybody > FEW_PEOPLE:
-        some = people.filter(query.anywhere(people)).limit(FIRST_PEOPLE * enough)
-        first = _look_up(some, query, wanted, places)
-        looked_up = {key: off for key, off in first.items() if (off >= enough).all()}
+    if first is not None:
+        seen = _of_first(first, wanted, places)
+        looked_up = {key: off for key, off in seen.items() if first.everybody or (off >= enough).all()}
     rest = [key for key in wanted if key not in looked_up]
+    if rest and everybody > FEW_PEOPLE and (first is None or len(first) < FIRST_PEOPLE * enough):
+        some = people.filter(query.anywhere(people)).limit(FIRST_PEOPLE * enough)
+        looked_up |= {key: off for key, off in _look_up(some, query, rest, places).items() if (off >= enough).all()}
+        rest = [key for key in rest if key not in looked_up]
     looked_up |= _look_up(people, query, rest, places, few=everybody <= FEW_PEOPLE)
     return {
         name: {
@@ -78,6 +89,17 @@ def query_unusual(
             for measure in _measures(query, tallies, name)
         }
         for name in group
+    }
+
+
+def _of_first(
+    first: FirstPeople, wanted: Sequence[tuple[str, Measure]], places: Mapping[str, Places]
+) -> dict[tuple[str, Measure], Unusual]:
+    """Return who of the first people is off the commonest value of an arm."""
+    arms = {name: first.arms(name, places[name].into) for name in dict.fromkeys(name for name, _ in wanted)}
+    return {
+        (name, measure): count_unusual(first.steps(measure.metric), arms[name], len(places[name].factor.levels))
+        for name, measure in wanted
     }
 
 
