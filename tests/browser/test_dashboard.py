@@ -229,7 +229,7 @@ def test_numbers_on_the_page_are_those_of_the_readout(go: Go, tmp_path: Path) ->
         known = [row for row in data["effects"] if row["metric"] == metric]
         shown = [float(row.split("\t")[3].replace("−", "-")) for row in rows]
         assert shown == pytest.approx([row["estimate"] * share for row in known], abs=0.06)
-        ends = [re.findall(r"[−\d.]+", row.split("\t")[4]) for row in rows]
+        ends = [re.findall(r"[−\d.]+", row.split("\t")[5]) for row in rows]
         for (low, high), row in zip(ends, known, strict=True):
             assert float(low.replace("−", "-")) == pytest.approx(row["interval"][0] * share, abs=0.06)
             assert float(high.replace("−", "-")) == pytest.approx(row["interval"][1] * share, abs=0.06)
