@@ -13,6 +13,7 @@ from typing import Protocol
 
 from kanab.collector.http.service import Service
 from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import Store
 from kanab.dashboard.next_seal import CollectionStatus, collection_status
 from kanab.dashboard.releases import BACKUP, Contents, RawSource, read_contents
 from kanab.errors import KanabError, SourceError, StoreError
@@ -58,6 +59,30 @@ class CollectorReleases:
         if self._last_status is None:
             return None
         return replace(self._last_status, live=service.live, problems=tuple(service.readiness.problems()))
+
+
+class StoreReleases:
+    """The sealed batches of a collector's store, opened to be read each time; ``open_store`` opens it.
+
+    Raises `StoreError` where it cannot be opened at first.
+    """
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open, self._last = open_store, Contents()
+        open_store().close()
+
+    def read(self) -> Contents:
+        """Return the batches; while the store is gone, those that were read before, with an alarm."""
+        try:
+            with closing(self._open()) as store:
+                self._last = read_contents([RawSource("the store", tuple(store.sealed()), ledger=True)])
+        except StoreError as problem:
+            return stale(self._last, problem)
+        return self._last
+
+    def status(self) -> CollectionStatus | None:
+        """Return nothing: only what was sealed is shown."""
+        return None
 
 
 class FileReleases:

@@ -119,7 +119,7 @@ def _warn(named: dict[str, Any], doubts: Iterator[str]) -> None:
 def _settle_place(ctx: click.Context, named: dict[str, Any]) -> None:
     """Leave the places that flags name, if they name any, and read the address of a database from its file."""
     if any(_from_flag(ctx, name) for name in _PLACES):
-        named.update({name: None for name in _PLACES if not _from_flag(ctx, name)})
+        named.update({name: None for name in _PLACES if name in named and not _from_flag(ctx, name)})
     path = named.pop("store_file")
     if path is not None:
         if named["store"] is not None:

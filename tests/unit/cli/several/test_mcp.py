@@ -150,6 +150,11 @@ def test_what_is_answered_from_must_be_there(tmp_path: Path) -> None:
         CliRunner().invoke(cli, ["mcp", str(tmp_path / "nothing")], catch_exceptions=False)
 
 
+def test_one_place_is_named(program: Program, tmp_path: Path) -> None:
+    assert "what should be read?" in program("mcp").err
+    assert "Name one of them." in program("mcp", str(tmp_path), "--store", "postgresql://host/database").err
+
+
 def test_a_missing_extra_is_said_before_anything_is_opened(
     program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

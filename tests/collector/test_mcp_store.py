@@ -1,0 +1,65 @@
+"""kanab mcp over collectors that share a PostgreSQL database: what was sealed is answered, nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+from tests.unit.cli.several.test_mcp import START
+from tests.unit.dashboard.shop_releases import entries
+
+from kanab.agents.answers import NOTHING_YET, Answers
+from kanab.cli.stores import store_to_read
+from kanab.collector.stores.postgres import PostgresStore
+from kanab.dashboard.release_sources import StoreReleases
+from kanab.errors import StoreError
+
+
+@pytest.mark.slow
+def test_batches_of_a_shared_database_are_answered(postgres_url: str, closing: Callable[[Any], Any]) -> None:
+    store = closing(PostgresStore(postgres_url))
+    answers = Answers(StoreReleases(lambda: store_to_read(None, postgres_url)))
+    assert answers.list_experiments().text == NOTHING_YET
+    for number, batch in enumerate(entries()):
+        store.seal(number, lambda *_, batch=batch: batch)
+    assert answers.readout("checkout").data["people"] == 3010
+    assert answers.readout("checkout").data["alarms"] == []
+
+    async def ask() -> Any:
+        server = StdioServerParameters(command=sys.executable, args=[*START, "--store", postgres_url])
+        async with Client(server) as client:
+            return await client.call_tool("readout", {"experiment": "checkout"})
+
+    assert anyio.run(ask).structured_content == answers.readout("checkout").data
+
+
+def test_a_database_that_is_not_there_is_said_at_the_start() -> None:
+    with pytest.raises(StoreError):
+        StoreReleases(lambda: store_to_read(None, "postgresql://127.0.0.1:1/nothing"))
+
+
+def test_a_store_that_goes_away_is_an_alarm() -> None:
+    opened: list[Any] = []
+
+    class Empty:
+        def sealed(self) -> list[bytes]:
+            return entries()
+
+        def close(self) -> None:
+            opened.append(self)
+
+    def open_store() -> Any:
+        if len(opened) > 1:
+            raise StoreError("the database cannot be reached", "Start it.")
+        return Empty()
+
+    answers = Answers(StoreReleases(open_store))
+    assert answers.list_experiments().data["alarms"] == []
+    later = answers.list_experiments().data
+    assert (later["total"], later["alarms"]) == (
+        3, ["The database cannot be reached. Start it. What is shown was read earlier."],
+    )  # fmt: skip
