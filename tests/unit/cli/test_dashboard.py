@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from tests.unit.dashboard.shop_releases import ledger_bytes
 
 from kanab.cli.main import cli
+from kanab.collector.http.server import address_of, bind
 from kanab.errors import SourceError, StoreError
 
 PLAN = "metrics.spend = { bounds = [0, 500] }\nexperiments.checkout.arms = { A = 1, B = 1 }\n"
@@ -87,6 +88,15 @@ def test_a_collector_serves_its_pages(tmp_path: Path) -> None:
         assert read(f"{address}/healthz") == b"ok\n"
         page = read(f"{address}/experiments/checkout").decode()
     assert "It is sealed once, at the end, with <code>kanab seal --plan kanab.toml --data ./kanab-data</code>." in page
+
+
+def test_an_address_that_is_said_takes_connections_from_then_on() -> None:
+    with bind("127.0.0.1", 0) as listening:
+        place = listening.getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(place, timeout=5)
+        assert address_of(listening, "127.0.0.1") == f"http://127.0.0.1:{place[1]}"
+        socket.create_connection(place, timeout=5).close()
 
 
 def test_other_machines_may_not_read_without_a_token(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tests.unit.collector.http.conftest import PLAN as COLLECTED
 from tests.unit.collector.http.conftest import Answer
 from tests.unit.collector.http.conftest import RunningService as Collected
-from tests.unit.dashboard.shop_releases import PLAN, alone, ask, entries, ledger_bytes, plain, words, write
+from tests.unit.dashboard.shop_releases import PLAN, FixedSource, alone, ask, entries, ledger_bytes, plain, words, write
 from tests.unit.privacy.epsilon.test_accountant import EXACT, counted
 
 import kanab as kb
@@ -27,6 +27,7 @@ from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard import page_sections
 from kanab.dashboard.app import Dashboard, Site
 from kanab.dashboard.experiment_list import BEING_READ, ListFilter, ListPage, summaries
+from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.plan_page import plan_toml
 from kanab.dashboard.release_sources import CollectorReleases, FileReleases
 from kanab.errors import SourceError
@@ -607,3 +608,12 @@ def test_the_privacy_page_shows_no_exact_figure_of_releases_with_epsilon(tmp_pat
     assert "without ε: k-anonymous at k = 10; with ε: differential privacy at ε = 0.5 of 1 in all" in page
     assert f"<dt>Smallest class</dt><dd>{exact.receipt.smallest_class:,} people</dd>" in page
     assert f"<dt>Effective k</dt><dd>at least {exact.receipt.effective_k:,}</dd>" in page
+
+
+def test_an_empty_list_names_the_commands_that_fill_it() -> None:
+    page = words(ask(Dashboard(FixedSource()), "/"))
+    assert "kanab release visits.csv --arm variant --metric bought" in page
+    assert "kanab serve --plan kanab.toml --data ./kanab-data" in page
+    waiting = words(ask(Dashboard(FixedSource(collection=CollectionStatus(PLAN))), "/"))
+    assert "<h2>Nothing is sealed yet</h2>" in waiting
+    assert "kanab doctor --plan kanab.toml --data ./kanab-data" in waiting
