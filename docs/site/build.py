@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import posixpath
 import re
@@ -19,9 +20,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 DOCS, GATHERED = ROOT / "docs", ROOT / "build" / "docs"
+NOTEBOOKS = DOCS / "notebooks"
 PROJECT = ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 ROOMS = ("kanab", "kanab.stats", "kanab.planning", "kanab.scan", "kanab.portfolio", "kanab.privacy", "kanab.plan",
          "kanab.counting", "kanab.tally", "kanab.client", "kanab.errors")  # fmt: skip
@@ -63,6 +66,7 @@ def pages() -> dict[str, str]:
         place(file): _linked((ROOT / file).read_text("utf-8"), file)
         for file in ("README.md", *PROJECT, *sorted(written))
     }
+    made |= {place(path.relative_to(ROOT).as_posix()): _notebook(path) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
     made |= _signature_pages()
     sources = {target for page, text in made.items() for target in _targets(text, page) if target.startswith("source/")}
     return made | {target: _source(target.removeprefix("source/").removesuffix(".md")) for target in sorted(sources)}
@@ -94,7 +98,31 @@ def place(file: str) -> str:
         return f"project/{file.lower()}"
     if file == "docs/how-to":
         return "how-to/README.md"
+    if file.endswith(".ipynb"):
+        return f"{file.removeprefix('docs/').removesuffix('.ipynb')}.md"
     return file.removeprefix("docs/") if file.startswith("docs/") else f"source/{file}.md"
+
+
+def _notebook(path: Path) -> str:
+    """Return a notebook as a page: its words, its code, and what was stored of its outputs."""
+    parts = []
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(text)
+        else:
+            parts += [f"```python\n{text}\n```", *map(_output, cell["outputs"])]
+    file = f"[{path.name}]({path.name})"
+    return "\n\n".join([*parts, f"The notebook itself: {file}."]) + "\n"
+
+
+def _output(output: dict[str, Any]) -> str:
+    """Return one output of a notebook: its picture, or its text."""
+    data = output.get("data", {})
+    if "image/svg+xml" in data:
+        return f"<div>{''.join(data['image/svg+xml']).replace(chr(10), ' ')}</div>"
+    text = "".join(output.get("text") or data["text/plain"]).rstrip()
+    return f"```text\n{text}\n```"
 
 
 def _source(name: str) -> str:

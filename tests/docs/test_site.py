@@ -80,3 +80,11 @@ def test_the_strict_build_names_the_one_link_that_is_broken_and_no_other(
     assert done.returncode != 0
     assert len(said) == 1, done.stderr
     assert "no-such-heading" in said[0] or "glossary.md" in said[0]
+
+
+def test_a_notebook_is_a_page_with_its_words_code_tables_and_pictures(build: ModuleType) -> None:
+    page = build.pages()["notebooks/1-analyze.md"]
+    assert page.startswith("# Analyze an experiment\n")
+    assert "```python\nanswer.chart()\n```\n\n<div><svg" in page
+    assert "metric           arm  effect" in page
+    assert "](../notebooks/1-analyze.md)" in build.pages()["how-to/notebooks.md"]

@@ -25,6 +25,7 @@ from kanab.planning.epsilon import EpsilonForecast, check_budgets, forecast_epsi
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.overlap import DRAWS, OverlapForecast, forecast_overlap
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
+from kanab.planning.report.notebook_charts import forecast_chart
 from kanab.privacy.class_rules import LEAST_DF, draft_table
 from kanab.privacy.merging import SAFETY_FACTOR
 from kanab.privacy.release import Release
@@ -126,6 +127,14 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
         overlaps = [asdict(overlap) for overlap in self.overlaps]
         plain = seals | {"linkages": linkages, "overlaps": overlaps, "effects": effects, "notes": list(self.notes)}
         return plain | ({"epsilons": [asdict(row) for row in self.epsilons]} if self.epsilons else {})
+
+    @check_arguments()
+    def chart(self, *, metric: str | None = None) -> Any:
+        """Return an Altair chart of the smallest effects that are found, of one metric or of all.
+
+        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        """
+        return forecast_chart(self.to_dict(), metric)
 
     def _tables(self) -> Tables:
         data = self.to_dict()

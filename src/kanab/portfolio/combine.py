@@ -12,6 +12,7 @@ from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.meta import MetaAnalysis, meta_analysis
 from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, plain_interval_of, released_effects
+from kanab.portfolio.report.notebook_charts import combined_chart
 from kanab.portfolio.report.pages import combined_report
 from kanab.portfolio.report.words import combined_text
 from kanab.privacy.batches import about_the_same_people
@@ -77,6 +78,14 @@ class Combined(Frames[CombinedRows]):
             "effects": [effect.to_dict() for effect in self.effects],
             "notes": list(self.notes),
         }
+
+    @check_arguments()
+    def chart(self, *, metric: str | None = None) -> Any:
+        """Return an Altair chart of every release and all of them together, of one metric or of all.
+
+        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        """
+        return combined_chart(self.to_dict(), metric)
 
     def _tables(self) -> Tables:
         data = self.to_dict()

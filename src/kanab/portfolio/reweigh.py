@@ -24,6 +24,7 @@ from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.combine import check_different_people
 from kanab.portfolio.released import Releases, named_releases
+from kanab.portfolio.report.notebook_charts import shares_chart
 from kanab.portfolio.report.reweigh import shares_report, shares_text
 from kanab.privacy.release import Release
 from kanab.stats.distributions import check_sides
@@ -81,6 +82,13 @@ class ProposedShares(Frames[Literal["arms", "covariates"]]):
             "arms": arms,
             "covariates": list(self.covariates),
         }
+
+    def chart(self) -> Any:
+        """Return an Altair chart of the shares of the arms, until now and next.
+
+        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        """
+        return shares_chart(self.to_dict())
 
     def _tables(self) -> Tables:
         return {"arms": self.to_dict()["arms"], "covariates": [{"covariate": name} for name in self.covariates]}

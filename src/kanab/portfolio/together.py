@@ -24,6 +24,7 @@ from kanab.portfolio.released import (
     plain_interval_of,
     released_effects,
 )
+from kanab.portfolio.report.notebook_charts import PortfolioChart, portfolio_chart
 from kanab.portfolio.report.pages import portfolio_report
 from kanab.portfolio.report.words import portfolio_text
 from kanab.portfolio.shrinkage import FEW, Shrinkage, ShrunkEffect, shrink
@@ -131,6 +132,14 @@ class Portfolio(Frames[PortfolioRows]):
             },
             "notes": list(self.notes),
         }  # fmt: skip
+
+    @check_arguments(skip=("what",))
+    def chart(self, what: PortfolioChart = "effects") -> Any:
+        """Return an Altair chart of effects, seen and after shrinkage, or of everything that was "shipped".
+
+        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        """
+        return portfolio_chart(self.to_dict(), what)
 
     def _tables(self) -> Tables:
         data = self.to_dict()

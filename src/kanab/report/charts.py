@@ -35,28 +35,29 @@ def forest_chart(data: Data, metric: str | None = None) -> Spec | None:
 
     Raises `MissingExtraError` where the extra is not installed, as the other charts do.
     """
-    return _chart_of(effect_forest(data, metric))
+    return chart_of(effect_forest(data, metric))
 
 
 def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
     """Return `segment_forest` as a chart; None without segments."""
-    return _chart_of(segment_forest(data, metric))
+    return chart_of(segment_forest(data, metric))
 
 
 def received_chart(data: Data, metric: str) -> Spec | None:
     """Return `received_forest` as a chart; None where nothing was asked of receiving."""
-    return _chart_of(received_forest(data, metric))
+    return chart_of(received_forest(data, metric))
 
 
 def strata_chart(data: Data, metric: str | None = None) -> Spec | None:
     """Return `strata_forest` as a chart; None without any."""
-    return _chart_of(strata_forest(data, metric))
+    return chart_of(strata_forest(data, metric))
 
 
-def _chart_of(forest: Forest | None) -> Spec | None:
+def chart_of(forest: Forest | None) -> Spec | None:
+    """Return a forest plot as a chart; None without one."""
     if forest is None:
         return None
-    alt = _altair()
+    alt = altair()
     panels = [_forest_panel(alt, panel) for panel in forest.panels]
     return _finished(alt, panels, forest.title, forest.description)
 
@@ -66,7 +67,7 @@ def window_charts(data: Data) -> dict[str, Spec]:
 
     A panel for each arm: a line across each window at its effect, another one along its interval.
     """
-    return {column: _windows(_altair(), windows) for column, windows in effects_over_time(data).items()}
+    return {column: _windows(altair(), windows) for column, windows in effects_over_time(data).items()}
 
 
 def _windows(alt: Any, windows: Forest) -> Spec:
@@ -107,7 +108,7 @@ def distribution_chart(data: Data, metric: str) -> Spec | None:
     shown = distribution_of(data, metric)
     if shown is None:
         return None
-    alt = _altair()
+    alt = altair()
     scale = alt.Scale(domain=[shown.start, shown.end], nice=False)
     panels = [_histogram(alt, shown, scale), _cumulative(alt, shown, scale, data["control"])]
     return _finished(alt, panels, shown.title, shown.description)
@@ -153,7 +154,7 @@ def survival_chart(data: Data, metric: str) -> Spec | None:
     shown = survival_of(data, metric)
     if shown is None:
         return None
-    alt = _altair()
+    alt = altair()
     colour = alt.Color("colour:N", scale=None)
     scale = alt.Scale(domain=[0, shown.end], nice=False)
     x = alt.X("x:Q", scale=scale, axis=alt.Axis(title=None, grid=False, values=shown.places, format=",d"))
@@ -175,7 +176,8 @@ def survival_chart(data: Data, metric: str) -> Spec | None:
     return _finished(alt, [shares, table], shown.title, shown.description)
 
 
-def _altair() -> Any:
+def altair() -> Any:
+    """Return the chart library. Raises `MissingExtraError` where the extra is not installed."""
     try:
         return importlib.import_module("altair")
     except ImportError:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
+from kanab.arguments import check_arguments
 from kanab.dataframes import Frames, Name, Row, Tables
 from kanab.plan.joint_shares import are_independent
 from kanab.scan.gate import Spent
 from kanab.scan.report.html import scan_report
+from kanab.scan.report.notebook_charts import PairChart, pair_chart, segment_scan_chart
 from kanab.scan.report.tables import scan_text
 from kanab.scan.stats.effects import PairEffects
 from kanab.scan.stats.outcomes import Outcome
@@ -96,6 +98,14 @@ class PairReadout(_ScanReadout[PairRows]):
             "notes": list(self.notes),
         }
 
+    @check_arguments(skip=("what",))
+    def chart(self, what: PairChart = "map", *, metric: str | None = None) -> Any:
+        """Return a chart of all pairs ("map"), p-values against chance ("p_values") or flagged pairs ("effects").
+
+        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        """
+        return pair_chart(self.to_dict(), what, metric)
+
     def _tables(self) -> Tables:
         data = self.to_dict()
         return {
@@ -151,6 +161,14 @@ class SegmentReadout(_ScanReadout[SegmentRows]):
             "privacy": {"k": self.k, "shows": _shows(self.scan), "chained": self.chained},
             "notes": list(self.notes),
         }
+
+    @check_arguments()
+    def chart(self, *, metric: str | None = None) -> Any:
+        """Return an Altair chart of every experiment by every covariate, the darker the smaller p.
+
+        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        """
+        return segment_scan_chart(self.to_dict(), metric)
 
     def _tables(self) -> Tables:
         data = self.to_dict()

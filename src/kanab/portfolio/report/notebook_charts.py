@@ -1,0 +1,124 @@
+"""Charts of combined effects, portfolios and proposed shares for notebooks, as Vega-Lite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from kanab.portfolio.report.words import combined_figures, combined_heading, listed_effects, portfolio_figures
+from kanab.report.charts import Spec, chart_of
+from kanab.report.figures import Figures, Row, percent, scaled
+from kanab.report.forest import Forest, Panel
+from kanab.report.notebook_charts import chosen_chart
+from kanab.report.palette import DOWN, INK, MUTED, QUIET, UP, WIDTH
+
+Data = Mapping[str, Any]
+
+PortfolioChart = Literal["effects", "shipped"]
+"""What a portfolio can draw."""
+
+
+def combined_chart(data: Data, metric: str | None) -> Any:
+    """Return the effect of every release with its interval, and all of them together below."""
+    drawn: dict[str, list[Row]] = {}
+    for effect in data["effects"]:
+        drawn.setdefault(effect["metric"], []).append(effect)
+    level = percent(data["confidence"])
+    return chosen_chart(
+        {"effects": lambda: {name: chart_of(_combined(effects, level)) for name, effects in drawn.items()}},
+        "effects",
+        metric,
+    )
+
+
+def _combined(effects: Sequence[Row], level: str) -> Forest:
+    panels = []
+    for effect in effects:
+        figures = combined_figures(effect)
+        parts = [_row(part, figures, str(at), part["name"], QUIET) for at, part in enumerate(effect["parts"])]
+        together = _row(effect, figures, str(len(parts)), "together", _colour(effect)) | {"weight": "bold"}
+        panels.append(Panel([*parts, together], _axis(effect["metric"], figures)))
+    return Forest(panels, combined_heading(effects[0]), f"{level} intervals.")
+
+
+def portfolio_chart(data: Data, what: str) -> Any:
+    """Return every effect as it was seen and after shrinkage, or the sums of what was shipped beside the holdout."""
+    kinds = {"effects": _shrunk, "shipped": _shipped}
+    return chosen_chart({name: partial(_drawn, data, draw) for name, draw in kinds.items()}, what)
+
+
+def _drawn(data: Data, draw: Callable[[Data], Forest | None]) -> dict[str, Spec | None]:
+    return {data["metric"]: chart_of(draw(data))}
+
+
+def _shrunk(data: Data) -> Forest | None:
+    figures = portfolio_figures(data)
+    rows: list[Spec] = []
+    for effect in listed_effects(data):
+        seen = _row(effect, figures, str(len(rows)), f"{effect['name']}, as seen", QUIET)
+        after = {**effect, "estimate": effect["shrunk"], "interval": effect["shrunk_interval"]}
+        rows += [seen, _row(after, figures, str(len(rows) + 1), "↳ after shrinkage", _colour(after))]
+    title = f"Effects on {data['metric']}, seen and after shrinkage"
+    return Forest([Panel(rows, _axis(data["metric"], figures))], title, title) if rows else None
+
+
+def _shipped(data: Data) -> Forest | None:
+    figures = portfolio_figures(data)
+    named = {
+        "single effects, as seen": data["shipped"]["sum"],
+        "single effects, after shrinkage": data["shipped"]["shrunk_sum"],
+        "all together, against the holdout": data["holdout"],
+    }
+    sums = {name: {**row, "better": data["better"]} for name, row in named.items() if row is not None}
+    rows = [_row(row, figures, str(at), name, _colour(row)) for at, (name, row) in enumerate(sums.items())]
+    title = f"Everything shipped, on {data['metric']}"
+    return Forest([Panel(rows, _axis(data["metric"], figures))], title, title) if rows else None
+
+
+def _row(effect: Row, figures: Figures, place: str, name: str, colour: str) -> Spec:
+    low, high = effect["interval"]
+    sizes = {"estimate": effect["estimate"], "low": low, "high": high}
+    return {
+        "row": place, "label": name, "weight": "normal", "colour": colour,
+        "text": f"{figures.bare(effect['estimate'], signed=True)} ({figures.between(effect['interval'])})",
+        **{key: scaled(value, figures.share) for key, value in sizes.items()},
+    }  # fmt: skip
+
+
+def _axis(metric: str, figures: Figures) -> str:
+    return f"effect on {metric}{', percentage points' if figures.share else ''}"
+
+
+def _colour(row: Row) -> str:
+    """Return blue for clearly better, orange for clearly worse, grey otherwise."""
+    low, high = (0.0 if end is None else end for end in row["interval"])
+    if low <= 0 <= high:
+        return QUIET
+    return UP if (low > 0) == (row["better"] == "higher") else DOWN
+
+
+def shares_chart(data: Data) -> Any:
+    """Return the share of every arm until now and in the next period."""
+    bars = [
+        {"arm": row["arm"], "when": when, "share": row[name]}
+        for row in data["arms"]
+        for when, name in (("until now", "share"), ("next", "next_share"))
+    ]
+    when = {"field": "when", "type": "nominal", "sort": ["until now", "next"]}
+    colour = when | {"scale": {"domain": ["until now", "next"], "range": [QUIET, UP]}, "legend": {"title": None}}
+    share = {
+        "field": "share",
+        "type": "quantitative",
+        "axis": {"format": "%", "title": "share of people", "grid": False},
+    }
+    title = f"Shares of {data['experiment']}: until now and next"
+    axis = {"labelColor": INK, "titleColor": MUTED, "titleFontWeight": "normal", "domain": False}
+    spec = {
+        "width": WIDTH, "height": {"step": 22}, "data": {"values": bars}, "mark": {"type": "bar"},
+        "encoding": {"y": {"field": "arm", "type": "nominal", "axis": {"title": None}}, "yOffset": when,
+                     "x": share, "color": colour},
+        "usermeta": {"title": title}, "description": title,
+        "config": {"font": "sans-serif", "view": {"stroke": None}, "axis": axis},
+    }  # fmt: skip
+    return chosen_chart({"shares": lambda: {data["metric"]: spec}}, "shares")
