@@ -21,7 +21,9 @@ STATE = tempfile.TemporaryDirectory(prefix="kanab-state-")  # for witnesses of l
 os.environ["XDG_STATE_HOME"] = STATE.name
 
 TESTS = Path(__file__).parent
-NOT_QUICK = tuple(TESTS / folder for folder in ("browser", "collector", "golden", "package", "property", "sources"))
+NOT_QUICK = tuple(
+    TESTS / folder for folder in ("browser", "collector", "deploy", "golden", "package", "property", "sources")
+)
 LONGEST_FIRST = ("sources", "browser", "collector", "docs", "property")  # so that the workers end together
 SLOW = 0.5  # seconds
 SPARK = "spark"

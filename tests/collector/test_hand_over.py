@@ -35,7 +35,7 @@ def wait_until(happened: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
-async def _while_posting(visitors: Visitors, port: int, act: Callable[[], None]) -> set[int]:
+async def while_posting(visitors: Visitors, port: int, act: Callable[[], None]) -> set[int]:
     """Post over many connections while something happens, and a little longer; every status, 0 for none."""
     stop, seen = asyncio.Event(), set[int]()
     posting = asyncio.create_task(visitors.post([port], stop=stop, seen=seen))
@@ -71,7 +71,7 @@ def test_the_next_collector_serves_beside_the_last_one_and_nothing_is_lost_or_do
         assert old.stop() == 0
 
     visitors = Visitors(7)
-    assert asyncio.run(_while_posting(visitors, old.port, update)) <= {204, 0}
+    assert asyncio.run(while_posting(visitors, old.port, update)) <= {204, 0}
     assert new.stop() == 0
     store = PostgresStore(url) if kind == "postgres" else SqliteStore(place.data / "store.db")
     assert collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
@@ -105,7 +105,7 @@ def test_a_socket_that_is_handed_over_loses_no_connection_while_no_collector_is_
 
     visitors = Visitors(8)
     try:
-        assert asyncio.run(_while_posting(visitors, listening.getsockname()[1], restart)) == {204}
+        assert asyncio.run(while_posting(visitors, listening.getsockname()[1], restart)) == {204}
     finally:
         for process in running:
             process.terminate()

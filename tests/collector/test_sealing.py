@@ -27,7 +27,7 @@ from kanab.plan.file import parse_plan
 from kanab.plan.joint_shares import turned
 from kanab.privacy.batches import add_releases
 
-PLAN = parse_plan("""
+PLAN_TEXT = """
 k = 10
 [cohorts]
 every = "7d"
@@ -43,7 +43,8 @@ adjust = ["tier"]
 [experiments.banner]
 arms = { off = 1, on = 1 }
 interactions = ["checkout"]
-""")
+"""
+PLAN = parse_plan(PLAN_TEXT)
 VERSIONS = Versions((Version(0, PLAN),))
 MONDAY = datetime(2026, 11, 9, 12, tzinfo=UTC)  # of week 46
 

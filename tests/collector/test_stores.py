@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from kanab.collector.counting.counters import Counters
@@ -644,6 +645,17 @@ def test_a_group_of_new_posts_is_one_statement(tmp_path: Path, closing: Any) -> 
     store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], cipher().encrypt)
     store._db.set_trace_callback(None)
     assert {one[:28] for one in asked if not one.startswith("--")} == {"INSERT INTO appending VALUES"}
+
+
+def test_a_database_without_an_encoding_gives_text_back_as_text(postgres_url: str, closing: Any) -> None:
+    """An initdb without a locale makes SQL_ASCII, whose text a driver hands over as bytes."""
+    with psycopg.connect(postgres_url, autocommit=True) as db:
+        db.execute("DROP DATABASE IF EXISTS plain")
+        db.execute("CREATE DATABASE plain ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'")
+    store = closing(PostgresStore(f"{postgres_url}{'&' if '?' in postgres_url else '?'}dbname=plain"))
+    plan = StoredPlan(0, "5e" * 32, b"{}")
+    store.add_version(0, plan)
+    assert store.versions() == [plan]
 
 
 def test_a_group_of_new_posts_is_one_journey_to_the_database(

@@ -32,6 +32,11 @@ class Problem(StrEnum):
         return self not in (Problem.EXPORT, Problem.NOTIFY)
 
     @property
+    def stops_posts(self) -> bool:
+        """Whether a collector with this problem takes no posts, or not all: others should get them meanwhile."""
+        return self in (Problem.CLOCK, Problem.STORE, Problem.EPOCH)
+
+    @property
     def line(self) -> str:
         """The word, what is wrong, and what to do."""
         return f"{self.value}: {_LINES[self]}"
@@ -93,6 +98,21 @@ def ready_answer(readiness: Readiness) -> tuple[int, str]:
     >>> ready_answer(Readiness())
     (200, 'ok\\n')
     """
+    return _answer(readiness, lambda problem: problem.stops)
+
+
+def posts_answer(readiness: Readiness) -> tuple[int, str]:
+    """Return status and text of the answer to whoever asks whether posts should be sent here.
+
+    >>> late = Readiness()
+    >>> late.set(Problem.SEAL, wrong=True)                   # no reason to turn visitors away
+    >>> ready_answer(late)[0], posts_answer(late)[0]
+    (503, 200)
+    """
+    return _answer(readiness, lambda problem: problem.stops_posts)
+
+
+def _answer(readiness: Readiness, stops: Callable[[Problem], bool]) -> tuple[int, str]:
     problems = readiness.problems()
     lines = "".join(f"{problem.line}\n" for problem in problems)
-    return (503, lines) if any(problem.stops for problem in problems) else (200, f"ok\n{lines}")
+    return (503, lines) if any(map(stops, problems)) else (200, f"ok\n{lines}")

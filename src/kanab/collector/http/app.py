@@ -18,7 +18,7 @@ from kanab.collector.http.rate_limit import Buckets
 from kanab.collector.http.service import Service
 from kanab.collector.protocol.limits import MOST_POST_BYTES, RETRY_AFTER_SECONDS
 from kanab.collector.protocol.reasons import Reason
-from kanab.collector.readiness import ready_answer
+from kanab.collector.readiness import posts_answer, ready_answer
 from kanab.collector.stores.store import PostOutcome
 from kanab.errors import MessageError, StoreError
 
@@ -224,8 +224,9 @@ class Collector:
             await _answer(send, 200, self._script, [_SCRIPT, _FOR_AN_HOUR, *public])
         elif path == "/livez":
             await _answer(send, 200, b"ok\n", [_TEXT, _FRESH])
-        elif path in ("/readyz", "/healthz"):
-            status, lines = ready_answer(service.readiness)
+        elif path in ("/readyz", "/healthz", "/readyz/posts"):
+            answer = posts_answer if path == "/readyz/posts" else ready_answer
+            status, lines = answer(service.readiness)
             await _answer(send, status, lines.encode(), [_TEXT, _FRESH])
         elif path == "/metrics":
             refusal = self._access.refused(scope)

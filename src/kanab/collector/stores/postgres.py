@@ -116,7 +116,7 @@ _FORGET = """
 """
 
 _OPTIONS = {  # a server that vanished without a word is noticed in seconds, not in hours
-    "autocommit": True, "application_name": "kanab", "connect_timeout": 5,
+    "autocommit": True, "application_name": "kanab", "connect_timeout": 5, "client_encoding": "utf8",
     "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 10_000,
 }  # fmt: skip
 

@@ -315,7 +315,7 @@ def test_other_configs_and_paths_are_not_there_and_not_repeated(app: Collector) 
 
 
 def test_health_is_for_everybody(app: Collector) -> None:
-    for path in ("/livez", "/readyz", "/healthz"):
+    for path in ("/livez", "/readyz", "/healthz", "/readyz/posts"):
         answer = ask(app, "GET", path, client=("192.0.2.7", 1))
         assert (answer.status, answer.body, answer.headers["cache-control"]) == (200, b"ok\n", "no-cache")
         assert ask(app, "HEAD", path).status == 200
@@ -331,6 +331,17 @@ def test_a_collector_with_problems_lives_but_is_not_ready_and_names_each(
         answer = ask(app, "GET", path)
         assert (answer.status, answer.body.decode()) == (503, f"{Problem.CLOCK.line}\n{Problem.SEAL.line}\n")
     assert ask(app, "GET", "/livez").status == 200
+
+
+@pytest.mark.parametrize("problem", Problem)
+def test_whoever_divides_posts_is_told_of_problems_that_stop_posts_only(
+    app: Collector, running: RunningService, problem: Problem
+) -> None:
+    """An overdue seal on all collectors must not leave visitors without any."""
+    running.service.readiness.set(problem, wrong=True)
+    answer = ask(app, "GET", "/readyz/posts")
+    assert answer.status == (503 if problem in (Problem.CLOCK, Problem.STORE, Problem.EPOCH) else 200)
+    assert answer.body.decode().endswith(f"{problem.line}\n")
 
 
 def test_numbers_are_for_this_machine_while_no_token_is_set(app: Collector) -> None:
