@@ -27,9 +27,9 @@ from the data: error texts reach logs and clients.
 
 from __future__ import annotations
 
+import importlib.util
 import shlex
 from collections.abc import Iterable
-from importlib.util import find_spec
 
 
 class KanabError(Exception):
@@ -81,7 +81,7 @@ def need_extra(doing: str, extra: str, *packages: str) -> None:
     Traceback (most recent call last):
     kanab.errors.MissingExtraError: reading from Spark needs an extra. Run: pip install 'kanab[spark]'
     """
-    if any(find_spec(package) is None for package in packages):
+    if any(importlib.util.find_spec(package) is None for package in packages):
         raise MissingExtraError(doing, extra)
 
 
