@@ -79,7 +79,8 @@ def fetch_first(
         plain = as_plain(people[key.name], key.kind)
         wanted[key.column] = plain.cast("string") if key.name in arms else plain
     table = fetch_arrow(people.limit(most).select(**wanted))
-    values = {name: np.from_dlpack(table.column(f"y{place}").combine_chunks()) for place, name in enumerate(columns)}
+    arrays = {name: table.column(f"y{place}").combine_chunks() for place, name in enumerate(columns)}
+    values = {name: np.from_dlpack(array).astype(np.float64, copy=False) for name, array in arrays.items()}
     return FirstPeople(values, {key.name: table.column(key.column) for key in keys}, len(table) < most)
 
 
