@@ -10,6 +10,7 @@ import pytest
 
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, LevelError, PlanError
+from kanab.scan.stats import outcomes
 from kanab.scan.stats.pairs import scan_pairs
 from kanab.scan.stats.verdicts import Rules
 from kanab.tally import Factor
@@ -340,3 +341,20 @@ def test_a_table_under_a_wrong_name_is_refused():
 def test_a_rule_for_an_unknown_metric_is_refused(wrong):
     with pytest.raises(LevelError, match="Tested metrics: spend, bought"):
         scan_pairs(crowd(), Rules(**wrong))
+
+
+# ── many rows ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_of_many_tests_the_most_urgent_are_listed_and_the_others_counted(monkeypatch):
+    scan = scan_pairs(crowd(effect=5.0))
+    assert scan.unlisted() is None
+    monkeypatch.setattr(outcomes, "MOST_LISTED", 5)
+    many = scan_pairs(crowd(effect=5.0))
+    listed, rest = many.rows_of(many.listed_lines), many.unlisted()
+    assert {(one.a, one.b, one.metric) for one in many.flagged} <= {(one.a, one.b, one.metric) for one in listed}
+    assert len(listed) == 5
+    assert (rest["tests"], rest["tables"]) == (7, 6)
+    assert sum(group["tests"] for group in rest["groups"]) == 7
+    quiet = [one.could_miss for one in many if one.metric == "spend" and one.verdict == "nothing found"]
+    assert rest["could_miss"]["spend"] == [np.median(quiet), max(quiet)]
