@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import io
 import json
 from collections.abc import Callable
@@ -269,6 +270,6 @@ def test_lakes_name_their_extra_and_what_is_broken(kind: str, tmp_path: Path, mo
     (log / "1.metadata.json").write_text("{}")
     with pytest.raises(SourceError, match=r"lake cannot be read \(.*\)\. Check that its log and its files are whole"):
         count(tmp_path / "lake")
-    monkeypatch.setattr(lakes.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=rf"tables needs an extra\. Run: pip install 'kanab\[{kind}\]'"):
         lakes.open_lake(tmp_path / "lake")

@@ -57,9 +57,9 @@ class FirstPeople:
         spots = (DROPPED if text is None else into.get(text, DROPPED) for text in texts)
         return np.fromiter(spots, dtype=np.intp, count=len(texts))
 
-    def steps(self, metric: Metric) -> MetricSteps:
-        """Return a metric's grid steps."""
-        values = self.values[metric.name]
+    def steps(self, metric: Metric, people: NDArray[np.bool_]) -> MetricSteps:
+        """Return a metric's grid steps of some of them: those whom it is about, for others may lack a value."""
+        values = self.values[metric.name][people]
         gone = np.isnan(values)
         return measure(metric, np.where(gone, 0.0, values), gone)
 

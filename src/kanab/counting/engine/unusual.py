@@ -97,8 +97,11 @@ def _of_first(
 ) -> dict[tuple[str, Measure], Unusual]:
     """Return who of the first people is off the commonest value of an arm."""
     arms = {name: first.arms(name, places[name].into) for name in dict.fromkeys(name for name, _ in wanted)}
+    enrolled = {name: arm != DROPPED for name, arm in arms.items()}
     return {
-        (name, measure): count_unusual(first.steps(measure.metric), arms[name], len(places[name].factor.levels))
+        (name, measure): count_unusual(
+            first.steps(measure.metric, enrolled[name]), arms[name][enrolled[name]], len(places[name].factor.levels)
+        )
         for name, measure in wanted
     }
 
