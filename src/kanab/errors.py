@@ -16,6 +16,7 @@
     │   ├── StoreAwayError      a store that cannot be reached now, and may come back
     │   ├── ReplacedError       a file of a store that was deleted, moved or replaced while it was in use
     │   └── MissingLogError     a log of a store that was deleted while it was in use
+    ├── DeliveryError    a message about results that was not handed over
     ├── FormulaError     a formula that cannot be read
     ├── DesignError      a model that these classes cannot identify
     ├── AnalysisError    a question that this tally cannot answer
@@ -146,6 +147,18 @@ class ReplacedError(StoreError):
 
 class MissingLogError(StoreError):
     """A log of a store that was deleted while it was in use."""
+
+
+class DeliveryError(KanabError):
+    """A message about results that was not handed over.
+
+    ``of_message`` says that the receiver refused this one message, so that others may pass; ``wait`` is how many
+    seconds it asked to be left alone.
+    """
+
+    def __init__(self, fact: str, remedy: str = "", *, of_message: bool = False, wait: float = 0.0) -> None:
+        super().__init__(fact, remedy)
+        self.of_message, self.wait = of_message, wait
 
 
 class FormulaError(KanabError):

@@ -8,25 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from kanab.errors import KanabError
+from kanab.errors import DeliveryError
 
 PATIENCE_SECONDS = 10.0
 """Seconds that a single step of a call (connecting, an answer) may take."""
 
 CALL_SECONDS = 30.0
 """Seconds that a whole call may take: a server that sends a letter at a time is hung up on."""
-
-
-class DeliveryError(KanabError):
-    """A message that was not handed over.
-
-    ``of_message`` says that the receiver refused this one message, so that others may pass; ``wait`` is how many
-    seconds it asked to be left alone.
-    """
-
-    def __init__(self, fact: str, remedy: str = "", *, of_message: bool = False, wait: float = 0.0) -> None:
-        super().__init__(fact, remedy)
-        self.of_message, self.wait = of_message, wait
 
 
 @contextmanager

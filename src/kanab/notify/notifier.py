@@ -15,9 +15,8 @@ from collections.abc import Collection, Sequence
 from kanab.collector.log import Level, Say, say_nothing
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.store import Store
-from kanab.errors import KanabError
+from kanab.errors import DeliveryError, KanabError
 from kanab.notify.channels import Channel
-from kanab.notify.delivery import DeliveryError
 from kanab.notify.notices import Notice, Notices
 from kanab.plan.model import Plan
 from kanab.plan.notify import NotifyPlan

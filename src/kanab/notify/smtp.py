@@ -6,7 +6,8 @@ import smtplib
 import ssl
 from email.message import EmailMessage
 
-from kanab.notify.delivery import CALL_SECONDS, PATIENCE_SECONDS, DeliveryError, connection_error, ended_after
+from kanab.errors import DeliveryError
+from kanab.notify.delivery import CALL_SECONDS, PATIENCE_SECONDS, connection_error, ended_after
 from kanab.plan.notify import MailPlan
 
 

@@ -9,7 +9,8 @@ from http import HTTPStatus
 from urllib.parse import urljoin, urlsplit
 
 from kanab import __version__
-from kanab.notify.delivery import CALL_SECONDS, PATIENCE_SECONDS, DeliveryError, connection_error, ended_after
+from kanab.errors import DeliveryError
+from kanab.notify.delivery import CALL_SECONDS, PATIENCE_SECONDS, connection_error, ended_after
 from kanab.plan.notify import host_of
 
 MOST_REDIRECTS = 3

@@ -96,7 +96,8 @@ class SingleTables:
     @cached_property
     def _levels(self) -> dict[str, dict[Level, int]]:
         """The levels of every table's covariate, with their people."""
-        return {name: table.people_by(table.covariates[0].name) for name, table in self.tables.items()}
+        crossed = {name: table for name, table in self.tables.items() if table.covariates}
+        return {name: table.people_by(table.covariates[0].name) for name, table in crossed.items()}
 
     def coarser(self, pair: Pair, maps: Maps) -> Maps | None:
         """Return maps with one level less, the smallest of the pair's; None where both covariates have two left."""

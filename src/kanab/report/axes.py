@@ -34,7 +34,7 @@ class ChartAxis:
     def part(self, value: float) -> float:
         """Return how far along the axis a value stands, from 0 to 1; what is beyond an end stands there.
 
-        >>> ChartAxis(10, 1000, [], ratio=True).part(100)
+        >>> round(ChartAxis(10, 1000, [], ratio=True).part(100), 9)
         0.5
         """
         low, at, high = (math.log(each) if self.ratio else each for each in (self.least, value, self.most))

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from tests.unit.notify.receivers import HOST, Mailbox, Receiver, certificate, mail_server
 
-from kanab.errors import StoreError
+from kanab.errors import DeliveryError, StoreError
 from kanab.notify import delivery, smtp, webhook
 from kanab.notify.channels import Mail, Slack, Webhook, mail_of
-from kanab.notify.delivery import DeliveryError
 from kanab.notify.notices import Notice
 from kanab.plan.notify import MailPlan
 

@@ -44,7 +44,7 @@ def rows_at_once(columns: int) -> int:
     """Return how many people are read at once: fewer where each has many columns, so that memory is bounded.
 
     >>> rows_at_once(100), rows_at_once(1_000)
-    (131072, 16768)
+    (131072, 16832)
     """
     return min(ROWS, -(-_CELLS // (64 * max(1, columns))) * 64)
 
