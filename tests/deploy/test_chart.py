@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,32 @@ def test_the_network_policy_opens_one_port_in_and_the_database_and_names_out(cha
     assert [[port["port"] for port in rule["ports"]] for rule in policy["egress"]] == [[5432], [53, 53]]
     labels = chart["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"] == chart["Service"]["spec"]["selector"] == labels
+
+
+@pytest.mark.slow
+def test_with_notify_the_policy_opens_one_more_way_out_and_secrets_are_files(tmp_path: Path) -> None:
+    slack = {"name": "KANAB_NOTIFY_SLACK_FILE", "value": "/secrets/slack"}
+    values = {"plan": PLAN_TEXT, "notify": {"cidr": "192.0.2.0/24"}, "env": [slack]}
+    chart = {document["kind"]: document for document in rendered(values, tmp_path)}
+    (way,) = [rule for rule in chart["NetworkPolicy"]["spec"]["egress"] if rule["ports"][0]["port"] == 443]
+    assert way["to"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
+    (container,) = chart["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["env"][-1] == slack
+    for document in chart.values():
+        kubernetes_validate.validate(document, NEWEST, strict=True)
+
+
+def test_both_collectors_of_the_compose_file_can_notify_as_the_page_says(services: dict[str, Any]) -> None:
+    page = (DEPLOY.parent / "docs" / "how-to" / "deployment.md").read_text()
+    (snippet,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    more = yaml.safe_load(snippet)
+    for name in ("one", "two"):
+        added = more["services"][name]
+        assert set(added["networks"]) <= {"inside", "outside"}
+        assert "outside" in services[name]["networks"] + added["networks"]
+        (secret,) = added["secrets"]
+        assert added["environment"] == {"KANAB_NOTIFY_SLACK_FILE": f"/run/secrets/{secret}"}
+        assert secret in more["secrets"]
 
 
 def test_another_plan_starts_other_pods(chart: Documents, tmp_path: Path) -> None:
