@@ -169,6 +169,27 @@ def test_a_webhook_that_is_down_costs_no_post_and_gets_the_message_when_it_is_ba
     assert f"mail was not told: {HOST}:{port} cannot be reached: nothing listens at its port." in server.stderr
 
 
+def test_two_collectors_of_one_store_tell_a_seal_once_though_one_of_them_reaches_nobody(
+    place: Place, postgres_url: str, closing: Callable[[Any], Any], receiver: Receiver
+) -> None:
+    clock = turn(place.root / "clock")
+    plan = place.plan(f"{WEEKLY}{SEALS}[notify.slack]\n")
+    options = ("--plan", plan, "--store", postgres_url, "--key", place.key)
+    nowhere = f"http://{HOST}:{free_port()}"
+    one, two = (
+        closing(
+            Server(Place(place.root, place.fork_server, {"KANAB_NOTIFY_SLACK": f"{to}{TOKEN}"}), *options, clock=clock)
+        ).start()
+        for to in (receiver.url, nowhere)
+    )
+    asyncio.run(Visitors(16).for_a_while([one.port, two.port], 60, most=300))
+    turn(clock, timedelta(days=28))
+    wait_for(lambda: receiver.got != [])
+    wait_for(lambda: two.ask("GET", "/readyz")[2] == b"ok\n", seconds=180)  # what the other told is told
+    assert len(receiver.got) == 1
+    assert (one.stop(), two.stop()) == (0, 0)
+
+
 def test_a_seal_by_hand_tells_or_says_who_will(copied: Callable[[], Place], receiver: Receiver) -> None:
     place = copied()
     receiver.status = 500
