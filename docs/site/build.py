@@ -126,12 +126,14 @@ def _output(output: dict[str, Any]) -> str:
 
 
 def _source(name: str) -> str:
-    """Return a page that shows a file of the repository."""
+    """Return a page that shows a file of the repository; a search does not look into it."""
     path = ROOT / name
+    unsearched = "---\nsearch: { exclude: true }\n---\n"
     if path.is_dir():
         listing = "\n".join(f"- `{child.name}`" for child in sorted(path.iterdir()) if not child.name.startswith("_"))
-        return f"# {name}\n\n{listing}\n"
-    return f"# {name}\n\n```{LANGUAGES.get(path.suffix, 'text')}\n{path.read_text('utf-8').rstrip()}\n```\n"
+        return f"{unsearched}# {name}\n\n{listing}\n"
+    text = path.read_text("utf-8").rstrip()
+    return f"{unsearched}# {name}\n\n```{LANGUAGES.get(path.suffix, 'text')}\n{text}\n```\n"
 
 
 def _signature_pages() -> dict[str, str]:

@@ -42,7 +42,19 @@ def test_the_first_page_is_the_readme_with_links_as_the_site_has_its_files(build
 
 def test_files_that_pages_link_to_are_shown(build: ModuleType) -> None:
     page = build.pages()["source/deploy/nginx.conf.md"]
-    assert page.startswith("# deploy/nginx.conf\n\n```nginx\n")
+    assert page.startswith("---\nsearch: { exclude: true }\n---\n# deploy/nginx.conf\n\n```nginx\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "page"),
+    [("SRM", "fair"), ("MDE", "power"), ("peeking", "looking-early"), ("CACE", "received"), ("CUPED", "numbers"),
+     ("guardrail", "deciding"), ("bandit", "reweigh"), ("HTE", "segments"), ("retention", "windows")],
+)  # fmt: skip
+def test_a_search_for_the_fields_word_finds_the_page_about_it(build: ModuleType, word: str, page: str) -> None:
+    separator = re.search(r"separator: '([^']+)'", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert separator is not None
+    words = re.split(separator[1], build.pages()[f"how-to/{page}.md"].casefold())
+    assert word.casefold() in words
 
 
 def test_every_public_name_has_a_signature_on_the_site(build: ModuleType) -> None:
