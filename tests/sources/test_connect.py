@@ -166,7 +166,7 @@ def test_a_table_or_a_query_of_a_database(postgres_url: str, postgres_loader: Lo
     [
         ({"table": "custmers"}, "there is no table 'custmers'. Did you mean customers"),
         ({"table": "nowhere.customers"}, "there is no table 'customers'"),
-        ({}, "a connection needs one table or one query"),
+        ({}, r"a connection needs one table or one query\. Name it .*There are: .*customers"),
         ({"table": "a", "sql": "b"}, "a connection needs one table or one query"),
         ({"sql": "SELECT nonsense"}, "the query was refused"),
     ],

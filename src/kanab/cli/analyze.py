@@ -103,7 +103,7 @@ def _counted(source: str, flags: Mapping[str, Any]) -> Release:
     from kanab.analysis.clamping import release_clamped
     from kanab.counting.dispatch import clamp_numbers
 
-    plan = plan_of(flags if not flags["pool"] else {**flags, "control": None})  # a pool may be the control
+    plan = plan_of(flags if not flags["pool"] else {**flags, "control": None}, source)  # a pool may be the control
     return release_clamped(
         plan,
         lambda each: counted_source(source, each, flags),

@@ -61,7 +61,7 @@ def release(source: str, **flags: Any) -> None:
     flags["adjust"] = ",".join(dict.fromkeys([*names(flags["adjust"]), *names(flags["segment"])]))
     path = _ledger_path(flags)
     before = Ledger() if path is None else read_ledger(path)
-    plan = _with_budget(_with_cohorts(plan_of(flags), flags), before, flags)
+    plan = _with_budget(_with_cohorts(plan_of(flags, source), flags), before, flags)
     plan = settle_missing(plan, rules_of(before.plans) if plan.budget is None else {})
     span, deviations = _next_span(plan, before, flags)
     earlier = () if span is not None or plan.budget is not None else before.plans

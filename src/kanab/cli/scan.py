@@ -17,6 +17,7 @@ from kanab.cli.source_options import (
     is_release,
     names,
     names_option,
+    not_said,
     number,
     numbers,
     override_option,
@@ -98,7 +99,7 @@ def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
         return scan_interactions(stored, metrics=names(flags["metric"]), joint_shares=joint, **_rules(flags))
     check_single(source)
     if not flags["experiments"] or not flags["metric"]:
-        raise PlanError("what to scan is not said", "Give --experiments and --metric.")
+        raise not_said("what to scan", "Give --experiments and --metric.", source[0], flags)
     with people_bar() as update:
         return scan_interactions(
             source[0], names(flags["experiments"]), names(flags["metric"]), k=flags["k"], override=flags["override"],

@@ -16,7 +16,7 @@ import click
 
 from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
 from kanab.cli.output import progress
-from kanab.errors import PlanError
+from kanab.errors import PlanError, listed
 
 if TYPE_CHECKING:
     from kanab.counted import Counted
@@ -314,8 +314,8 @@ _IN_A_PLAN = frozenset(
 """The flags that make a plan, and so cannot stand beside one."""
 
 
-def plan_of(flags: Mapping[str, Any]) -> Plan:
-    """Return the plan of a file, or of the flags."""
+def plan_of(flags: Mapping[str, Any], source: str) -> Plan:
+    """Return the plan of a file, or of the flags; where nothing is said, what the source has is."""
     from kanab.plan.file import read_plan
     from kanab.plan.model import make_plan
 
@@ -325,7 +325,7 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
             raise PlanError(f"--plan and {clash[0]} contradict each other", "Change the plan file instead.")
         return read_plan(flags["plan_file"])
     if not flags["arm"] or not (flags["metric"] or flags["ratio"] or flags["quantile"] or flags["survival"]):
-        raise PlanError("what to count is not said", "Give --arm and --metric, or --plan.")
+        raise not_said("what to count", "Give --arm and --metric, or --plan.", source, flags)
     return make_plan(
         flags["arm"],
         names(flags["metric"]),
@@ -348,6 +348,15 @@ def plan_of(flags: Mapping[str, Any]) -> Plan:
         quantiles=quantiles_of(flags["quantile"]) or None,
         survival=pairs(flags["survival"], "--survival") or None,
     )
+
+
+def not_said(what: str, remedy: str, source: str, flags: Mapping[str, Any]) -> PlanError:
+    """Return the error of a command that does not say which columns it is about: it names those that there are."""
+    from kanab.counting.dispatch import SourceOptions, source_columns
+
+    said = {name: flags[name] for name in ("table", "sql", "sep", "decimal") if flags.get(name)}
+    columns = source_columns(source, SourceOptions(**said))
+    return PlanError(f"{what} is not said", f"{remedy} Columns of the source: {listed(columns, most=30)}.")
 
 
 def rows_of(flags: Mapping[str, Any]) -> SourceOptions:

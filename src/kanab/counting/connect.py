@@ -438,7 +438,11 @@ def _open_connection(url: str, table: str | None, sql: str | None) -> Any:
 
 def _open_table_or_query(backend: Any, table: str | None, sql: str | None) -> Any:
     if (table is None) == (sql is None):
-        raise SourceError("a connection needs one table or one query", "Name it (--table), or write it (--sql).")
+        names = _table_names(backend, "") if table is None else []
+        known = f" There are: {listed(names)}." if names else ""
+        raise SourceError(
+            "a connection needs one table or one query", f"Name it (--table), or write it (--sql).{known}"
+        )
     if sql is not None:
         try:
             return _query(backend, sql)

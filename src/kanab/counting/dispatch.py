@@ -31,7 +31,7 @@ from kanab.counting.levels import named_level
 from kanab.counting.repeated_ids import id_columns
 from kanab.counting.rows import count_rows, needed_columns
 from kanab.counting.survival import check_survival
-from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed
+from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed, need_extra
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
 from kanab.plan.model import ExperimentPlan, Plan, make_plan, rules_of, settle_kinds, settle_missing
@@ -492,6 +492,17 @@ def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
     else:
         table = read_files(files, options.table, form)
     return _by_rows(table, plans, options)
+
+
+def source_columns(place: str, options: SourceOptions) -> list[str]:
+    """Return the names of the columns of files or of a connection; raise `SourceError` where they cannot be read."""
+    if "://" not in place and not options.needs_engine:
+        file = matching_files(place)[0]
+        if not file.exists() or file_kind(file) == "csv":
+            return header_of(file, options.form)
+    need_extra("reading anything but CSV files", "sql", "ibis")
+    with _opened(place, options) as (people, _):
+        return list(people.columns)
 
 
 def _is_small_csv(place: str, options: SourceOptions) -> bool:

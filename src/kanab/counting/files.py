@@ -36,6 +36,10 @@ def file_kind(file: Path) -> FileKind:
     name = _inner_name(file)
     kind = ENDINGS.get(Path(name).suffix.lower())
     if kind is None:
+        if (engine := _engine_of(file)) is not None:
+            raise SourceError(
+                f"{file.name!r} is a database", f"Give {engine}:///{file} and the name of a table (--table)."
+            )
         raise SourceError(
             f"{file.name!r} is of an unknown kind",
             f"Give {listed(ending for ending in ENDINGS if ending not in ('.tab', '.pq', '.xlsb'))} "
@@ -44,6 +48,16 @@ def file_kind(file: Path) -> FileKind:
     if kind in ("excel", "parquet") and name.lower() != file.name.lower():
         raise SourceError(f"{file.name} holds a packed {Path(name).suffix} file", "Unpack it first.")
     return kind
+
+
+def _engine_of(file: Path) -> str | None:
+    """Return whose database a file is, by how it begins."""
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(16)
+    except OSError:
+        return None
+    return "sqlite" if head.startswith(b"SQLite format 3") else "duckdb" if head[8:12] == b"DUCK" else None
 
 
 def is_packed(file: Path) -> bool:

@@ -193,7 +193,11 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "missing file": (("analyze", "nothing.csv", *FLAGS), "nothing.csv"),
     "wrong column": (("analyze", "visits.csv", "--arm", "varian", "--metric", "spend"), "Did you mean variant"),
     "text in a metric": (("analyze", "visits.csv", "--arm", "variant", "--metric", "device"), "device"),
-    "nothing said": (("analyze", "visits.csv"), "Give --arm and --metric"),
+    "nothing said": (
+        ("analyze", "visits.csv"),
+        "Give --arm and --metric, or --plan. Columns of the source: variant, device, ",
+    ),
+    "nothing said of no file": (("analyze", "nothing.csv"), "there is no file"),
     "bad bounds": (("analyze", "visits.csv", *FLAGS, "--bounds", "spend=5"), "--bounds"),
     "bad pair": (("analyze", "visits.csv", *FLAGS, "--shares", "A"), "--shares"),
     "bad number": (("analyze", "visits.csv", *FLAGS, "--resolution", "spend=x"), "--resolution"),

@@ -128,7 +128,7 @@ def test_tolerance_alpha_and_family_are_heard(users: str) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("--metric", "revenue"), "what to scan is not said"),
+        (("--metric", "revenue"), "Give --experiments and --metric. Columns of the source: "),
         (("--experiments", "none_*", "--metric", "revenue"), "none_"),
         (("--experiments", "test_00", "--metric", "revenue"), ""),
         (("--experiments", "test_00,test_00", "--metric", "revenue"), ""),
