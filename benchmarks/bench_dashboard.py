@@ -99,14 +99,16 @@ def cold(folder: Path, path: str, rounds: int) -> None:
     first, whole = [], []
     for _ in range(rounds):
         server = Server(folder)
+        before = server.processor()
         seconds, used, body, waiting = server.ask(path)
         first.append((seconds, used, len(body), waiting))
-        whole.append(server.until_whole(path) + seconds)
+        until = server.until_whole(path) + seconds
+        whole.append((until, server.processor() - before))
         server.stop()
     seconds, used, size, waiting = min(first)
     said = "some are being read" if waiting else "whole"
     print(f"cold {path:32} {seconds * 1e3:7.0f} ms  processor {used:5.2f} s  {size / 1e3:6.0f} kB  {said}; "
-          f"whole after {min(whole):.1f} s")  # fmt: skip
+          f"whole after {min(whole)[0]:.1f} s, processor {min(used for _, used in whole):.1f} s")  # fmt: skip
 
 
 def warm(folder: Path) -> None:

@@ -34,8 +34,10 @@ class BackgroundCache:
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._slots = threading.Semaphore(at_once)
         self._lock = threading.Lock()
+        self._served = threading.Condition(self._lock)
         self._digest = ""
         self._jobs: dict[Hashable, _Job] = {}
+        self._awaited: list[Hashable] = []
 
     def get(self, digest: str, key: Hashable, make: Callable[[], _T], *, wait: float) -> _T:
         """Return the value; ``digest`` names the bytes that it is about.
@@ -49,12 +51,23 @@ class BackgroundCache:
             if job is None:
                 job = self._jobs[key] = _Job()
                 threading.Thread(target=self._run, args=(job, make), daemon=True).start()
-        if not job.done.wait(wait):
-            raise NotYetError
+            self._awaited.append(key)
+        try:
+            if not job.done.wait(wait):
+                raise NotYetError
+        finally:
+            with self._lock:
+                self._awaited.remove(key)
+                self._served.notify_all()
         if job.problem is not None:
             raise job.problem
         value: _T = job.value
         return value
+
+    def give_way(self, key: Hashable) -> None:
+        """Wait while somebody waits for another value than the one that is being computed ahead."""
+        with self._lock:
+            self._served.wait_for(lambda: all(awaited == key for awaited in self._awaited))
 
     def _run(self, job: _Job, make: Callable[[], Any]) -> None:
         with self._slots:

@@ -34,7 +34,7 @@ PATIENCE = 4.0
 LIST_PATIENCE = 1 / 16
 """So much of that a list waits for experiments that are being analyzed, before it shows those that are."""
 
-PRIVACY_PATIENCE = 1 / 8
+PRIVACY_PATIENCE = 1 / 2
 """So much of that the privacy page waits for the checks, before it shows what is being checked."""
 
 REFRESH_SECONDS = 15.0
@@ -120,7 +120,7 @@ class Results:
         Raises `NotYetError` while it is being computed.
         """
         contents = self.read()
-        self._cache.get(contents.digest, "readouts", lambda: self.readouts(contents), wait=0)
+        self._cache.get(contents.digest, "readouts", lambda: self._readouts_ahead(contents), wait=0)
         self._cache.get(contents.digest, "histories", lambda: self.histories(contents), wait=0)
 
     # ── what pages ask ─────────────────────────────────────────────────────────────────────────
@@ -164,6 +164,13 @@ class Results:
         kept = {_key(readout.bundle, name) for name, own in readouts.items() for readout in own}
         self._analyses = {key: answer for key, answer in list(self._analyses.items()) if key in kept}
         return readouts
+
+    def _readouts_ahead(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
+        """Return the same before anybody asked: whoever waits for another page goes before."""
+        for name in self.bundles_of(contents):
+            self._cache.give_way("readouts")
+            self.readouts_of(contents, name)
+        return self.readouts(contents)
 
     def readouts_of(self, contents: Contents, experiment: str) -> list[ExperimentReadout]:
         """Return the readouts of one experiment, the newest last; none where it was not released."""

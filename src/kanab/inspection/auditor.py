@@ -6,7 +6,7 @@ the gate; of that the auditor sees the receipt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,10 +15,10 @@ import numpy as np
 from kanab.errors import listed
 from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.experiment_differences import find_experiment_differences
-from kanab.inspection.attack.published import published_from_dict
+from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.checks import Check
 from kanab.inspection.noise_audit import check_noise, check_together
-from kanab.privacy.audit import audit_table, few_events
+from kanab.privacy.audit import Audit, audit_table, few_events
 from kanab.privacy.budget import RareValues, most_off
 from kanab.privacy.class_rules import LEAST_DF, missing_values_hide, products_hide
 from kanab.privacy.ledger import Ledger
@@ -72,11 +72,33 @@ def list_few_events(release: Release) -> tuple[FewEvents, ...]:
     return tuple(each for each in listed if each.few)
 
 
-def check_release(release: Release) -> tuple[Check, ...]:
-    """Check every rule for one release; with ε other rules hold."""
+@dataclass(frozen=True)
+class Audited:
+    """The inference audit of a table as it was published: of its classes, and of its arms."""
+
+    classes: Audit
+    arms: Audit
+
+
+def audit_release(release: Release) -> dict[str, Audited]:
+    """Audit every table of a release again; with ε there is nothing to audit."""
+    if release.receipt.noise is not None:
+        return {}
+    plans, k = release.plan.metrics_by_name, release.receipt.k
+    return {
+        name: Audited(
+            audit_table(name, table, plans, k=k), audit_table(f"arms of {name}", table.keep(), plans, k=k)
+        )
+        for name, table in release.tables.items()
+    }  # fmt: skip
+
+
+def check_release(release: Release, audited: Mapping[str, Audited] | None = None) -> tuple[Check, ...]:
+    """Check every rule for one release; with ε other rules hold. ``audited`` is its audit, where that was done."""
     if release.receipt.noise is not None:
         return check_noise(release, release.receipt.noise)
-    return tuple(check(release) for check in _RULES)
+    inference = _inference(release, audit_release(release) if audited is None else audited)
+    return (*(check(release) for check in _RULES), inference, _unusual(release), _overlap(release))
 
 
 def _people(release: Release) -> Check:
@@ -104,8 +126,8 @@ def _totals(release: Release) -> Check:
     """Check that tables of one experiment, which are about the same people, add up to the same arms."""
     wrong = 0
     for experiment in release.plan.experiment_names:
-        tables = [table.keep() for table in release.tables_of(experiment).values()]
-        wrong += sum(not _agree(tables[0], other) for other in tables[1:])
+        first, *others = release.tables_of(experiment).values()
+        wrong += sum(not _agree(first.keep(), other.keep()) for other in others)
     return Check("totals", not wrong, "all tables of an experiment add up to the same arms", "Do not use it.", wrong)
 
 
@@ -150,12 +172,9 @@ def _freedom(release: Release) -> Check:
     )  # fmt: skip
 
 
-def _inference(release: Release) -> Check:
-    plans = release.plan.metrics_by_name
-    tables = dict(release.tables) | {f"arms of {name}": table.keep() for name, table in release.tables.items()}
-    broken = [
-        rule for name, table in tables.items() for rule in audit_table(name, table, plans, k=release.receipt.k).broken
-    ]
+def _inference(release: Release, audited: Mapping[str, Audited]) -> Check:
+    audits = [*(each.classes for each in audited.values()), *(each.arms for each in audited.values())]
+    broken = [rule for audit in audits for rule in audit.broken]
     products = sum(
         not products_hide(cross, table, release.receipt.k)
         for table in release.tables.values()
@@ -175,6 +194,8 @@ def _unusual(release: Release) -> Check:
         shown = [ShownTable(name, table) for name, table in release.tables.items() if metric in table.metric_names]
         for total in {table.tally.total for table in shown}:  # of experiments with as many people: the same ones
             tables = [table for table in shown if table.tally.total == total]
+            if len(tables) == 1:  # nothing to cross it with
+                continue
             rare = RareValues.of(tables, partial(most_off, metric, tables))
             for table in tables[:-1]:
                 rare.add(table)
@@ -206,43 +227,47 @@ def weighing(release: Release) -> str:
     return f", also those weighted by {listed(names)}," if names else ""
 
 
-_RULES: tuple[Callable[[Release], Check], ...] = (
-    _people, _missing, _totals, _squares, _bounds, _freedom, _inference, _unusual, _overlap,
-)  # fmt: skip
+_RULES: tuple[Callable[[Release], Check], ...] = (_people, _missing, _totals, _squares, _bounds, _freedom)
 
 
-def check_chain(release: Release, ledger: Ledger | None) -> Check:
-    """Check that the release stands in its ledger."""
+def check_chain(release: Release, ledger: Ledger | None, digest: str | None = None) -> Check:
+    """Check that the release stands in its ledger. ``digest`` is its hash, where that is known."""
     if not release.chained:
         return Check("ledger", None, "it was released without a ledger, which is a deviation from the defaults")
     if ledger is None:
         return Check("ledger", None, "its ledger was not given; name it with --ledger")
-    inside = release_to_dict(release)["hash"] in ledger.hashes
+    inside = (digest or release_to_dict(release)["hash"]) in ledger.hashes
     return Check(
         "ledger", inside, "it stands in its ledger, whose entries follow each other unchanged",
         "The ledger is another one, or its last entries were removed: take it from a backup.",
     )  # fmt: skip
 
 
-def check_differences(releases: Mapping[str, Release]) -> Iterator[Check]:
+def check_differences(
+    releases: Mapping[str, Release], files: Mapping[str, AttackedRelease] | None = None
+) -> Iterator[Check]:
     """Check that no release differs from another by a few people, nor an experiment from another of its release.
 
     Batches are of different people anyway. Releases with ε are added up instead: noise differs by more than people.
+    ``files`` are the same releases as an attacker reads them, where that was done.
     """
+
+    def read(names: Iterable[str]) -> list[AttackedRelease]:
+        known = files or {}
+        return [known.get(name) or published_from_dict(release_to_dict(releases[name]), name) for name in names]
+
     yield from check_together(releases.values())
     releases = {name: release for name, release in releases.items() if release.receipt.noise is None}
     several = {name: release for name, release in releases.items() if len(release.plan.experiments) > 1}
     if several:
-        published = [published_from_dict(release_to_dict(release), name) for name, release in several.items()]
-        told = find_experiment_differences(published, min(release.receipt.k for release in several.values()))
+        told = find_experiment_differences(read(several), min(release.receipt.k for release in several.values()))
         yield Check(
             "experiments", not told, "no experiment differs from another of its release by fewer than k people",
             "Do not use both; release them again.", len(told),
         )  # fmt: skip
     alone = {name: release for name, release in releases.items() if release.receipt.batch is None}
     if len(alone) > 1:
-        published = [published_from_dict(release_to_dict(release), name) for name, release in alone.items()]
-        differences = find_differences(published, min(release.receipt.k for release in alone.values()))
+        differences = find_differences(read(alone), min(release.receipt.k for release in alone.values()))
         yield Check(
             "differences", not differences, "no two releases differ by fewer than k people in a class",
             "Release growing data by cohorts.", len(differences),

@@ -182,7 +182,8 @@ def _without_metrics(release: Release, experiment: ExperimentPlan) -> Iterator[s
     own, name = release.tables_of(experiment.name), experiment.name
     if not own:
         return
-    totals = release.totals(name).metric_names
+    with_totals = [own[name]] if release.receipt.noise is not None and name in own else own.values()
+    totals = {metric for table in with_totals for metric in table.metric_names}
     for metric in [each.name for each in release.plan.counted_metrics if each.name not in release.plan.numbers]:
         if metric not in totals:
             yield f"{name} has no effect on {metric}"

@@ -109,4 +109,4 @@ def check_cross(cross: Cross, pair: tuple[Moments, ...], axes: By) -> None:
 
 
 def _any(condition: Any) -> bool:
-    return bool(np.any(condition))
+    return bool(condition.any() if isinstance(condition, np.ndarray) else condition)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, get_args, overload
 
 import numpy as np
@@ -108,7 +109,7 @@ class Metric:
         """Whether it is a 0/1 metric: then y² = y, and squares need not be stored."""
         return self.scale == 1 and self.bounds == (0.0, 1.0)
 
-    @property
+    @cached_property
     def grid_bounds(self) -> tuple[int, int] | None:
         """The bounds as grid values."""
         if self.bounds is None:

@@ -55,3 +55,32 @@ def test_threads_share_one_value() -> None:
     for one in threads:
         one.join()
     assert made == [1]
+
+
+def test_what_is_computed_ahead_waits_while_a_page_waits_for_something_else() -> None:
+    cache, asked, begun, go = BackgroundCache(), threading.Event(), threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def ahead() -> None:
+        asked.wait(10)
+        begun.wait(10)
+        cache.give_way("list")
+        order.append("list")
+
+    def page() -> None:
+        begun.set()
+        go.wait(10)
+        order.append("page")
+
+    with pytest.raises(NotYetError):
+        cache.get("one", "list", ahead, wait=0)
+    reader = threading.Thread(target=lambda: cache.get("one", "page", page, wait=10))
+    reader.start()
+    begun.wait(10)
+    asked.set()
+    with pytest.raises(NotYetError):
+        cache.get("one", "list", ahead, wait=0.2)  # who waits for the list itself does not hold it up, the page does
+    go.set()
+    reader.join()
+    cache.get("one", "list", ahead, wait=10)
+    assert order == ["page", "list"]

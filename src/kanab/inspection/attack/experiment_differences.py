@@ -30,6 +30,8 @@ def find_experiment_differences(releases: Sequence[AttackedRelease], k: int) -> 
         for table in release.tables:
             if len(table.experiments) == 1 and len(table.axes) <= 2 and not table.hidden.any():
                 tables.setdefault(next(iter(table.experiments)), []).append(table)
+        if len(tables) < 2:
+            continue
         sides = {name: [_side(table) for table in own] for name, own in tables.items()}
         for first, second in _suspects(tables, k):
             findings += _compared(release.name, (first, sides[first]), (second, sides[second]), k)

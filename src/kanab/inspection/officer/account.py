@@ -6,14 +6,13 @@ It holds no class below k, no value of anybody, no path, no machine and no time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Any
 
 from kanab.errors import LedgerError, SourceError
 from kanab.inspection.attack.findings import AttackReport, Attempt
-from kanab.inspection.attack.published import published_from_dict
+from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import play_attacker
-from kanab.inspection.auditor import check_chain, check_differences, check_release
+from kanab.inspection.auditor import Audited, audit_release, check_chain, check_differences, check_release
 from kanab.inspection.checks import Check
 from kanab.inspection.noise_audit import check_spent
 from kanab.inspection.officer import noisy
@@ -56,12 +55,17 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
     hashes = {name: str(file["hash"]) for name, file in files.items()}
     if len(set(hashes.values())) < len(hashes):
         raise SourceError("the same release is given twice", "Name every release once.")
-    checks = {name: [*check_release(release), *_chain(release, ledger)] for name, release in releases.items()}
-    between = [*_verified(ledger), *check_differences(releases)]
-    plain = [_release(name, release, hashes[name], checks[name]) for name, release in releases.items()]
+    audits = {name: audit_release(release) for name, release in releases.items()}
+    checks = {
+        name: [*check_release(release, audits[name]), *_chain(release, hashes[name], ledger)]
+        for name, release in releases.items()
+    }
+    published = {name: published_from_dict(file, name) for name, file in files.items()}
+    between = [*_verified(ledger), *check_differences(releases, published)]
+    plain = [_release(name, release, hashes[name], audits[name], checks[name]) for name, release in releases.items()]
     everything = [*(check for of_file in checks.values() for check in of_file), *between]
     effective_k = _effective_k(releases, hashes.values(), ledger)
-    attacks = _attacks(_attacked(files))
+    attacks = _attacks(_attacked([*published.values()]))
     remaining = risks(plain)
     broken = [*_broken(checks, between), *_won(attacks)]
     return {
@@ -87,12 +91,12 @@ _OPEN_AT_COLLECTORS = {"overlap": "Update every collector on the store; declare 
 """What to do about rules that could not be evaluated."""
 
 
-def _chain(release: Release, ledger: Ledger | LedgerError | None) -> Iterator[Check]:
+def _chain(release: Release, digest: str, ledger: Ledger | LedgerError | None) -> Iterator[Check]:
     book, noise = ledger if isinstance(ledger, Ledger) else None, release.receipt.noise
     if release.chained and isinstance(ledger, LedgerError):
         yield Check("ledger", None, "its ledger could not be verified")
     else:
-        yield check_chain(release, book)
+        yield check_chain(release, book, digest)
     if noise is not None:
         yield check_spent(release, noise, book)
 
@@ -162,9 +166,11 @@ def _verdict(
 # ── one release ────────────────────────────────────────────────────────────────────────────────
 
 
-def _release(name: str, release: Release, digest: str, checks: Sequence[Check]) -> Plain:
+def _release(
+    name: str, release: Release, digest: str, audited: Mapping[str, Audited], checks: Sequence[Check]
+) -> Plain:
     receipt = release.receipt
-    tables = fields_of(release)
+    tables = fields_of(release, audited)
     return {
         "file": name,
         "hash": digest,
@@ -216,9 +222,7 @@ def _cohorts(batch: Batch | None) -> Plain | None:
 def _plain_checks(checks: Iterable[Check], *, collector: bool = False) -> list[Plain]:
     remedies = _OPEN | _OPEN_AT_COLLECTORS if collector else _OPEN
     return [
-        asdict(
-            check if check.holds is not None else replace(check, remedy=check.remedy or remedies.get(check.rule, ""))
-        )
+        vars(check) | ({} if check.holds is not None else {"remedy": check.remedy or remedies.get(check.rule, "")})
         for check in checks
     ]
 
@@ -226,9 +230,8 @@ def _plain_checks(checks: Iterable[Check], *, collector: bool = False) -> list[P
 # ── attacks and ledger ─────────────────────────────────────────────────────────────────────────
 
 
-def _attacked(files: Mapping[str, Plain]) -> AttackReport:
+def _attacked(published: Sequence[AttackedRelease]) -> AttackReport:
     """Try every attack that needs no further knowledge, against the least k that was promised."""
-    published = [published_from_dict(file, name) for name, file in files.items()]
     return play_attacker(published, k=min(release.k for release in published))
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kanab.errors import listed
+from kanab.inspection.auditor import Audited, audit_release
 from kanab.plan.model import CovariatePlan, MetricPlan, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit, audit_table
+from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Release
 from kanab.tally.factor import OTHER, Factor
@@ -19,8 +20,10 @@ from kanab.tally.tally import Tally
 Plain = dict[str, Any]
 
 
-def fields_of(release: Release) -> list[Plain]:
+def fields_of(release: Release, audited: Mapping[str, Audited] | None = None) -> list[Plain]:
     """Return every table with its arms, covariate and metrics, and the question that it answers.
+
+    ``audited`` is the audit of the release, where that was done.
 
     >>> from kanab.plan.model import make_plan
     >>> from kanab.privacy.gate import release
@@ -30,10 +33,11 @@ def fields_of(release: Release) -> list[Plain]:
     >>> [(table["table"], table["why"]) for table in fields_of(made)]
     [('arm/tier', ['segments: does the effect differ by tier?'])]
     """
-    return [_table(name, table, release) for name, table in release.tables.items()]
+    audits = audit_release(release) if audited is None else audited
+    return [_table(name, table, release, audits) for name, table in release.tables.items()]
 
 
-def _table(name: str, table: Tally, release: Release) -> Plain:
+def _table(name: str, table: Tally, release: Release, audits: Mapping[str, Audited]) -> Plain:
     plan = release.plan
     plans = plan.metrics_by_name
     return {
@@ -47,19 +51,18 @@ def _table(name: str, table: Tally, release: Release) -> Plain:
         ),
         "metrics": [_metric(part, table, plans.get(part.metric.name), plan.k) for part in table.moments],
         "products": [{"metrics": list(cross.pair), "by": list(cross.by)} for cross in table.crosses],
-    } | (_audited(name, table, plans) if table.noise is None else _noisy(table))
+    } | (_audited(table, audits[name]) if table.noise is None else _noisy(table))
 
 
-def _audited(name: str, table: Tally, plans: Mapping[str, MetricPlan]) -> Plain:
+def _audited(table: Tally, audited: Audited) -> Plain:
     sizes = [int(n) for n in table.people.ravel() if n]
-    audit = audit_table(name, table, plans)
     return {
         "classes": len(sizes),
         "smallest_class": min(sizes),
         "degrees_of_freedom": table.total - len(sizes),
-        "homogeneous": audit.homogeneous,
-        "not_enumerated": audit.not_enumerated,
-        "narrowest": _narrowest(audit + audit_table(name, table.keep(), plans)),
+        "homogeneous": audited.classes.homogeneous,
+        "not_enumerated": audited.classes.not_enumerated,
+        "narrowest": _narrowest(audited.classes + audited.arms),
     }
 
 
