@@ -193,6 +193,23 @@ def test_no_page_scrolls_sideways(go: Go, path: str) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
+def test_on_a_phone_the_list_is_lines_without_boxes_that_name_the_next_seal(go: Go) -> None:
+    page = go("waiting", "/")
+    page.set_viewport_size({"width": 390, "height": 900})
+    cells = page.locator(".list tbody td")
+    look = "cells => cells.map(cell => getComputedStyle(cell).backgroundColor)"
+    assert set(cells.evaluate_all(look)) == {"rgba(0, 0, 0, 0)"}
+    seal = page.locator(".list .seal").first
+    assert "next seal" in seal.evaluate("cell => getComputedStyle(cell, '::before').content")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_in_print_nothing_to_click_is_left(go: Go, path: str) -> None:
+    page = go("full", path)
+    page.emulate_media(media="print")
+    expect(page.locator("button:visible, .button:visible, select:visible, input:visible")).to_have_count(0)
+
+
 @pytest.mark.parametrize(
     ("site", "path"),
     [

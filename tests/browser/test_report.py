@@ -141,6 +141,20 @@ def test_print_is_light_and_keeps_its_tables(open_page: Open, report: str) -> No
     assert 2 <= printed.count(b"/Type /Page\n") <= 7
 
 
+def test_pages_of_print_keep_tables_pictures_and_headings_with_their_words(open_page: Open, report: str) -> None:
+    page = open_page(report)
+    page.emulate_media(media="print")
+
+    def looks(selector: str, side: str) -> set[str]:
+        elements = page.locator(selector)
+        assert elements.count() > 0, selector
+        return set(elements.evaluate_all(f"all => all.map(one => getComputedStyle(one).{side})"))
+
+    assert looks("table, figure, tr, li", "breakInside") == {"avoid"}
+    assert looks("h1, h2, h3, .key, p:has(+ .scroll)", "breakAfter") == {"avoid"}
+    assert looks("footer", "breakBefore") == {"avoid"}
+
+
 def test_an_alarm_stands_out_in_red(open_page: Open, hillstrom: Readout) -> None:
     hillstrom["sample_ratio"]["p"] = 1e-9
     alert = open_page(whole(hillstrom)).get_by_role("alert")

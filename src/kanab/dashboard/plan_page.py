@@ -18,7 +18,7 @@ from kanab.planning.epsilon import epsilon_range
 from kanab.planning.forecast import Baseline, Forecast, forecast_plan
 from kanab.planning.report.plan_html import epsilon_chart
 from kanab.privacy.epsilon.account import check_epsilon
-from kanab.tabular import Table, number
+from kanab.tabular import Table
 from kanab.tally.factor import label
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -52,7 +52,7 @@ def metric_table(plan: Plan) -> Table:
         if metric.ratio is not None:
             rows.append((metric.name, f"{metric.ratio[0]} per {metric.ratio[1]}", "–", "–"))
             continue
-        bounds = "from the data" if metric.bounds is None else " to ".join(map(number, metric.bounds))
+        bounds = "from the data" if metric.bounds is None else " to ".join(f"{bound:,.15g}" for bound in metric.bounds)
         kind, limits = ("yes or no", "0 or 1") if metric.binary else ("a number", bounds)
         kind += ", from before: adjusted for" if metric.name in plan.numbers else ""
         rows.append((metric.name, kind, limits, _MISSING[metric.missing or "zero"]))

@@ -106,8 +106,11 @@ html{{font-size:10pt}}
 body{{line-height:1.4}}
 main{{max-width:none;padding:0}}
 section{{margin-top:1.6rem;padding-top:1.2rem}}
-h2,h3{{break-after:avoid}}
-figure,tr,li,.call{{break-inside:avoid}}
+h1,h2,h3,.kicker,.unit,.key,summary,p:has(+.scroll),.said:has(+.scroll),.said li:first-child{{break-after:avoid}}
+article,figure,table,tr,li,.call,dd{{break-inside:avoid}}
+.scroll+.said,.scroll+p,footer{{break-before:avoid}}
+footer{{margin-top:1rem}}
+p,li{{orphans:3;widows:3}}
 .pair{{grid-template-columns:1fr 9.5cm;gap:.6cm}}.pair.words{{grid-template-columns:1fr}}
 table{{font-size:.85rem}}th,td{{padding:.25rem .45rem}}
 .scroll{{overflow:visible}}

@@ -57,7 +57,7 @@ code{overflow-wrap:anywhere}
 @media print{
 nav{display:none}
 a{color:inherit;text-decoration:none}
-.told li,.figures>*{break-inside:avoid}
+.figures>*{break-inside:avoid}
 }
 """
 """What the page adds to the style sheet of all reports."""

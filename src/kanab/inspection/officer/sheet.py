@@ -27,7 +27,6 @@ _STYLE = (
     + """
 .blank{display:block;min-width:14rem;min-height:2.4rem;border-bottom:1px solid}
 .todo{font-weight:400;max-width:24rem}
-@media print{tr{break-inside:avoid}}
 """
 )
 

@@ -68,6 +68,7 @@ svg a:focus-visible{outline:2px solid var(--ink)}
 .maps svg.large{max-width:none}
 .key+figure{margin-bottom:1rem}
 .key+figure+.key{margin-top:0}
+section>figure+article{margin-top:1.25rem}
 details{border-top:1px solid var(--line);padding:.7rem 0}
 details:last-of-type{padding-bottom:0}
 .pair>figure+figure{margin-top:0}
@@ -77,7 +78,8 @@ summary strong{margin-right:.6rem}
 summary span{color:var(--muted);font-size:.9rem}
 @media screen and (max-width:40rem){.cards td:last-child{grid-column:1/-1}}
 @media (min-width:48rem){.maps svg.large{max-width:100%}}
-@media print{.maps{overflow:visible}.maps svg.large{max-width:100%}
+@media print{.maps{overflow:visible}.maps svg.large{max-width:14cm}
+details{break-inside:avoid}
 details::details-content{content-visibility:visible;display:block}}
 """
 """What the page of a scan adds to the style sheet of all reports."""
