@@ -33,6 +33,7 @@ _EXTRAS |= dict.fromkeys(_MYSQL, "mysql") | {"clickhouse": "clickhouse"}
 _NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb", "mysql": "pymysql"}
 _NEEDS |= {"clickhouse": "clickhouse_connect"}
 _ELSEWHERE = ("ftp", "file", "s3a", "az", "dbfs")
+_PEOPLE = "people"  # the table of a source, the same in every connection made for one, so that statements are, too
 _STARTED: list[Any] = []  # connections whose Spark session was started here
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
@@ -81,7 +82,7 @@ def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any
     if isinstance(source, (str, PathLike)) and "://" in fspath(source) and not is_remote(fspath(source)):
         return _open_connection(fspath(source), table, sql)
     if isinstance(source, (str, PathLike)):
-        rows = _open_files(_memory(), fspath(source), table, form)
+        rows = _open_files(_memory(), fspath(source), table, form, _PEOPLE)
         return rows if sql is None else _query_rows(rows, sql)
     if type(source).__module__.partition(".")[0] == "sqlalchemy":
         return _open_connection(_url_of(source), table, sql)
@@ -93,7 +94,7 @@ def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any
         if sql is not None:
             raise SourceError("an Ibis or Spark table takes no sql", "Choose its rows before, or by where=….")
         return _countable(source) if package == "ibis" else _open_spark_frame(source)
-    rows = _open_frame(_memory(), source, "people")
+    rows = _open_frame(_memory(), source, _PEOPLE)
     return rows if sql is None else _query_rows(rows, sql)
 
 
@@ -101,7 +102,7 @@ def _countable(table: Any) -> Any:
     """Return an Ibis table as counting needs it: of an engine with SQL, which tells all different texts apart."""
     engine = engine_of(table)
     if engine.in_memory:
-        return _open_frame(_memory(), _from_memory(table), "people")
+        return _open_frame(_memory(), _from_memory(table), _PEOPLE)
     if engine.exact_text is None:
         return table
     texts = {name: engine.exact_text(table[name]) for name, kind in table.schema().items() if kind.is_string()}
@@ -123,14 +124,15 @@ def open_beside(table: Any, other: Any, form: CsvForm = PLAIN) -> Any:
     with without_notices():
         backend = table.get_backend()
         place = fspath(other) if isinstance(other, (str, PathLike)) else None
+        name = f"kanab_{uuid4().hex}"
         if place is not None and backend.name == "duckdb" and has_file_ending(place):
-            return _open_files(backend, place, None, form)
+            return _open_files(backend, place, None, form, name)
         if place is not None:
             return _countable(_open_table_or_query(backend, place, None))
         if type(other).__module__.partition(".")[0] == "ibis" and engine_of(other).in_memory:
             other = _from_memory(other)
         if type(other).__module__.partition(".")[0] not in ("ibis", "pyspark") and backend.name == "duckdb":
-            return _open_frame(backend, other, f"kanab_{uuid4().hex}")
+            return _open_frame(backend, other, name)
         beside = open_table(other)
         if beside.get_backend() is not backend:
             raise SourceError("two tables are in different places", "Take both from one connection.")
@@ -150,16 +152,16 @@ def _memory() -> Any:
     return backend
 
 
-def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm) -> Any:
-    """Open the files of a path or pattern, or of an address, as one table."""
+def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm, name: str) -> Any:
+    """Open the files of a path or pattern, or of an address, as one table of a name."""
     if is_remote(place):
-        return _open_remote(backend, place, sheet, form)
-    name, files = Path(place).name, matching_files(place)
+        return _open_remote(backend, place, sheet, form, name)
+    pattern, files = Path(place).name, matching_files(place)
     if not files[0].exists():
-        raise SourceError(f"there is no file {name!r}", "Check the path.")
+        raise SourceError(f"there is no file {pattern!r}", "Check the path.")
     kinds = {file_kind(file) for file in files}
     if len(kinds) > 1:
-        raise SourceError(f"the files of {name!r} are of different kinds", "Give files of one kind.")
+        raise SourceError(f"the files of {pattern!r} are of different kinds", "Give files of one kind.")
     if sheet is not None and kinds != {"excel"}:
         raise no_table()
     if kinds == {"csv"} and not any(map(is_packed, files)):
@@ -167,22 +169,20 @@ def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm) -> A
 
         for file in files:
             check_whole(file)
-        return open_csv(backend, files, form)
+        return open_csv(backend, files, name, form)
     if kinds == {"parquet"}:
-        return open_parquet(backend, files)
-    if kinds == {"lake"}:
-        return _open_frame(backend, open_lake(files[0]), f"kanab_{uuid4().hex}")
-    return _open_frame(backend, read_files(files, sheet, form), f"kanab_{uuid4().hex}")
+        return open_parquet(backend, files, name)
+    return _open_frame(backend, open_lake(files[0]) if kinds == {"lake"} else read_files(files, sheet, form), name)
 
 
-def _open_remote(backend: Any, place: str, sheet: str | None, form: CsvForm) -> Any:
+def _open_remote(backend: Any, place: str, sheet: str | None, form: CsvForm, name: str) -> Any:
     """Open files of an object store where they are, other ones by a copy that is deleted once it was read."""
     dataset = remote_dataset(place)
     if dataset is not None and sheet is None:
-        return _open_frame(backend, dataset, f"kanab_{uuid4().hex}")
+        return _open_frame(backend, dataset, name)
     with copied(place) as file:
-        rows = _open_files(backend, str(file), sheet, form)
-        return backend.create_table(f"kanab_{uuid4().hex}", rows)
+        rows = _open_files(backend, str(file), sheet, form, f"{name}_file")
+        return backend.create_table(name, rows)
 
 
 def _open_frame(backend: Any, source: Any, name: str) -> Any:

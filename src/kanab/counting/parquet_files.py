@@ -18,8 +18,8 @@ _PARTITION = re.compile(r"(?<=/)([^=/]+)=([^=/]*)(?=/)")
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
-def open_parquet(backend: Any, files: Sequence[Path]) -> Any:
-    """Open Parquet files, one below the other.
+def open_parquet(backend: Any, files: Sequence[Path], name: str) -> Any:
+    """Open Parquet files, one below the other, as a table of a name.
 
     Raises `SourceError` where one cannot be read, lacks a column of the first, or holds another kind of value in it:
     an engine would cast to what the first file holds, and round.
@@ -30,6 +30,7 @@ def open_parquet(backend: Any, files: Sequence[Path]) -> Any:
     try:
         rows = backend.read_parquet(
             [str(file) for file in files],
+            table_name=name,
             hive_partitioning=bool(partitions),
             hive_types_autocast=False,
             union_by_name=names is not None,

@@ -17,8 +17,8 @@ _WHOLE = r"^-?(0|[1-9][0-9]{0,14})$"
 _SAMPLE = 10_000
 
 
-def open_csv(backend: Any, files: Sequence[Path], form: CsvForm = PLAIN) -> Any:
-    """Open all files, one below the other, as a table of numbers, true/false and texts.
+def open_csv(backend: Any, files: Sequence[Path], name: str, form: CsvForm = PLAIN) -> Any:
+    """Open all files, one below the other, as a table of a name with numbers, true/false and texts.
 
     Every column is the narrowest kind that all its fields are. That is looked up over all rows,
     because a code such as 007 may come late. Raises `SourceError` where a file is no CSV file.
@@ -28,6 +28,7 @@ def open_csv(backend: Any, files: Sequence[Path], form: CsvForm = PLAIN) -> Any:
     try:
         written = backend.read_csv(
             [str(file) for file in files],
+            table_name=name,
             columns=dict.fromkeys(names, "string"),
             header=True,
             delim=separator,

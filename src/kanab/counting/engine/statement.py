@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import ibis
@@ -382,18 +382,35 @@ def write_statement(
     first: str, parts: Sequence[QueryPart], query: CountQuery, dialect: Any, *, pretty: bool = False
 ) -> str:
     """Return the whole statement: the first stage as a named subquery, the parts one below the other."""
+    arms = {key: query.declared(name) for name, key in query.arms.items()}
+    layout = _Layout(query.keys, tuple(arms.items()), tuple(name for name, _ in _presence(query)), query.engine)
+    name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
+    return f"WITH {name} AS (\n{first}\n)\n{_second_stage(tuple(parts), layout, dialect, pretty)}"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the parts of a query share: all keys, those of arms with the arms that are declared, who has a value."""
+
+    keys: tuple[Key, ...]
+    arms: tuple[tuple[Key, tuple[Level, ...] | None], ...]
+    present: tuple[str, ...]
+    engine: Engine
+
+
+@lru_cache(maxsize=128)
+def _second_stage(parts: tuple[QueryPart, ...], layout: _Layout, dialect: Any, pretty: bool) -> str:
+    """Return the SQL of the parts, written once: the data have no part in it."""
     slots = max(len(part.values) for part in parts)
     selects = (
-        [_crossed(parts, slots, query)]
-        if query.engine.crossed
-        else [_select(place, part, slots, query) for place, part in enumerate(parts)]
+        [_crossed(parts, slots, layout)]
+        if layout.engine.crossed
+        else [_select(place, part, slots, layout) for place, part in enumerate(parts)]
     )
-    second = "\nUNION ALL\n".join(select.sql(dialect=dialect, pretty=pretty, copy=False) for select in selects)
-    name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
-    return f"WITH {name} AS (\n{first}\n)\n{second}"
+    return "\nUNION ALL\n".join(select.sql(dialect=dialect, pretty=pretty, copy=False) for select in selects)
 
 
-def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.Select:
+def _select(place: int, part: QueryPart, slots: int, layout: _Layout) -> exp.Select:
     """Return a select of the part's place, which of its sets (a bit per key not in it), keys and numbers as texts."""
     keys = part.keys
     bits: list[Any] = [
@@ -402,14 +419,14 @@ def _select(place: int, part: QueryPart, slots: int, query: CountQuery) -> exp.S
     ]
     several = len(part.sets) > 1
     mask = reduce(lambda a, b: exp.Add(this=a, expression=b), bits) if several else exp.Literal.number(0)
-    text = query.engine.text
-    columns = [text(_column(key.column)) if key in keys else _nothing(place) for key in query.keys]
-    numbers = [text(_aggregate(*value, query.engine)) for value in part.values]
+    text = layout.engine.text
+    columns = [text(_column(key.column)) if key in keys else _nothing(place) for key in layout.keys]
+    numbers = [text(_aggregate(*value, layout.engine)) for value in part.values]
     nothing = [_nothing(place) for _ in range(slots - len(numbers))]
     select = exp.Select(
         expressions=_named([exp.Literal.number(place), mask, *columns, *numbers, *nothing]),
         from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
-        where=exp.Where(this=_people(part, query)),
+        where=exp.Where(this=_people(part, layout)),
     )
     if part.name == "signatures" or not keys:
         return select
@@ -429,13 +446,12 @@ def _named(columns: Iterable[Any]) -> list[Any]:
     return [exp.alias_(column, f"answer{place}", quoted=True, copy=False) for place, column in enumerate(columns)]
 
 
-def _crossed(parts: Sequence[QueryPart], slots: int, query: CountQuery) -> exp.Select:
+def _crossed(parts: Sequence[QueryPart], slots: int, layout: _Layout) -> exp.Select:
     """Return the same rows out of one pass: every signature next to every set of keys, without those not in it."""
     sets = [(place, part, keys) for place, part in enumerate(parts) for keys in part.sets]
-    present = [name for name, _ in _presence(query)]  # they split signatures, which are no groups of keys alone
-    masked = {key.column: [number for number, (_, _, keys) in enumerate(sets) if key in keys] for key in query.keys} | {
-        name: [0] for name in present
-    }
+    masked = {
+        key.column: [number for number, (_, _, keys) in enumerate(sets) if key in keys] for key in layout.keys
+    } | {name: [0] for name in layout.present}  # these split signatures, which are no groups of keys alone
     values = dict.fromkeys(name for part in parts for name, _ in part.values)
     inner = exp.Select(
         expressions=[
@@ -445,13 +461,13 @@ def _crossed(parts: Sequence[QueryPart], slots: int, query: CountQuery) -> exp.S
         ],
         from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
         joins=[exp.Join(this=_list_of(sets), kind="CROSS")],
-        where=exp.Where(this=exp.or_(*(_of(place, _people(part, query)) for place, part in enumerate(parts)))),
+        where=exp.Where(this=exp.or_(*(_of(place, _people(part, layout)) for place, part in enumerate(parts)))),
     )
-    text = query.engine.text
+    text = layout.engine.text
     groups = [_column(name) for name in ("place", "mask", *(f"own_{name}" for name in masked))]
-    keys = [text(_column(f"own_{key.column}")) for key in query.keys]
+    keys = [text(_column(f"own_{key.column}")) for key in layout.keys]
     return exp.Select(
-        expressions=_named([*groups[:2], *keys, *(_slot(number, parts, query.engine) for number in range(slots))]),
+        expressions=_named([*groups[:2], *keys, *(_slot(number, parts, layout.engine) for number in range(slots))]),
         from_=exp.From(this=inner.subquery("kanab_rows", copy=False)),
         group=exp.Group(expressions=groups),
     )
@@ -489,17 +505,17 @@ def _slot(number: int, parts: Sequence[QueryPart], engine: Engine) -> Any:
     return exp.Case(this=_column("place"), ifs=ifs)
 
 
-def _people(part: QueryPart, query: CountQuery) -> Any:
-    experiments: Iterable[str] = part.experiments or part.group or query.arms
-    inside = [_in_experiment(name, query) for name in experiments]
+def _people(part: QueryPart, layout: _Layout) -> Any:
+    arms = {key.name: _in_experiment(key, declared) for key, declared in layout.arms}
+    inside = [arms[name] for name in part.experiments or part.group or arms]
     if part.experiments:
         return exp.and_(*inside)
     anywhere = exp.or_(*inside)
     return exp.not_(exp.func("COALESCE", anywhere, exp.false())) if part.outside else anywhere
 
 
-def _in_experiment(name: str, query: CountQuery) -> Any:
-    arm, declared = _column(query.arms[name].column), query.declared(name)
+def _in_experiment(key: Key, declared: tuple[Level, ...] | None) -> Any:
+    arm = _column(key.column)
     if declared is None:
         return exp.Not(this=exp.Is(this=arm, expression=exp.null()))
     return arm.isin(*(exp.convert(level) for level in declared)) if declared else exp.false()
