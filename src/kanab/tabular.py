@@ -12,6 +12,8 @@ _STYLE = (
     "padding:2px 10px;border-bottom:1px solid currentColor",
     "padding:2px 10px",
 )
+_WHOLE = 40
+"""Columns of texts up to so many letters are not broken into lines; JupyterLab breaks every cell that is not told."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,14 @@ class Table:
     def to_html(self) -> str:
         """Return an HTML table, everything escaped."""
         table, head, cell = _STYLE
+        columns = zip(self.header, *self.rows, strict=True)
+        wraps = ["normal" if max(map(len, texts)) > _WHOLE else "nowrap" for texts in columns]
         aligns = ["right" if is_right else "left" for is_right in self.right_aligned()]
 
         def row(tag: str, style: str, texts: Sequence[str]) -> str:
             cells = (
-                f'<{tag} style="{style};text-align:{align}">{escape(text)}</{tag}>'
-                for text, align in zip(texts, aligns, strict=True)
+                f'<{tag} style="{style};white-space:{wrap};text-align:{align}">{escape(text)}</{tag}>'
+                for text, wrap, align in zip(texts, wraps, aligns, strict=True)
             )
             return f"<tr>{''.join(cells)}</tr>"
 

@@ -31,6 +31,12 @@ def test_what_does_not_aligns_left(text: str) -> None:
     assert 'text-align:left">' in Table(("n",), ((text,),)).to_html().split("<tbody>")[1]
 
 
+def test_html_breaks_long_texts_into_lines_and_nothing_else() -> None:
+    html = Table(("p (Holm)", "says"), (("3.62e-07", "word " * 9),)).to_html()
+    assert html.count("white-space:nowrap;text-align:right") == 2
+    assert html.count("white-space:normal;text-align:left") == 2
+
+
 def test_html_escapes_header_cells_and_title() -> None:
     html = Table(("<i>",), (('<script>"&',),), "<b>").to_html()
     assert "<caption>&lt;b&gt;</caption>" in html

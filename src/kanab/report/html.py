@@ -77,7 +77,7 @@ def readout_html(data: Data) -> str:
         parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
         for part in section.parts:
             if isinstance(part, Table):
-                parts.append(f'<div style="overflow-x:auto;white-space:nowrap">{part.to_html()}</div>')
+                parts.append(f'<div style="overflow-x:auto">{part.to_html()}</div>')
             else:
                 style = _ALARM if part in alarms else "margin:.2em 0"
                 parts.append(f'<p style="{style}">{escape(bind_numbers(part))}</p>')

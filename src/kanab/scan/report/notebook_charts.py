@@ -96,7 +96,11 @@ def _expected(data: Data, metric: str) -> Spec | None:
         return None
     points = [point | {"observed": min(HIGHEST, point["observed"])} for point in points]
     end = max(point["expected"] for point in points)
-    label = {"labelExpr": "format(pow(10, -datum.value), '.1~g')", "grid": False, "tickCount": 6}
+    label = {
+        "labelExpr": "format(pow(10, -datum.value), datum.value > 3 ? '.0e' : '.1~g')",
+        "grid": False,
+        "tickCount": 6,
+    }
     x = {"field": "expected", "type": "quantitative", "axis": label | {"title": "p expected by chance alone"}}
     y = {"field": "observed", "type": "quantitative", "axis": label | {"title": "p observed"}}
     encoding = {"x": x, "y": y}
