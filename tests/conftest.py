@@ -1,10 +1,11 @@
-"""The same examples in every run, a quick run, and which tests share a worker."""
+"""The same examples in every run, a quick run, which tests share a worker, and which must not be skipped."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ NOT_QUICK = tuple(
 LONGEST_FIRST = ("sources", "browser", "collector", "docs", "property")  # so that the workers end together
 SLOW = 0.5  # seconds
 SPARK = "spark"
+MUST_RUN = bool(os.environ.get("KANAB_TESTS_MUST_RUN"))
+MAY_SKIP = (  # what no package brings
+    "the real experiments are not here",
+    "mounting a small disk needs rights",
+    "MySQL stores no infinite numbers",
+    "only root can become somebody else",
+    "this build of SciPy comes without",
+    "this machine has no IPv6",
+    "this systemd-analyze does not judge files",
+)
 _seconds: Counter[str] = Counter()
 
 
@@ -68,6 +79,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return FilesAndSpark(config, log) if config.option.dist == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    return _must_run((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    return _must_run((yield))
+
+
+def _must_run(report: Any) -> Any:
+    """Let what is skipped fail, where everything that can be installed has to be here."""
+    if MUST_RUN and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not reason.startswith(MAY_SKIP):
+            report.outcome, report.longrepr = "failed", f"skipped, and KANAB_TESTS_MUST_RUN is set: {reason}"
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright
 from tests.browser.browser_tab import Tab
 from tests.browser.shop_site import Site
 from tests.collector.collector_process import ForkServer, Place
+from tests.programs import find_program, missing
 
 from kanab.report.html import report_html
 
@@ -30,19 +29,6 @@ QUIET = (
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 HILLSTROM = Path(__file__).parents[1] / "unit" / "report" / "hillstrom.json"
-
-
-def installed() -> str | None:
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
-
-
-def from_debian() -> str | None:
-    """Install Debian's chromium, if this is Debian and we may."""
-    if os.name != "posix" or os.geteuid() != 0 or not shutil.which("apt-get"):
-        return None
-    for command in (["apt-get", "update"], ["apt-get", "install", "-y", "chromium"]):
-        subprocess.run(command, capture_output=True, check=False)
-    return installed()
 
 
 def from_playwright() -> bool:
@@ -64,9 +50,9 @@ class Browsers:
     def get(self, *more: str) -> Browser:
         """A browser with some further arguments."""
         if more not in self._started:
-            path = installed() or from_debian()
+            path = find_program(*NAMES, package="chromium")
             if path is None and not from_playwright():
-                pytest.fail("no browser to look at pages with. Install chromium (Debian: apt-get install chromium)")
+                pytest.fail(missing("chromium", "chromium"))
             self._playwright = self._playwright or sync_playwright().start()
             try:
                 found = self._playwright.chromium.launch(executable_path=path, args=[*QUIET, *more])

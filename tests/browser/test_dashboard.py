@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import shutil
 import subprocess
 import tarfile
 import threading
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 import uvicorn
 from playwright.sync_api import Browser, Page, expect
+from tests.contract.node import program
 from tests.unit.dashboard.shop_releases import ledger_bytes, write
 
 import kanab as kb
@@ -134,10 +134,9 @@ def go(browser: Browser, sites: dict[str, str]) -> Iterator[Go]:
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The checker, fetched by npm into a folder of this run."""
     folder = tmp_path_factory.mktemp("axe")
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("npm, which fetches the checker, is not installed")
-    done = subprocess.run([npm, "pack", AXE, "--silent"], cwd=folder, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(
+        [program("npm"), "pack", AXE, "--silent"], cwd=folder, capture_output=True, timeout=120, check=False
+    )
     if done.returncode:
         pytest.skip("the checker cannot be fetched from here")
     with tarfile.open(next(folder.glob("*.tgz"))) as packed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.collector.collector_process import Place, Server
+from tests.programs import need_program
 
 ROOT = Path(__file__).parents[2]
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -34,8 +34,7 @@ def pasted(place: Place, server: Server, text: str) -> subprocess.CompletedProce
 
 @pytest.fixture
 def collecting(place: Place, closing: Callable[[Any], Any]) -> Server:
-    if shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
+    need_program("curl", package="curl")
     assert place.run("init", place.root / "kanab.toml").code == 0
     return closing(Server(place, "--plan", place.root / "kanab.toml", "--data", place.data)).start()
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import pytest
+from tests.programs import need_program
 from tests.soak.clock import pass_a_day
 from tests.soak.faults import cut_connections, fail_disks
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="what makes a disk fail is compiled, and there is no C compiler")
 def test_a_disk_that_fails_now_and_then_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    need_program("cc", package="gcc libc6-dev")  # what makes a disk fail is compiled
     assert fail_disks(tmp_path, rounds=2).endswith("none lost, none doubled")
 
 

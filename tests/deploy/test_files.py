@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from tests.collector.collector_process import Place, Server
 from tests.collector.many_visitors import PLAN_TEXT
+from tests.programs import need_program
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 MOST_EXPOSURE = 3.0
@@ -33,9 +33,7 @@ def container() -> list[tuple[str, str]]:
 
 
 def test_the_unit_is_fenced_in() -> None:
-    program = shutil.which("systemd-analyze")
-    if program is None:
-        pytest.skip("systemd-analyze is not installed")
+    program = need_program("systemd-analyze", package="systemd")
     command = [program, "security", "--offline=true", "--no-pager", str(DEPLOY / "kanab.service")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     level = re.search(r"Overall exposure level for kanab\.service: ([\d.]+)", done.stdout)

@@ -22,7 +22,7 @@ import pytest
 from kanab.counting.connect import connect, open_table
 from kanab.counting.engine.dialects import without_notices
 
-from .mariadb_server import MISSING, find_server, running_server
+from .mariadb_server import running_server
 
 ENGINES = ("duckdb", "postgres", "spark")
 ALL_ENGINES = (*ENGINES, "sqlite", "datafusion", "polars", "mysql", "clickhouse")
@@ -173,10 +173,7 @@ def polars_loader() -> Loader:
 @pytest.fixture(scope="session")
 def mysql_url() -> Iterator[str]:
     """A real MariaDB server in a folder of its own."""
-    server = find_server()
-    if server is None:
-        pytest.skip(MISSING)
-    with running_server(server) as url:
+    with running_server() as url:
         yield url
 
 

@@ -1,4 +1,4 @@
-"""A real MariaDB in a folder of its own: the system's, else Debian's where we may install it."""
+"""A real MariaDB in a folder of its own."""
 
 from __future__ import annotations
 
@@ -12,34 +12,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-PLACES = ("/usr/sbin", "/usr/local/sbin", "/usr/libexec")
-MISSING = "there is no mariadbd here, and only root may install it: apt-get install mariadb-server"
-
-
-def find_server() -> str | None:
-    path = os.pathsep.join((os.environ.get("PATH", ""), *PLACES))
-    return shutil.which("mariadbd", path=path) or _from_debian(path)
-
-
-def _from_debian(path: str) -> str | None:
-    """Install Debian's server, if this is Debian and we may; of several workers one does it, and the others wait."""
-    if os.name != "posix" or os.geteuid() != 0 or not shutil.which("apt-get"):
-        return None
-    import fcntl  # noqa: PLC0415 - not on Windows
-
-    with (Path(tempfile.gettempdir()) / "kanab-mariadb.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if shutil.which("mariadbd", path=path) is None:
-            quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for command in ("update", "install -y --no-install-recommends mariadb-server"):
-                options = ["-o", "DPkg::Lock::Timeout=120", *command.split()]
-                subprocess.run(["apt-get", *options], capture_output=True, check=False, env=quiet)
-    return shutil.which("mariadbd", path=path)
+from tests.programs import need_program
 
 
 @contextmanager
-def running_server(server: str) -> Iterator[str]:
+def running_server() -> Iterator[str]:
     """The URL of a database of a new server, which ends with the block."""
+    server = need_program("mariadbd", package="--no-install-recommends mariadb-server")
     folder = Path(tempfile.mkdtemp(prefix="kanab-mariadb-"))
     user = ["--user=mysql"] if os.geteuid() == 0 else []
     if user:
