@@ -22,10 +22,11 @@ import pytest
 from kanab.counting.connect import connect, open_table
 from kanab.counting.engine.dialects import without_notices
 
-from .mariadb_server import running_server
+from . import fake_snowflake
+from .mysql_server import Server, running_mariadb, running_mysql
 
 ENGINES = ("duckdb", "postgres", "spark")
-ALL_ENGINES = (*ENGINES, "sqlite", "datafusion", "polars", "mysql", "clickhouse")
+ALL_ENGINES = (*ENGINES, "sqlite", "datafusion", "polars", "mariadb", "clickhouse")
 _NUMBER = itertools.count()
 
 
@@ -171,17 +172,32 @@ def polars_loader() -> Loader:
 
 
 @pytest.fixture(scope="session")
-def mysql_url() -> Iterator[str]:
+def mariadb() -> Iterator[Server]:
     """A real MariaDB server in a folder of its own."""
-    with running_server() as url:
-        yield url
+    with running_mariadb() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
-def mysql_loader(mysql_url: str) -> Iterator[Loader]:
-    backend = connect(mysql_url)
+def mariadb_loader(mariadb: Server) -> Iterator[Loader]:
+    backend = connect(mariadb.url)
     yield Loader("mysql", backend, _insert)
     backend.disconnect()
+
+
+@pytest.fixture(scope="session")
+def mysql_loader() -> Iterator[Loader]:
+    """A real MySQL, where there is one."""
+    with running_mysql() as server:
+        backend = connect(server.url)
+        yield Loader("mysql", backend, _insert)
+        backend.disconnect()
+
+
+@pytest.fixture(scope="session")
+def snowflake_loader() -> Iterator[Loader]:
+    with fake_snowflake.connected() as backend:
+        yield Loader("snowflake", backend, fake_snowflake.put)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from kanab.errors import QueryError, SourceError
 from kanab.plan.model import make_plan
 
 from .conftest import ALL_ENGINES, Loader
+from .mysql_server import Server
 from .shapes import PEOPLE, SHAPES
 from .test_engines import assert_same
 
@@ -27,14 +28,14 @@ def reference(duckdb_loader: Loader) -> dict[str, Counted]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL_ENGINES[1:])
-def test_ten_shapes_of_plan_have_the_digits_that_duckdb_counts(
-    name: str, reference: dict[str, Counted], request: pytest.FixtureRequest
+@pytest.mark.parametrize("name", [*ALL_ENGINES[1:], "mysql", "snowflake"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_shape_of_plan_has_the_digits_that_duckdb_counts(
+    name: str, shape: str, reference: dict[str, Counted], request: pytest.FixtureRequest
 ) -> None:
     loader: Loader = request.getfixturevalue(f"{name}_loader")
     assert len(SHAPES) == 10
-    for shape, count in SHAPES.items():
-        assert_same(count(loader.store), reference[shape])
+    assert_same(SHAPES[shape](loader.store), reference[shape])
 
 
 # ── SQLite ─────────────────────────────────────────────────────────────────────────────────────
@@ -98,27 +99,27 @@ def test_a_connection_of_sqlite_is_closed_and_that_of_the_user_is_not(tmp_path: 
 # ── MySQL and MariaDB ──────────────────────────────────────────────────────────────────────────
 
 
-def test_mariadb_is_read_by_its_url_under_either_name(mysql_url: str, mysql_loader: Loader) -> None:
-    name = mysql_loader.store(PEOPLE).get_name()
+def test_mariadb_is_read_by_its_url_under_either_name(mariadb: Server, mariadb_loader: Loader) -> None:
+    name = mariadb_loader.store(PEOPLE).get_name()
     expected = kb.count(PEOPLE, arm="variant", metrics=["orders"], adjust=["device"])
-    for url in (mysql_url, mysql_url.replace("mysql:", "mariadb:")):
+    for url in (mariadb.url, mariadb.url.replace("mysql:", "mariadb:")):
         counted = kb.count(url, table=name, arm="variant", metrics=["orders"], adjust=["device"])
         assert counted.tallies == expected.tallies
     assert expected.tallies["variant/device"].factor("device").levels == ("Phone", "phone", "tv", None)
 
 
-def test_a_mariadb_that_is_down_or_has_no_such_table_is_said_without_the_password(mysql_url: str) -> None:
+def test_a_mariadb_that_is_down_or_has_no_such_table_is_said_without_the_password(mariadb: Server) -> None:
     down = "mysql://ann:secret@127.0.0.1:1/shop"
     with pytest.raises(SourceError, match=r"no connection to mysql://127.0.0.1:1/shop \(OperationalError\)") as problem:
         open_table(down, table="people")
     assert "secret" not in str(problem.value)
     with pytest.raises(SourceError, match="there is no table 'nobody'"):
-        open_table(mysql_url, table="nobody")
+        open_table(mariadb.url, table="nobody")
 
 
-def test_a_query_that_mariadb_cancels_is_an_error_without_data(mysql_loader: Loader) -> None:
-    table = mysql_loader.store(PEOPLE)
-    cursor = mysql_loader.backend.con.cursor()
+def test_a_query_that_mariadb_cancels_is_an_error_without_data(mariadb_loader: Loader) -> None:
+    table = mariadb_loader.store(PEOPLE)
+    cursor = mariadb_loader.backend.con.cursor()
     cursor.execute("SET max_statement_time = 0.000001")
     try:
         with pytest.raises(QueryError, match="the engine could not finish the query"):
