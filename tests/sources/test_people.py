@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
+from ibis.backends.duckdb import Backend
 
+from kanab.counting.connect import opened_table
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table, show_sql
 from kanab.counting.rows import count_rows
@@ -284,3 +288,23 @@ def test_what_is_0_or_1_is_1_if_it_ever_was_and_what_is_always_1_is_added_up(eng
     assert tally.moments_of("one").sums.tolist() == [600, 600]
     added = count_table(engine.load(CHANGING), plan, unit="user_id", aggregate={"bought": "sum"}).tallies["variant"]
     assert added.moments_of("bought").sums.sum() == sum(CHANGING["bought"])
+
+
+def test_duckdb_makes_people_once_and_keeps_nothing_of_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "shop.duckdb"
+    with duckdb.connect(str(file)) as connection:
+        connection.register("visits_in_memory", pa.table(VISITS))
+        connection.execute("CREATE TABLE visits AS SELECT * FROM visits_in_memory")
+    plan = make_plan("variant", ["spend", "pages"], adjust=["vip"])
+    statements: list[str] = []
+    ask = Backend.raw_sql
+    monkeypatch.setattr(Backend, "raw_sql", lambda self, text: statements.append(str(text)) or ask(self, text))
+    with opened_table(f"duckdb://{file}", table="visits") as table:  # which is opened to read only
+        counted = count_table(table, plan, unit="user_id", aggregate="sum")
+        made = [text for text in statements if '"visits"' in text and "GROUP BY" in text]
+        assert len(made) == 1
+        assert made[0].startswith("CREATE TEMP TABLE")
+        left = table.get_backend().raw_sql("SELECT table_name FROM duckdb_tables()").fetchall()
+        assert left == [("visits",)]
+    how = {"spend": "sum 100", "pages": "sum 1"}
+    assert counted.tallies == count_rows(by_person(VISITS, how), counted.plan).tallies

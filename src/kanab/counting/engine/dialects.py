@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
+from uuid import uuid4
 
 import ibis
 import ibis.expr.operations as ops
@@ -403,3 +404,23 @@ def cached(stage: Any, engine: Engine) -> Iterator[Any]:
         yield cached_stage
     finally:
         cached_stage.release()
+
+
+@contextmanager
+def kept(people: Any) -> Iterator[Any]:
+    """Give people made of many rows, of whom several statements ask: made once where the engine is at hand."""
+    backend = people.get_backend()
+    engine = _engine(backend)
+    if not engine.at_hand:
+        with cached(people, engine) as stage:
+            yield stage
+        return
+    text, name = query_text(people), f"kanab_{uuid4().hex}"
+    try:
+        backend.raw_sql(f"CREATE TEMP TABLE {name} AS {text}")
+    except Exception as problem:
+        raise QueryError(problem) from None
+    try:
+        yield backend.table(name)
+    finally:
+        backend.raw_sql(f"DROP TABLE temp.{name}")

@@ -162,7 +162,11 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
     enrolled = {} if span is None else {"day": day_number(rows, span.column)}
     moment = {} if units.time is None else {"at": point_in_time(rows, units.time)}
     table = rows.select(
-        unit=rows[units.unit], **enrolled, **moment, **_attributes(rows, plan), **row_values(rows, sums)
+        unit=rows[units.unit],
+        **enrolled,
+        **moment,
+        **_attributes(rows, plan),
+        **row_values(rows, sums),
     )
     table = _at_first(table, plan) if moment else table
     firsts = {name: table[name].min() for name in enrolled}
@@ -186,9 +190,13 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
     rows = events.table.mutate(**{name: events.table[window.column] for name, window in windows.items()})
     rows = add_alias_columns(rows, plan, [metric.name for metric in _outcomes(plan)])
     sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
-    happened = rows.select(who=rows[units.unit], at=point_in_time(rows, events.time), **row_values(rows, sums))
-    inside = _in_window(happened.join(first, happened.who == first.unit), plan, sums, events, windows)
-    totals = inside.group_by("who").aggregate(**row_totals(inside, sums))
+    values = {_value(row_sum): rows[row_sum.name] for row_sum in sums}
+    happened = rows.select(who=rows[units.unit], at=point_in_time(rows, events.time), **values)
+    moments = first.select("unit", *(f"at{place}" for place in range(len(plan.experiments))))
+    inside = _in_window(happened.join(moments, happened.who == moments.unit), plan, sums, events, windows)
+    steps = [row_sum.value(inside[_value(row_sum)]) for row_sum in sums]
+    table = inside.select(who=inside["who"], **{name: value for each in steps for name, value in each.items()})
+    totals = table.group_by("who").aggregate(**row_totals(table, sums))
     people = first.left_join(totals, first.unit == totals.who)
     person = _person(people, plan, _truths(exposures, plan))
     return people.select(**person, **_flags(people, plan, exposed=True), **person_values(people, sums))
@@ -276,8 +284,7 @@ def _in_window(
         window = windows.get(column_of(plan, row_sum.name))
         place = plan.experiment_names.index(about)
         there = whole[about] if window is None else during(place, window.start, window.end)
-        for name in row_sum.columns(joined):
-            columns[name] = only_where(there, joined[name])
+        columns[_value(row_sum)] = only_where(there, joined[_value(row_sum)])
     inside = joined.select(**columns)
     return inside.filter(inside["any"])
 
@@ -434,9 +441,9 @@ class RowSum:
     kind: Kind
     scale: int
 
-    def value(self, rows: Any) -> dict[str, Any]:
-        """Return what is added up: steps within the grid's reach, and how far the farthest is."""
-        value = as_number(rows[self.name], self.kind, careful=True)
+    def value(self, column: Any) -> dict[str, Any]:
+        """Return what is added up of a column: steps within the grid's reach, and how far the farthest is."""
+        value = as_number(column, self.kind, careful=True)
         if self.how == "max":
             return {f"y{self.place}": value}
         if self.kind != "number" and self.scale == 1:
@@ -444,10 +451,6 @@ class RowSum:
         steps = grid_steps(value, self.scale)
         near = ibis.ifelse(steps.abs() < GRID_LIMIT, steps, ibis.null("float64")).cast("int64")
         return {f"y{self.place}": near, f"far{self.place}": steps.abs()}
-
-    def columns(self, table: Any) -> list[str]:
-        """Return the columns of a table that ``value`` made."""
-        return [name for name in (f"y{self.place}", f"far{self.place}") if name in table.columns]
 
     def sums(self, table: Any) -> dict[str, Any]:
         """Return aggregates over a person's rows."""
@@ -510,9 +513,14 @@ def _zero_or_one(profile: Profile) -> bool:
     return profile.binary and profile.low == 0
 
 
+def _value(row_sum: RowSum) -> str:
+    """Return the column of a metric's values, until they are added up."""
+    return f"v{row_sum.place}"
+
+
 def row_values(rows: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
     """Return the columns that are added up."""
-    return {name: value for row_sum in sums for name, value in row_sum.value(rows).items()}
+    return {name: value for row_sum in sums for name, value in row_sum.value(rows[row_sum.name]).items()}
 
 
 def row_totals(table: Any, sums: Sequence[RowSum]) -> dict[str, Any]:

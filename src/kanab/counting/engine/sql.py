@@ -32,7 +32,7 @@ from kanab.counting.engine.answer import (
     read_answer,
 )
 from kanab.counting.engine.dates import day_number, in_span, utc_session
-from kanab.counting.engine.dialects import cached, engine_of, first_row, query_text, run_query, strict_arithmetic
+from kanab.counting.engine.dialects import cached, engine_of, first_row, kept, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.first_people import FIRST_PEOPLE, FirstPeople, fetch_first
 from kanab.counting.engine.grids import grid_steps
@@ -153,7 +153,7 @@ def show_sql(
     several tables, another one for how many people have the commonest value of a metric.
     """
     units = make_units(unit, aggregate, events, first_by)
-    with _prepared(table, plan, where, units, span) as (people, query, sample):
+    with _prepared(table, plan, where, units, span, keep=False) as (people, query, sample):
         chosen = _quick_query(query, sample) or _careful_query(people, query, sample)
         stage = first_stage(people, chosen)
         backend = people.get_backend()
@@ -167,12 +167,15 @@ def show_sql(
 
 @contextmanager
 def _prepared(
-    table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None
+    table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None, *, keep: bool = True
 ) -> Iterator[tuple[Any, CountQuery, SampleProfiles]]:
-    """Give the people, what to count of them but for the metrics' grids, and a sample of them."""
+    """Give the people, what to count of them but for the metrics' grids, and a sample of them.
+
+    ``keep``: where they are made of many rows, they are made once.
+    """
     for source in (table, *([units.events.table] if units and units.events else [])):
         engine_of(source).check(source, [column_of(plan, name) for name in needed_columns(plan)])
-    with strict_arithmetic(table), _people(table, plan, where, units, span) as people:
+    with strict_arithmetic(table), _people(table, plan, where, units, span, keep=keep) as people:
         query = _make_query(people, plan, flags=person_flags(plan, units))
         sample = _sample(people, query)
         gaps = (name for name, metric in sample.metrics.items() if metric.profile.gaps and _about_all(plan, name))
@@ -180,14 +183,17 @@ def _prepared(
 
 
 @contextmanager
-def _people(table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None) -> Iterator[Any]:
+def _people(
+    table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None, *, keep: bool
+) -> Iterator[Any]:
     rows = filter_rows(table, where) if where else table
     with utc_session(table) if span else nullcontext():
         if units is None:
             enrolled = rows.filter(in_span(day_number(rows, span.column), span)) if span else rows
             yield restrict_people(_narrow(add_alias_columns(enrolled, plan), plan), plan)
             return
-        with cached(to_people(rows, plan, units, span), engine_of(table)) as people:
+        made = to_people(rows, plan, units, span)
+        with kept(made) if keep else nullcontext(made) as people:
             yield restrict_people(people, plan)
 
 
