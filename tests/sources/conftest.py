@@ -22,7 +22,7 @@ import pytest
 from kanab.counting.connect import connect, open_table
 from kanab.counting.engine.dialects import without_notices
 
-from . import fake_snowflake
+from . import fake_bigquery, fake_snowflake
 from .mysql_server import Server, running_mariadb, running_mysql
 
 ENGINES = ("duckdb", "postgres", "spark")
@@ -198,6 +198,12 @@ def mysql_loader() -> Iterator[Loader]:
 def snowflake_loader() -> Iterator[Loader]:
     with fake_snowflake.connected() as backend:
         yield Loader("snowflake", backend, fake_snowflake.put)
+
+
+@pytest.fixture(scope="session")
+def bigquery_loader() -> Iterator[Loader]:
+    with fake_bigquery.connected() as backend:
+        yield Loader("bigquery", backend, fake_bigquery.put)
 
 
 @pytest.fixture(scope="session")
