@@ -83,8 +83,8 @@ def apply_step(config: Config, state: State, step: Step, id: str | None) -> Stat
 
 
 def _pairs(config: Config, state: State, arms: Arms) -> tuple[str, ...] | None:
-    """Return the pairs to report, drawn once, where the plan has more than one person may report."""
-    if state.pairs is not None or len(config.pairs) <= config.most_pairs:
+    """Return the pairs to report, where the plan has more than one person may; drawn again when none is planned."""
+    if len(config.pairs) <= config.most_pairs or not {*map(_name, config.pairs)}.isdisjoint(state.pairs or ()):
         return state.pairs
     number = numbers_of_root(state.root)
     names = [_name(pair) for pair in config.pairs if all(arms.get(name) is not None for name in pair)]
@@ -152,14 +152,23 @@ def settle(
 
     A post that was not counted freezes the metrics in it: from where their totals go on is no longer known.
     One that is too old to be sent again was sent by the process that made it, which went on trying for as long.
-    Units of an epoch that is ``past`` end: what of them counted, nobody knows.
+    Units of an epoch that is ``past`` end: what of them counted, nobody knows. Of an experiment that is over and no
+    longer planned nothing is kept, neither the arm nor that somebody took part.
     """
     oldest = oldest_hour(seconds_of(now), config.life)
     units = {
         name: OVER if unit.epoch in past else _settle_unit(config, unit, counted, oldest, now)
         for name, unit in state.units.items()
     }
-    return replace(state, units=units) if units != state.units else state
+    ended = {name for name, unit in units.items() if unit.over and not _planned(config, name)}
+    if units == state.units and not ended:
+        return state
+    arms = {name: arm for name, arm in state.arms.items() if encode(name) not in ended}
+    return replace(state, arms=arms, units={name: unit for name, unit in units.items() if name not in ended})
+
+
+def _planned(config: Config, name: str) -> bool:
+    return config.experiments.keys() >= {*map(decode, name.split("/"))}
 
 
 def _settle_unit(config: Config, unit: Unit, counted: Callable[[str], bool | None], oldest: int, now: datetime) -> Unit:

@@ -26,7 +26,8 @@
  *    Somebody's part in an experiment or a pair: the classes they are in, how long they are measured, the epoch in which they
  *    began, totals so far and as acknowledged, and the post that is not answered yet with the totals that hold once it is. Units
  *    that are enrolled at one moment share it; if it is refused, each goes alone. */
-/** @typedef {{ arms: Record<string, string | null>, units: Record<string, Unit>, pairs?: string[] }} State */
+/** @typedef {{ arms: Record<string, string | null>, units: Record<string, Unit>, pairs?: string[] }} State   nothing of an
+ *    experiment stays that is not in the plan any more and whose window is over */
 /** @typedef {["enroll", string, Record<string, string>, number] | ["track", string, number, number]} Step */
 /** @typedef {string | number | boolean | null | undefined} Level */
 /** @typedef {{ url?: string, storage?: "local" | "session" | "none", id?: string, development?: boolean }} Options
@@ -210,12 +211,15 @@ export const init = async (options) => {
   /** Return what is written there; null: nothing, or nothing of ours. @param {string} key */
   const read = (key) => attempt(() => parse(storage?.getItem(key) ?? "null"));
   const save = () => !off && write(KEY, state);
+  /** Return whether a unit's experiments are in the plan still. @param {string} key */
+  const runs = (key) => key.split("/").every((part) => keys(config.experiments).map(encode).includes(part));
   const load = () => {
     const stored = read(KEY);
     state = { arms: bare(stored?.arms ?? arms), units: bare(stored?.units), pairs: stored?.pairs };
     for (const [key, unit] of entries(state.units)) {
       const whole = Array.isArray(unit?.heads) && record(unit.totals) && record(unit.sent);
       if (!whole || (unit.end && Date.now() > unit.end + config.nonce_life * HOUR)) state.units[key] = bare({ over: 1 });
+      if (state.units[key].over && !runs(key)) delete state.units[key]; // what has ended is not kept
     }
   };
   const steps = () => keys(storage ?? {}).filter((key) => key.startsWith(KEY + " ")).sort();
@@ -482,7 +486,7 @@ export const init = async (options) => {
           (arm === null || experiments[name].arms.some(([planned]) => planned === arm)),
       );
       state.arms = arms = assign(experiments, numbers(id), fromEntries(stays));
-      if (pairs.length > most_pairs && !state.pairs) {
+      if (pairs.length > most_pairs && !state.pairs?.some(runs)) {
         const drawn = (state.pairs = pairs.filter((pair) => pair.every((name) => arms[name] !== null)).map((pair) => join(pair)));
         while (drawn.length > most_pairs) drawn.splice(chance() % drawn.length, 1);
       }
@@ -516,13 +520,13 @@ export const init = async (options) => {
   /** Make a verb that never throws, of something in the plan. @param {"experiments" | "metrics"} kind
    * @param {(name: string, more: any, meant: any) => any} run @returns {(name: string, more?: any) => any} */
   const verb = (kind, run) => (name, more) => attempt(() => {
-    if (!plan) throw "no config in time: everybody sees the control"; // an arm that comes later was not shown
+    if (!plan) throw "no config"; // everybody sees the control: an arm that comes later was not shown
     const meant = plan[kind][name];
     if (!meant) throw unknown(`name "${name}"`, kind, keys(plan[kind]));
     return run(name, more, meant);
   });
   /** @param {string} what @param {string} kind @param {string[]} names */
-  const unknown = (what, kind, names) => `unknown ${what}. The plan's ${kind}: ${names.join(", ")}`;
+  const unknown = (what, kind, names) => `unknown ${what}. The plan's ${kind}: ${names}`;
 
   return {
     ready: !!plan,

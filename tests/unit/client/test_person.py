@@ -307,6 +307,21 @@ def test_people_are_measured_until_the_window_of_their_cohort_is_over(
     assert [unit.over for unit in unpack_state(client.person(state, id="user-1").save()).units.values()] == [True]
 
 
+def test_nothing_is_kept_of_an_experiment_that_is_over_and_out_of_the_plan(
+    client: Client, collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+) -> None:
+    person = visit(client)
+    person.enroll("banner")
+    state = person.save()
+    client.flush(5)
+    other = closing(Client(plan(SHOP.partition("[experiments.banner]")[0]), collector, clock=clock))
+    kept = unpack_state(other.person(state).save())
+    assert {*kept.units} == {"checkout", "banner", "banner/checkout"}  # their window is open: totals are due
+    clock.pass_by(days=30)
+    kept = unpack_state(other.person(state).save())
+    assert ({*kept.units}, {*kept.arms}) == ({"checkout"}, {"checkout"})  # it runs on: nobody is counted twice
+
+
 def test_whoever_is_done_is_not_counted_again(client: Client, collector: CountingCollector, clock: Clock) -> None:
     state = visit(client, id="user-1").save()
     client.flush(5)

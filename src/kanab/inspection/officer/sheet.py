@@ -94,7 +94,8 @@ def _retention(plan: Plan) -> Iterator[Plain]:
         "where": "on the device",
         "how_long": "Arm, levels and running totals until the person's window is over"
         + ("" if cohorts is None else f" ({cohorts.window} after the period of enrollment)")
-        + "; after that the arm, and that somebody took part, until storage is cleared or the person opts out. "
+        + "; after that the arm, and that somebody took part, until a visit after the experiment has left the plan, "
+        "or until storage is cleared or the person opts out. "
         'With storage: "session" until the tab is closed.',
     }
     yield {"where": "random numbers of messages", "how_long": f"As keyed hashes for {life}."}
