@@ -2,8 +2,8 @@
 
     python benchmarks/bench_startup.py [--runs 5] [--against SRC]
 
-``--against`` is the folder ``src`` of another version, which runs in turn with this one. Modules are compiled beforehand,
-as pip does when it installs them, whatever PYTHONDONTWRITEBYTECODE says here: compiling them is not what a user waits for.
+``--against`` is the folder ``src`` of another version, which runs in turn with this one. Modules are compiled
+beforehand, as pip does when it installs them, also where PYTHONDONTWRITEBYTECODE is set.
 """
 
 from __future__ import annotations

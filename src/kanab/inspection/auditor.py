@@ -196,7 +196,7 @@ def _unusual(release: Release) -> Check:
             tables = [table for table in shown if table.tally.total == total]
             if len(tables) == 1:  # nothing to cross it with
                 continue
-            rare = RareValues.of(tables, partial(most_off, metric, tables))
+            rare = RareValues.of(tables, partial(most_off, metric))
             for table in tables[:-1]:
                 rare.add(table)
             few += not rare.hides(tables[-1])

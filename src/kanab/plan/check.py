@@ -10,6 +10,7 @@ import difflib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from numbers import Real
@@ -52,8 +53,7 @@ def find_mistakes(plan: Plan) -> Iterator[str]:
     for experiment in plan.experiments:
         yield from _arm_mistakes(experiment)
         yield from _reference_mistakes(experiment, plan)
-    tables = plan.linkage_names
-    for name in sorted({name for name in tables if tables.count(name) > 1}):
+    for name in sorted(name for name, tables in Counter(plan.linkage_names).items() if tables > 1):
         yield f"experiments needs two tables called {name!r}; rename an experiment or a covariate"
     yield from budget_mistakes(plan)
 
@@ -259,7 +259,8 @@ def _arm_mistakes(experiment: ExperimentPlan) -> Iterator[str]:
 
 def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
     path = path_to("experiments", experiment.name)
-    others = [name for name in plan.experiment_names if name != experiment.name]
+    named = experiment.interactions or experiment.exclude_with or experiment.joint_shares
+    others = [name for name in plan.experiment_names if name != experiment.name] if named else []
     for key, word, names, known in (
         ("adjust", "covariate", experiment.adjust, experiment.adjust),
         ("adjust", "metric", experiment.numbers, plan.metric_names),
@@ -372,7 +373,7 @@ def _survival_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
 
 def _joint_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
     """Yield what is wrong with the joint shares with other experiments."""
-    experiments = {other.name: other for other in plan.experiments}
+    experiments = {other.name: other for other in plan.experiments} if experiment.joint_shares else {}
     for name, shares in experiment.joint_shares.items():
         other = experiments.get(name)
         if other is None or other is experiment:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from functools import cached_property
+from itertools import combinations, groupby
 from typing import Any, Literal
 
 from kanab.arguments import check_arguments
@@ -23,8 +24,6 @@ SMALLEST_K = 2
 """With a smaller k there is nothing to hide among."""
 MOST_CLASSES = 100_000
 """A table with more classes is refused: it would be rows under another name."""
-
-
 MOST_LEVELS = 1_000
 """A covariate of more levels is refused: it is nearly a name."""
 
@@ -253,13 +252,17 @@ class Plan:
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
         """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""
-        for experiment in self.experiments:
-            if experiment.name == name or (name is None and len(self.experiments) == 1):
-                return experiment
+        if name in self._experiments_by_name:
+            return self._experiments_by_name[name]
         fact = "several experiments, and none named" if name is None else "unknown experiment"
         raise PlanError(fact, f"The plan has: {listed(self.experiment_names)}.")
 
-    @property
+    @cached_property
+    def _experiments_by_name(self) -> dict[str | None, ExperimentPlan]:
+        named: dict[str | None, ExperimentPlan] = {each.name: each for each in reversed(self.experiments)}
+        return named | {None: self.experiments[0]} if len(self.experiments) == 1 else named
+
+    @cached_property
     def experiment_names(self) -> tuple[str, ...]:
         """The names of the experiments, in order."""
         return tuple(experiment.name for experiment in self.experiments)
@@ -284,7 +287,7 @@ class Plan:
         """The two metrics of every ratio: numerator and denominator."""
         return tuple(metric.ratio for metric in self.metrics if metric.ratio is not None)
 
-    @property
+    @cached_property
     def receiving(self) -> tuple[tuple[str, str], ...]:
         """The pairs of what was received and every outcome, but for those that ratios have anyway.
 
@@ -297,7 +300,7 @@ class Plan:
         divided = [{*pair} for pair in self.ratios]
         return tuple((d, y) for d in doses for y in outcomes if y != d and {d, y} not in divided)
 
-    @property
+    @cached_property
     def numbers(self) -> tuple[str, ...]:
         """The metrics that some experiment is adjusted for, in the order of their names; they are no outcomes."""
         return tuple(sorted({name for experiment in self.experiments for name in experiment.numbers}))
@@ -392,17 +395,17 @@ class Plan:
         """
         return frozenset(each.name for each in self.covariates if each.bins is not None and not each.score)
 
-    @property
+    @cached_property
     def covariates_in_use(self) -> tuple[str, ...]:
         """The covariates that some experiment uses, and days of survival, each once; others may be declared."""
         return tuple(dict.fromkeys((*(name for each in self.experiments for name in each.covariates), *self.days)))
 
-    @property
+    @cached_property
     def days(self) -> tuple[str, ...]:
         """The columns of days until an event, each once."""
         return tuple(dict.fromkeys(name for each in self.experiments for name in each.survival.values()))
 
-    @property
+    @cached_property
     def binned_metrics(self) -> tuple[str, ...]:
         """The metrics whose quantiles some experiment asks for, each once: people are counted by their bins."""
         return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.quantiles))
@@ -412,7 +415,7 @@ class Plan:
         """Everything but arms that people are classed by: covariates, and metrics in bins."""
         return (*self.covariates_in_use, *self.binned_metrics)
 
-    @property
+    @cached_property
     def linkages(self) -> tuple[Linkage, ...]:
         """The tables that the planned analyses need, and no others; covariates are never crossed.
 
@@ -423,6 +426,7 @@ class Plan:
         ('checkout/tier', 'checkout/device', 'banner')
         """
         linkages: list[Linkage] = []
+        tables = {frozenset((name,)) for name in self.experiment_names}
         for experiment in self.experiments:
             own = (experiment.name,)
             if not experiment.covariates:
@@ -431,19 +435,24 @@ class Plan:
                 linkages.append(Linkage(own, name, "marginals" if name in experiment.segments else "arm"))
             linkages += [Linkage(own, name, people_only=True) for name in experiment.quantiles]
             linkages += [Linkage(own, days, event=event) for event, days in experiment.survival.items()]
-            for other in experiment.interactions:
-                if not any(set(link.experiments) == {experiment.name, other} for link in linkages):
-                    linkages.append(Linkage((experiment.name, other)))
+            for pair in ((experiment.name, other) for other in experiment.interactions):
+                if frozenset(pair) not in tables:
+                    tables.add(frozenset(pair))
+                    linkages.append(Linkage(pair))
         return tuple(linkages)
 
-    @property
+    @cached_property
     def linkage_names(self) -> tuple[str, ...]:
         """The names of the tables, in order."""
         return tuple(linkage.name for linkage in self.linkages)
 
     def linkages_of(self, experiment: str) -> tuple[Linkage, ...]:
         """Return the tables of one experiment, but for those with another one."""
-        return tuple(linkage for linkage in self.linkages if linkage.experiments == (experiment,))
+        return self._linkages_by_experiment.get((experiment,), ())
+
+    @cached_property
+    def _linkages_by_experiment(self) -> dict[tuple[str, ...], tuple[Linkage, ...]]:
+        return {names: tuple(own) for names, own in groupby(self.linkages, key=lambda linkage: linkage.experiments)}
 
 
 @check_arguments(skip=("k",))
@@ -493,7 +502,7 @@ def make_plan(
     shares_below = {name: _probabilities(below) for name, below in sorted((quantiles or {}).items())}
     named = [name for pair in parts.values() for name in pair]
     until = dict(sorted((survival or {}).items()))
-    metrics = list(dict.fromkeys([*metrics, *named, *_named(received), *shares_below, *until]))
+    metrics = list(dict.fromkeys([*metrics, *named, *([] if received is None else [received]), *shares_below, *until]))
     for name in numbers:
         if name not in adjust:
             raise PlanError(
@@ -564,18 +573,13 @@ def _check_numbers(
         if name in segments:
             raise PlanError(
                 f"{name!r} is adjusted for as a number, and a number has no segments",
-                f"Cut it into bins for both: bins ({flag('--bin', f'{name}=5')}), without bounds and "
-                "numbers (--number).",
+                f"Cut it into bins for both: bins ({flag('--bin', f'{name}=5')}), no bounds, no numbers (--number).",
             )
         for word, choices in classes.items():
             if name in (choices or ()):
                 raise PlanError(
                     f"{name!r} is adjusted for as a number, and {word} cut it into classes", "Leave out one of the two."
                 )
-
-
-def _named(name: str | None) -> list[str]:
-    return [] if name is None else [name]
 
 
 def _not_counted(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -117,7 +117,7 @@ def withhold_rare_values(counted: Counted, shown: Sequence[ShownTable]) -> dict[
     inside = _classes_inside()
     for metric in (planned.name for planned in counted.plan.counted_metrics):
         tables = [table for table in shown if metric in table.tally.metric_names]
-        rare = RareValues.of(tables, partial(people_off, counted, metric, tables), inside)
+        rare = RareValues.of(tables, partial(people_off, counted, metric), inside)
         for table in tables:
             if table.fixed:
                 rare.add(table)
@@ -148,12 +148,12 @@ Off = NDArray[np.int64]
 """People of every arm of an experiment who are off the commonest value: a row per arm, a column per way to tell."""
 
 
-def people_off(counted: Counted, metric: str, tables: Sequence[ShownTable], experiment: str) -> Off:
+def people_off(counted: Counted, metric: str, table: ShownTable, experiment: str) -> Off:
     """Return who is off the commonest value in every arm: exactly where rows were counted, else at least so many."""
     for each in (counted, *counted.earlier):
         if metric in each.unusual.get(experiment, {}):
             return each.unusual[experiment][metric]
-    arms = _by_arm(experiment, metric, tables)
+    arms = _by_arm(experiment, metric, table.tally)
     limits = arms.metric.grid_bounds or counted.ranges.get(metric)
     fewest = []
     for place, (n, s) in enumerate(zip(arms.counts, arms.sums, strict=True)):
@@ -165,9 +165,9 @@ def people_off(counted: Counted, metric: str, tables: Sequence[ShownTable], expe
     return np.array(fewest, dtype=np.int64)[:, None]
 
 
-def most_off(metric: str, tables: Sequence[ShownTable], experiment: str) -> Off:
+def most_off(metric: str, table: ShownTable, experiment: str) -> Off:
     """Return how many people are off the commonest value in every arm at most, as far as sums and bounds tell."""
-    arms = _by_arm(experiment, metric, tables)
+    arms = _by_arm(experiment, metric, table.tally)
     most = [int(n) for n in arms.counts]
     if arms.metric.grid_bounds is not None:
         low, high = arms.metric.grid_bounds
@@ -176,9 +176,8 @@ def most_off(metric: str, tables: Sequence[ShownTable], experiment: str) -> Off:
     return np.array(most, dtype=np.int64)[:, None]
 
 
-def _by_arm(experiment: str, metric: str, tables: Sequence[ShownTable]) -> Moments:
-    """Return a metric by the arms of one experiment, out of the first table that has it."""
-    table = next(table.tally for table in tables if experiment in table.tally.experiment_names)
+def _by_arm(experiment: str, metric: str, table: Tally) -> Moments:
+    """Return a metric of a table by the arms of one experiment."""
     part, by = table.moments_of(metric), (experiment,)
     counts, sums = (marginal(cells, table.axes, by) for cells in (part.counts, part.sums))
     squares = None if part.metric.binary else part.squares_by(by, table.axes)
@@ -259,44 +258,78 @@ class RareValues:
     """The sums of one metric so far, about everybody of every experiment and about every arm by itself.
 
     All tables of an experiment are split by its arms, so that each arm is a system of its own; tables of other
-    experiments add to the system of all of its people.
+    experiments add to the system of all of its people. ``told`` are experiments whose people are told already.
     """
 
     everybody: dict[str, _SumsAbout]
-    by_arm: dict[tuple[str, int], _SumsAbout]
+    by_arm: dict[str, list[_SumsAbout]]
     inside: Inside
+    told: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, tables: Sequence[ShownTable], off: Callable[[str], Off], inside: Inside | None = None) -> RareValues:
-        """Return the systems of all experiments that some tables are about, without a number yet."""
+    def of(
+        cls, tables: Sequence[ShownTable], off: Callable[[ShownTable, str], Off], inside: Inside | None = None
+    ) -> RareValues:
+        """Return the systems of all experiments that some tables are about, without a number yet.
+
+        ``off`` returns who is off the commonest value in the arms of an experiment, by a table of it.
+        """
+        first: dict[str, ShownTable] = {}
+        for table in tables:
+            for name in table.tally.experiment_names:
+                first.setdefault(name, table)
         everybody: dict[str, _SumsAbout] = {}
-        by_arm: dict[tuple[str, int], _SumsAbout] = {}
-        for name in dict.fromkeys(name for table in tables for name in table.tally.experiment_names):
-            arms = off(name)
-            everybody[name] = _SumsAbout(arms.sum(axis=0), _people_of(name, tables, arms[:, 0] > 0))
-            by_arm |= {(name, arm): _SumsAbout(row, numbers=1) for arm, row in enumerate(arms)}
+        by_arm: dict[str, list[_SumsAbout]] = {}
+        for name, table in first.items():
+            arms = off(table, name)
+            everybody[name] = _SumsAbout(arms.sum(axis=0), _people_of(name, table, arms[:, 0] > 0))
+            by_arm[name] = [_SumsAbout(row, numbers=1) for row in arms]
         return cls(_alike(everybody), by_arm, inside or _classes_inside())
 
     def hides(self, table: ShownTable) -> bool:
         """Return whether nobody with a rare value could be told if a table joined the others."""
-        return all(system.hides for systems in self._with(table) for system in systems.values())
+        everybody, by_arm = self._with(table)
+        return (
+            self.told <= everybody.keys()
+            and all(system.hides for system in everybody.values())
+            and all(system.hides for arms in by_arm.values() for system in arms)
+        )
 
     def add(self, table: ShownTable) -> None:
         """Add a table to what is published."""
         everybody, by_arm = self._with(table)
         self.everybody |= everybody
         self.by_arm |= by_arm
+        self.told = (self.told - everybody.keys()) | {name for name, system in everybody.items() if not system.hides}
 
-    def _with(self, table: ShownTable) -> tuple[dict[str, _SumsAbout], dict[tuple[str, int], _SumsAbout]]:
-        everybody = {name: system.with_table(table, self.inside) for name, system in self.everybody.items()}
-        names = table.tally.experiment_names
-        arms = {} if table.only_arms else {key: system for key, system in self.by_arm.items() if key[0] in names}
-        return everybody, {key: system.with_arm_of(table, *key) for key, system in arms.items()}
+    def _with(self, table: ShownTable) -> tuple[dict[str, _SumsAbout], dict[str, list[_SumsAbout]]]:
+        """Return the systems that a table adds to, with it."""
+        everybody = {name: self.everybody[name].with_table(table, self.inside) for name in self._reached(table)}
+        names = () if table.only_arms else table.tally.experiment_names
+        arms = {name: self.by_arm[name] for name in names}
+        return everybody, {
+            name: [system.with_arm_of(table, name, arm) for arm, system in enumerate(systems)]
+            for name, systems in arms.items()
+        }
+
+    def _reached(self, table: ShownTable) -> list[str]:
+        """Return the experiments some of whose people a table is about, or may be."""
+        unknown, known, people = self._by_people
+        if not table.columns:
+            return [*self.everybody]
+        inside = np.flatnonzero(table.columns[0] >= 0)
+        return [*unknown, *(known[place] for place in np.flatnonzero(people[:, inside].any(axis=1)))]
+
+    @cached_property
+    def _by_people(self) -> tuple[list[str], list[str], NDArray[np.bool_]]:
+        """The experiments whose people are not known, and those whose are, with the signatures of their people."""
+        people = {name: system.people for name, system in self.everybody.items() if system.people is not None}
+        unknown = [name for name in self.everybody if name not in people]
+        return unknown, [*people], np.array([*people.values()], dtype=bool)
 
 
-def _people_of(experiment: str, tables: Sequence[ShownTable], arms: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+def _people_of(experiment: str, table: ShownTable, arms: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
     """Return the signatures of an experiment's people, but for arms where everybody is alike; None if unknown."""
-    table = next(table for table in tables if experiment in table.tally.experiment_names)
     if not table.columns:
         return None
     axis = table.tally.axes.index(experiment)
@@ -308,16 +341,11 @@ def _people_of(experiment: str, tables: Sequence[ShownTable], arms: NDArray[np.b
 def _alike(systems: Mapping[str, _SumsAbout]) -> dict[str, _SumsAbout]:
     """Keep one system for experiments that are about the same people, with the fewest of any of them."""
     kept: dict[str, _SumsAbout] = {}
+    known: dict[tuple[int, bytes], str] = {}
     for name, system in systems.items():
-        same = next((other for other, before in kept.items() if _same(before, system)), None)
-        if same is None:
-            kept[name] = system
-        else:
-            kept[same] = replace(kept[same], off=np.minimum(kept[same].off, system.off))
+        people = None if system.people is None else (len(system.off), system.people.tobytes())
+        same = name if people is None else known.setdefault(people, name)
+        kept[name] = system
+        if same != name:
+            kept[same] = replace(kept[same], off=np.minimum(kept[same].off, kept.pop(name).off))
     return kept
-
-
-def _same(first: _SumsAbout, second: _SumsAbout) -> bool:
-    if first.people is None or second.people is None:
-        return False
-    return first.off.shape == second.off.shape and np.array_equal(first.people, second.people)

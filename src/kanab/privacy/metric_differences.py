@@ -76,9 +76,13 @@ class _Differences:
 
     def count_numbers(self) -> None:
         """Withhold metrics by class where fewer people of an arm differ than its numbers could tell apart."""
+        crossed: dict[str, list[ShownTable]] = {}
+        for table in (table for table in self.shown if not table.only_arms):
+            for name in table.tally.axes:
+                crossed.setdefault(name, []).append(table)
         for arms in (table for table in self.shown if table.only_arms and not table.fixed):
             experiment = arms.tally.axes[0]
-            tables = [table for table in self.shown if experiment in table.tally.axes and not table.only_arms]
+            tables = crossed.get(experiment, [])
             for derived, cells in (arms.derived or {}).items():
                 if derived.side is None and self._readable(arms, derived):
                     self._count(derived, cells.people, experiment, tables)

@@ -93,12 +93,12 @@ class Tally:
     def _parts(self) -> Parts:
         return Parts(self.factors, self.people, self.moments, self.crosses)
 
-    @property
+    @cached_property
     def axes(self) -> By:
         """The names of the factors, in order."""
         return tuple(factor.name for factor in self.factors)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         """The number of levels of each factor."""
         return tuple(len(factor.levels) for factor in self.factors)
@@ -112,7 +112,7 @@ class Tally:
         wanted = {self.factor(name).name for name in names}
         return tuple(axis for axis in self.axes if axis in wanted)
 
-    @property
+    @cached_property
     def arms(self) -> tuple[Factor, ...]:
         """The experiments of this linkage: one, or two for a pair."""
         return tuple(factor for factor in self.factors if factor.role == "arm")
@@ -130,7 +130,7 @@ class Tally:
         """The covariates of this linkage."""
         return tuple(factor for factor in self.factors if factor.role == "covariate")
 
-    @property
+    @cached_property
     def experiment_names(self) -> tuple[str, ...]:
         """The names of the experiments of this linkage."""
         return tuple(factor.name for factor in self.arms)
@@ -140,7 +140,7 @@ class Tally:
         """The metrics that were measured."""
         return tuple(part.metric for part in self.moments)
 
-    @property
+    @cached_property
     def metric_names(self) -> tuple[str, ...]:
         """The names of the metrics."""
         return tuple(part.metric.name for part in self.moments)

@@ -48,7 +48,7 @@ def withhold_searchable(
     The products of a metric join one by one, in the order of the numbers' names; earlier releases come first.
     """
     withheld: dict[tuple[str, frozenset[str]], str] = {}
-    for experiment in counted.plan.experiments:
+    for experiment in (each for each in counted.plan.experiments if each.numbers):
         name, numbers = experiment.name, {*experiment.numbers}
         own = [table for table in tables.values() if table.experiment_names == (name,)]
         before = [table.tally for table in earlier if name in table.tally.experiment_names]
@@ -78,7 +78,7 @@ def _arms(
     An arm in which everybody is alike has no such group: its product is a multiple of the number's sum.
     """
     tables = [table for table in own if metric in table.metric_names]
-    off = people_off(counted, metric, [ShownTable(experiment, table) for table in tables], experiment)[:, 0]
+    off = people_off(counted, metric, ShownTable(experiment, tables[0]), experiment)[:, 0]
     people = marginal(tables[0].moments_of(metric).counts, tables[0].axes, (experiment,))
     tables += [table for table in before if metric in table.metric_names]
     products = {

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,16 +118,66 @@ def _stacked(columns: Sequence[Column]) -> NDArray[np.int64]:
 
 
 def _apart_by_counts(counted: Counted) -> dict[str, str]:
-    shares = {name: _shares(counted, name) for name in counted.plan.experiment_names}
-    kept: list[str] = []
+    names, counts = counted.plan.experiment_names, _PeopleByLevel(counted)
+    kept = np.zeros(len(names), dtype=bool)
     apart: dict[str, str] = {}
-    for name, own in shares.items():
-        near = [other for other in kept if few_apart(shares[other], own, counted.plan.k)]
-        if near:
-            apart[name] = near[0]
+    for place, name in enumerate(names):
+        only_this, only_other = counts.people_apart(place)
+        both = only_this + only_other
+        near = np.flatnonzero(kept & (both > 0) & (both < counted.plan.k))
+        if near.size:
+            apart[name] = names[near[0]]
         else:
-            kept.append(name)
+            kept[place] = True
     return apart
+
+
+class _PeopleByLevel:
+    """People of all experiments by the levels of their covariates, as arrays: one is compared with all at a time."""
+
+    def __init__(self, counted: Counted) -> None:
+        shares = [_shares(counted, name) for name in counted.plan.experiment_names]
+        self._experiments = len(shares)
+        self._covariates: dict[str, _CovariateCounts] = {}
+        for covariate in dict.fromkeys(name for own in shares for name in own):
+            holding = {place: own[covariate] for place, own in enumerate(shares) if covariate in own}
+            self._covariates[covariate] = _CovariateCounts(holding)
+
+    def people_apart(self, place: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return how many people at least are in one experiment only, and in each other one only: `people_apart`."""
+        only_this, only_other = (np.zeros(self._experiments, dtype=np.int64) for _ in range(2))
+        for covariate in self._covariates.values():
+            if place in covariate.rows:
+                more = covariate.people[covariate.rows[place]] - covariate.people
+                others = covariate.places
+                only_this[others] = np.maximum(only_this[others], np.maximum(more, 0).sum(axis=1))
+                only_other[others] = np.maximum(only_other[others], np.maximum(-more, 0).sum(axis=1))
+        return only_this, only_other
+
+    def small_steps(self, draft: Draft, among: NDArray[np.bool_], k: int) -> NDArray[np.int64]:
+        """Return which of some experiments have a few people more or fewer in a level that a table publishes."""
+        assert draft.levels is not None, "it has a covariate"
+        covariate = self._covariates[draft.levels.covariate]
+        own = draft.table.people_by(draft.levels.covariate)
+        targets = [draft.levels.target(level) for level in covariate.levels]
+        into = {level: place for place, level in enumerate(dict.fromkeys((*own, *targets)))}
+        others = covariate.places[among[covariate.places]]
+        sizes = np.zeros((len(others), len(into)), dtype=np.int64)
+        np.add.at(sizes.T, [into[target] for target in targets], covariate.people[among[covariate.places]].T)
+        more = abs(sizes - np.array([own.get(level, 0) for level in into], dtype=np.int64))
+        return np.asarray(others[((more > 0) & (more < k)).any(axis=1)])
+
+
+class _CovariateCounts:
+    """People by the levels of one covariate, a row for every experiment that has it."""
+
+    def __init__(self, holding: Mapping[int, Mapping[Level, int]]) -> None:
+        self.places = np.array([*holding], dtype=np.int64)
+        self.rows = {place: row for row, place in enumerate(holding)}
+        self.levels = list(dict.fromkeys(level for people in holding.values() for level in people))
+        self.people = np.array(
+            [[own.get(level, 0) for level in self.levels] for own in holding.values()], dtype=np.int64
+        )
 
 
 def _shares(counted: Counted, experiment: str) -> Shares:
@@ -145,28 +194,17 @@ def coarsen_shared_levels(counted: Counted, drafts: Mapping[str, Draft]) -> dict
     changed = dict(drafts)
     if counted.spans_experiments:
         return changed
-    plan, k = counted.plan, counted.plan.k
-    shares = {name: _shares(counted, name) for name in plan.experiment_names}
-    for first, second in combinations(plan.experiment_names, 2):
-        if not may_be_inside(shares[first], shares[second], k):
-            continue
-        for link in plan.linkages_of(second):
-            if link.covariate is None or link.covariate not in shares[first]:
-                continue
-            while not changed[link.name].why and _small_step(changed[link.name], shares[first][link.covariate], k):
-                changed[link.name] = _coarser(changed[link.name], first)
+    plan, k, counts = counted.plan, counted.plan.k, _PeopleByLevel(counted)
+    for place, name in enumerate(plan.experiment_names):
+        inside = np.minimum(*counts.people_apart(place)) < k
+        inside[place:] = False
+        for link in plan.linkages_of(name) if inside.any() else ():
+            while link.covariate is not None and not changed[link.name].why:
+                near = counts.small_steps(changed[link.name], inside, k)
+                if not near.size:
+                    break
+                changed[link.name] = _coarser(changed[link.name], plan.experiment_names[near[0]])
     return changed
-
-
-def _small_step(draft: Draft, other: Mapping[Level, int], k: int) -> bool:
-    """Return whether a published level differs by a few people from the same one of another experiment."""
-    assert draft.levels is not None, "it has a covariate"
-    sizes: dict[Level, int] = {}
-    for level, people in other.items():
-        target = draft.levels.target(level)
-        sizes[target] = sizes.get(target, 0) + people
-    own = draft.table.people_by(draft.levels.covariate)
-    return any(0 < abs(own.get(level, 0) - sizes.get(level, 0)) < k for level in {**own, **sizes})
 
 
 def _coarser(draft: Draft, other: str) -> Draft:

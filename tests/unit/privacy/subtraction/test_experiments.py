@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from kanab.privacy import gate
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
-from kanab.privacy.subtraction.experiments import few_apart, may_be_inside, people_apart
+from kanab.privacy.subtraction.experiments import few_apart, leave_out_experiments, may_be_inside, people_apart
 
 Rows = dict[str, Any]
 WHY = "price is left out: its people and those of layout differ by fewer than k, who would be told apart"
@@ -121,3 +122,46 @@ def test_people_apart_are_counted_by_the_covariate_that_shows_most() -> None:
     assert not may_be_inside(first, second, 10)
     assert not few_apart(first, first, 10)
     assert few_apart({"": {"": 100}}, {"": {"": 99}}, 10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_many_experiments_the_same_are_left_out_and_merged_as_two_by_two(seed: int) -> None:
+    rng, total, names = np.random.default_rng(seed), 400, [f"test{number}" for number in range(10)]
+    rows: Rows = {"tier": rng.integers(1, 4, total), "device": rng.choice(["phone", "desk"], total)}
+    order = rng.permutation(total)
+    for name in names:  # one inside the other, by steps of any size
+        arms = rng.choice(["A", "B"], total).astype(object)
+        arms[order[: rng.integers(0, 80)]] = None
+        rows[name] = arms
+    covariates = [("tier",), ("device",), ("tier", "device"), ()]
+    counted = local(kb.count(rows, Plan((), tuple(
+        ExperimentPlan(name, (("A", 1.0), ("B", 1.0)), adjust=covariates[rng.integers(4)]) for name in names
+    ), (CovariatePlan("tier", (1, 2, 3)), CovariatePlan("device", ("phone", "desk"))))))  # fmt: skip
+
+    def shares(released: Release | Counted, name: str) -> dict[str, dict[Any, int]]:
+        tables = released.tallies if isinstance(released, Counted) else released.tables_of(name)
+        own = [table for table in tables.values() if table.experiment_names == (name,)]
+        people = {axis: table.people_by(axis) for table in own for axis in table.axes[1:]}
+        return {"": {"": own[0].total}} | people
+
+    kept: list[str] = []
+    for name in names:
+        if not any(few_apart(shares(counted, other), shares(counted, name), 10) for other in kept):
+            kept.append(name)
+    left = leave_out_experiments(counted, ())[1]
+    assert set(left) == {*names} - {*kept}
+    assert left
+    made = release(counted)
+    compared = 0
+    for first, second in combinations(kept, 2):
+        if may_be_inside(shares(counted, first), shares(counted, second), 10):
+            own = shares(made, second)
+            for covariate, people in own.items():
+                other = shares(counted, first).get(covariate)
+                levels = made.receipt.maps.get(f"{second}/{covariate}")
+                sizes: dict[Any, int] = dict.fromkeys(people, 0)
+                for level, n in (other or {}).items():
+                    sizes[level if levels is None else levels.target(level)] += n
+                assert not other or all(abs(people[level] - sizes[level]) not in range(1, 10) for level in people)
+                compared += bool(other)
+    assert compared
