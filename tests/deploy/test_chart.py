@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,31 @@ import kubernetes_validate
 import pytest
 import yaml
 from tests.collector.many_visitors import PLAN_TEXT
-from tests.deploy.chart_rendering import ChartError, rendered
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 OLDEST, NEWEST = "1.25", "1.37"
 Documents = dict[str, dict[str, Any]]
+
+
+def helm(*words: str) -> str:
+    """Run Helm; raise `ChartError` with what it says."""
+    program = Path(sysconfig.get_path("scripts")) / "helm"
+    done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ChartError(done.stdout + done.stderr)
+    return done.stdout
+
+
+def rendered(values: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """Return the documents of the chart with some values; its release is called shop."""
+    file = folder / "values.json"
+    file.write_text(json.dumps(values))
+    text = helm("template", "shop", str(DEPLOY / "chart"), "--values", str(file))
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+class ChartError(Exception):
+    """Helm says that a value is missing, or a template is wrong."""
 
 
 @pytest.fixture
@@ -44,6 +67,10 @@ def test_a_mistake_in_a_document_is_found(chart: Documents) -> None:
     chart["Deployment"]["spec"]["replicsa"] = 2
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(chart["Deployment"], NEWEST, strict=True)
+
+
+def test_helm_finds_nothing_wrong_with_the_chart() -> None:
+    assert "0 chart(s) failed" in helm("lint", str(DEPLOY / "chart"), "--strict", "--set", "plan=any")
 
 
 def test_a_chart_without_a_plan_says_what_to_give(tmp_path: Path) -> None:
