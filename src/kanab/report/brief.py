@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.report.figures import Row, figures_of, is_share, relative_figures
@@ -21,7 +21,7 @@ _VERDICTS = {"untestable": "not testable"}
 def brief_text(data: Mapping[str, Any]) -> str:
     """Return the decision, alarms, and the effect that carries the verdict of each metric and arm, within 80 columns.
 
-    Names that leave no room for numbers are shortened.
+    Where there is no room for standard errors, intervals say them; names that leave no room for numbers are shortened.
     """
     clean = mapped(data, printable)
     sentences = (f"{title(clean)}.", *decision_sentences(clean), *alarm_sentences(clean))
@@ -32,14 +32,23 @@ def brief_text(data: Mapping[str, Any]) -> str:
 
 def _table(data: Mapping[str, Any], rows: list[Row]) -> Table:
     method = correction_name(data)
-    header = ("metric", "arm", "effect", "interval", "relative", f"p ({method})" if method else "p", "verdict")
+    header: tuple[str, ...] = (
+        "metric", "arm", "effect", "SE", "interval", "relative", f"p ({method})" if method else "p", "verdict",
+    )  # fmt: skip
     cells = [_cells(data, row, corrected=bool(method)) for row in rows]
-    needed = [max(len(line[i]) for line in (header, *cells)) for i in range(len(header))]
+    needed = _widths(header, cells)
+    if sum(needed) + 2 * (len(needed) - 1) > WIDTH:
+        header, *cells = (line[:3] + line[4:] for line in (header, *cells))
+        needed = _widths(header, cells)
     room = WIDTH - sum(2 + wide for wide in needed[2:]) - 2
     arms = max(min(needed[1], max(_LEAST_NAME, room // 3)), min(needed[1], room - needed[0]))
     widths = (max(_LEAST_NAME, room - arms), arms)
     short = (tuple(_cut(*name) for name in zip(line, widths, strict=False)) + line[2:] for line in cells)
     return Table(header, tuple(short))
+
+
+def _widths(header: tuple[str, ...], cells: Sequence[tuple[str, ...]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(header, *cells, strict=True)]
 
 
 def _cells(data: Mapping[str, Any], row: Row, *, corrected: bool) -> tuple[str, ...]:
@@ -49,6 +58,7 @@ def _cells(data: Mapping[str, Any], row: Row, *, corrected: bool) -> tuple[str, 
         f"{row['metric']}{_POINTS}" if figures.share else row["metric"],
         row["arm"],
         figures.bare(row["estimate"], signed=True),
+        figures.bare(row["se_population"]),
         figures.between(row["interval"]),
         change if change == "–" else f"{change} %",
         p_value(row["p_adjusted"] if corrected else row["p"]),

@@ -7,7 +7,15 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import Row, error_figures, figures_of, fixed, is_share, percent, relative_figures
-from kanab.report.words import balance_rows, correction_name, differs, lower_is_better, role_of, several_roles
+from kanab.report.words import (
+    balance_rows,
+    correction_name,
+    differs,
+    headlines,
+    lower_is_better,
+    role_of,
+    several_roles,
+)
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
@@ -71,7 +79,11 @@ def balance_table(data: Data) -> Table:
 
 
 def effects_table(data: Data, metric: str) -> Table:
-    """Return each arm against the control, plain and adjusted; decimals follow the narrowest interval."""
+    """Return each arm against the control, plain and adjusted; decimals follow the narrowest interval.
+
+    What the verdict's row is adjusted for stands in its sentence; repeated here, the table would not fit 100 columns.
+    """
+    said = [row["covariates"] for row in headlines(data, metric)]
     rows = [row for row in data["effects"] if row["metric"] == metric]
     ordered = [row for arm in dict.fromkeys(row["arm"] for row in rows) for row in rows if row["arm"] == arm]
     figures = figures_of(rows, share=is_share(data, metric))
@@ -81,7 +93,11 @@ def effects_table(data: Data, metric: str) -> Table:
     header = (f"against {data['control']}", "control", "arm", "effect", "SE", level, "relative", level, "p")
     cells = [
         (
-            f"↳ adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else row["arm"],
+            row["arm"]
+            if row["method"] != "adjusted"
+            else "↳ adjusted"
+            if row["covariates"] in said
+            else f"↳ adjusted for {listed(row['covariates'])}",
             figures.bare(row["mean_control"]),
             figures.bare(row["mean_arm"]),
             figures.bare(row["estimate"], signed=True),
@@ -182,7 +198,7 @@ def segment_effects_table(data: Data, metric: str, covariate: str) -> Table:
         for row in rows
     )
     interval = f"{percent(data['confidence'])} interval"
-    header = (covariate, "people, control", "arm", "mean, control", "arm", "effect", "SE", interval, "p", "p (Šidák)")
+    header = (covariate, "people, control", "arm", "control", "arm", "effect", "SE", interval, "p", "p (Šidák)")
     return Table(header, cells)
 
 

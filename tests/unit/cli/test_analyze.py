@@ -47,7 +47,9 @@ def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
     shown = run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device,country")
     assert shown.exit_code == 0
     assert shown.output.startswith("variant: 6,000 people in 2 arms, control A")
-    assert "↳ adjusted for tier" in shown.output
+    assert "(adjusted for tier)" in " ".join(shown.output.split())
+    assert "↳ adjusted " in shown.output
+    assert max(map(len, shown.output.splitlines())) <= 100
     assert "bought by device" in shown.output
     assert "spend by country" in shown.output
 

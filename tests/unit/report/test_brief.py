@@ -28,6 +28,13 @@ def test_long_names_leave_room_for_the_numbers(small: Maker, effect: Maker) -> N
     assert "+0.50  0.30 to 0.70    +5.0 %" in text
 
 
+def test_standard_errors_are_there_where_they_fit(small: Maker, effect: Maker) -> None:
+    header, _, line = brief_text(small(effect())).splitlines()[-3:]
+    place = header.index("effect") + len("effect")
+    assert header[place:].split()[0] == "SE"
+    assert line[place:].split()[0] == "0.10"
+
+
 def test_an_alarm_of_the_sample_ratio_is_not_left_out(small: Maker) -> None:
     data = small()
     data["sample_ratio"] |= {"p": 1e-9, "alarm": True}
