@@ -100,16 +100,22 @@ def _largest(metric: MetricSteps) -> int:
 
 
 def _commonest_ratio(y: Steps, z: Steps) -> Fraction | None:
-    """Return the commonest ratio of two metrics among the people who have both, if it is common."""
+    """Return the commonest ratio of two metrics among the people who have both, if it is common.
+
+    What half of them share is in the middle of all ratios, which is found much quicker than how often each occurs.
+    """
     both = (y != 0) & (z != 0)
     people = int(np.count_nonzero(both))
     if not people:
         return None
-    ratios, times = np.unique(y[both] / z[both], return_counts=True)
-    place = int(np.argmax(times))
-    if times[place] < 2 or COMMON * int(times[place]) < people:
+    ratios = y[both] / z[both]
+    middle = (people - 1) // 2, people // 2
+    candidates = np.partition(ratios, middle)[list(middle)].tolist()
+    times = [int(np.count_nonzero(ratios == candidate)) for candidate in candidates]
+    most = max(times)
+    if most < 2 or COMMON * most < people:
         return None
-    return simplest_fraction(float(ratios[place]))
+    return simplest_fraction(candidates[times.index(most)])
 
 
 def simplest_fraction(ratio: float) -> Fraction | None:

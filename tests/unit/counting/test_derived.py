@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kanab.counted import Derived
 from kanab.counting.columns import MetricSteps
-from kanab.counting.derived import choose_derived, count_derived, derive, simplest_fraction
+from kanab.counting.derived import _commonest_ratio, choose_derived, count_derived, derive, simplest_fraction
 from kanab.counting.rows import count_rows
 from kanab.plan.model import make_plan
 from kanab.tally.metric import Metric
@@ -103,3 +106,17 @@ def test_metrics_of_earlier_plans_are_compared_with_those_of_this_one() -> None:
     (derived,) = counted.derived["arm"]
     assert {derived.first, derived.second} == {"gross", "net"}
     assert counted.derived["arm"][derived].people.tolist() == [0, 1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), max_size=12),
+    st.lists(st.tuples(st.just(6), st.just(2)), max_size=12),
+)
+def test_the_commonest_ratio_is_that_of_half_of_the_people_who_have_both(
+    some: list[tuple[int, int]], alike: list[tuple[int, int]]
+) -> None:
+    y, z = np.array([*some, *alike], dtype=np.int64).reshape(-1, 2).T
+    times = Counter(first / second for first, second in zip(y.tolist(), z.tolist(), strict=True) if first and second)
+    ratio, most = max(times.items(), key=lambda item: (item[1], -item[0]), default=(0.0, 0))
+    common = most >= 2 and 2 * most >= sum(times.values())
+    assert _commonest_ratio(y, z) == (simplest_fraction(ratio) if common else None)
