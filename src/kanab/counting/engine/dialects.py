@@ -114,6 +114,7 @@ class Engine:
     ``has_nan``: a double may be NaN, and there is a test for it.
     ``has_infinity``: a double may be infinite.
     ``quantiles``: there is an exact quantile.
+    ``has_lists``: rows can be collected into a list.
     ``at_hand``: it runs in this process, and hands out some rows as Arrow columns for next to nothing.
     ``native``: numbers leave with all their digits as they are, but not as texts.
     ``exact_text``: a function that makes texts equal only where they are the same, letter by letter.
@@ -137,6 +138,7 @@ class Engine:
     has_nan: bool = True
     has_infinity: bool = True
     quantiles: bool = True
+    has_lists: bool = True
     at_hand: bool = False
     native: bool = False
     exact_text: Callable[[Any], Any] | None = None
@@ -193,6 +195,7 @@ _ENGINES = (
         has_nan=False,
         has_infinity=False,
         quantiles=False,
+        has_lists=False,
         exact_text=as_bytes,
         rewrite=_mysql_bytes,
         prepare=_in_utc,
@@ -211,6 +214,7 @@ _ENGINES = (
         crossed=True,
         has_nan=False,
         quantiles=False,
+        has_lists=False,
         native=True,
         exact_text=sqlite.without_collation,
         microseconds=sqlite.from_text,
@@ -309,7 +313,7 @@ def _without_infinity(node: Any, changed: Any) -> Any:
     return node if changed is None else node.__recreate__(changed)
 
 
-def run_query(backend: Any, text: str) -> Iterator[tuple[Any, ...]]:
+def run_query(backend: Any, text: str) -> Generator[tuple[Any, ...]]:
     """Yield the rows of a query as plain Python values; raise `QueryError` where the engine refuses it."""
     try:
         engine = _engine(backend)

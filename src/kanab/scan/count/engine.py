@@ -10,17 +10,15 @@ experiment is not in it.
 from __future__ import annotations
 
 import math
-import operator
 import os
 import pickle
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
-from os import PathLike, fspath
+from itertools import islice
 from typing import Any
-from uuid import uuid4
 
 import ibis
 import numpy as np
@@ -116,7 +114,7 @@ class EnginePeople:
             for codes, values in zip(known, columns, strict=True):
                 codes.read(values)
         letters = [_letter(arm, codes.levels) for arm, codes in zip(arms, known, strict=True)]
-        texts = [reduce(operator.add, letters[start : start + _LONGEST]) for start in range(0, len(letters), _LONGEST)]
+        texts = [_joined(letters[start : start + _LONGEST]) for start in range(0, len(letters), _LONGEST)]
         rows = select_people(self.table, texts, [metric.name for metric in task.metrics], self.twice)
         try:
             levels = tuple(tuple(codes.levels) for codes in known)
@@ -166,15 +164,36 @@ def count_answer(rows: Any, decode: Decoder, task: CountTask, progress: Progress
 def _columns(rows: Any) -> Generator[list[Any]]:
     """Yield the columns of a query's answer, some rows at a time."""
     backend = rows.get_backend()
+    if backend.name not in ("duckdb", "postgres"):
+        yield from _columns_of_rows(rows)
+        return
     try:
         if backend.name == "duckdb":
             reader = backend.raw_sql(query_text(rows)).to_arrow_reader(rows_at_once(len(rows.columns)))
-        else:
+        else:  # PostgreSQL keeps the answer, and hands out as much as is asked for
             reader = rows.to_pyarrow_batches(chunk_size=_ROWS_ONE_BY_ONE)
         with reader:
             for batch in reader:
                 yield batch.columns
     except Exception as problem:  # engines put values of the data into their errors
+        raise QueryError(problem) from None
+
+
+def _columns_of_rows(rows: Any) -> Generator[list[Any]]:
+    """Yield the columns of an answer whose rows are plain values of Python."""
+    kinds = rows.schema().to_pyarrow().types
+    with closing(run_query(rows.get_backend(), query_text(rows))) as answer:
+        while some := list(islice(answer, _ROWS_ONE_BY_ONE)):
+            yield [_as_column(values, kind) for values, kind in zip(zip(*some, strict=True), kinds, strict=True)]
+
+
+def _as_column(values: Sequence[Any], kind: Any) -> Any:
+    """Return an Arrow array; what is true or false is so, even where the engine has only 1 and 0."""
+    if pa.types.is_boolean(kind):
+        values = [None if value is None else bool(value) for value in values]
+    try:
+        return pa.array(values, kind)
+    except pa.ArrowException as problem:
         raise QueryError(problem) from None
 
 
@@ -189,6 +208,12 @@ def _letter(arm: Any, levels: Sequence[Level]) -> Any:
     """Return one character: the number of the arm, or that there is none, or that it is another one."""
     known = [(arm == level, str(place)) for place, level in enumerate(levels)]
     return ibis.cases((arm.isnull(), _NONE), *known, else_=_OTHER)
+
+
+def _joined(letters: Sequence[Any]) -> Any:
+    """Return letters as one text, by one operation: a sum of sums grows beyond measure where Ibis repeats its terms."""
+    first, *others = letters
+    return first.concat(*others) if others else first
 
 
 @dataclass(frozen=True)
@@ -344,10 +369,16 @@ class Assignments:
 def _assigned_people(table: Any, metrics: tuple[MetricPlan, ...], options: PeopleOptions) -> AssignedPeople:
     if options.where is not None:
         raise SourceError("a filter could mean either table", "Give tables or queries that are filtered already.")
+    engine = engine_of(table)
+    if not engine.has_lists:
+        raise SourceError(
+            f"{engine.name} has no lists, which a person's assignments are collected into",
+            "Give a row per person, with a column per experiment; or write both tables to Parquet files.",
+        )
     assignments = options.assignments
     names = assignments if isinstance(assignments, Assignments) else _read_assignments(assignments)
     units = Units(options.unit or names.unit, options.aggregate)  # type: ignore[arg-type]  # as above
-    return AssignedPeople(_beside(table, names.table), names, table, metrics, units)
+    return AssignedPeople(open_beside(table, names.table), names, table, metrics, units)
 
 
 def _read_assignments(value: Any) -> Assignments:
@@ -357,21 +388,6 @@ def _read_assignments(value: Any) -> Assignments:
         "assignments are not a table and three of its columns",
         "Give (table, 'user', 'experiment', 'arm'): who, which experiment, which arm.",
     )
-
-
-def _beside(table: Any, other: Any) -> Any:
-    """Return the table of assignments, in the engine of the metrics."""
-    if isinstance(other, (str, PathLike)):
-        return open_beside(table, fspath(other))
-    backend = table.get_backend()
-    if not isinstance(other, ibis.Table):
-        if backend.name != "duckdb":
-            raise SourceError("assignments and metrics are in different places", "Name a table of the same connection.")
-        rows = pa.table(dict(other)) if isinstance(other, Mapping) else other
-        return backend.create_table(f"kanab_assignments_{uuid4().hex}", rows, temp=True)
-    if other.get_backend() is not backend:
-        raise SourceError("assignments and metrics are in different places", "Take both from one connection.")
-    return other
 
 
 def assigned_names(assigned: Any, names: Assignments) -> list[str]:
