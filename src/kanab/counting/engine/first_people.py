@@ -56,7 +56,7 @@ class FirstPeople:
         encoded = self.keys[key].combine_chunks().dictionary_encode()
         texts = [*encoded.dictionary.to_pylist(), None]  # the last one is that of people in none
         spots = np.array([DROPPED if text is None else into.get(text, DROPPED) for text in texts], dtype=np.intp)
-        return spots[np.from_dlpack(encoded.indices.fill_null(-1))]
+        return np.asarray(spots[np.from_dlpack(encoded.indices.fill_null(-1))])
 
     def steps(self, metric: Metric, people: NDArray[np.bool_]) -> MetricSteps:
         """Return a metric's grid steps of some of them: those whom it is about, for others may lack a value."""
