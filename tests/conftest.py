@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Generator
@@ -14,6 +16,13 @@ from hypothesis import HealthCheck, settings
 
 # Workers use the cores. Threads of their own for small matrices only wait for each other, and take half of the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Half of a store's test is waiting for a disk. Nothing here outlives a machine that loses its memory.
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4e9:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+gc.set_threshold(100_000, 50, 100)  # ten thousand tests are many objects to look through, and none of them goes
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
@@ -66,8 +75,8 @@ def _place(item: pytest.Item) -> tuple[bool, int]:
 
 def _group(test: str) -> str:
     """The tests that share a worker: those of a file, and all that count with Spark, which is slow to start."""
-    path, _, name = test.partition("::")
-    return SPARK if "tests/sources/" in path and "spark" in name else path
+    _, sources, name = test.partition("tests/sources/")
+    return SPARK if sources and "spark" in name else test.partition("::")[0]
 
 
 @pytest.hookimpl(optionalhook=True)

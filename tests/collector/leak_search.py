@@ -156,8 +156,9 @@ def written_files(pid: int) -> dict[str, bytes]:
         try:
             name = os.readlink(f"/proc/{pid}/fd/{number}")
             flags = int(Path(f"/proc/{pid}/fdinfo/{number}").read_text().split("flags:")[1].split()[0], 8)
-            if name.startswith("/") and not name.startswith("/dev/") and flags & 3:
-                found[name] = Path(f"/proc/{pid}/fd/{number}").read_bytes()
+            handle = Path(f"/proc/{pid}/fd/{number}")
+            if handle.is_file() and flags & 3:
+                found[name] = handle.read_bytes()
         except OSError:
             continue
     return found

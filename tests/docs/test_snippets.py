@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN_ONLY = ("make ", "git ", "pip ", "python3 -m venv")  # run by CI itself, not here
+SLOW = {"clusters.md", "notebooks.md", "simulate.md", "windows.md"}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -28,7 +29,15 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.slow if page.name in SLOW else ())
+        for page in PAGES
+        if blocks(page, "python")
+    ],
+    ids=name,
+)
 def test_python_sessions_print_what_is_shown(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     session = "\n".join(blocks(page, "python"))

@@ -255,7 +255,7 @@ def test_a_query_that_fails_says_nothing_of_the_data(duckdb_loader: Loader) -> N
     assert "secret" not in str(caught.value)
 
 
-def test_workers_without_kanab_are_told(spark_loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_spark_without_kanab_are_told(spark_loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("ModuleNotFoundError: No module named 'kanab'")
 

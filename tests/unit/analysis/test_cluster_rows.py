@@ -227,6 +227,7 @@ def test_bounds_are_a_persons_where_a_row_stands_for_several() -> None:
     assert small.clusters == large.clusters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nobody", [0.0, 0.5, -1.0, None, math.nan])
 def test_a_row_that_stands_for_nobody_is_refused_so_that_k_clusters_have_k_people(nobody: float | None) -> None:
     rows = {

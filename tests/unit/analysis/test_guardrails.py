@@ -144,6 +144,7 @@ def test_a_guardrail_that_only_a_few_people_made_is_to_be_watched() -> None:
     raise AssertionError("nothing to watch")  # pragma: no cover
 
 
+@pytest.mark.slow
 def test_over_several_looks_a_margin_is_kept_once_the_interval_over_all_looks_lies_within_it() -> None:
     plan = parse_plan(PLAN + ROLES)
     counted = kb.release(kb.count(rows(), plan))

@@ -506,6 +506,7 @@ NOISY_FITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", NOISY_FITS)
 def test_the_noise_of_means_adjusted_together_varies_as_it_says(fit):
     which, covariates, numbers, slopes = NOISY_FITS[fit]
@@ -529,6 +530,7 @@ def test_the_noise_of_means_adjusted_together_varies_as_it_says(fit):
     assert np.all(drawn[0].df < exact.df)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fit", ["two covariates", "one slope for all arms"])
 def test_means_adjusted_together_that_start_from_combined_totals_have_less_noise_and_say_how_much(fit):
     which, covariates, numbers, slopes = NOISY_FITS[fit]
@@ -554,6 +556,7 @@ def test_means_adjusted_together_that_start_from_combined_totals_have_less_noise
     assert np.all(np.diag(said) < 0.9 * np.diag(np.mean(beside, axis=0)))
 
 
+@pytest.mark.slow
 def test_a_ratio_adjusted_for_a_number_knows_the_noise():
     table, rng, draws = noisy_shop()[0].keep(), np.random.default_rng(5), 120
     stated = stated_noise(table, 0.2)

@@ -238,6 +238,7 @@ def shop_with_tiers(people=3000, levels=(1, 2, 3)):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("metric", "covariates"), [("spend", "tier"), ("spend", "C(tier)"), ("bought", "C(tier)")])
 def test_the_noise_of_adjusted_means_varies_together_as_it_says(metric, covariates):
     tally, rng, draws = shop_with_tiers(), np.random.default_rng(9), 250
@@ -258,6 +259,7 @@ def test_the_noise_of_adjusted_means_varies_together_as_it_says(metric, covariat
     assert np.mean(sample, axis=0) == pytest.approx(exact.sample, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["spend", "bought"])
 def test_means_that_start_from_combined_totals_have_less_noise_and_say_how_much(metric):
     tally, rng, draws = shop_with_tiers(), np.random.default_rng(9), 250

@@ -276,6 +276,7 @@ def noisy_arms(rng, people=2_000):
     return with_noise(exact, stated_noise(exact, 0.003), rng)
 
 
+@pytest.mark.slow
 def test_checks_of_noisy_people_keep_their_size_and_those_that_ignore_noise_do_not():
     rng, known, ignored = np.random.default_rng(2), [], []
     for _ in range(200):

@@ -471,6 +471,7 @@ def test_noise_of_hardly_any_size_leaves_the_robust_test_as_it_is(metric, by_cla
     assert stated.p_guarded == pytest.approx(plain.p_guarded, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["bought", "spend"])
 def test_the_robust_test_of_noisy_numbers_keeps_its_size_and_one_that_ignores_noise_does_not(metric):
     known, ignored = [], []

@@ -47,6 +47,7 @@ def drawn(tally, of, rho=0.02, draws=DRAWS, seed=7):
     return np.array([of(with_noise(tally, noise, rng)) for _ in range(draws)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["spend", "bought"])
 def test_the_noise_of_an_arm_mean_varies_as_much_as_it_says(metric):
     tally = shop()
@@ -130,6 +131,7 @@ def test_noise_in_squares_within_classes_is_that_of_draws(metric):
     np.testing.assert_allclose(drawn.var(axis=0), stated / exact.people.astype(float).ravel() ** 2, rtol=0.35)
 
 
+@pytest.mark.slow
 def test_intervals_of_amounts_with_noise_cover_and_those_that_ignore_it_do_not():
     rng, runs, kept, ignored = np.random.default_rng(8), 300, 0, 0
     chances = [np.array([0.7, *np.full(20, 0.3 / 20)]), np.array([0.6, *np.full(20, 0.4 / 20)])]

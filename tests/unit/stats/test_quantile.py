@@ -212,6 +212,7 @@ def test_the_noise_in_a_share_is_at_least_that_of_its_draws() -> None:
     assert 0.9 * np.var(draws) < stated < 2 * np.var(draws)
 
 
+@pytest.mark.slow
 def test_intervals_of_noisy_people_cover_and_those_that_ignore_noise_do_not() -> None:
     rng, variance, covered, ignored = np.random.default_rng(6), 400.0, 0, 0
     shares = np.array(binned(latencies(1, 200_000)).people) / 200_000

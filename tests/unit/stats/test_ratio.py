@@ -256,6 +256,7 @@ def noisy_shop(people=4000, seed=1):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "denominator"),
     [(ratio_means, "orders"), (adjusted_ratio_means, "orders"), (ratio_means, "opened")],

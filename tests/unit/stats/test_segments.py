@@ -459,6 +459,7 @@ def test_noise_of_hardly_any_size_leaves_effects_at_levels_as_they_are():
         assert (noisy.difference, noisy.se, noisy.p) == pytest.approx((plain.difference, plain.se, plain.p), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_error_of_a_noisy_level_is_that_of_its_draws():
     exact = shop(4_000, np.random.default_rng(5))
     noise, rng = stated_noise(exact), np.random.default_rng(6)
@@ -468,6 +469,7 @@ def test_the_error_of_a_noisy_level_is_that_of_its_draws():
     assert np.var([effect.estimate for effect in drawn]) == pytest.approx(stated, rel=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["bought", "spend"])
 def test_simultaneous_intervals_of_noisy_levels_cover_and_those_that_ignore_noise_do_not(metric):
     missed = {1.0: 0, 1e-9: 0}

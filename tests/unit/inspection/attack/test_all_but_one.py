@@ -163,6 +163,7 @@ def test_other_people_than_those_of_the_tables_are_noticed() -> None:
     assert ANOTHERS in last(play_attacker([attacked(few(), SMALL)], known=known(half))).says
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("seeded")
 def test_the_best_guess_is_right_as_often_as_said() -> None:
     rows = {"variant": ["A", "B"] * 40, "spend": [0, 7, 3, 1, 1] * 16}

@@ -355,6 +355,7 @@ def draws(folder: Path) -> set[str]:
     return {entry["hash"] for entry in entries if isinstance(entry, dict) and "tables" in entry}
 
 
+@pytest.mark.slow
 def test_killed_at_every_step_a_release_is_drawn_once_or_nobody_has_seen_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

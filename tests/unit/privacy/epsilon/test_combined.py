@@ -39,6 +39,7 @@ def test_a_single_table_is_its_own_combination() -> None:
     assert made.totals("variant") is made.tables["variant"]
 
 
+@pytest.mark.slow
 def test_combined_totals_are_right_on_average_and_vary_as_stated_less_than_any_table() -> None:
     text = SMALL.replace('missing = "zero"', 'missing = "exclude"').replace("epsilon = 3", "epsilon = 10")
     text = text.replace("[covariates]", '[metrics.hit]\nkind = "binary"\nmissing = "zero"\n[covariates]')

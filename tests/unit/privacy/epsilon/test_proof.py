@@ -29,10 +29,12 @@ def learned() -> float:
     return epsilon_of(least_rho(without, with_person, halfway(both, BUDGET)), BUDGET.delta)
 
 
+@pytest.mark.slow
 def test_a_distinguisher_learns_something_and_no_more_than_is_promised() -> None:
     assert 4 < learned() < BUDGET.epsilon
 
 
+@pytest.mark.slow
 def test_noise_that_is_too_small_by_a_factor_of_2_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = mechanism.draw
 

@@ -338,6 +338,7 @@ def by_number(table):
     return adjusted_received_effect([table.keep()], "spend", "opened", numbers=["before"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("effect", [plainly, by_tier, by_number])
 def test_the_error_with_noise_is_that_of_people_and_that_of_noise(effect):
     tally, rng, draws = noisy_trial(), np.random.default_rng(2), 80
