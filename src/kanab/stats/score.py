@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import scipy
@@ -347,6 +348,7 @@ def _ends(
     reach = _reach(alpha, alternative)
     if math.isinf(reach):
         return limits
+    z = cache(z)
     slope = abs(z(centre + 1e-6) - z(centre - 1e-6)) if -0.999 < centre < 0.999 or limits[1] > 1 else 0.0
     step = min(0.5, max(abs(reach), 1e-3) * 2e-6 / slope) if 0 < slope < math.inf else 1 / people
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -307,47 +308,47 @@ def follow_ups(
     base = arms.levels[arms.index(control)] if control is not None else arms.control
     residuals = cells.residuals(cells.classes.n)
     present = sorted(set(cells.classes.places[:, 1].tolist()))
-    chosen = present if len(present) > 2 else present[1:]
-    pairs = [((arm, base), level) for arm in arms.levels if arm != base for level in chosen]
-    tried = [_follow(cells, spread, residuals, pair, level) for pair, level in pairs]
-    comparisons = [comparison for comparison in tried if comparison is not None]
+    chosen = frozenset(present if len(present) > 2 else present[1:])
+    others = [arm for arm in arms.levels if arm != base]
+    comparisons = [each for arm in others for each in _against_the_rest(cells, spread, residuals, (arm, base), chosen)]
     corrected = correct([comparison.p for comparison in comparisons], correction)
     return tuple(replace(comparison, p_adjusted=p or 0.0) for comparison, p in zip(comparisons, corrected, strict=True))
 
 
-def _follow(cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level, Level], level: int) -> FollowUp | None:
-    """Compare one level with the rest; None where a cell that this needs is empty."""
+def _against_the_rest(
+    cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level, Level], chosen: Set[int]
+) -> Iterator[FollowUp]:
+    """Yield each level against the rest, but for those where a cell that this needs is empty."""
     arms, levels = cells.tally.factors
-    arm, base = (arms.levels.index(name) for name in pair)
     row = {(int(a), int(b)): position for position, (a, b) in enumerate(cells.classes.places)}
-    shared = [other for other in range(len(levels.levels)) if {(arm, other), (base, other)} <= row.keys()]
-    rest = [other for other in shared if other != level]
-    if level not in shared or not rest:
-        return None
-    n = cells.classes.n
-    people = np.array([n[row[arm, other]] + n[row[base, other]] for other in rest])
-    weights = np.zeros(len(n))
-    for side, sign in ((arm, 1.0), (base, -1.0)):
-        weights[row[side, level]] = sign
-        for other, share in zip(rest, people / people.sum(), strict=True):
-            weights[row[side, other]] = -sign * share
-    scale = cells.classes.scale
-    effects = {other: _exact_difference(cells.classes, row[arm, other], row[base, other]) for other in shared}
-    difference = float(weights @ residuals) / scale  # main effects cancel: nothing large is subtracted
-    own = weights**2 * spread.variances[spread.group] / n
-    parts: Floats = np.bincount(spread.group, weights=own, minlength=len(spread.df)).astype(np.float64)
-    freedom = spread.df
-    if spread.noise is not None:
-        parts, freedom = np.append(parts, weights**2 @ spread.noise), np.append(freedom, KNOWN)
-    df = satterthwaite_df(parts, freedom)
-    se = float(np.sqrt(parts.sum())) / scale
-    t = difference / se
-    p = t_tail(t, df)
-    return FollowUp(
-        cells.metric, levels.name, levels.levels[level], *pair,
-        effects[level] / scale, float(people @ [effects[other] for other in rest] / people.sum()) / scale,
-        difference, se, df, t, p, p,
-    )  # fmt: skip
+    arm, base = (arms.levels.index(name) for name in pair)
+    shared = [level for level in range(len(levels.levels)) if {(arm, level), (base, level)} <= row.keys()]
+    if len(shared) < 2:
+        return
+    rows, others = (np.array([row[side, level] for level in shared]) for side in (arm, base))
+    n, scale = cells.classes.n, cells.classes.scale
+    everybody = n[rows] + n[others]
+    effects = np.array([_exact_difference(cells.classes, *two) for two in zip(rows, others, strict=True)])
+    for place in (place for place, level in enumerate(shared) if level in chosen):
+        people = np.delete(everybody, place)
+        shares = np.insert(-people / people.sum(), place, 1.0)
+        weights = np.zeros(len(n))
+        weights[rows], weights[others] = shares, -shares
+        difference = float(weights @ residuals) / scale  # main effects cancel: nothing large is subtracted
+        own = weights**2 * spread.variances[spread.group] / n
+        parts: Floats = np.bincount(spread.group, weights=own, minlength=len(spread.df)).astype(np.float64)
+        freedom = spread.df
+        if spread.noise is not None:
+            parts, freedom = np.append(parts, weights**2 @ spread.noise), np.append(freedom, KNOWN)
+        df = satterthwaite_df(parts, freedom)
+        se = float(np.sqrt(parts.sum())) / scale
+        t = difference / se
+        p = t_tail(t, df)
+        yield FollowUp(
+            cells.metric, levels.name, levels.levels[shared[place]], *pair,
+            float(effects[place]) / scale, float(people @ np.delete(effects, place) / people.sum()) / scale,
+            difference, se, df, t, p, p,
+        )  # fmt: skip
 
 
 def _exact_difference(classes: Classes, first: int, second: int) -> float:
