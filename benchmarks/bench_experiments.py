@@ -22,6 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is imported
+
 import numpy as np
 
 from kanab.collector.counting.accept import PostAcceptor
@@ -116,7 +118,6 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--experiments", type=int, nargs="+", default=[100, 200, 400, 1000])
     sizes = options.parse_args().experiments
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     rows = []
     print("experiments    plan, s   ready, s   post, ms  commit, ms    seal, s    read, s")
     with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +15,7 @@ from kanab.counting.connect import open_table
 from kanab.counting.engine.sql import count_table
 from kanab.errors import KanabError, QueryError, SourceError
 from kanab.plan.model import make_plan
+from kanab.scan.count import engine
 from kanab.scan.count.counting import count_pairs
 
 PLAN = make_plan("variant", ["spend"], bounds={"spend": (0, 100)}, resolution={"spend": 1.0})
@@ -67,6 +69,29 @@ def test_sums_beyond_the_decimals_of_spark_are_an_error(spark_session: Any) -> N
     with pytest.raises(KanabError) as caught:
         count_table(open_table(rows), make_plan("variant", ["big"]))
     assert str(most) not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_sums_of_more_partitions_than_one_worker_adds_are_those_of_all_people(
+    spark_session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_PARTS_AT_ONCE", 3)  # ten become four, two, one; 70 partitions take Spark a minute
+    rows = spark_session.range(0, 7_000, numPartitions=10).selectExpr(
+        "if(id % 2 = 0, 'A', 'B') AS variant", "id % 3 AS b", "(id % 97) / 4 AS spend", "id % 5 = 0 AS bought"
+    )
+    ids = np.arange(7_000)
+    arms = np.where(ids % 2 == 0, "A", "B")
+    people = {"variant": arms, "b": ids % 3, "spend": ids % 97 / 4, "bought": ids % 5 == 0}
+    assert rows.rdd.getNumPartitions() == 10
+    counts = [
+        count_pairs(
+            source, ["variant", "b"], ["spend", "bought"], bounds={"spend": (0, 25)}, resolution={"spend": 0.25}
+        )
+        for source in (open_table(rows), people)
+    ]
+    ours, theirs = (pairs.tally(0, 1) for pairs in counts)
+    assert ours.total == 7_000
+    assert ours == theirs
 
 
 def test_a_master_that_is_away_is_told_at_once() -> None:
