@@ -18,10 +18,9 @@ from kanab.privacy.audit import audit_table
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import (
     class_squares,
+    extremes_on_grid,
     in_machine_words,
-    largest_on_grid,
     most_squares,
-    smallest_on_grid,
 )
 from kanab.tally.consistency import least_squares
 from kanab.tally.moments import Moments
@@ -101,11 +100,11 @@ def test_on_the_grid_the_closed_form_is_the_same_cut_to_whole_numbers() -> None:
         n, s, q = two_sums(y)
         cells = [np.array([value], dtype=object) for value in (n, s, q)]
         ends = cells[2], cells[2]
-        bottom, top = (int(end[0]) for end in largest_on_grid(cells[0], cells[1], ends, low, high))
+        bottom, top = (int(end[0]) for end in extremes_on_grid(cells[0], cells[1], ends, low, high)[1])
         real = largest(n, s, q, low, high)
         assert bottom == math.ceil(real[0] - 1e-9) or bottom == math.floor(real[1] + 1e-9)
         assert max(y) <= top <= math.floor(real[1] + 1e-9)
-        below, above = (int(end[0]) for end in smallest_on_grid(cells[0], cells[1], ends, low, high))
+        below, above = (int(end[0]) for end in extremes_on_grid(cells[0], cells[1], ends, low, high)[0])
         assert below <= min(y) <= above
 
 
@@ -182,7 +181,7 @@ def test_with_squares_on_margins_the_truth_is_always_inside(kind) -> None:
         for low, high in (bounds, (bounds[0], None), (None, bounds[1]), (None, None)):
             q = class_squares(part, AXES, low, high)
             n = np.maximum(part.counts, 2)
-            bottoms, tops = smallest_on_grid(n, part.sums, q, low, high), largest_on_grid(n, part.sums, q, low, high)
+            bottoms, tops = extremes_on_grid(n, part.sums, q, low, high)
             exact = enumerate_classes(part, AXES, bottoms[0], tops[1])
             for place, y in enumerate(itertools.chain(*people)):
                 ends = tuple(int(end.flat[place]) for end in q)
@@ -206,7 +205,7 @@ def test_machine_words_and_integers_of_any_size_agree(kind) -> None:
         found = []
         for one in (part, words):
             q, n = class_squares(one, AXES, *bounds), np.maximum(one.counts, 2)
-            pairs = q, largest_on_grid(n, one.sums, q, *bounds), smallest_on_grid(n, one.sums, q, *bounds)
+            pairs = q, *extremes_on_grid(n, one.sums, q, *bounds)
             found.append([cells.tolist() for pair in pairs for cells in pair])
         assert found[0] == found[1]
 
@@ -222,10 +221,8 @@ def test_machine_words_hold_what_they_may_just_hold() -> None:
         for one in (part, words):
             ends = class_squares(one, AXES, -size, size)
             assert [end.tolist() for end in ends] == [[[q, q]]] * 2
-            assert [end.tolist() for end in largest_on_grid(one.counts, one.sums, ends, -size, size)] == [
-                [[size] * 2]
-            ] * 2
-            bottom = smallest_on_grid(one.counts, one.sums, ends, -size, size)
+            bottom, top = extremes_on_grid(one.counts, one.sums, ends, -size, size)
+            assert [end.tolist() for end in top] == [[[size] * 2]] * 2
             assert [end.tolist() for end in bottom] == [[[-size] * 2]] * 2
         assert in_machine_words(part, -40 * size, 40 * size) is part
 

@@ -21,10 +21,9 @@ from kanab.privacy.inference import (
     Bound,
     class_squares,
     edges,
+    extremes_on_grid,
     in_machine_words,
-    largest_on_grid,
     most_squares,
-    smallest_on_grid,
 )
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.metric import Metric
@@ -286,8 +285,7 @@ def _intervals(part: Moments, axes: By, bounds: Bounds) -> _Intervals:
     part = in_machine_words(part, *edges(*bounds))
     n = np.maximum(part.counts, 2)  # what this makes of smaller classes is not looked at
     q = class_squares(part, axes, *bounds)
-    smallest, largest = smallest_on_grid(n, part.sums, q, *bounds), largest_on_grid(n, part.sums, q, *bounds)
-    intervals = _Intervals(part, smallest, largest)
+    intervals = _Intervals(part, *extremes_on_grid(n, part.sums, q, *bounds))
     return _enumerated(intervals, axes) if _whole(part.metric, bounds) else intervals
 
 

@@ -88,15 +88,31 @@ def to_classes(cells: Cells, axes: By, by: By) -> Cells:
     return np.expand_dims(cells, tuple(place for place, axis in enumerate(axes) if axis not in by))
 
 
-def largest_on_grid(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Bound, high: Bound) -> tuple[Cells, Cells]:
-    """Return the interval of the largest value of every class, as grid values and without rounding error.
+Extremes = tuple[tuple[Cells, Cells], tuple[Cells, Cells]]
+"""The intervals of the smallest and of the largest value of every class."""
+
+
+def extremes_on_grid(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Bound, high: Bound) -> Extremes:
+    """Return the intervals of the smallest and of the largest value, as grid values and without rounding error.
+
+    The smallest is the largest, seen in a mirror, so that both are worked out at once.
+    """
+    low, high = edges(low, high)
+    sides = (2, *(1 for _ in n.shape))
+    lows, highs = (np.array(ends, dtype=n.dtype).reshape(sides) for ends in ((-high, low), (-low, high)))
+    bottom, top = _largest(n, np.stack([-s, s]), q, lows, highs)
+    return (-top[0], -bottom[0]), (bottom[1], top[1])
+
+
+def _largest(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Cells, high: Cells) -> tuple[Cells, Cells]:
+    """Return the interval of the largest value of every class.
 
     The least is reached by j people at it, one below and the rest at ``low``; the greatest by one
     person at it and all others alike. That values are whole numbers of steps is used twice: both
     ends are cut to the grid, and since (y − m)(y − m − 1) ≥ 0 for every whole y, with m the mean
     rounded down, nobody is farther from m than the excess of Q over its least value allows.
     """
-    (least, most), low, high = q, *edges(low, high)
+    least, most = q
     above, squares = s - n * low, least - 2 * low * s + n * low**2
     j = np.maximum(1, np.minimum(n - 1, above**2 // np.maximum(squares, 1)))
     root = _ceil_root(-(np.minimum(0, above**2 - (j + 1) * squares) // j))
@@ -106,13 +122,6 @@ def largest_on_grid(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Bound, high
     top = np.minimum((s + reach) // n, s // n + (1 + _isqrt(1 + 4 * excess)) // 2)
     top = np.minimum(top, high)
     return np.minimum(bottom, top), top
-
-
-def smallest_on_grid(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Bound, high: Bound) -> tuple[Cells, Cells]:
-    """Return the interval of the smallest value: the largest one, seen in a mirror."""
-    low, high = edges(low, high)
-    bottom, top = largest_on_grid(n, -s, q, -high, -low)
-    return -top, -bottom
 
 
 def _isqrt(cells: Cells) -> Cells:

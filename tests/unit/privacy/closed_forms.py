@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from kanab.privacy.enumeration import Extremes, enumerate_classes
-from kanab.privacy.inference import Bound, class_squares, edges, largest_on_grid, smallest_on_grid
+from kanab.privacy.inference import Bound, class_squares, edges, extremes_on_grid
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
 
@@ -117,6 +117,5 @@ def extremes_by_marginal(n: Sequence[int], s: Sequence[int], q: int, low: Bound,
     counts, sums, squares = (np.array([values], dtype=object) for values in (n, s, [q]))
     part = Moments(Metric("value"), counts, sums, {("arm",): squares[0]})
     q_ends = class_squares(part, axes, low, high)
-    bottom, _ = smallest_on_grid(counts, sums, q_ends, low, high)
-    _, top = largest_on_grid(counts, sums, q_ends, low, high)
+    (bottom, _), (_, top) = extremes_on_grid(counts, sums, q_ends, low, high)
     return enumerate_classes(part, axes, bottom, top)

@@ -11,9 +11,8 @@ from tests.unit.privacy.closed_forms import anyone, largest, outlier, smallest
 import kanab as kb
 from kanab.privacy.inference import (
     class_squares,
-    largest_on_grid,
+    extremes_on_grid,
     most_squares,
-    smallest_on_grid,
 )
 from kanab.tally.consistency import least_squares
 from kanab.tally.moments import Moments
@@ -82,9 +81,9 @@ def test_far_from_zero_nothing_is_lost_to_rounding() -> None:
     y = [base, base, base + 2]
     n, s, q = 3, sum(y), sum(value**2 for value in y)
     assert largest(n, s, q, 0, 2**52) == (base + 1.5, base + 2)  # 1⅓, in doubles of this size
-    low, high = largest_on_grid(cells([n]), cells([s]), (cells([q]), cells([q])), 0, None)
+    low, high = extremes_on_grid(cells([n]), cells([s]), (cells([q]), cells([q])), 0, None)[1]
     assert (low[0], high[0]) == (base + 2, base + 2)
-    low, high = smallest_on_grid(cells([n]), cells([s]), (cells([q]), cells([q])), 0, None)
+    low, high = extremes_on_grid(cells([n]), cells([s]), (cells([q]), cells([q])), 0, None)[0]
     assert (low[0], high[0]) == (base, base)
 
 

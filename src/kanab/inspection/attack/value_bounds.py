@@ -13,7 +13,7 @@ from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable
 from kanab.privacy.audit import LEAST_CONTRIBUTORS
 from kanab.privacy.enumeration import enumerate_classes
-from kanab.privacy.inference import class_squares, edges, largest_on_grid, smallest_on_grid
+from kanab.privacy.inference import class_squares, edges, extremes_on_grid
 from kanab.tally.cells import Cells
 from kanab.tally.consistency import check_moments
 from kanab.tally.describe import in_units
@@ -58,8 +58,7 @@ def _extremes(table: AttackedTable, part: Moments, title: str, k: int) -> Iterat
     low, high = edges(*bounds)
     least, most = class_squares(part, table.names, *bounds)
     people = np.maximum(part.counts, 2)  # smaller classes are not looked at
-    bottom = smallest_on_grid(people, part.sums, (least, most), *bounds)
-    top = largest_on_grid(people, part.sums, (least, most), *bounds)
+    bottom, top = extremes_on_grid(people, part.sums, (least, most), *bounds)
     if high - low <= WHOLE:
         bottom, top = _tried_out(part, table.names, bottom, top)
     # an extreme at its bound, or everyone within a step of one, is no more than a 0/1 metric says
