@@ -21,7 +21,7 @@ from kanab.planning.released import noise_of_release
 from kanab.planning.report.power_words import power_data, power_text
 from kanab.portfolio.together import read_portfolio
 from kanab.report.brief import brief_text, verdict_word
-from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, tone
+from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, segment_sentences, tone
 from kanab.tally.factor import label
 
 Plain = dict[str, Any]
@@ -107,9 +107,12 @@ class Answers:
             raise SourceError("there is no such reading", f"There are {len(readouts)}, counted from 0.")
         chosen = readouts[-1 if reading is None else reading]
         data = _data(experiment, chosen)
+        line = summarize(experiment, chosen, None)
+        stop = {"look": line.look or None, "may_stop": line.verdict or None}
+        seen = [f"{line.look[:1].upper()}{line.look[1:]}: {line.verdict}."] if line.look else []
         titles = [each.bundle.title for each in readouts]
-        plain = _readout(data) | {"released_as": chosen.bundle.title, "readings": titles}
-        return _answer(contents, brief_text(data), plain)
+        plain = _readout(data) | stop | {"released_as": chosen.bundle.title, "readings": titles}
+        return _answer(contents, "\n".join([brief_text(data), *seen, *segment_sentences(data)]), plain)
 
     def compare(self, experiments: Sequence[str], metric: str | None = None, arms: Sequence[str] = ()) -> Answer:
         """Return effects side by side: of several experiments, or of the arms of one, against the first arm named."""
@@ -160,6 +163,7 @@ class Answers:
         accounts = self._results.cached(contents, "accounts", partial(officer_accounts, contents))
         ledgers = [_account(name, account) for name, account in accounts.items()]
         sentences = [f"{row['ledger'] or 'Releases in no ledger'}: {row['says']}" for row in ledgers] or [NOTHING_YET]
+        sentences += ["Every residual risk is explained in `risks`."] if ledgers else []
         sentences.append("These tools read releases only: no question reaches a row, a person or an open cohort.")
         return _answer(contents, "\n".join(sentences), {"ledgers": ledgers})
 

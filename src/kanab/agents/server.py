@@ -6,8 +6,10 @@ and place, without what was asked or answered.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import sys
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,10 +45,16 @@ PATH = "/mcp"
 LARGEST_BODY = 64 * 1024
 """Bytes of one HTTP request; the longest question has a quarter of that."""
 
+LONGEST_LINE = 4 * 1024 * 1024
+"""Letters of one line; of a shorter one the answer can say which question was too long, and nobody waits for it."""
+
 AT_ONCE = 4
 """So many questions are answered at a time."""
 
-NO_MESSAGE_LINE = "this line is not a message of the protocol. Send one JSON-RPC message per line."
+NO_MESSAGE_LINE = (
+    f"this line is not a message of the protocol, or has more than {LONGEST_LINE} letters. "
+    "Send one JSON-RPC message per line."
+)
 NOT_YET = "this is being computed. Ask again in a few seconds."
 MISTAKE = "this answer could not be computed. Tell the operator of this server."
 
@@ -118,10 +126,24 @@ def serve_stdio(answers: Answers) -> None:
 
 async def _serve_stdio(answers: Answers) -> None:
     server = protocol_server(answers)
-    async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as tasks:
+    lines = anyio.wrap_file(BoundedLines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+    async with stdio_server(lines) as (incoming, outgoing), anyio.create_task_group() as tasks:
         readable, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         tasks.start_soon(_answer_garbage, incoming, readable, outgoing)
         await server.run(messages, outgoing, server.create_initialization_options())
+
+
+class BoundedLines(io.TextIOWrapper):
+    """Lines of a stream; what is longer than a message may be is read to its end, and is no message."""
+
+    def readline(self, _size: int = -1, /) -> str:  # type: ignore[override]
+        """Return the next line; an empty one for a line that is too long, nothing at the end."""
+        line = super().readline(LONGEST_LINE + 1)
+        if len(line) <= LONGEST_LINE:
+            return line
+        while line and not line.endswith("\n"):
+            line = super().readline(LONGEST_LINE)
+        return "\n"
 
 
 async def _answer_garbage(incoming: Any, readable: ObjectSendStream[SessionMessage | Exception], outgoing: Any) -> None:

@@ -56,10 +56,13 @@ def said(answers: Answers, name: str, **arguments: Any) -> str:
 # ── answers ────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_readout_is_that_of_kanab_analyze_brief(folder: Path) -> None:
+def test_a_readout_is_that_of_kanab_analyze_brief_and_says_whether_effects_differ(folder: Path) -> None:
     answer = over(folder).readout("checkout")
     readout = kb.analyze(read_release(folder / "checkout.release.json"), "checkout")
-    assert answer.text == readout.to_brief()
+    brief, _, more = answer.text.partition("\nNo sign that the effect differs: ")
+    assert brief == readout.to_brief()
+    assert more == "bought by device (p = 0.726), spend by device (p = 0.679, corrected 0.726)."
+    assert (answer.data["look"], answer.data["may_stop"]) == (None, None)
     row = next(row for row in readout.to_dict()["effects"] if row["metric"] == "spend" and row["carries_verdict"])
     told = next(row for row in answer.data["effects"] if row["metric"] == "spend")
     assert told["estimate"] == pytest.approx(row["estimate"], rel=1e-5)

@@ -88,7 +88,7 @@ def test_many_questions_at_once_have_the_same_answers() -> None:
     [
         ({"headers": {"Authorization": "Bearer wrong"}}, 401, "reading this needs the token"),
         ({"headers": {}}, 401, "reading this needs the token"),
-        ({"host": "evil.example"}, 403, "this collector has another name"),
+        ({"host": "evil.example"}, 403, "this server has another name"),
         ({"headers": {"Origin": "https://evil.example"}}, 403, "a web page of another address may not read this"),
         ({"headers": {"Origin": "http://[evil"}}, 403, "a web page of another address may not read this"),
         ({"method": "GET"}, 405, "questions are posted"),

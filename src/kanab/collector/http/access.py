@@ -44,7 +44,7 @@ class Refusal(NamedTuple):
 LOCAL_ONLY = Refusal(
     403, "this can only be read on the same machine", "Set KANAB_TOKEN, and log in; or open it at 127.0.0.1."
 )
-UNKNOWN_HOST = Refusal(403, "this collector has another name", "Give this one by --allow-host, too.")
+UNKNOWN_HOST = Refusal(403, "this server has another name", "Give this one by --allow-host, too.")
 NEEDS_TOKEN = Refusal(401, "reading this needs the token", "Send it as Authorization: Bearer …, or log in at /login.")
 
 

@@ -146,7 +146,7 @@ def _verdict(
     least = f"k = {min(rules)}{' or more' if len(rules) > 1 else ''}"
     open_ = f"; not evaluated: {', '.join(left_open)}" if left_open else ""
     named = ", ".join(risk["risk"] for risk in remaining[:MOST_RISKS])
-    more = f", and {len(remaining) - MOST_RISKS} more, all stated below" if len(remaining) > MOST_RISKS else ""
+    more = f", and {len(remaining) - MOST_RISKS} more" if len(remaining) > MOST_RISKS else ""
     promise = noisy.claim(releases) if noisy.all_noisy(releases) else f"k-anonymous at {least}"
     claims = f"to {'have' if noisy.all_noisy(releases) else 'be'}"
     if noisy.mixed(releases):

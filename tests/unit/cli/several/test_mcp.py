@@ -93,7 +93,7 @@ def test_garbage_is_answered_and_the_process_goes_on(folder: Path) -> None:
         b'{"jsonrpc": "2.0", "method": "notifications/initialized"}',
         b'{"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "file:///etc/passwd"}}',
         b'{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": 7}}',
-        b"more garbage",
+        b"more garbage", b'{"jsonrpc": "2.0", "id": 9, "method": "ping", "params": {"x": "' + b"y" * 5_000_000 + b'"}}',
         b'{"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": {"name": "list_experiments"}}',
     ]  # fmt: skip
     process = subprocess.Popen(
@@ -109,8 +109,11 @@ def test_garbage_is_answered_and_the_process_goes_on(folder: Path) -> None:
     rest, said = process.communicate(timeout=60)
     by_id = {answer["id"]: answer for answer in answers if answer["id"] is not None}
     unreadable = [answer["error"] for answer in answers if answer["id"] is None]
-    assert [error["code"] for error in unreadable] == [-32700] * 5
-    assert unreadable[0]["message"].startswith("this line is not a message of the protocol.")
+    assert [error["code"] for error in unreadable] == [-32700] * 6
+    assert unreadable[0]["message"].startswith(
+        "this line is not a message of the protocol, or has more than 4194304 letters. "
+    )
+    assert 9 not in by_id  # too long to be read
     assert by_id[2]["error"]["code"] == -32601
     assert by_id[3]["error"]["code"] == -32602
     assert by_id[4]["result"]["structuredContent"]["total"] == 3

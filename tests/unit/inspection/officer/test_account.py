@@ -107,7 +107,7 @@ def test_the_verdict_is_one_paragraph_of_rule_audit_and_risks(checkout: Release)
     assert verdict["broken"] == []
     assert verdict["says"] == (
         "k-anonymous at k = 10; audit passed; not evaluated: ledger; residual risks: a release outside any ledger, "
-        "classes too large to try everything, the curator's rows, and 9 more, all stated below."
+        "classes too large to try everything, the curator's rows, and 9 more."
     )
     assert verdict["says"].startswith(verdict["short"])
 
