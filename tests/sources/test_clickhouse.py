@@ -67,14 +67,6 @@ def test_an_unsigned_number_beyond_63_bits_is_an_error_never_a_negative_one(clic
     assert str(2**63 + 5) not in str(problem.value)
 
 
-def test_a_persons_rows_that_add_up_beyond_64_bits_do_not_wrap_around(clickhouse_loader: Loader) -> None:
-    rows = {"who": [1, 1, 1, 1, 2], "variant": ["A"] * 4 + ["B"], "y": [2**62] * 4 + [5]}  # 2^64 is 0 in 64 bits
-    plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
-    counted = count_table(clickhouse_loader.load(rows), plan, unit="who")
-    assert counted.tallies["variant"].moments_of("y").sums.tolist() == [9, 5]
-    assert counted.clamped == {"y": 1}
-
-
 def test_people_without_events_have_none_and_not_zero(clickhouse_loader: Loader) -> None:
     """Left to itself ClickHouse fills left joins with 0."""
     day = datetime(2027, 1, 1)

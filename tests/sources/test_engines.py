@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -15,7 +16,7 @@ from kanab.counting.engine import unusual
 from kanab.counting.engine.dialects import query_text
 from kanab.counting.engine.sql import count_table
 from kanab.counting.rows import count_rows
-from kanab.errors import GridError, SourceError
+from kanab.errors import GridError, KanabError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
 from .conftest import ALL_ENGINES, Loader
@@ -526,3 +527,45 @@ def test_rows_of_people_are_added_up_from_columns_that_are_declared_not_null(eng
     people = {"variant": ["A", "B", "B"], "tier": [1, 2, 2], "orders": [5, 4, 7]}
     assert counted.tallies == count_rows(people, plan).tallies
     assert counted.excluded == 1
+
+
+# ── numbers that are too large ─────────────────────────────────────────────────────────────────
+
+
+def assert_right_or_refused(count: Callable[[], Counted], sums: list[int], secret: int) -> None:
+    """Check that a count is right, or an error that says nothing of the data; never another number."""
+    try:
+        counted = count()
+    except KanabError as problem:
+        assert str(secret) not in str(problem)
+    else:
+        assert counted.tallies["variant"].moments_of("y").sums.tolist() == sums
+        assert counted.clamped == {"y": 1}
+
+
+LITTLE = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
+
+
+def test_a_persons_rows_that_add_up_beyond_64_bits_do_not_wrap_around(engine: Loader) -> None:
+    rows = {"who": [1, 1, 1, 1, 2], "variant": ["A"] * 4 + ["B"], "y": [2**62] * 4 + [5]}  # 2^64 is 0 in 64 bits
+    assert_right_or_refused(lambda: count_table(engine.load(rows), LITTLE, unit="who"), [9, 5], 2**62)
+
+
+def test_an_unsigned_number_beyond_63_bits_is_never_a_negative_one(engine: Loader) -> None:
+    if engine.name in ("postgres", "pyspark", "sqlite"):
+        return  # they have no such numbers
+    table = pa.table({"variant": ["A", "B"] * 2, "y": pa.array([1, 2, 3, 2**63 + 5], pa.uint64())})
+    assert_right_or_refused(lambda: count_table(engine.load(table), LITTLE), [4, 11], 2**63 + 5)
+
+
+def test_sums_of_the_largest_numbers_of_a_grid_are_exact_or_refused(engine: Loader) -> None:
+    """Squares of 2^51 have 102 bits: 4,000 of them pass what decimals of 38 digits could still add tenfold."""
+    most = 2**51
+    columns = {"variant": ["A", "B"] * 2_000, "y": [most - place % 3 for place in range(4_000)]}
+    plan = make_plan("variant", ["y"], bounds={"y": (0, most)}, resolution={"y": 1})
+    try:
+        counted = count_table(engine.load(columns), plan)
+    except KanabError as problem:
+        assert str(most) not in str(problem)
+    else:
+        assert_same(counted, count_rows(columns, plan))

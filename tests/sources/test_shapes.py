@@ -105,6 +105,10 @@ def test_mariadb_is_read_by_its_url_under_either_name(mariadb: Server, mariadb_l
     for url in (mariadb.url, mariadb.url.replace("mysql:", "mariadb:")):
         counted = kb.count(url, table=name, arm="variant", metrics=["orders"], adjust=["device"])
         assert counted.tallies == expected.tallies
+    query = f"SELECT variant, device, orders FROM {name} WHERE orders < 4"
+    counted = kb.count(mariadb.url, sql=query, arm="variant", metrics=["orders"], adjust=["device"])
+    same = kb.count(PEOPLE, arm="variant", metrics=["orders"], adjust=["device"], where="orders < 4")
+    assert counted.tallies == same.tallies
     assert expected.tallies["variant/device"].factor("device").levels == ("Phone", "phone", "tv", None)
 
 

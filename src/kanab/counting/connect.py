@@ -35,6 +35,7 @@ _NEEDS |= {"clickhouse": "clickhouse_connect"}
 _ELSEWHERE = ("ftp", "file", "s3a", "az", "dbfs")
 _PEOPLE = "people"  # the table of a source, the same in every connection made for one, so that statements are, too
 _STARTED: list[Any] = []  # connections whose Spark session was started here
+_STEPS_OF_SQLITE = 1_000_000  # some milliseconds
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
 
@@ -359,6 +360,7 @@ def _sqlite(place: str) -> Any:
     import ibis  # noqa: PLC0415 - an extra
 
     connection = sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=ro", uri=True)
+    connection.set_progress_handler(lambda: None, _STEPS_OF_SQLITE)  # Python sees there that somebody interrupts it
     try:
         connection.execute("SELECT 1 FROM sqlite_master").fetchone()
         return ibis.sqlite.from_connection(connection)
@@ -377,7 +379,24 @@ def _mysql(url: str) -> Any:
         pymysql.install_as_MySQLdb()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Unable to set session timezone")  # `run_query` sets it by its offset
-        return ibis.connect(f"mysql://{url.partition('://')[2]}")
+        backend = ibis.connect(f"mysql://{url.partition('://')[2]}")
+    if type(backend.con).__module__.partition(".")[0] == "pymysql":
+        _describe_queries(backend.con)
+    return backend
+
+
+def _describe_queries(connection: Any) -> None:
+    """Give a connection of PyMySQL what Ibis asks about the columns of a query, under the names of another driver."""
+    from pymysql.cursors import Cursor  # noqa: PLC0415 - an extra
+
+    class Describing(Cursor):  # type: ignore[misc]
+        @property
+        def description_flags(self) -> list[int]:
+            """The flags of the columns, such as that one is unsigned."""
+            return [column.flags for column in self._result.fields]
+
+    connection.cursorclass = Describing
+    connection.get_character_set_info = lambda: {"mbmaxlen": 1}  # lengths are those of letters already
 
 
 def _spark(parts: SplitResult, url: str) -> Any:

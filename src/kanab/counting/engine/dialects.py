@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import uuid4
@@ -27,6 +27,7 @@ from kanab.counting.engine import clickhouse, sqlite
 from kanab.errors import QueryError, SourceError
 
 _ROWS_AT_ONCE = 50_000
+_INTERRUPTED = ("Query interrupted", "interrupted")  # what DuckDB and SQLite raise an error of their own for
 _MOST_TEXTS = 500  # statements that are remembered, a few kilobytes each
 _TEXTS: dict[Hashable, str] = {}
 
@@ -54,6 +55,21 @@ def _in_utc(backend: Any) -> None:
     """Set MySQL's session to UTC, as Ibis tries to by a name that not every server knows."""
     with backend.con.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
+
+
+def _by_killing(backend: Any) -> None:
+    """Stop what MySQL computes for a connection that was given up: it would not notice before the end."""
+    given_up = backend.con.thread_id()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it may not know the name of a time zone
+        backend.reconnect()
+    with backend.con.cursor() as cursor:
+        cursor.execute(f"KILL {given_up}")
+
+
+def _by_interrupting(backend: Any) -> None:
+    """Let DuckDB's threads stop, which would keep its connection from being closed."""
+    backend.con.interrupt()
 
 
 def _as_it_is(*_: Any) -> None:
@@ -125,7 +141,8 @@ class Engine:
     ``in_memory``: it is a library of frames without SQL, whose tables are handed to DuckDB.
     ``refused``: why it cannot be counted in at all.
     ``prepare``: what a connection needs before a query. ``check``: whether columns hold what they say.
-    ``run``: how it is asked. ``fetch``: how rows are read.
+    ``run``: how it is asked. ``fetch``: how rows are read. ``cancel``: how it is told that nobody waits any more, where
+    it does not notice.
     """
 
     name: str
@@ -152,6 +169,7 @@ class Engine:
     run: Callable[[Any, str], Any] = _by_asking
     check: Callable[[Any, Iterable[str]], None] = _as_it_is
     fetch: Fetch = _by_fetching
+    cancel: Callable[[Any], None] = _as_it_is
 
     def total(self, value: Any) -> Any:
         """Return the exact sum of 64-bit integers; too large a one is an error, never wrapped."""
@@ -183,7 +201,7 @@ def _as_text(value: Any) -> str | None:
 
 
 _ENGINES = (
-    Engine("duckdb", "wide", casts_fail=True, adds_doubles=True, at_hand=True),
+    Engine("duckdb", "wide", casts_fail=True, adds_doubles=True, at_hand=True, cancel=_by_interrupting),
     Engine("postgres", "wide", casts_fail=True, fetch=_by_cursor),
     Engine("pyspark", sums_fail=True, repeats=True, fetch=_by_collecting),
     Engine("clickhouse", crossed=True, standard=clickhouse.standard_node, run=clickhouse.run, fetch=clickhouse.rows_of),
@@ -200,6 +218,7 @@ _ENGINES = (
         rewrite=_mysql_bytes,
         prepare=_in_utc,
         fetch=_by_texts,
+        cancel=_by_killing,
     ),
     Engine("polars", in_memory=True),
     Engine("snowflake", crossed=True),
@@ -313,16 +332,27 @@ def _without_infinity(node: Any, changed: Any) -> Any:
     return node if changed is None else node.__recreate__(changed)
 
 
-def run_query(backend: Any, text: str) -> Generator[tuple[Any, ...]]:
-    """Yield the rows of a query as plain Python values; raise `QueryError` where the engine refuses it."""
+@contextmanager
+def asking(backend: Any) -> Iterator[None]:
+    """Raise `QueryError` for what an engine raises, without its text; where it was interrupted, see that it ends."""
     try:
-        engine = _engine(backend)
-        engine.prepare(backend)
-        yield from engine.fetch(engine.run(backend, text))
+        yield
     except SourceError:
         raise
-    except Exception as problem:
-        raise QueryError(problem) from None
+    except (Exception, KeyboardInterrupt) as problem:
+        if not isinstance(problem, KeyboardInterrupt) and str(problem) not in _INTERRUPTED:
+            raise QueryError(problem) from None
+        with suppress(Exception):
+            _engine(backend).cancel(backend)
+        raise KeyboardInterrupt from None
+
+
+def run_query(backend: Any, text: str) -> Generator[tuple[Any, ...]]:
+    """Yield the rows of a query as plain Python values; raise `QueryError` where the engine refuses it."""
+    engine = _engine(backend)
+    with asking(backend):
+        engine.prepare(backend)
+        yield from engine.fetch(engine.run(backend, text))
 
 
 def fetch_texts(expression: Any) -> Iterable[Sequence[str | None]]:
@@ -356,11 +386,9 @@ def fetch_numbers(expression: Any) -> dict[str, NDArray[np.float64]]:
 
 def fetch_arrow(expression: Any) -> Any:
     """Return the rows of a query as an Arrow table, from an engine that is at hand."""
-    text = query_text(expression)
-    try:
-        return expression.get_backend().raw_sql(text).fetch_arrow_table()
-    except Exception as problem:
-        raise QueryError(problem) from None
+    text, backend = query_text(expression), expression.get_backend()
+    with asking(backend):
+        return backend.raw_sql(text).fetch_arrow_table()
 
 
 @contextmanager
@@ -400,10 +428,8 @@ def cached(stage: Any, engine: Engine) -> Iterator[Any]:
     if not engine.repeats:
         yield stage
         return
-    try:
+    with asking(stage.get_backend()):
         cached_stage = stage.cache()
-    except Exception as problem:
-        raise QueryError(problem) from None
     try:
         yield cached_stage
     finally:
@@ -420,10 +446,8 @@ def kept(people: Any) -> Iterator[Any]:
             yield stage
         return
     text, name = query_text(people), f"kanab_{uuid4().hex}"
-    try:
+    with asking(backend):
         backend.raw_sql(f"CREATE TEMP TABLE {name} AS {text}")
-    except Exception as problem:
-        raise QueryError(problem) from None
     try:
         yield backend.table(name)
     finally:

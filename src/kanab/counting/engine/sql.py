@@ -32,7 +32,16 @@ from kanab.counting.engine.answer import (
     read_answer,
 )
 from kanab.counting.engine.dates import day_number, in_span, utc_session
-from kanab.counting.engine.dialects import cached, engine_of, first_row, kept, query_text, run_query, strict_arithmetic
+from kanab.counting.engine.dialects import (
+    asking,
+    cached,
+    engine_of,
+    first_row,
+    kept,
+    query_text,
+    run_query,
+    strict_arithmetic,
+)
 from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.first_people import FIRST_PEOPLE, FirstPeople, fetch_first
 from kanab.counting.engine.grids import grid_steps
@@ -174,7 +183,8 @@ def _prepared(
     ``keep``: where they are made of many rows, they are made once.
     """
     for source in (table, *([units.events.table] if units and units.events else [])):
-        engine_of(source).check(source, [column_of(plan, name) for name in needed_columns(plan)])
+        with asking(source.get_backend()):
+            engine_of(source).check(source, [column_of(plan, name) for name in needed_columns(plan)])
     with strict_arithmetic(table), _people(table, plan, where, units, span, keep=keep) as people:
         query = _make_query(people, plan, flags=person_flags(plan, units))
         sample = _sample(people, query)

@@ -12,7 +12,7 @@ from typing import Any
 
 import ibis
 
-from kanab.errors import QueryError, SourceError
+from kanab.errors import SourceError
 
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -72,10 +72,7 @@ def check_storage(table: Any, names: Iterable[str]) -> None:
 
 def _row(expression: Any) -> Any:
     backend = expression.get_backend()
-    try:
-        return backend.raw_sql(backend.compile(expression)).fetchone()
-    except Exception as problem:
-        raise QueryError(problem) from None
+    return backend.raw_sql(backend.compile(expression)).fetchone()
 
 
 def _total(high: int | None, low: int | None) -> str | None:

@@ -26,7 +26,7 @@ import pyarrow as pa
 import sqlglot
 
 from kanab.counting.connect import open_beside, opened_table
-from kanab.counting.engine.dialects import cached, engine_of, query_text, run_query, strict_arithmetic
+from kanab.counting.engine.dialects import asking, cached, engine_of, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import as_plain, kind_of, read_level
 from kanab.counting.engine.joint import twice_flag
@@ -167,7 +167,7 @@ def _columns(rows: Any) -> Generator[list[Any]]:
     if backend.name not in ("duckdb", "postgres"):
         yield from _columns_of_rows(rows)
         return
-    try:
+    with asking(backend):
         if backend.name == "duckdb":
             reader = backend.raw_sql(query_text(rows)).to_arrow_reader(rows_at_once(len(rows.columns)))
         else:  # PostgreSQL keeps the answer, and hands out as much as is asked for
@@ -175,8 +175,6 @@ def _columns(rows: Any) -> Generator[list[Any]]:
         with reader:
             for batch in reader:
                 yield batch.columns
-    except Exception as problem:  # engines put values of the data into their errors
-        raise QueryError(problem) from None
 
 
 def _columns_of_rows(rows: Any) -> Generator[list[Any]]:
