@@ -166,13 +166,12 @@ def json_body(notice: Notice) -> bytes:
 
 
 def notice_text(notice: Notice) -> str:
-    """Return a notice as text: a title, its sentences, a paragraph for every experiment, the link."""
+    """Return a notice as text: a title, its sentences, every experiment with a line for each sentence, the link."""
     lines = [notice.title, *notice.sentences]
     for told in notice.experiments:
-        own = " ".join(told.sentences)
-        lines.append(f"{told.name}: {own}" if own else told.name)
+        lines += ["", told.name, *(f"• {sentence}" for sentence in told.sentences)]
     if notice.left_out:
-        lines.append(f"And {notice.left_out:,} more experiments.")
+        lines += ["", f"And {notice.left_out:,} more experiments."]
     text = "\n".join(" ".join(line.split()) for line in lines)
     if len(text) > MOST_TEXT:
         text = f"{text[:MOST_TEXT]} …\nThe rest is cut off."

@@ -22,7 +22,7 @@ from kanab.plan.notify import Event, NotifyPlan
 from kanab.privacy.epsilon.noise_receipt import promise
 from kanab.privacy.ledger import read_entry
 from kanab.privacy.release import Release
-from kanab.report.words import alarmed, decision_sentences, headlines, metrics_of, sample_ratio_sentence, verdicts
+from kanab.report.words import alarmed, decision_words, headlines, metrics_of, sample_ratio_sentence, verdicts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 MOST_EXPERIMENTS = 50
@@ -149,13 +149,14 @@ class Notices:
         }  # fmt: skip
         sentences = [] if line.health == "fine" else [f"{line.health.capitalize()}: {line.why}."]
         if readout is not None and readout.readout is not None:
-            data = readout.data | {"decision": line.decision}
+            data = readout.data
             rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
             rows.sort(key=lambda row: row.get("role") != "primary")
             facts["effects"] = [_effect(row) for row in rows[:MOST_EFFECTS]]
             said = {id(v.row): v.sentence for metric in metrics_of(data) for v in verdicts(data, metric)}
             early = [caution["sentence"] for caution in data["cautions"] if caution["kind"] == "looked-early"]
-            sentences = [*decision_sentences(data), *sentences, *(said[id(row)] for row in rows[:MOST_EFFECTS]), *early]
+            effects = [said[id(row)] for row in rows[:MOST_EFFECTS]]
+            sentences = [*_decided(line.decision, effects), *sentences, *effects, *early]
         if line.verdict:
             sentences.insert(0, f"{line.look.capitalize()}: {line.verdict}.")
         return Told(line.name, tuple(sentences), facts, self._link(line.name))
@@ -178,6 +179,14 @@ class Notices:
 
     def _link(self, name: str) -> str:
         return "" if self._notify.url is None else f"{self._notify.url.rstrip('/')}/experiments/{quote(name, safe='')}"
+
+
+def _decided(decision: Mapping[str, Any] | None, effects: Sequence[str]) -> list[str]:
+    """Return what to do and why, without effects that are told in full beside it."""
+    if decision is None:
+        return []
+    because = [why for why in decision["because"] if not any(told.startswith(why.rstrip(".")) for told in effects)]
+    return [" ".join([f"Decision: {decision_words(decision)}.", *because])]
 
 
 class _NoSource:

@@ -13,7 +13,7 @@ from tests.unit.privacy.epsilon.test_accountant import counted
 import kanab as kb
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.notify.channels import json_body, notice_text, slack_body
-from kanab.notify.notices import MOST_EFFECTS, Notice, Notices
+from kanab.notify.notices import MOST_EFFECTS, Notice, Notices, Told
 from kanab.plan.notify import EVENTS, NotifyPlan
 from kanab.privacy.ledger import read_entry
 
@@ -118,6 +118,27 @@ def test_slack_cannot_be_made_to_call_a_channel() -> None:
     notice = Notice("1", "seal", "<!channel> & <https://evil.example|here>", link="https://ab.shop.example/?a=1&b=2")
     text = json.loads(slack_body(notice))["text"]
     assert text == ("&lt;!channel&gt; &amp; &lt;https://evil.example|here&gt;\nhttps://ab.shop.example/?a=1&amp;b=2")
+
+
+def test_a_text_has_a_line_for_each_sentence_about_an_experiment() -> None:
+    told = Told("check\nout", ("Look 2 of 3: may stop.", "B raises bought."), {}, "")
+    text = notice_text(Notice("1", "seal", "Sealed", ("k-anonymous at k = 10.",), experiments=(told,), left_out=7))
+    assert text.splitlines() == [
+        "Sealed", "k-anonymous at k = 10.", "", "check out", "• Look 2 of 3: may stop.", "• B raises bought.", "",
+        "And 7 more experiments.",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_an_effect_is_told_once_beside_the_decision() -> None:
+    seal = next(notice for notice in notices().of(len(entries()) - 1) if notice.kind == "seal")
+    for told in seal.experiments:
+        decisions = [sentence for sentence in told.sentences if sentence.startswith("Decision: ")]
+        others = [sentence for sentence in told.sentences if sentence not in decisions]
+        reasons = (told.data["decision"] or {"because": []})["because"]
+        assert len(decisions) == (told.data["decision"] is not None)
+        for reason in reasons:  # each once, here or there
+            assert sum(reason.rstrip(".") in sentence for sentence in (*decisions, *others)) == 1, reason
 
 
 def test_a_text_is_cut_where_it_would_be_too_long_and_keeps_its_link() -> None:
