@@ -6,6 +6,7 @@ import contextlib
 import gc
 import gzip
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -345,3 +346,22 @@ def test_no_progress_bar_stands_in_a_readout(tmp_path: Path) -> None:
     file.write_text("variant,spend\nA,1\nB,2\n")
     settings = open_table(str(file)).get_backend().raw_sql("SELECT current_setting('enable_progress_bar')")
     assert settings.fetchall() == [(False,)]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "package"), [("bigquery", "google"), ("snowflake", "snowflake"), ("trino", "trino")]
+)
+def test_an_engine_without_its_driver_says_what_to_install(
+    scheme: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in {package, f"{package}.connector", *(name for name in sys.modules if name.startswith(f"{package}."))}:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SourceError, match=rf"Run: pip install 'ibis-framework\[{scheme}\]'") as problem:
+        open_table(f"{scheme}://ann:secret@shop/people", table="people")
+    assert "secret" not in str(problem.value)
+
+
+@pytest.mark.parametrize("scheme", ["mssql", "redshift"])
+def test_an_engine_that_is_refused_asks_for_no_driver_first(scheme: str) -> None:
+    with pytest.raises(SourceError, match=rf"{scheme} cannot be counted in exactly: .* Write the rows to Parquet"):
+        open_table(f"{scheme}://ann:secret@shop/people", table="people")

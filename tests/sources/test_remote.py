@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import io
+import ipaddress
+import ssl
 import tempfile
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 import kanab as kb
 from kanab.counted import Counted
@@ -165,6 +173,40 @@ def test_what_does_not_arrive_is_no_half_result_and_keeps_its_key(
         count(f"http://{host}/{path}?signature=s3cret")
     assert "s3cret" not in str(caught.value)
     assert list(scratch.iterdir()) == []
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The same server over TLS, and the file of its certificate, which nobody else has signed."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    file = tmp_path / "server.pem"
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    certificate = builder.add_extension(names, critical=False).sign(key, hashes.SHA256())
+    file.write_bytes(secret + certificate.public_bytes(Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}", file
+        server.shutdown()
+        thread.join()
+
+
+def test_a_file_over_https_is_read_from_a_server_that_is_trusted_and_from_no_other(
+    secure: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, certificate = secure
+    with pytest.raises(SourceError, match=rf"rows\.parquet cannot be read from {place} \(URLError\)"):
+        count(f"https://{place}/shop/rows.parquet")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    assert count(f"https://{place}/shop/rows.parquet").tallies == EXPECTED
+    assert count(f"https://{place}/shop/rows.csv.gz").tallies == EXPECTED
 
 
 def test_a_server_that_is_not_there_is_named_without_secrets() -> None:

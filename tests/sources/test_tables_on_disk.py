@@ -273,3 +273,27 @@ def test_lakes_name_their_extra_and_what_is_broken(kind: str, tmp_path: Path, mo
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=rf"tables needs an extra\. Run: pip install 'kanab\[{kind}\]'"):
         lakes.open_lake(tmp_path / "lake")
+
+
+def test_a_delta_table_with_deletion_vectors_is_refused_and_not_counted_with_who_was_deleted(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    folder = tmp_path / "visits"
+    deltalake.write_deltalake(str(folder), TABLE)
+    (first,) = (folder / "_delta_log").glob("*.json")
+    (added,) = (action["add"] for action in map(json.loads, first.read_text().splitlines()) if "add" in action)
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    vector = {
+        "storageType": "u",
+        "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
+        "offset": 1,
+        "sizeInBytes": 36,
+        "cardinality": 2,
+    }
+    actions = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"remove": {"path": added["path"], "dataChange": True}},
+        {"add": added | {"deletionVector": vector}},
+    ]
+    (folder / "_delta_log" / f"{1:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(SourceError, match="A table with deletion vectors is read by Spark"):
+        count(str(folder))

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from uuid import uuid4
 
 from kanab.counting.csvfile import PLAIN, CsvForm, check_whole, matching_files
-from kanab.counting.engine.dialects import engine_of, query_text, without_notices
+from kanab.counting.engine.dialects import engine_of, named_engine, query_text, without_notices
 from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
 from kanab.counting.lakes import lake_rows, open_lake
@@ -301,6 +301,7 @@ def connect(url: str) -> Any:
     """Connect to the engine of a URL; raise `SourceError` where it cannot be reached."""
     url = re.sub(r"^(\w+)\+\w+://", r"\1://", url)  # SQLAlchemy's driver; Ibis has its own
     parts = _split(url)
+    named_engine(parts.scheme)  # before anybody installs its driver
     extra = _EXTRAS.get(parts.scheme)
     if extra is not None:
         need_extra(f"reading from {parts.scheme}", extra, _NEEDS[extra])

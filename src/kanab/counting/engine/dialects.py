@@ -225,6 +225,7 @@ _ENGINES = (
     Engine("databricks", crossed=True),
     Engine("bigquery", crossed=True, quantiles=False, fetch=_by_iterating),
     Engine("trino", crossed=True, quantiles=False),
+    Engine("redshift", refused="Ibis does not know it"),
     Engine("mssql", refused="its texts of floats have six digits, and its texts are compared without their case"),
     Engine(
         "sqlite",
@@ -250,7 +251,12 @@ def engine_of(table: Any) -> Engine:
 
 
 def _engine(backend: Any) -> Engine:
-    engine = next((engine for engine in _ENGINES if engine.name == backend.name), Engine(backend.name))
+    return named_engine(backend.name)
+
+
+def named_engine(name: str) -> Engine:
+    """Return an engine by the name that Ibis has for it; raise `SourceError` where it cannot be counted in."""
+    engine = next((engine for engine in _ENGINES if engine.name == name), Engine(name))
     if engine.refused:
         raise SourceError(
             f"{engine.name} cannot be counted in exactly: {engine.refused}",
