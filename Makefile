@@ -35,7 +35,7 @@ lint: $(READY) ## check style and format with ruff
 	$(BIN)/ruff format --check src tests benchmarks examples docs .ci
 
 types: $(READY) ## check types with mypy
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers auto
 
 # What must be covered wholly is run first and watched; watching the rest too would double its time.
 WATCHED := $(addprefix tests/unit/,tally stats scan/stats)

@@ -38,13 +38,14 @@ def withhold_nested_classes(counted: Counted, shown: Sequence[ShownTable]) -> di
     if counted.signatures is None:
         return {}
     withheld: dict[Place, str] = {}
+    judged: dict[object, list[Broken]] = {}
     left = {metric.name for metric in counted.plan.counted_metrics}
     while left:  # what is told in two ways is withheld twice
         again: dict[Place, str] = {}
         for tables, metrics in _told_alike(shown, left, withheld).items():
             partitions = list(_partitions(shown, tables, metrics))
             for remainders in find_remainders(partitions, counted.signatures.people):
-                for broken in _audit(counted, shown, remainders, metrics, withheld | again):
+                for broken in _audit(counted, shown, remainders, metrics, withheld | again, judged=judged):
                     place = _gives_way(shown, remainders, broken.metric)
                     if place is not None:
                         again[place] = _sentence(shown, remainders, place, broken)
@@ -129,32 +130,53 @@ def _audit(
     remainders: Remainders,
     metrics: set[str],
     withheld: Mapping[Place, str],
+    *,
+    judged: dict[object, list[Broken]],
 ) -> list[Broken]:
-    """Apply every rule for a class to the remainders, for the metrics that all of their tables still show."""
+    """Apply every rule for a class to the remainders, for the metrics that all of their tables still show.
+
+    The same people are left over in many ways: what has been ``judged`` with the same numbers is not judged again.
+    """
     tables = [shown[number] for number in remainders.tables]
     if all(table.fixed for table in tables):
         return []
-    parts: list[Moments] = []
-    largest: dict[str, LargestValues] = {}
+    told: list[tuple[Metric, Numbers, LargestValues | None]] = []
     alone = any(m.missing == "exclude" for table in tables for m in table.tally.metrics if m.name in metrics)
     for metric in {m.name: m for table in tables for m in table.tally.metrics}.values():
         same = metric.name in metrics if alone else metric.missing != "exclude"
         still = same and all(_shows(table, metric.name, withheld) for table in tables)
         numbers = remainders.numbers(metric.name) if still else None
         if numbers is not None:
-            squares: dict[By, Cells] = {} if numbers.squares is None or metric.binary else {(_AXIS,): numbers.squares}
-            parts.append(Moments(metric, numbers.counts, numbers.sums, squares))
-            if _small_sums(metric, numbers, counted.ranges.get(metric.name)):
-                values = _largest(counted, remainders, metric, numbers)
-                largest |= {} if values is None else {metric.name: values}
-    if not parts:
+            small = _small_sums(metric, numbers, counted.ranges.get(metric.name))
+            told.append((metric, numbers, _largest(counted, remainders, metric, numbers) if small else None))
+    if not told:
         return []
+    key = tuple(
+        (metric, _plain(*numbers), () if values is None else _plain(values.largest, values.second, values.total))
+        for metric, numbers, values in told
+    )
+    if key not in judged:
+        judged[key] = _judge(counted, told)
+    return list({rule.metric: rule for rule in reversed(judged[key]) if rule.metric in metrics}.values())
+
+
+def _plain(*cells: Cells | None) -> tuple[object, ...]:
+    """Return numbers as what can be compared and looked up."""
+    return tuple(None if each is None else tuple(each.tolist()) for each in cells)
+
+
+def _judge(counted: Counted, told: Sequence[tuple[Metric, Numbers, LargestValues | None]]) -> list[Broken]:
+    """Apply every rule for a class to groups, of which these numbers are known."""
+    parts = []
+    for metric, numbers, _ in told:
+        squares: dict[By, Cells] = {} if numbers.squares is None or metric.binary else {(_AXIS,): numbers.squares}
+        parts.append(Moments(metric, numbers.counts, numbers.sums, squares))
     people = np.max([part.counts for part in parts], axis=0)
-    factor = Factor(_AXIS, tuple(range(len(remainders.groups))), "arm")
-    tally = Tally((factor,), people, tuple(parts))
+    tally = Tally((Factor(_AXIS, tuple(range(len(people))), "arm"),), people, tuple(parts))
+    largest = {metric.name: values for metric, _, values in told if values is not None}
     plans = counted.plan.metrics_by_name
-    broken = audit_table(_AXIS, tally, plans, k=counted.plan.k, ranges=counted.ranges, largest=largest).broken
-    return list({rule.metric: rule for rule in reversed(broken) if rule.metric in metrics}.values())
+    report = audit_table(_AXIS, tally, plans, k=counted.plan.k, ranges=counted.ranges, largest=largest)
+    return list(report.broken)
 
 
 def _small_sums(metric: Metric, numbers: Numbers, observed: tuple[int, int] | None) -> bool:

@@ -23,11 +23,12 @@ from kanab.inspection.attack.nested_classes import find_nested_classes
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.plan.model import MetricPlan, Plan, make_plan
 from kanab.privacy import gate
-from kanab.privacy.audit import MEANING
+from kanab.privacy.audit import MEANING, audit_table
 from kanab.privacy.budget import withhold_rare_values
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
+from kanab.privacy.subtraction import nested_classes
 from kanab.privacy.subtraction.nested_classes import withhold_nested_classes
 
 Rows = dict[str, Any]
@@ -242,3 +243,21 @@ def test_every_remainder_of_nested_classes_obeys_the_audit(seed: int, total: int
                 assert 10 * spend[2:].sum() >= spend[0]
                 assert 10 * spend[:2].sum() <= 9 * spend.sum()
                 assert spend[0] > spend[-1] or spend[0] in (0, 50_000)
+
+
+def test_groups_with_the_same_numbers_are_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = []
+
+    def audit(name: str, tally: kb.Tally, *rest: Any, largest: Any, **more: Any) -> Any:
+        values = {metric: [*map(list, (known.largest, known.second, known.total))] for metric, known in largest.items()}
+        judged.append(
+            f"{[(part.metric.name, *map(list, (part.counts, part.sums))) for part in tally.moments]} {values}"
+        )
+        return audit_table(name, tally, *rest, largest=largest, **more)
+
+    monkeypatch.setattr(nested_classes, "audit_table", audit)
+    rng = np.random.default_rng(1)
+    rows = shop(1) | {"device": rng.choice(["phone", "tablet"], 1_500)}
+    rows["system"] = np.where(rows["device"] == "phone", rng.choice(["iOS", "Android"], 1_500), "iOS")
+    release(kb.count(rows, plan=plan("region", "country", "device", "system")))
+    assert len(judged) == len({*judged}) > 5
