@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from kanab.dashboard.results import HistoryPoint
+from kanab.report.axes import svg
 from kanab.report.figures import Figures, figures_of, is_share
 from kanab.report.forest import colour_of
 from kanab.report.palette import INK, LETTER, MUTED, TRACK, WIDTH
@@ -88,11 +89,7 @@ def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> str:
         f"{through} {effect_text(figures, row)}" for through, row in steps[:: -(-len(steps) // MOST_DESCRIBED)]
     )
     title = f"Effect of {arm} on {metric} after each seal"
-    return (
-        f'<svg role="img" aria-label="{escape(title)}" class="timeline" xmlns="http://www.w3.org/2000/svg" '
-        f'width="{WIDTH}" height="{HEIGHT:g}" viewBox="0 0 {WIDTH} {HEIGHT:g}"><title>{escape(title)}</title>'
-        f"<desc>{escape(description)}.</desc>{''.join(parts)}</svg>"
-    )
+    return svg(HEIGHT, title, f"{description}.", parts)
 
 
 def _mark(x: float, row: Row, scale: EffectScale) -> str:

@@ -117,7 +117,7 @@ def test_the_experiments_page_has_history_merges_and_a_way_through_it(app: Dashb
         "arrival", "effects", "simultaneous", "segments", "history", "merged", "privacy", "notes", "method",
     ]  # fmt: skip
     assert [name for name in headings if f'href="#{name}"' not in page] == []
-    assert page.count('class="timeline"') == 2
+    assert page.count(' after each seal" aria-describedby') == 2
     assert page.count('aria-label="Effects on ') >= 2
     assert "stands for" in page  # tier 4 is rare
     assert "/reports/checkout" in page
@@ -544,7 +544,7 @@ def test_effects_are_drawn_without_a_chart_library(source: FileReleases, monkeyp
         monkeypatch.setitem(sys.modules, package, None)
     page = words(ask(Dashboard(source, patience=60), "/experiments/checkout"))
     assert 'aria-label="Effects on spend against' in page
-    assert page.count('class="timeline"') == 2
+    assert page.count(' after each seal" aria-describedby') == 2
 
 
 def test_what_the_account_refuses_is_said_without_a_traceback(

@@ -13,6 +13,7 @@ from kanab.portfolio.report.words import (
     listed_effects,
     portfolio_figures,
 )
+from kanab.report.axes import svg
 from kanab.report.figures import Row, percent
 from kanab.report.palette import DOWN, INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
 
@@ -51,7 +52,7 @@ def forest_picture(data: Data, effect: Row) -> str:
     if effect["prediction"]:
         parts.append(_line(effect["prediction"], y, x_of, MUTED, 1.5, dashed=True))
     low, middle, high = (x_of(value) for value in (effect["interval"][0], effect["estimate"], effect["interval"][1]))
-    colour = _colour(effect)
+    colour = effect_colour(effect)
     parts.append(
         f'<path d="M{_short(low)} {_short(y + 30)}L{_short(middle)} {_short(y + 22)}L{_short(high)} {_short(y + 30)}'
         f'L{_short(middle)} {_short(y + 38)}z" fill="{colour}"/>'
@@ -60,7 +61,7 @@ def forest_picture(data: Data, effect: Row) -> str:
     high_end = (len(rows) + 1) * _ROW
     parts += _axis(high_end, effect["metric"], x_of, share=effect["share"])
     level = percent(data["confidence"])
-    return picture(high_end + _AXIS, combined_heading(effect), f"{level} intervals. {'; '.join(described)}.", parts)
+    return svg(high_end + _AXIS, combined_heading(effect), f"{level} intervals. {'; '.join(described)}.", parts)
 
 
 def shrinkage_picture(data: Data) -> str:
@@ -76,7 +77,7 @@ def shrinkage_picture(data: Data) -> str:
         mark = f"M{_short(mean)} {_short(y + 19)}v22"
         parts.append(f'<path d="{mark}" stroke="{MUTED}" stroke-width="1.5" stroke-dasharray="3 2"/>')
         parts.append(_line(row["interval"], y - 5, x_of, QUIET, 1.5))
-        colour = _colour({**row, "interval": row["shrunk_interval"]})
+        colour = effect_colour({**row, "interval": row["shrunk_interval"]})
         parts.append(_line(row["shrunk_interval"], y + 5, x_of, colour, 3))
         parts.append(
             f'<circle cx="{_short(x_of(row["estimate"]))}" cy="{_short(y + 25)}" r="4" fill="{TRACK}" '
@@ -86,20 +87,14 @@ def shrinkage_picture(data: Data) -> str:
         described.append(f"{row['name']} {value}")
     high = len(rows) * _ROW
     parts += _axis(high, data["metric"], x_of, share=data["share"])
-    return picture(
+    return svg(
         high + _AXIS, f"Effects on {data['metric']}, seen and after shrinkage", f"{'; '.join(described)}.", parts
     )
 
 
 def shipped_picture(data: Data) -> str:
     """Draw the sums of single effects beside what the holdout measures; nothing where nothing was shipped."""
-    figures, totals, better = portfolio_figures(data), data["shipped"], data["better"]
-    named = {
-        "single effects, as seen": totals["sum"],
-        "single effects, after shrinkage": totals["shrunk_sum"],
-        "all together, against the holdout": data["holdout"],
-    }
-    rows = [row | {"name": name, "better": better} for name, row in named.items() if row is not None]
+    figures, rows = portfolio_figures(data), shipped_sums(data)
     if len(rows) < 2:
         return ""
     x_of = _scale(bars(rows))
@@ -107,19 +102,29 @@ def shipped_picture(data: Data) -> str:
     for place, row in enumerate(rows):
         y = place * _ROW
         value = f"{figures.bare(row['estimate'], signed=True)} ({figures.between(row['interval'])})"
-        colour = _colour(row)
+        colour = effect_colour(row)
         parts += _ground(y, row["name"], value, x_of)
         parts.append(_line(row["interval"], y, x_of, colour, 3))
         parts.append(f'<circle cx="{_short(x_of(row["estimate"]))}" cy="{_short(y + 30)}" r="5.5" fill="{colour}"/>')
         described.append(f"{row['name']} {value}")
     high = len(rows) * _ROW
     parts += _axis(high, data["metric"], x_of, share=data["share"])
-    return picture(high + _AXIS, f"Everything shipped, on {data['metric']}", f"{'; '.join(described)}.", parts)
+    return svg(high + _AXIS, f"Everything shipped, on {data['metric']}", f"{'; '.join(described)}.", parts)
 
 
-def _colour(row: Row) -> str:
+def shipped_sums(data: Data) -> list[Row]:
+    """Return sums of what was shipped, as seen and after shrinkage, and what the holdout measures; each with a name."""
+    named = {
+        "single effects, as seen": data["shipped"]["sum"],
+        "single effects, after shrinkage": data["shipped"]["shrunk_sum"],
+        "all together, against the holdout": data["holdout"],
+    }
+    return [{**row, "name": name, "better": data["better"]} for name, row in named.items() if row is not None]
+
+
+def effect_colour(row: Row) -> str:
     """Return blue for clearly better, orange for clearly worse, grey otherwise."""
-    low, high = row["interval"]
+    low, high = (0.0 if end is None else end for end in row["interval"])
     if low <= 0 <= high:
         return QUIET
     return UP if (low > 0) == (row["better"] == "higher") else DOWN
@@ -170,12 +175,3 @@ def _axis(y: float, metric: str, x_of: Place, *, share: bool) -> list[str]:
 
 def _short(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def picture(high: float, title: str, description: str, parts: Sequence[str]) -> str:
-    """Return a picture with a title and a description that screen readers read out."""
-    size = f'width="{WIDTH}" height="{_short(high)}" viewBox="0 0 {WIDTH} {_short(high)}"'
-    return (
-        f'<svg role="img" aria-label="{escape(title)}" xmlns="http://www.w3.org/2000/svg" {size}>'
-        f"<title>{escape(title)}</title><desc>{escape(description)}</desc>{''.join(parts)}</svg>"
-    )

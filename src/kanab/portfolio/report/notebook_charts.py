@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from kanab.portfolio.report.charts import effect_colour, shipped_sums
 from kanab.portfolio.report.words import combined_figures, combined_heading, listed_effects, portfolio_figures
 from kanab.report.charts import Spec, chart_of
 from kanab.report.figures import Figures, Row, percent, scaled
 from kanab.report.forest import Forest, Panel
 from kanab.report.notebook_charts import chosen_chart
-from kanab.report.palette import DOWN, INK, MUTED, QUIET, UP, WIDTH
+from kanab.report.palette import INK, MUTED, QUIET, UP, WIDTH
 
 Data = Mapping[str, Any]
 
@@ -37,7 +38,7 @@ def _combined(effects: Sequence[Row], level: str) -> Forest:
     for effect in effects:
         figures = combined_figures(effect)
         parts = [_row(part, figures, str(at), part["name"], QUIET) for at, part in enumerate(effect["parts"])]
-        together = _row(effect, figures, str(len(parts)), "together", _colour(effect)) | {"weight": "bold"}
+        together = _row(effect, figures, str(len(parts)), "together", effect_colour(effect)) | {"weight": "bold"}
         panels.append(Panel([*parts, together], _axis(effect["metric"], figures)))
     return Forest(panels, combined_heading(effects[0]), f"{level} intervals.")
 
@@ -58,20 +59,14 @@ def _shrunk(data: Data) -> Forest | None:
     for effect in listed_effects(data):
         seen = _row(effect, figures, str(len(rows)), f"{effect['name']}, as seen", QUIET)
         after = {**effect, "estimate": effect["shrunk"], "interval": effect["shrunk_interval"]}
-        rows += [seen, _row(after, figures, str(len(rows) + 1), "↳ after shrinkage", _colour(after))]
+        rows += [seen, _row(after, figures, str(len(rows) + 1), "↳ after shrinkage", effect_colour(after))]
     title = f"Effects on {data['metric']}, seen and after shrinkage"
     return Forest([Panel(rows, _axis(data["metric"], figures))], title, title) if rows else None
 
 
 def _shipped(data: Data) -> Forest | None:
     figures = portfolio_figures(data)
-    named = {
-        "single effects, as seen": data["shipped"]["sum"],
-        "single effects, after shrinkage": data["shipped"]["shrunk_sum"],
-        "all together, against the holdout": data["holdout"],
-    }
-    sums = {name: {**row, "better": data["better"]} for name, row in named.items() if row is not None}
-    rows = [_row(row, figures, str(at), name, _colour(row)) for at, (name, row) in enumerate(sums.items())]
+    rows = [_row(row, figures, str(at), row["name"], effect_colour(row)) for at, row in enumerate(shipped_sums(data))]
     title = f"Everything shipped, on {data['metric']}"
     return Forest([Panel(rows, _axis(data["metric"], figures))], title, title) if rows else None
 
@@ -88,14 +83,6 @@ def _row(effect: Row, figures: Figures, place: str, name: str, colour: str) -> S
 
 def _axis(metric: str, figures: Figures) -> str:
     return f"effect on {metric}{', percentage points' if figures.share else ''}"
-
-
-def _colour(row: Row) -> str:
-    """Return blue for clearly better, orange for clearly worse, grey otherwise."""
-    low, high = (0.0 if end is None else end for end in row["interval"])
-    if low <= 0 <= high:
-        return QUIET
-    return UP if (low > 0) == (row["better"] == "higher") else DOWN
 
 
 def shares_chart(data: Data) -> Any:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from kanab.errors import listed
-from kanab.portfolio.report.charts import picture
+from kanab.report.axes import svg
 from kanab.report.figures import figures_of, percent
 from kanab.report.html import bullets, marked
 from kanab.report.page import Page, PageSection, header_html, table_html
@@ -78,7 +78,7 @@ def shares_picture(data: Data) -> str:
         described.append(f"{arm['arm']} {value}")
     high = 46 * len(data["arms"])
     parts.append(f'<text x="0" y="{high + 16}" font-size="14" fill="{MUTED}">share of people, from 0 to 100 %</text>')
-    return picture(high + 24, f"Shares of {data['experiment']}", f"{'; '.join(described)}.", parts)
+    return svg(high + 24, f"Shares of {data['experiment']}", f"{'; '.join(described)}.", parts)
 
 
 def shares_report(data: Data) -> str:
