@@ -8,14 +8,14 @@ Ratios are within one run of this script. Peers go into a throwaway environment 
 temporary folder (with DuckDB 1, which they still need).
 
 Reached with DuckDB 1.5 on 2 busy cores, as multiples of the bare query's processor time with 50 ms aside: declared
-bounds 1.43 for 2 × 3 classes, grid from the data 1.9; ten metrics and five linkages against the bare query of the same
-columns 1.28 where half of them are conversions, 1.60 for ten amounts. The targets are 1.15, 1.3 and 1.25: hand-written
-SQL that keeps sums exact takes 1.4, 1.9, 1.0 and 1.4, because every amount is multiplied, moved and floored before
-it is added. With everything, kanab takes 1.76, tea-tasting 2.3, duckreg 1.9 with the levels as dummies, which is what
-kanab computes, and 1.05 with the covariate as a number; kanab takes 93 MB more memory than the bare query.
+bounds 1.27 for 2 × 3 classes, grid from the data 1.75; ten metrics and five linkages against the bare query of the same
+columns 1.13 where half of them are conversions, 1.40 for ten amounts. The targets are 1.15, 1.3 and 1.25: what exact
+sums cost at least is printed by bench_floor.py. With everything, kanab takes 1.62, tea-tasting 2.32, duckreg 1.84 with
+the levels as dummies, which is what kanab computes, and 1.01 with the covariate as a number; kanab takes 112 MB more
+memory than the bare query, at 50 million people 105 to 135.
 
-Three numbers that are adjusted for as they are, with their products, against the bare query of the same: 1.56 in
-processor time at 10 million people (50 ms aside; 1.63 with them), on a busy machine; the target is 1.6.
+Three numbers that are adjusted for as they are, with their products, against the bare query of the same: 1.49 in
+processor time at 10 million people (50 ms aside; 1.56 with them), on a busy machine; the target is 1.6.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -242,3 +244,30 @@ def test_values_below_zero_that_a_sample_shows_keep_their_largest(duckdb_loader:
     table, plan = _many(30_000, 0), make_plan("variant", ["spend"], bounds={"spend": (-100, 100)})
     count_table(duckdb_loader.load(table), plan)
     assert [measure.later for query in queries for measure in query.measures] == [False]
+
+
+def test_a_nan_that_the_statistics_of_a_file_leave_out_is_missing(tmp_path: Path) -> None:
+    """DuckDB proves bounds by a file's statistics, in which no NaN shows; the sums show it."""
+    people = 30_000
+    rows = {
+        "variant": ["AB"[person % 2] for person in range(people)],
+        "tier": [1 + person % 3 for person in range(people)],
+        "spend": [float(person % 1000) / 100 for person in range(people)],
+    }
+    rows["spend"][-5] = math.nan
+    file = tmp_path / "people.parquet"
+    pq.write_table(pa.table(rows), file)
+    stated = pq.read_metadata(file).row_group(0).column(2).statistics
+    assert (stated.min, stated.max, stated.null_count) == (0.0, 9.99, 0)
+    plan = make_plan(
+        "variant",
+        ["spend"],
+        adjust=["tier"],
+        bounds={"spend": (0, 50)},
+        resolution={"spend": 0.01},
+        missing={"spend": "exclude"},
+    )
+    with opened_table(file) as table:
+        counted = count_table(table, plan)
+    assert counted.missing == {"spend": 1}
+    assert counted.tallies == count_rows(rows, plan).tallies
