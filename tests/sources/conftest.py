@@ -23,6 +23,7 @@ from kanab.counting.connect import connect, open_table
 from kanab.counting.engine.dialects import without_notices
 
 from . import fake_bigquery, fake_snowflake
+from .dialects_in_duckdb import InDuckDB
 from .mysql_server import Server, running_mariadb, running_mysql
 
 ENGINES = ("duckdb", "postgres", "spark")
@@ -204,6 +205,18 @@ def snowflake_loader() -> Iterator[Loader]:
 def bigquery_loader() -> Iterator[Loader]:
     with fake_bigquery.connected() as backend:
         yield Loader("bigquery", backend, fake_bigquery.put)
+
+
+@pytest.fixture(scope="session")
+def databricks_loader() -> Loader:
+    backend = InDuckDB("databricks")
+    return Loader("databricks", backend, backend.put)
+
+
+@pytest.fixture(scope="session")
+def trino_loader() -> Loader:
+    backend = InDuckDB("trino")
+    return Loader("trino", backend, backend.put)
 
 
 @pytest.fixture(scope="session")

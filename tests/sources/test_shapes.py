@@ -28,7 +28,7 @@ def reference(duckdb_loader: Loader) -> dict[str, Counted]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*ALL_ENGINES[1:], "mysql", "snowflake", "bigquery"])
+@pytest.mark.parametrize("name", [*ALL_ENGINES[1:], "mysql", "snowflake", "bigquery", "databricks", "trino"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_shape_of_plan_has_the_digits_that_duckdb_counts(
     name: str, shape: str, reference: dict[str, Counted], request: pytest.FixtureRequest
