@@ -238,9 +238,25 @@ class ParquetPeople:
         for name in names:
             get_column(dict.fromkeys(self.columns, ()), name)  # an unknown name fails here, with a hint
         texts = [name for name in names if is_text(self.schema.field(name).type)]
+        rows = rows_at_once(len(names))
         for file in self.files:
             try:
                 with pq.ParquetFile(file, read_dictionary=texts) as opened:
-                    yield from opened.iter_batches(rows_at_once(len(names)), columns=list(names))
+                    for groups in _runs_of_row_groups(opened.metadata, rows):
+                        yield from opened.iter_batches(rows, row_groups=groups, columns=list(names))
             except (pa.ArrowException, OSError) as problem:
                 raise unreadable(file, problem) from None
+
+
+def _runs_of_row_groups(metadata: Any, rows: int) -> Iterator[list[int]]:
+    """Yield neighbouring row groups of at least so many people: what Arrow has read of a run it keeps until its end."""
+    groups: list[int] = []
+    people = 0
+    for group in range(metadata.num_row_groups):
+        groups.append(group)
+        people += metadata.row_group(group).num_rows
+        if people >= rows:
+            yield groups
+            groups, people = [], 0
+    if groups:
+        yield groups
