@@ -334,7 +334,7 @@ def test_a_collector_that_is_away_costs_a_request_nothing(place: Place, collecto
         person = client.person(id=f"user-{number}")
         person.enroll("checkout", {"tier": 1})
         person.save()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 10  # 200 waits would take longer
     collector.start()
     assert client.flush(30)
     client.close()
