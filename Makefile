@@ -12,10 +12,10 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
 
-quick: lint ## lint and the fast tests, in under a minute: no types, Java, PostgreSQL or browser
+quick: lint ## lint and the fast tests, in under a minute on two idle cores: no types, Java, PostgreSQL or browser
 	$(PYTEST) auto --quick
 
-test: lint types unit ## everything that CI runs: lint, types and all tests, in about twelve minutes
+test: lint types unit ## everything that CI runs: lint, types and all tests, in about a quarter of an hour on two cores
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kanab needs Python 3.11 or newer; set PYTHON=…")'
