@@ -159,7 +159,8 @@ def show_sql(
 
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
     Where sums turn out to be small, another statement per table looks for who dominates a class; and where there are
-    several tables, another one for how many people have the commonest value of a metric.
+    several tables, another one for how many people have the commonest value of a metric. People who are made of many
+    rows are a subquery here; DuckDB makes them once for all statements, as a temporary table.
     """
     units = make_units(unit, aggregate, events, first_by)
     with _prepared(table, plan, where, units, span, keep=False) as (people, query, sample):
