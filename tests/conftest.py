@@ -17,10 +17,13 @@ from hypothesis import HealthCheck, settings
 # Workers use the cores. Threads of their own for small matrices only wait for each other, and take half of the time.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Half of a store's test is waiting for a disk. Nothing here outlives a machine that loses its memory.
+# Half of a store's test is waiting for a disk. Workers get the folder from the first process, which takes it away at
+# its end; set TMPDIR to keep what a failed test has written.
 MEMORY = Path("/dev/shm")
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4e9:
-    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+    FILES = tempfile.TemporaryDirectory(prefix="kanab-", dir=MEMORY, ignore_cleanup_errors=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = FILES.name
+    Path(FILES.name).chmod(0o1777)  # as /tmp: servers of tests run as other users
 
 gc.set_threshold(100_000, 50, 100)  # ten thousand tests are many objects to look through, and none of them goes
 
@@ -37,19 +40,17 @@ NOT_QUICK = tuple(
 LONGEST_FIRST = ("sources", "browser", "collector", "docs", "property")  # so that the workers end together
 SLOW = 0.5  # seconds
 SPARK = "spark"
-MUST_RUN = bool(os.environ.get("KANAB_TESTS_MUST_RUN"))
+MUST_RUN = bool(os.environ.get("TESTS_MUST_RUN"))
 MAY_SKIP = (  # what no package of Debian or of Python brings
     "the real experiments are not here",
     "mounting a small disk needs rights",
     "MySQL stores no infinite numbers",
-    "there is no mysqld of MySQL here",
+    "there is no mysqld of MySQL here",  # Debian has MariaDB alone
     "there is no emulator of BigQuery here",
     "only root can become somebody else",
     "this build of SciPy comes without",
     "this machine has no IPv6",
     "this systemd-analyze does not judge files",
-    "there is no mysqld of MySQL here",  # Debian has MariaDB alone
-    "there is no emulator of BigQuery here",
 )
 _seconds: Counter[str] = Counter()
 
@@ -109,7 +110,7 @@ def _must_run(report: Any) -> Any:
     if MUST_RUN and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2].removeprefix("Skipped: ")
         if not reason.startswith(MAY_SKIP):
-            report.outcome, report.longrepr = "failed", f"skipped, and KANAB_TESTS_MUST_RUN is set: {reason}"
+            report.outcome, report.longrepr = "failed", f"skipped, and TESTS_MUST_RUN is set: {reason}"
     return report
 
 

@@ -88,7 +88,7 @@ def test_where_every_test_must_run_a_skipped_one_fails(
     (tmp_path / "test_module.py").write_text(f"import pytest\n\npytest.skip({reason!r}, allow_module_level=True)\n")
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "--rootdir", tmp_path, "-rs"]
     command += ["--continue-on-collection-errors", tmp_path]
-    env = os.environ | {"KANAB_TESTS_MUST_RUN": must_run, "PYTHONPATH": str(ROOT)}
+    env = os.environ | {"TESTS_MUST_RUN": must_run, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env, cwd=tmp_path)
     assert outcome in done.stdout
     assert reason in done.stdout

@@ -52,7 +52,8 @@ def _running(program: str, installing: Sequence[str]) -> Iterator[Server]:
     if user:
         shutil.chown(folder, "mysql")
     try:
-        shared = ["--no-defaults", *user, f"--datadir={folder / 'data'}"]
+        # a server that starts deletes whatever looks like a temporary table in its tmpdir, also another server's
+        shared = ["--no-defaults", *user, f"--datadir={folder / 'data'}", f"--tmpdir={folder}"]
         subprocess.run([installing[0], *shared, *installing[1:]], capture_output=True, check=True)
         with closing(socket.socket()) as chosen:
             chosen.bind(("127.0.0.1", 0))

@@ -81,6 +81,6 @@ def test_a_race_that_was_lost_is_said_once_and_a_retry_is_none(caplog: pytest.Lo
         for _ in range(3):
             delivery.submit([f"kanab/1 {make_nonce()}\ncheckout:B:minutes:0>4\n"])
             assert delivery.flush(10)
-            said.append(sum("two processes" in record.message for record in caplog.records))
+            said.append(sum("two processes" in message for message in caplog.messages))
     assert said == [0, 1, 1]
     delivery.close()

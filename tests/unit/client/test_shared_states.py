@@ -145,7 +145,7 @@ def test_a_cache_that_is_away_stops_nobody_and_is_said_once(
             person.track("minutes", 1)
             assert person.flush(5)
             state = person.save()
-    assert [record.message for record in caplog.records if "shared" in record.message] == [
+    assert [message for message in caplog.messages if "shared" in message] == [
         "shared states cannot be used (ConnectionRefusedError): totals of parallel requests may be lost"
     ]
     assert collector.number(f"{TIER}|minutes|s") == 300
