@@ -87,7 +87,11 @@ class Dashboard:
         return routes
 
     def _with_view(self, page: Callable[[Request, RequestView], Response]) -> Callable[[Request], Response]:
-        return lambda request: page(request, RequestView(self.results))
+        def drawn(request: Request) -> Response:
+            with self.results.drawing():
+                return page(request, RequestView(self.results))
+
+        return drawn
 
     @asynccontextmanager
     async def _lifespan(self, _: Any) -> AsyncIterator[None]:

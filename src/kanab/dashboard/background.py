@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -38,6 +39,7 @@ class BackgroundCache:
         self._digest = ""
         self._jobs: dict[Hashable, _Job] = {}
         self._awaited: list[Hashable] = []
+        self._drawing = 0
 
     def get(self, digest: str, key: Hashable, make: Callable[[], _T], *, wait: float) -> _T:
         """Return the value; ``digest`` names the bytes that it is about.
@@ -52,6 +54,7 @@ class BackgroundCache:
                 job = self._jobs[key] = _Job()
                 threading.Thread(target=self._run, args=(job, make), daemon=True).start()
             self._awaited.append(key)
+            self._served.notify_all()
         try:
             if not job.done.wait(wait):
                 raise NotYetError
@@ -64,10 +67,22 @@ class BackgroundCache:
         value: _T = job.value
         return value
 
-    def give_way(self, key: Hashable) -> None:
-        """Wait while somebody waits for another value than the one that is being computed ahead."""
+    @contextmanager
+    def drawing(self) -> Iterator[None]:
+        """Let what is computed ahead give way to a page that is being drawn, but for the time that the page waits."""
         with self._lock:
-            self._served.wait_for(lambda: all(awaited == key for awaited in self._awaited))
+            self._drawing += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._drawing -= 1
+                self._served.notify_all()
+
+    def give_way(self, key: Hashable) -> None:
+        """Wait while a page is being drawn, or somebody waits for another value than the one computed ahead."""
+        with self._lock:
+            self._served.wait_for(lambda: self._drawing <= len(self._awaited) and all(a == key for a in self._awaited))
 
     def _run(self, job: _Job, make: Callable[[], Any]) -> None:
         with self._slots:

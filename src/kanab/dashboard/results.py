@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -150,6 +150,10 @@ class Results:
         Raises `NotYetError` where it takes longer than a page waits, or than so much of that.
         """
         return self._cache.get(contents.digest, key, make, wait=patience * self._patience)
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Return a block in which a page is drawn: what nobody waits for gives way to it."""
+        return self._cache.drawing()
 
     # ── how it is computed ─────────────────────────────────────────────────────────────────────
 

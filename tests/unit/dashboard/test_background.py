@@ -84,3 +84,23 @@ def test_what_is_computed_ahead_waits_while_a_page_waits_for_something_else() ->
     reader.join()
     cache.get("one", "list", ahead, wait=10)
     assert order == ["page", "list"]
+
+
+def test_what_is_computed_ahead_gives_way_while_a_page_is_drawn_but_not_while_it_waits_for_that() -> None:
+    cache, drawn = BackgroundCache(), threading.Event()
+    order = []
+
+    def ahead() -> str:
+        drawn.wait(10)
+        cache.give_way("list")
+        order.append("list")
+        return "a list"
+
+    with cache.drawing():
+        with pytest.raises(NotYetError):
+            cache.get("one", "list", ahead, wait=0)
+        drawn.set()
+        threading.Event().wait(0.05)  # while which it could begin
+        order.append("page")
+        assert cache.get("one", "list", ahead, wait=10) == "a list"
+    assert order == ["page", "list"]
