@@ -37,9 +37,8 @@ def file_kind(file: Path) -> FileKind:
     kind = ENDINGS.get(Path(name).suffix.lower())
     if kind is None:
         if (engine := _engine_of(file)) is not None:
-            raise SourceError(
-                f"{file.name!r} is a database", f"Give {engine}:///{file} and the name of a table (--table)."
-            )
+            remedy = f"Give {engine}:/// with its path after it, and the name of a table (--table)."
+            raise SourceError(f"{file.name!r} is a database", remedy)
         raise SourceError(
             f"{file.name!r} is of an unknown kind",
             f"Give {listed(ending for ending in ENDINGS if ending not in ('.tab', '.pq', '.xlsb'))} "

@@ -204,8 +204,8 @@ UNFIT: dict[str, tuple[str, bytes, str]] = {
     "a broken line": ("a.jsonl", b'{"variant": "A"}\n{"vari', "a.jsonl does not hold rows - at line 2"),
     "a release": ("a.json", b'{"format": "kanab-release/1"}', "a.json is a release: its people are counted already"),
     "another kind": ("a.sas7bdat", b"", "'a.sas7bdat' is of an unknown kind. Give .csv, .tsv, .txt, .json"),
-    "SQLite": ("a.db", b"SQLite format 3\0", "a.db and the name of a table (--table)."),
-    "DuckDB": ("a.db", b"12345678DUCK", "'a.db' is a database. Give duckdb:///"),
+    "SQLite": ("a.db", b"SQLite format 3\0", "'a.db' is a database. Give sqlite:/// with its path after it"),
+    "DuckDB": ("a.db", b"12345678DUCK", "'a.db' is a database. Give duckdb:/// with"),
     "latin-1": ("a.csv", "variant,spend\ncafé,1\n".encode("latin-1"), "a.csv is not UTF-8 text. Save it as UTF-8, for"),
     "an empty file": ("a.csv", b"", "a.csv is empty"),
 }
