@@ -11,11 +11,7 @@ from numpy.typing import NDArray
 
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
-from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
-
-LARGE_SUM = 3
-"""A sum of so many times the largest possible value cannot be that of two people."""
 
 
 def floor_to_k(people: int, k: int) -> int:
@@ -29,10 +25,17 @@ def floor_to_k(people: int, k: int) -> int:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SignatureValues:
-    """Of every signature the largest absolute value of a metric, and the sum of all of them, in grid steps."""
+    """Of every signature, how far its people are off the commonest value of a metric, in grid steps.
 
-    largest: NDArray[np.int64]
-    total: NDArray[np.float64]
+    ``off`` are the people with another value than ``commonest``, ``squares`` the sum of the squares of how far they are
+    off, ``largest`` and ``second`` how far the two are who are farthest; the second may be overstated.
+    """
+
+    commonest: int
+    off: NDArray[np.int64]
+    squares: NDArray[np.float64]
+    largest: NDArray[np.float64]
+    second: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -63,8 +66,9 @@ class Signatures:
     experiments, then stand below each other as if their people were different. ``unknown`` are experiments of
     which not even that is known: the tables of each are as if they were about different people.
 
-    ``values`` are of metrics that are not 0/1, for groups that no table shows; they are not even pickled, nor
-    are the ``numbers`` that experiments are adjusted for.
+    ``values`` are of metrics that are not 0/1. ``cut[name][i]`` says whether the people of a signature have 1 of a 0/1
+    metric whose products with others are published. Values are not even pickled, nor are the ``numbers`` that
+    experiments are adjusted for.
     """
 
     tables: tuple[str, ...]
@@ -76,48 +80,10 @@ class Signatures:
     unknown: tuple[str, ...] = ()
     values: Mapping[str, SignatureValues] = field(default_factory=dict, repr=False)
     numbers: SignatureNumbers | None = field(default=None, repr=False)
+    cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "values": {}, "numbers": None}
-
-
-@dataclass(frozen=True, eq=False)
-class LargestValues:
-    """In every class the two largest absolute values of a metric and the sum of all, in grid steps."""
-
-    largest: Cells
-    second: Cells
-    total: Cells
-
-
-Unusual = NDArray[np.int64]
-"""People off the commonest value of each arm of an experiment, a row per arm.
-
-The first column are people whose value is another one; the others, people whose value leaves another remainder than
-the commonest, by `kanab.counting.unusual.REMAINDERS`: odd cents among whole euros. No count is larger than
-`kanab.counting.unusual.plenty`.
-"""
-
-
-@dataclass(frozen=True)
-class Derived:
-    """A number that a reader can work out of two metrics: weights[0] · first − weights[1] · second, in grid steps.
-
-    With a ``side`` it is the first metric of the people who have 1, or 0, of the second one.
-    """
-
-    first: str
-    second: str
-    weights: tuple[int, int] = (1, 1)
-    side: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class DerivedCells:
-    """In every class the people whose derived number is not 0, and its largest values where somebody may dominate."""
-
-    people: Cells
-    largest: LargestValues | None = None
+        return {**self.__dict__, "values": {}, "numbers": None, "cut": {}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,13 +93,10 @@ class Counted:
     ``bounds_declared`` is False where a metric's grid was taken from the data. ``clamped`` and
     ``missing`` are people per metric, ``excluded`` people seen in two arms, ``outside`` people
     whose arm is missing or not in the plan. ``ranges`` are the grid bounds of metrics that nobody
-    declared, widened to the next 1-2-5 step. ``largest`` are kept per table and metric where sums
-    are small enough for one or two people to dominate a class; ``derived`` are kept per table, from pairs of metrics,
-    also of earlier plans; None where there were no rows to derive them from. ``earlier`` are older plans counted
+    declared, widened to the next 1-2-5 step. ``earlier`` are older plans counted
     again over the same rows, whose signatures go row by row with these. Without ``signatures`` the
     overlap of the tables is unknown. ``span`` are the cohorts, where only some were
     counted. ``repeats`` are columns that look like a person's id and repeat, where rows were people.
-    ``unusual`` are the people off the commonest values, per experiment and metric, where rows were there to look at.
     ``choices`` say which rows counted and how they became people, as texts. ``rates`` are the metrics that are 0 or 1
     for everybody, where clusters of people were counted and nobody declared it. ``undecided`` are metrics whose missing
     values had no rule, so that the people decided it.
@@ -149,12 +112,9 @@ class Counted:
     outside: int = 0
     where: str = ""
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    largest: Mapping[str, Mapping[str, LargestValues]] = field(default_factory=dict)
-    derived: Mapping[str, Mapping[Derived, DerivedCells]] | None = None
     earlier: tuple[Counted, ...] = ()
     span: Span | None = None
     repeats: tuple[str, ...] = ()
-    unusual: Mapping[str, Mapping[str, Unusual]] = field(default_factory=dict)
     choices: Mapping[str, str] = field(default_factory=dict)
     rates: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()

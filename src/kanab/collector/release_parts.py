@@ -13,10 +13,10 @@ from typing import NamedTuple
 from kanab.counted import Counted
 from kanab.errors import KanabError, PrivacyError
 from kanab.plan.model import Plan
+from kanab.privacy.experiments import without_people_of
 from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, entry_text, read_entry
 from kanab.privacy.release import Release
-from kanab.privacy.subtraction.experiments import without_people_of
 from kanab.tally.tally import Tally
 
 _REMEDY = "Update kanab and seal again, or destroy these cohorts (kanab void)."

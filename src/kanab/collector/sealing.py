@@ -24,11 +24,11 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import KanabError, PrivacyError, listed
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods, Span
+from kanab.privacy.experiments import without_experiments
 from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
 from kanab.privacy.ledger_note import LedgerNote
 from kanab.privacy.release import COLLECTORS_CLOCK, Release
-from kanab.privacy.subtraction.experiments import without_experiments
 from kanab.tally.tally import Tally
 
 

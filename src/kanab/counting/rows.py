@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted, SignatureValues
+from kanab.counted import Counted
 from kanab.counting.bins import (
     Bins,
     check_arms,
@@ -22,8 +22,8 @@ from kanab.counting.bins import (
     quantile_shares,
 )
 from kanab.counting.columns import MetricSteps, check_classes, fill_tally, group_sums, measure
+from kanab.counting.commonest import values_of
 from kanab.counting.dates import in_span
-from kanab.counting.derived import choose_derived, count_derived
 from kanab.counting.frames import Array, check_days, column_names, encode, get_columns, to_numbers
 from kanab.counting.grids import (
     check_range,
@@ -34,11 +34,9 @@ from kanab.counting.grids import (
     too_coarse,
     widen_range,
 )
-from kanab.counting.largest import find_largest, metrics_with_small_sums
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.repeated_ids import id_columns, repeated_in
 from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
-from kanab.counting.unusual import count_unusual, plenty
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
@@ -95,8 +93,7 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     by_terms: dict[str, PlanCount] = {}
     for each in plans:
         if counting_terms(each) not in by_terms:
-            besides = _other_metrics(each, plans) if each is plan else ()
-            by_terms[counting_terms(each)] = _count_plan(table, each, besides)
+            by_terms[counting_terms(each)] = _count_plan(table, each)
     counts = [by_terms[counting_terms(each)] for each in plans]
     anywhere = np.any([count.inside for count in counts], axis=0)
     signatures = make_signatures([count.membership.among(count.inside[anywhere]) for count in counts])
@@ -109,20 +106,13 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     return replace(counted, earlier=tuple(others), repeats=repeated)
 
 
-def _other_metrics(plan: Plan, plans: Sequence[Plan]) -> tuple[MetricPlan, ...]:
-    """Return the metrics that other plans have: they are not counted, but metrics can be subtracted from them."""
-    others = {metric.name: metric for each in plans for metric in each.counted_metrics}
-    return tuple(metric for name, metric in others.items() if name not in plan.metric_names)
-
-
-def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricPlan] = ()) -> PlanCount:
+def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
     arms = {experiment.name: _arms(table[experiment.name], experiment) for experiment in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
         raise NobodyError
     if not inside.all():
-        names = [*needed_columns(plan), *(metric.name for metric in others)]
-        table = {name: table[name][inside] for name in names}
+        table = {name: table[name][inside] for name in needed_columns(plan)}
         arms = {name: CodedFactor(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
     factors = arms | {name: _levels(table[name], plan.covariate(name), plan) for name in plan.covariates_in_use}
     factors |= {name: _cut(table[name], plan.metrics_by_name[name]) for name in plan.binned_metrics}
@@ -139,9 +129,6 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
         if _rounded_visibly(table[name], metric):
             raise too_coarse(metric)
     ranges = {name: value.range for name, value in values.items() if value.range is not None}
-    together = steps | {metric.name: _values(table[metric.name], metric).steps for metric in others}
-    derived = choose_derived([*together.values()], plan.products)
-    enough = plenty(tallies.values())
     counted = Counted(
         plan,
         tallies,
@@ -151,34 +138,20 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
         {name: value.missing for name, value in values.items()},
         outside=int(np.count_nonzero(~inside)),
         ranges=ranges,
-        largest={
-            name: {metric: find_largest(steps[metric], cells[name], tallies[name].shape) for metric in metrics}
-            for name, metrics in metrics_with_small_sums(tallies, ranges).items()
-        },
-        unusual={
-            name: {
-                metric: np.minimum(count_unusual(values, coded.codes, len(coded.factor.levels)), enough)
-                for metric, values in steps.items()
-                if any(name in tally.axes and metric in tally.metric_names for tally in tallies.values())
-            }
-            for name, coded in arms.items()
-        },
-        derived=count_derived(derived, together, cells, {name: tally.shape for name, tally in tallies.items()}),
     )
     present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
     sizes = {name: tally.people.size for name, tally in tallies.items()}
     numbers = _numbers([steps[name] for name in plan.numbers])
-    return PlanCount(counted, inside, Membership(cells, sizes, present, _magnitudes(steps.values()), numbers))
+    sensitive = {metric.name for metric in plan.counted_metrics if metric.sensitive != "no"}
+    values_off = {name: values_of(part) for name, part in steps.items() if not part.metric.binary or name in sensitive}
+    cut = {name: part.has & (part.steps != 0) for name, part in steps.items() if name in _multiplying(plan, steps)}
+    return PlanCount(counted, inside, Membership(cells, sizes, present, values_off, numbers, cut))
 
 
-def _magnitudes(metrics: Iterable[MetricSteps]) -> dict[str, SignatureValues]:
-    """Return everybody's absolute values of metrics that are not 0/1; none for people who are left out."""
-    magnitudes = {}
-    for part in metrics:
-        if not part.metric.binary:
-            largest = np.where(part.has, np.abs(part.steps), 0)
-            magnitudes[part.metric.name] = SignatureValues(largest, largest.astype(np.float64))
-    return magnitudes
+def _multiplying(plan: Plan, steps: Mapping[str, MetricSteps]) -> set[str]:
+    """Return the metrics that multiply others and are 0 or 1 for everybody, whatever bounds they have."""
+    parts = {name for pair in plan.products for name in pair}
+    return {name for name in parts if np.isin(steps[name].steps, (0, steps[name].metric.scale)).all()}
 
 
 def _numbers(metrics: Sequence[MetricSteps]) -> NumbersInGroups | None:

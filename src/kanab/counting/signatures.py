@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.counted import SignatureNumbers, Signatures, SignatureValues
+from kanab.counting.commonest import add_up, spread
 from kanab.tally.cells import DROPPED
 
 _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
@@ -41,7 +43,7 @@ class NumbersInGroups(NamedTuple):
         return NumbersInGroups(self.names, low, high, sums, products)
 
 
-def _spread(values: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _spread(values: NDArray[Any], there: NDArray[np.bool_]) -> NDArray[Any]:
     wider = np.zeros((len(there), *values.shape[1:]))
     wider[there] = values
     return wider
@@ -50,8 +52,9 @@ def _spread(values: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np
 class Membership(NamedTuple):
     """Everybody's class in every table of a plan, −1 outside; and who has a value of the metrics that leave people out.
 
-    ``sizes`` are the classes of each table. ``values`` are absolute values of metrics that are not 0/1: the largest
-    of everybody (or of each group), and their sum. ``numbers`` are those that experiments are adjusted for.
+    ``sizes`` are the classes of each table. ``values`` say how far everybody (or each group) is off the commonest value
+    of metrics that are not 0/1, ``cut`` who has 1 of metrics that multiply others, and ``numbers`` are those that
+    experiments are adjusted for.
     """
 
     cells: Mapping[str, NDArray[Any]]
@@ -59,24 +62,23 @@ class Membership(NamedTuple):
     present: Mapping[str, NDArray[np.bool_]]
     values: Mapping[str, SignatureValues] = MappingProxyType({})
     numbers: NumbersInGroups | None = None
+    cut: Mapping[str, NDArray[np.bool_]] = MappingProxyType({})
 
     def among(self, there: NDArray[np.bool_]) -> Membership:
         """Return the same among more people; ``there`` says which of them the plan is about."""
         if there.all():
             return self
-        cells, present = {}, {}
+        cells = {}
         for name, cell in self.cells.items():
             cells[name] = np.full(len(there), DROPPED, dtype=np.int64)
             cells[name][there] = cell
-        for name, has in self.present.items():
-            present[name] = np.zeros(len(there), dtype=bool)
-            present[name][there] = has
-        values = {}
-        for name, known in self.values.items():
-            values[name] = SignatureValues(np.zeros(len(there), dtype=np.int64), np.zeros(len(there)))
-            values[name].largest[there], values[name].total[there] = known.largest, known.total
+        present, cut = (
+            {name: _spread(marks, there).astype(bool) for name, marks in marked.items()}
+            for marked in (self.present, self.cut)
+        )
+        values = {name: spread(known, there) for name, known in self.values.items()}
         numbers = None if self.numbers is None else self.numbers.among(there)
-        return Membership(cells, self.sizes, present, values, numbers)
+        return Membership(cells, self.sizes, present, values, numbers, cut)
 
 
 def make_signatures(plans: Sequence[Membership], people: NDArray[np.int64] | None = None) -> list[Signatures]:
@@ -92,7 +94,8 @@ def make_signatures(plans: Sequence[Membership], people: NDArray[np.int64] | Non
     ([[0, 0, 1], [0, 1, 2]], [1, 1, 2])
     """
     cells = ((cell + 1, plan.sizes[name] + 1) for plan in plans for name, cell in plan.cells.items())
-    present = ((has.astype(np.int64), 2) for plan in plans for has in plan.present.values())
+    marks = (marked for plan in plans for marked in (*plan.present.values(), *plan.cut.values()))
+    present = ((marked.astype(np.int64), 2) for marked in marks)
     code: NDArray[np.int64] = np.zeros(1, dtype=np.int64)
     room = 1
     for part, radix in chain(cells, present):
@@ -109,12 +112,14 @@ def _pick(
     plan: Membership, anyone: NDArray[np.intp], people: NDArray[np.int64], number: NDArray[np.intp]
 ) -> Signatures:
     cells = np.stack([cell[anyone] for cell in plan.cells.values()], axis=1).astype(np.int64)
-    values = {name: _added_up(known, number, len(people)) for name, known in plan.values.items()}
+    values = {name: add_up(known, number, len(people)) for name, known in plan.values.items()}
     numbers = None if plan.numbers is None else _numbers(plan.numbers, number, len(people))
+    cut = {name: has[anyone] for name, has in plan.cut.items()}
+    signatures = Signatures(tuple(plan.cells), cells, people, values=values, numbers=numbers, cut=cut)
     if not plan.present:
-        return Signatures(tuple(plan.cells), cells, people, values=values, numbers=numbers)
+        return signatures
     present = np.stack([has[anyone] for has in plan.present.values()], axis=1)
-    return Signatures(tuple(plan.cells), cells, people, tuple(plan.present), present, values=values, numbers=numbers)
+    return replace(signatures, metrics=tuple(plan.present), present=present)
 
 
 def _numbers(groups: NumbersInGroups, number: NDArray[np.intp], size: int) -> SignatureNumbers:
@@ -129,12 +134,6 @@ def _numbers(groups: NumbersInGroups, number: NDArray[np.intp], size: int) -> Si
             added = np.bincount(number, groups.product(first, second), size)
             products[:, first, second] = products[:, second, first] = added
     return SignatureNumbers(groups.names, low, high, sums, products)
-
-
-def _added_up(known: SignatureValues, number: NDArray[np.intp], size: int) -> SignatureValues:
-    largest = np.zeros(size, dtype=np.int64)
-    np.maximum.at(largest, number, known.largest)
-    return SignatureValues(largest, np.bincount(number, known.total, size).astype(np.float64))
 
 
 def _one_of_each(

@@ -1,7 +1,7 @@
-"""The inference audit: rules against inferring a single person's value from one table.
+"""What one table tells about single values: rules for sensitive metrics and for squares by class, and information.
 
-A rule has to be one that real tables pass: it compares what is left to guess about an extreme value
-with how far it is from the mean. Texts name rules and remedies, never a count or a value.
+How closely the largest value of a class can be inferred is computed for every metric, and told; it is a reason to
+withhold only where squares are kept by class. Texts name rules and remedies, never a count or a value.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import LargestValues
 from kanab.plan.model import MetricPlan
 from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import (
@@ -30,14 +29,12 @@ from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments
 from kanab.tally.tally import Tally
 
-Rule = Literal["interval", "homogeneous", "sensitive", "contributors", "dominance", "events"]
+Rule = Literal["interval", "homogeneous", "sensitive", "events"]
 Mask = NDArray[np.bool_]
 Bounds = tuple[Bound, Bound]
 
 NARROW = 4
 """An interval is too narrow below a quarter (1 ÷ this) of the distance between its outer end and the mean."""
-LEAST_CONTRIBUTORS = 3
-"""People with a value in a class: one's value is the sum; of two, each knows the other's."""
 COARSE = 100
 """Bounds with at most so many steps between them make a metric one of whole numbers, however large a step is."""
 
@@ -45,8 +42,6 @@ MEANING: Mapping[Rule, str] = {
     "interval": "the largest or the smallest value of a class can be inferred closely",
     "homogeneous": "everyone of a class has the same value, and it is not a bound",
     "sensitive": "everyone of a class has the value that is marked sensitive",
-    "contributors": f"a class has fewer than {LEAST_CONTRIBUTORS} people with a value that is not zero",
-    "dominance": "one or two people make up nearly all of the sum of a class",
     "events": "a class has fewer than {least} people with it, or without it",
 }
 """What each rule forbids, in words; ``least`` is what a metric asks for."""
@@ -81,8 +76,8 @@ class Broken:
     def sentence(self) -> str:
         """The broken rule in words, without a count or a value.
 
-        >>> Broken("checkout/tier", "spend", "dominance", 2).sentence
-        'spend in checkout/tier: one or two people make up nearly all of the sum of a class'
+        >>> Broken("checkout/tier", "spend", "homogeneous", 2).sentence
+        'spend in checkout/tier: everyone of a class has the same value, and it is not a bound'
         """
         return f"{self.metric} in {self.table}: {self.meaning}"
 
@@ -131,14 +126,13 @@ def audit_table(
     *,
     k: int = 1,
     ranges: Mapping[str, tuple[int, int]] | None = None,
-    largest: Mapping[str, LargestValues] | None = None,
     whole: Tally | None = None,
 ) -> Audit:
     """Apply every rule to every metric of a table as it would be published.
 
     So many as ``k`` people have a sensitive value, and lack it, unless its plan says otherwise. ``ranges`` are the
-    grid bounds of metrics that declare none, ``largest`` the largest values of the same classes, where they are
-    known. ``whole`` is the table with the metrics that are withheld: they tell who has a value of the others, too.
+    grid bounds of metrics that declare none. ``whole`` is the table with the metrics that are withheld: they tell who
+    has a value of the others, too.
 
     >>> from kanab.datasets import eighteen
     >>> audit_table("treatment/tier", eighteen(), {}).passed
@@ -153,9 +147,6 @@ def audit_table(
         else:
             bounds = _bounds(part, tally.axes, (ranges or {}).get(metric))
             judged = _judge(*_on_coarsest_grid(part, bounds), tally, plan)
-            if metric in (largest or {}):
-                classes = int(dominated((largest or {})[metric]).sum())
-                judged = replace(judged, broken={**judged.broken, "dominance": classes})
         least = plan.events(k)
         having = part.sums if part.metric.binary else _having(part, whole or tally, plan)
         few = 0 if having is None else int(few_events(part.counts, having, least).sum())
@@ -186,37 +177,23 @@ def _judge_binary(part: Moments, plan: MetricPlan) -> _Judged:
 
 
 def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> _Judged:
-    """Apply the rules for amounts and counts of things; those for intervals also to marginals with exact squares."""
-    axes, people = tally.axes, _contributors(part, tally, plan, bounds)
-    judged = _judge_classes(part, people, axes, bounds)
-    broken = {**judged.broken, "sensitive": _all_sensitive(part, plan, bounds)}
-    ratios = [judged.ratio]
-    for by, squares in part.squares.items():
-        if by != axes:
-            whole = Moments(part.metric, marginal(part.counts, axes, by), marginal(part.sums, axes, by), {by: squares})
-            coarse = _judge_classes(whole, None if people is None else marginal(people, axes, by), by, bounds)
-            broken["interval"] += coarse.broken["interval"]
-            ratios.append(coarse.ratio)
-    return replace(judged, broken=broken, ratio=_least(ratios))
-
-
-def _judge_classes(part: Moments, people: Cells | None, axes: By, bounds: Bounds) -> _Judged:
-    """Apply the rules for intervals; twice where it is known how many people have a value that is not zero."""
+    """Judge an amount or a count of things; how close intervals are also on marginals with exact squares."""
+    axes = tally.axes
     intervals = _intervals(part, axes, bounds)
     narrow, ratio = _narrow(intervals, bounds)
     alike = intervals.alike & ~_at_bound(part, bounds)
-    few = np.zeros(part.counts.shape, dtype=bool)
-    if people is not None:
-        few = (people > 0) & (people < LEAST_CONTRIBUTORS)
-        nonzero, off_zero = replace(part, counts=people), _off_zero(bounds)
-        among = _intervals(nonzero, axes, bounds)
-        narrow_among, ratio_among = _narrow(among, off_zero)
-        narrow, ratio = narrow | narrow_among & ~few, _least([ratio, ratio_among])
-        alike = alike | among.alike & ~_at_bound(nonzero, off_zero) & ~few
+    by_class, sensitive = axes in part.squares and len(axes) > 1, plan.sensitive != "no"
     broken: dict[Rule, int] = {
-        "interval": int(narrow.sum()), "homogeneous": int(alike.sum()), "contributors": int(few.sum()),
-    }  # fmt: skip
-    return _Judged(broken, int(intervals.alike.sum()), intervals.not_enumerated, ratio)
+        "interval": int(narrow.sum()) if by_class else 0,
+        "homogeneous": int(alike.sum()) if sensitive or by_class else 0,
+        "sensitive": _all_sensitive(part, plan, bounds),
+    }
+    ratios = [ratio]
+    for by, squares in part.squares.items():
+        if by != axes:
+            whole = Moments(part.metric, marginal(part.counts, axes, by), marginal(part.sums, axes, by), {by: squares})
+            ratios.append(_narrow(_intervals(whole, by, bounds), bounds)[1])
+    return _Judged(broken, int(intervals.alike.sum()), intervals.not_enumerated, _least(ratios))
 
 
 def _least(ratios: Sequence[float | None]) -> float | None:
@@ -347,15 +324,6 @@ def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
     return int((marked & (part.counts > 0)).sum())
 
 
-def _contributors(part: Moments, tally: Tally, plan: MetricPlan, bounds: Bounds) -> Cells | None:
-    """Return the people of every class whose value is not zero, if a 0/1 metric of the same table tells them."""
-    low, high = edges(*bounds)
-    people = _having(part, tally, plan)
-    if people is None or not low <= 0 <= high:
-        return None
-    return np.where((people == 0) & (part.sums != 0), part.counts, people)
-
-
 def _having(part: Moments, tally: Tally, plan: MetricPlan) -> Cells | None:
     """Return the people of every class who have the 0/1 metric that a metric is of, if the table has it."""
     having = [other for other in tally.moments if other.metric.name == plan.of and other.metric.binary]
@@ -371,20 +339,3 @@ def few_events(people: Cells, having: Cells, least: int) -> Mask:
     lacking = people - having
     few: Mask = (having > 0) & (having < least) | (lacking > 0) & (lacking < least)
     return few
-
-
-def _off_zero(bounds: Bounds) -> Bounds:
-    """Return the bounds of people whose value is not zero: one step off, where zero was one."""
-    low, high = bounds
-    return (1 if low == 0 else low), (-1 if high == 0 else high)
-
-
-def dominated(values: LargestValues) -> Mask:
-    """Return the classes where all but two people have less than 10 % of the largest value (p %-rule), or of the sum.
-
-    >>> dominated(LargestValues(np.array([50, 50]), np.array([40, 40]), np.array([200, 92]))).tolist()
-    [False, True]
-    """
-    largest, both, total = values.largest, values.largest + values.second, values.total
-    broken: Mask = (10 * (total - both) < largest) | (10 * both > 9 * total)
-    return broken & (total > 0)

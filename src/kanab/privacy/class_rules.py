@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 
 from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
-from kanab.counted import LARGE_SUM, DerivedCells
 from kanab.errors import PrivacyError, flag, listed
 from kanab.plan.model import SMALLEST_K, ExperimentPlan, Linkage, Plan
-from kanab.privacy.audit import LEAST_CONTRIBUTORS, dominated
 from kanab.privacy.merging import (
     SAFETY_FACTOR,
     LevelMap,
@@ -28,7 +26,6 @@ from kanab.privacy.merging import (
 )
 from kanab.tally.cells import Cells, marginal
 from kanab.tally.factor import Level, label
-from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally
 
@@ -186,62 +183,30 @@ def ways_out(metric: str) -> str:
     )
 
 
-def products_hide(cross: Cross, tally: Tally, k: int, sides: Sequence[DerivedCells] | None = None) -> bool:
-    """Return whether products of two metrics say nothing about fewer than k people, nor about a few contributors.
+def products_hide(cross: Cross, tally: Tally, k: int, cut: Collection[str]) -> bool:
+    """Return whether products of two metrics are about nobody or at least k people, arm by arm.
 
-    The people who have both values must be all of an arm, or all who have one of them: otherwise
-    who has both would be a table that no rule has checked. And products with a metric that few people
-    have are the other one's sum over those few, so that k people must carry each of the two. Products with
-    a 0/1 metric cut every arm by it: ``sides`` are the people of both who have some of the other metric, None
-    where nobody knows them.
+    The people who have both values must be all of an arm, or all who have one of them: otherwise who has both would be
+    a table that no rule has checked. Products with a metric that is 0 or 1 for everybody (``cut``) are sums over those
+    who have 1; those of two such metrics are cells of a table of two by two.
     """
-    first, second = (tally.moments_of(name) for name in cross.pair)
-    alike = [marginal(cells, tally.axes, cross.by) for cells in (tally.people, first.counts, second.counts)]
+    parts = [tally.moments_of(name) for name in cross.pair]
+    alike = [marginal(cells, tally.axes, cross.by) for cells in (tally.people, *(part.counts for part in parts))]
     if not np.all(np.any([cross.counts == cells for cells in alike], axis=0)):
         return False
-    if not _cut_hides(cross, (first.metric, second.metric), k, sides):
-        return False
-    carried = [_carried(part, cross, place, k) for place, part in enumerate((first, second))]
-    nothing_new = [
-        part.metric.binary & (cross.products == other)
-        for part, other in zip((first, second), reversed(cross.sums), strict=True)
-    ]
-    return bool(np.all(carried[0] & carried[1] | nothing_new[0] | nothing_new[1]))
-
-
-def _cut_hides(cross: Cross, metrics: tuple[Metric, Metric], k: int, sides: Sequence[DerivedCells] | None) -> bool:
-    """Return whether arms may be cut by a 0/1 metric of a pair, as if that were a table of its own."""
-    n, (y, z), both = cross.counts, cross.sums, cross.products
-    if metrics[0].binary and metrics[1].binary:
+    n = cross.counts
+    y, z = (added // part.metric.scale for added, part in zip(cross.sums, parts, strict=True))
+    having = {name: added for name, added in zip(cross.pair, (y, z), strict=True) if name in cut}
+    if len(having) == 2:
+        both = cross.products // (parts[0].metric.scale * parts[1].metric.scale)
         return _none_or_many(k, both, y - both, z - both, n - y - z + both)
-    if not (metrics[0].binary or metrics[1].binary):
-        return True
-    amount = 0 if metrics[1].binary else 1
-    having, total = cross.sums[1 - amount], cross.sums[amount]
-    if not _none_or_many(k, having, n - having):
-        return False
-    if sides is not None:
-        return all(
-            _none_or_many(LEAST_CONTRIBUTORS, side.people)
-            and (side.largest is None or not bool(dominated(side.largest).any()))
-            for side in sides
-        )
-    # Sums alone: two people have less than so much, and what one side has altogether the arm's total says anyway.
-    enough = LARGE_SUM * max(map(abs, metrics[amount].grid_bounds or (0, 0)))
+    told = [cross.products == added * parts[1 - place].metric.scale for place, added in enumerate(cross.sums)]
+    nothing_new = np.any(told, axis=0) | (cross.products == 0)
     return all(
-        bool(np.all((added == 0) | (added == total) | (enough > 0) & (abs(added) >= enough)))
-        for added in (both, total - both)
+        bool(np.all(nothing_new | ((people >= k) | (people == 0)) & ((n - people >= k) | (n == people))))
+        for people in having.values()
     )
 
 
 def _none_or_many(least: int, *people: Cells) -> bool:
     return all(bool(np.all((cells == 0) | (cells >= least))) for cells in people)
-
-
-def _carried(part: Moments, cross: Cross, place: int, k: int) -> Cells:
-    """Return where k people carry a sum, weighed by how far their values are from a bound, or nobody does."""
-    n, s, q = cross.counts, cross.sums[place], cross.squares[place]
-    low, high = part.metric.grid_bounds or (0, 0)
-    shifted = [(s - n * end, q - 2 * end * s + n * end**2) for end in (low, high)]
-    carried: Cells = np.all([total**2 >= k * squares for total, squares in shifted], axis=0)
-    return carried

@@ -61,14 +61,27 @@ def inverse_of(gram: Floats, tables: int) -> Inverse | None:
         left = _unproved(gram, basis, dropped, root, scale[basis, None])
         if len(left) and not _nothing_left(gram, basis, left):
             continue
-        matrix = _inverted(root)
-        # Factor and inverse are those of a matrix that is off by less than 4 rank × 2⁻⁵³ in scaled units (ten
-        # times what was ever seen). Relative to h that is at most tables × norm of the inverse times as much.
-        norm = np.sqrt(2 * np.vdot(matrix.T, matrix.T) - np.vdot(np.diag(matrix), np.diag(matrix)))
-        matrix *= scale[basis, None]
-        matrix *= scale[basis]
-        return Inverse(basis, matrix, float(4 * tables * rank * norm / DOUBLE_LIMIT))
+        return _unscaled(root, basis, scale, tables)
     return None
+
+
+def inverse_on_basis(gram: Floats, tables: int) -> Inverse | None:
+    """Return the inverse for classes that are known to be independent; None where rounding does not allow it."""
+    scale = 1 / np.sqrt(np.diag(gram))
+    basis = np.arange(len(gram))
+    root, failed = scipy.linalg.lapack.dpotrf(_scaled(gram, scale), lower=1, clean=1, overwrite_a=1)
+    return None if failed else _unscaled(root, basis, scale, tables)
+
+
+def _unscaled(root: Floats, basis: Ints, scale: Floats, tables: int) -> Inverse:
+    """Return the inverse in its own units, from the factor in scaled ones."""
+    matrix = _inverted(root)
+    # Factor and inverse are those of a matrix that is off by less than 4 rank × 2⁻⁵³ in scaled units (ten
+    # times what was ever seen). Relative to h that is at most tables × norm of the inverse times as much.
+    norm = np.sqrt(2 * np.vdot(matrix.T, matrix.T) - np.vdot(np.diag(matrix), np.diag(matrix)))
+    matrix *= scale[basis, None]
+    matrix *= scale[basis]
+    return Inverse(basis, matrix, float(4 * tables * len(basis) * norm / DOUBLE_LIMIT))
 
 
 def _scaled(gram: Floats, scale: Floats, basis: Ints | None = None) -> Floats:

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from os import PathLike
 
+import numpy as np
+
 from kanab.arguments import check_arguments
 from kanab.choices import LEAST_K_WITHOUT_OVERRIDE
 from kanab.counted import Counted, decided_plan, floor_to_k
 from kanab.errors import PlanError, PrivacyError
-from kanab.plan.model import Budget, published_plan
+from kanab.plan.model import Budget, MetricPlan, published_plan
 from kanab.plan.pairs import planned_pairs
 from kanab.privacy.asking import Question, check_asking, check_question, refusals_noted, same_release
-from kanab.privacy.audit import Audit, audit_table
-from kanab.privacy.budget import withhold_rare_values
+from kanab.privacy.audit import audit_table
 from kanab.privacy.class_rules import (
     Draft,
     check_arms,
@@ -29,22 +30,20 @@ from kanab.privacy.class_rules import (
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, check_beside, within_ledger
 from kanab.privacy.epsilon.door import check_declared, release_with_noise
 from kanab.privacy.epsilon.witness import ready_witness
+from kanab.privacy.experiments import leave_out_experiments
+from kanab.privacy.few_numbers import few_numbers
 from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
-from kanab.privacy.leverage import SLACK
+from kanab.privacy.leverage import SLACK, holds
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.metric_differences import withhold_metric_differences
 from kanab.privacy.numbers.rule import weigh_numbers
-from kanab.privacy.numbers.subset_sums import withhold_searchable
 from kanab.privacy.numbers.weights import Weights, known_numbers
-from kanab.privacy.overlap import ReleasedTable, columns, derived_of, largest_of, linkage_of, sides_of
+from kanab.privacy.overlap import Column, column
 from kanab.privacy.pairs import cross_pairs, single_tables
+from kanab.privacy.recoding import recode
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
-from kanab.privacy.shown import Place, ShownTable, ValueRule
-from kanab.privacy.subtraction.experiments import coarsen_shared_levels, leave_out_experiments
-from kanab.privacy.subtraction.nested_classes import withhold_nested_classes
-from kanab.privacy.whole_numbers import withhold_whole_numbers
+from kanab.privacy.shown import Place, ShownTable
 from kanab.tally.tally import Tally
 
 
@@ -168,14 +167,15 @@ def make_release(
     earlier = () if counted.span is not None else recount_earlier(counted, before.exact)
     old = [classes for table in earlier for classes in table.columns]
     counted, apart = leave_out_experiments(counted, old)
-    drafts = coarsen_shared_levels(counted, _drafts(counted, maps, before, without or {}))
     weights = Weights(known_numbers(counted)).with_columns(column for table in earlier for column in table.weighted)
-    gate = _Gate(counted, merge_jointly(counted, drafts, old, weights), earlier, sentences=apart, weights=weights)
-    gate.audit_arms()
+    joint = merge_jointly(counted, _drafts(counted, maps, before, without or {}), old, weights)
+    gate = _Gate(counted, joint, earlier, sentences=apart, weights=weights)
+    gate.recode(old)
+    gate.publish_arms()
     for name in gate.joint.drafts:
         gate.publish(name)
-    gate.withhold_jointly()
     gate.keep_effects()
+    gate.cut_products()
     gate.weigh_numbers()
     gate.cross()
     return Release(
@@ -214,12 +214,7 @@ def _drafts(
     return drafts
 
 
-# ── what is inside a class ─────────────────────────────────────────────────────────────────────
-
-VALUE_RULES: tuple[ValueRule, ...] = (
-    withhold_rare_values, withhold_metric_differences, withhold_nested_classes, withhold_whole_numbers,
-)  # fmt: skip
-"""The rules over all tables that withhold metrics, in the order in which they are applied."""
+# ── the rules over all tables ──────────────────────────────────────────────────────────────────
 
 
 @dataclass
@@ -232,19 +227,32 @@ class _Gate:
     tables: dict[str, Tally] = field(default_factory=dict)
     maps: dict[str, LevelMap] = field(default_factory=dict)
     sentences: dict[str, str] = field(default_factory=dict)
-    audits: list[Audit] = field(default_factory=list)
-    barred: set[tuple[str, str]] = field(default_factory=set)
+    barred: set[Place] = field(default_factory=set)
     weights: Weights = field(default_factory=Weights)
+    products: set[tuple[str, frozenset[str]]] = field(default_factory=set)
 
-    def audit_arms(self) -> None:
+    def recode(self, old: Sequence[Column]) -> None:
+        """Merge levels further, or withhold metrics, where few people are behind an amount."""
+        if not self.counted.spans_experiments:
+            return
+        recoded = recode(self.counted, self.joint.drafts, self.earlier)
+        if recoded.drafts != self.joint.drafts:  # what is merged further hides people better
+            self.joint = merge_jointly(self.counted, recoded.drafts, old, self.weights)
+        few = few_numbers(self.counted, self.joint.drafts, self.earlier)
+        for place, why in {**recoded.withheld, **few}.items():
+            self.sentences[": ".join(place)] = why
+            self.barred.add(place)
+        for (experiment, pair), why in recoded.products.items():
+            self.sentences[f"{experiment}: {' and '.join(sorted(pair))}"] = why
+            self.products.add((experiment, pair))
+
+    def publish_arms(self) -> None:
         """Bar metrics whose arm totals give somebody away from all tables, for every table adds up to them."""
         for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
             whole = self.counted.tallies[linkage.name].keep()
-            arms = self._without_gaps(name, whole)
-            audit = self._audit(name, arms, published_totals(linkage, self.counted), whole)
-            shown_metrics = set(arms.metric_names) - {broken.metric for broken in audit.broken}
-            self.barred |= {(name, metric) for metric in whole.metric_names if metric not in shown_metrics}
+            shown = self._audited(name, self._without_gaps(name, self._without_barred(name, whole)), whole)
+            self.barred |= {(name, metric) for metric in whole.metric_names if metric not in shown.metric_names}
 
     def publish(self, name: str) -> None:
         """Add a table without the metrics that may not be shown by class."""
@@ -256,52 +264,42 @@ class _Gate:
         if levels is not None and levels.merged:
             self.maps[name] = levels
         whole = draft.tally if levels is None else levels.apply(draft.tally)
-        barred = {metric for experiment, metric in self.barred if experiment in draft.linkage.experiments}
-        table = whole.select_metrics(metric for metric in whole.metric_names if metric not in barred)
-        table = self._without_gaps(name, table)
-        audit = self._audit(name, table, replace(as_published(draft), levels=levels), whole)
-        withheld = {broken.metric for broken in audit.broken}
-        table = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
-        self.tables[name] = table
+        table = self._without_barred(name, whole)
+        for experiment in draft.linkage.experiments:
+            table = self._without_barred(experiment, table)
+        table = self._audited(name, self._without_gaps(name, table), whole)
+        self.tables[name] = self._without_products(name, table)
 
-    def withhold_jointly(self) -> None:
-        """Withhold metrics until the rules over all tables hold, one after the other; products at last."""
-        for rule in VALUE_RULES:
-            for place, why in rule(self.counted, self._shown()).items():
-                self._withhold(place, why)
-        self.tables = {name: self._without_products(name, table) for name, table in self.tables.items()}
+    def _without_barred(self, name: str, table: Tally) -> Tally:
+        """Leave out the metrics that are withheld under a name."""
+        return table.select_metrics(metric for metric in table.metric_names if (name, metric) not in self.barred)
 
-    def _shown(self) -> list[ShownTable]:
-        """Return everything that would be published: what was released before, arm totals, tables."""
-        counted, drafts = self.counted, self.joint.drafts
-        tables = list(self.earlier)
-        for linkage in first_linkages(counted.plan):
+    def cut_products(self) -> None:
+        """Withhold products with 0/1 metrics that, beside the classes, would single out those who have one."""
+        signatures, k = self.counted.signatures, self.counted.plan.k
+        if signatures is None or signatures.within:
+            return
+        for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
-            arms = counted.tallies[linkage.name].keep()
-            metrics = [metric for metric in arms.metric_names if (name, metric) not in self.barred]
-            tables.append(self._shown_as(name, arms.select_metrics(metrics), published_totals(linkage, counted)))
-        for name, table in self.tables.items():
-            if len(table.axes) > 1:
-                tables.append(self._shown_as(name, table, as_published(drafts[name])))
-        return tables
+            arms = column(self.counted, published_totals(linkage, self.counted))
+            pairs = {frozenset(cross.pair) for table in self._tables_of(name) for cross in table.crosses}
+            for metric, having in signatures.cut.items():
+                if not any(metric in pair for pair in pairs):
+                    continue
+                columns = (*self.joint.columns, np.where(having, arms, -1))
+                result = self.weights.leverage(np.stack(columns, axis=1), signatures.people)
+                if holds(result, k):
+                    self.joint = replace(self.joint, columns=columns)
+                    self._lower(floor_to_k(int(result.effective_k * (1 + SLACK)), k))
+                else:
+                    self.sentences[f"{name}: products of {metric}"] = (
+                        f"products of {metric} are withheld in {name}: beside its classes, fewer than k people could "
+                        "be told by having it"
+                    )
+                    self._drop_products(name, {metric})
 
-    def _shown_as(self, name: str, table: Tally, published: ReleasedTable) -> ShownTable:
-        known = self.counted.signatures is not None
-        metrics = replace(published, metrics=table.metric_names)
-        classes = columns(self.counted, metrics) if known else ()
-        return ShownTable(name, table, classes, derived=derived_of(self.counted, published))
-
-    def _withhold(self, place: Place, why: str) -> None:
-        """Withhold a metric in one table; in all of its experiment's, where it is the arm totals that tell."""
-        name, metric = place
-        self.sentences[f"{name}: {metric}"] = why
-        names = {name}
-        if name in self.counted.plan.experiment_names:
-            self.barred.add(place)
-            names |= {link.name for link in self.counted.plan.linkages if name in link.experiments}
-        for table in names & self.tables.keys():
-            kept = [other for other in self.tables[table].metric_names if other != metric]
-            self.tables[table] = self.tables[table].select_metrics(kept)
+    def _tables_of(self, experiment: str) -> list[Tally]:
+        return [table for table in self.tables.values() if table.experiment_names == (experiment,)]
 
     def keep_effects(self) -> None:
         """Add the arm totals of metrics that no table of their experiment carries any more, with their products."""
@@ -323,9 +321,6 @@ class _Gate:
 
     def weigh_numbers(self) -> None:
         """Withhold products with numbers that could be searched for people, or weigh somebody too heavily."""
-        for (experiment, pair), why in withhold_searchable(self.counted, self.tables, self.earlier).items():
-            self.sentences[f"{experiment}: {' and '.join(sorted(pair))}"] = why
-            self._drop_products(experiment, pair)
         weighed = weigh_numbers(self.counted, self.tables, self.joint.columns, self.weights)
         self.weights = weighed.weights
         for (experiment, parts), why in weighed.withheld.items():
@@ -369,7 +364,6 @@ class _Gate:
         """Say what was done."""
         counted, k = self.counted, self.counted.plan.k
         classes = [int(n) for tally in self.tables.values() for n in tally.people.ravel() if n]
-        audit = sum(self.audits, Audit())
         known = counted.signatures is not None and not counted.signatures.unknown
         effective = self.joint.effective_k if known else None
         return Receipt(
@@ -377,9 +371,10 @@ class _Gate:
             {name: floor_to_k(people, k) for name, people in counted.clamped.items()},
             {name: floor_to_k(people, k) for name, people in counted.missing.items()},
             floor_to_k(counted.excluded, k), floor_to_k(counted.outside, k), counted.where, effective,
-            audit.homogeneous, audit.not_enumerated, None if audit.worst is None else audit.worst.ratio,
-            batch_of(counted), "" if effective is None or counted.spans_experiments else "experiment",
-            {name: text for name, text in counted.choices.items() if name != "where"}, ledger,
+            batch=batch_of(counted),
+            effective_k_within="" if effective is None or counted.spans_experiments else "experiment",
+            choices={name: text for name, text in counted.choices.items() if name != "where"},
+            ledger=ledger,
         )  # fmt: skip
 
     def _without_gaps(self, name: str, table: Tally) -> Tally:
@@ -398,39 +393,41 @@ class _Gate:
 
     def _without_products(self, name: str, table: Tally) -> Tally:
         """Withhold products of two metrics that would tell about a few people."""
-        linkage, _ = linkage_of(name, self.counted.plan)
-        shown = tuple(
-            cross
-            for cross in table.crosses
-            if products_hide(
-                cross, table, self.counted.plan.k, sides_of(self.counted, linkage, cross.by[0], cross.pair)
-            )
-        )
+        signatures, shown = self.counted.signatures, []
+        cut = () if signatures is None else signatures.cut
         for cross in table.crosses:
-            if cross not in shown:
+            if (cross.by[0], frozenset(cross.pair)) in self.products:
+                continue
+            if products_hide(cross, table, self.counted.plan.k, cut):
+                shown.append(cross)
+            else:
                 both = " and ".join(cross.pair)
                 self.sentences[f"{name}: {both}"] = (
                     f"products of {both} are withheld in {name}: fewer than k people could be told by them"
                 )
-        return replace(table, crosses=shown)
+        return replace(table, crosses=tuple(shown))
 
-    def _audit(self, name: str, table: Tally, published: ReleasedTable, whole: Tally) -> Audit:
-        counted = self.counted
-        plans = counted.plan.metrics_by_name
+    def _audited(self, name: str, table: Tally, whole: Tally) -> Tally:
+        """Withhold metrics that break the rules for sensitive values, or for squares by class."""
+        plans = self.counted.plan.metrics_by_name
+        judged = [metric for metric in table.metric_names if _judged(plans[metric])]
+        if not judged:
+            return table
         audit = audit_table(
-            name, table, plans, k=counted.plan.k, ranges=counted.ranges, largest=largest_of(counted, published),
-            whole=whole,
-        )  # fmt: skip
-        withheld = {broken.metric for broken in audit.broken}
-        rest = table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
-        # The receipt says how narrow intervals are: of what is published, not of what is withheld.
-        self.audits.append(audit_table(name, rest, plans, ranges=counted.ranges) if withheld else audit)
+            name, table.select_metrics(judged), plans, k=self.counted.plan.k, ranges=self.counted.ranges, whole=whole
+        )
         for broken in audit.broken:
             self.sentences[f"{name}: {broken.metric}"] = (
                 f"{broken.metric} is withheld {self._where(name)}: {broken.meaning}"
             )
-        return audit
+        withheld = {broken.metric for broken in audit.broken}
+        return table.select_metrics(metric for metric in table.metric_names if metric not in withheld)
 
     def _where(self, name: str) -> str:
         """Say where a metric is withheld: what fails in the arm totals is in no table."""
         return "altogether" if name in self.counted.plan.experiment_names else f"in {name}"
+
+
+def _judged(plan: MetricPlan) -> bool:
+    """Return whether values inside a class decide about a metric: it is sensitive, or has squares by class."""
+    return plan.sensitive != "no" or plan.least_events is not None or plan.squares == "class"

@@ -94,16 +94,20 @@ class Explained:
     """What classes explain of some numbers, by signature.
 
     ``sizes`` are 1/h. ``fitted`` is the fit of least squares, a number per person; NaN where in doubt. ``last_step`` is
-    by how much another refinement would change it.
+    by how much another refinement would change it. ``shares`` are x (XᵀWX)⁺ xᵀ for other weights W than people: times
+    the weight of one person, it is the largest share of any combination of sums that is this person's.
     """
 
     sizes: Floats
     fitted: Floats
     last_step: Floats
+    shares: Floats
 
 
-def explain(cells: Ints, people: Ints, sums: Floats) -> Explained:
+def explain(cells: Ints, people: Ints, sums: Floats, weights: Floats | None = None) -> Explained:
     """Return which part of some numbers classes explain; ``sums[i, j]`` is that of number j in signature i.
+
+    ``weights`` are those of all people of a signature together, and positive wherever there are any.
 
     Two classes of two signatures each, with means of 2 and 5:
 
@@ -118,12 +122,15 @@ def explain(cells: Ints, people: Ints, sums: Floats) -> Explained:
         or people.sum(dtype=float) >= DOUBLE_LIMIT
     ):
         raise PrivacyError("the signatures are damaged", "Count the source again.")
-    sizes, fitted, step = np.full(len(cells), np.inf), np.zeros_like(sums), np.zeros_like(sums)
+    heavy = people.astype(float) if weights is None else weights
+    sizes, shares = np.full(len(cells), np.inf), np.zeros(len(cells))
+    fitted, step = np.zeros_like(sums), np.zeros_like(sums)
     somewhere = np.flatnonzero((people > 0) & (cells >= 0).any(axis=1))
     if len(somewhere):
-        inside = _present(_distinct(cells[somewhere]), people[somewhere], sums[somewhere])
-        sizes[somewhere], fitted[somewhere], step[somewhere] = inside
-    return Explained(sizes, fitted, step)
+        inside = _present(_distinct(cells[somewhere]), people[somewhere], sums[somewhere], heavy[somewhere])
+        sizes[somewhere], fitted[somewhere] = inside.sizes, inside.fitted
+        step[somewhere], shares[somewhere] = inside.last_step, inside.shares
+    return Explained(sizes, fitted, step, shares)
 
 
 def telling_weights(cells: Ints, people: Ints, row: int) -> Floats:
@@ -169,8 +176,8 @@ def _sizes(cells: Ints, people: Ints) -> Floats:
     return explain(cells, people, np.empty((len(cells), 0))).sizes
 
 
-def _present(columns: Columns, people: Ints, sums: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return 1/h, fits and last steps for people who are in some table, with classes numbered through all tables."""
+def _present(columns: Columns, people: Ints, sums: Floats, weights: Floats) -> Explained:
+    """Explain people who are in some table, with classes numbered through all tables."""
     count = int(columns.max()) + 1
     classes = np.full(count + 1, np.inf)  # the last one stands for no class
     sizes = np.full(len(people), np.inf)
@@ -188,11 +195,14 @@ def _present(columns: Columns, people: Ints, sums: Floats) -> tuple[Floats, Floa
     fitted, step = np.empty_like(sums), np.zeros_like(sums)
     for place, added in enumerate(sums.T):
         fitted[:, place] = (np.bincount(first, added, count) / np.bincount(first, people, count).clip(1))[first]
+    shares = 1 / np.bincount(first, weights, count)[first]
     for rows, inside in _blocks(columns, packs, packs[first]):
-        block, fitted[rows], step[rows] = _block(inside, people[rows], sums[rows])
+        block = _block(inside, people[rows], sums[rows], weights[rows])
+        fitted[rows], step[rows] = block.fitted, block.last_step
         # No person has a leverage above 1/people of the signature, nor below 1/people of a class.
-        sizes[rows] = np.clip(block, people[rows], sizes[rows])
-    return sizes, fitted, step
+        sizes[rows] = np.clip(block.sizes, people[rows], sizes[rows])
+        shares[rows] = np.minimum(block.shares, 1 / weights[rows])
+    return Explained(sizes, fitted, step, shares)
 
 
 def _distinct(cells: Ints) -> Columns:
@@ -247,8 +257,8 @@ def _blocks(columns: Columns, packs: Ints, row_packs: Ints) -> Iterator[tuple[In
 # ── one block: the diagonal of its hat matrix ──────────────────────────────────────────────────
 
 
-def _block(columns: Columns, people: Ints, sums: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return 1/h of the rows of one block, where in doubt not more than is certain; their fits and last steps."""
+def _block(columns: Columns, people: Ints, sums: Floats, weights: Floats) -> Explained:
+    """Explain the rows of one block; where in doubt nobody hides among more than is certain."""
     from kanab.privacy.exact_rank import inverse_of  # noqa: PLC0415 - `import kanab` stays light
 
     tables = len(columns)
@@ -256,24 +266,26 @@ def _block(columns: Columns, people: Ints, sums: Floats) -> tuple[Floats, Floats
     inverse = inverse_of(gram, tables)
     in_doubt = inverse is None or inverse.error > SLACK
     if in_doubt and len(gram) <= EXACT[0] and len(people) * tables**2 <= EXACT[1]:
-        return _exactly(gram, columns, people, sums)
+        return _exactly(gram, columns, people, sums, weights)
     if inverse is None or inverse.error > DOUBTFUL:
-        return people.astype(float), np.full_like(sums, np.nan), np.full_like(sums, np.nan)
+        unknown = np.full_like(sums, np.nan)
+        return Explained(people.astype(float), unknown, unknown, 1 / weights)
     place = np.full(len(gram) + 1, -1, dtype=np.int32)
     place[inverse.basis] = np.arange(len(inverse.basis))
     del gram
     h = _quadratic(place[columns], inverse.matrix)
     fits = _fitted(place[columns], inverse.matrix, people, sums)
+    shares = _shares(place[columns], people, weights, h)
     with np.errstate(divide="ignore"):
         sizes = np.where(h > 0, 1 / h, 1.0)
     if inverse.error > SLACK:
-        return sizes / (1 + inverse.error), *fits
+        return Explained(sizes / (1 + inverse.error), *fits, shares)
     near = np.rint(sizes)
-    return np.where(np.abs(sizes - near) <= inverse.error * sizes, near, sizes), *fits
+    return Explained(np.where(np.abs(sizes - near) <= inverse.error * sizes, near, sizes), *fits, shares)
 
 
-def _exactly(gram: Floats, columns: Columns, people: Ints, sums: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return 1/h without any rounding but the last, fits and last steps."""
+def _exactly(gram: Floats, columns: Columns, people: Ints, sums: Floats, weights: Floats) -> Explained:
+    """Explain a block without any rounding but the last."""
     from kanab.privacy.exact_rank import exact_inverse  # noqa: PLC0415 - `import kanab` stays light
 
     numerators, denominator = exact_inverse(gram)
@@ -281,7 +293,29 @@ def _exactly(gram: Floats, columns: Columns, people: Ints, sums: Floats) -> tupl
     padded[:-1, :-1] = numerators
     h = sum(padded[first, second] for first in columns for second in columns)
     matrix = np.array([[x / denominator for x in row] for row in numerators.tolist()])
-    return np.array([float(Fraction(denominator, int(x))) for x in h]), *_fitted(columns, matrix, people, sums)
+    sizes = np.array([float(Fraction(denominator, int(x))) for x in h])
+    basis = np.flatnonzero(np.diag(matrix) > 0)
+    place = np.full(len(gram) + 1, -1, dtype=np.int32)
+    place[basis] = np.arange(len(basis))
+    shares = _shares(place[columns], people, weights, 1 / sizes)
+    return Explained(sizes, *_fitted(columns, matrix, people, sums), shares)
+
+
+def _shares(columns: Columns, people: Ints, weights: Floats, h: Floats) -> Floats:
+    """Return x (XᵀWX)⁺ xᵀ for weights, given classes that whole numbers have proved to span all others.
+
+    Weights decide nothing about rank: one person of 5 cents among thousands of euros is no rounding error.
+    """
+    from kanab.privacy.exact_rank import inverse_on_basis  # noqa: PLC0415 - `import kanab` stays light
+
+    if np.array_equal(weights, people):
+        return h
+    gram = _gram(columns, weights)
+    inverse = inverse_on_basis(gram, len(columns))
+    if inverse is None or inverse.error > DOUBTFUL:
+        return 1 / weights
+    shares: Floats = _quadratic(columns, inverse.matrix)
+    return shares
 
 
 def _fitted(columns: Columns, matrix: Floats, people: Ints, sums: Floats) -> tuple[Floats, Floats]:
@@ -301,7 +335,7 @@ def _fitted(columns: Columns, matrix: Floats, people: Ints, sums: Floats) -> tup
     return fitted, step
 
 
-def _gram(columns: Columns, people: Ints) -> Floats:
+def _gram(columns: Columns, people: Ints | Floats) -> Floats:
     """Return XᵀWX: how many people each two classes share. Whole numbers, hence exact."""
     size, tables = int(columns.max()) + 1, len(columns)
     gram = np.zeros((size, size))

@@ -110,22 +110,26 @@ def regroup(tally: Tally, earlier: LevelMap) -> LevelMap:
 
 def merge_smallest(tally: Tally, levels: LevelMap) -> LevelMap:
     """Merge one level more: the smallest of the pooled ones, into a neighbour or "other"."""
-    factor = tally.factor(levels.covariate)
     people = tally.people_by(levels.covariate)
+    sizes = [sum(people[old] for old in olds) for _, olds in levels.groups]
+    return merge_level(tally, levels, sizes.index(min(sizes)), sizes)
+
+
+def merge_level(tally: Tally, levels: LevelMap, place: int, sizes: Sequence[int]) -> LevelMap:
+    """Merge one level, by its place among the groups, into the smaller neighbour, "other", or the smallest one."""
+    factor = tally.factor(levels.covariate)
     groups = [list(olds) for _, olds in levels.groups]
-    sizes = [sum(people[old] for old in olds) for olds in groups]
-    smallest = min(range(len(groups)), key=lambda i: sizes[i])
     if factor.scores:
-        near = [i for i in (smallest - 1, smallest + 1) if 0 <= i < len(groups)]
+        near = [i for i in (place - 1, place + 1) if 0 <= i < len(groups)]
         partner = min(near, key=lambda i: sizes[i])
     else:  # into "other", if there is one: two levels of that name would be one all the same
-        rest = [i for i in range(len(groups)) if i != smallest]
+        rest = [i for i in range(len(groups)) if i != place]
         partner = min([i for i in rest if _name(factor, groups[i]) == OTHER] or rest, key=lambda i: sizes[i])
-    first, second = sorted((smallest, partner))
+    first, second = sorted((place, partner))
     joined = groups[first] + groups[second]
     others = [olds for i, olds in enumerate(groups) if i not in (first, second)]
     others.insert(first, joined)
-    return _map(factor, people, others)
+    return _map(factor, tally.people_by(levels.covariate), others)
 
 
 def without_means(levels: LevelMap, tally: Tally) -> LevelMap:

@@ -1,17 +1,15 @@
-"""Tables as they are published: the classes of every signature in them (for the leverage rule), and largest values."""
+"""Tables as they are published: the classes of every signature in them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted, Derived, DerivedCells, LargestValues, Signatures
+from kanab.counted import Counted, Signatures
 from kanab.plan.model import Plan
 from kanab.privacy.merging import LevelMap
-from kanab.tally.cells import zeros
 from kanab.tally.tally import Tally
 
 Column = NDArray[np.int64]
@@ -113,53 +111,3 @@ def linkage_of(name: str, plan: Plan) -> tuple[str, bool]:
     if name in plan.linkage_names:
         return name, False
     return plan.linkages_of(name)[0].name, True
-
-
-def largest_of(counted: Counted, published: ReleasedTable) -> Mapping[str, LargestValues]:
-    """Return the largest values of a table as it is published, for the metrics where they were looked up."""
-    by_metric = counted.largest.get(published.linkage, {})
-    if not by_metric:
-        return {}
-    tally = counted.tallies[published.linkage]
-    into, shape = _merged_places(tally, published), published.apply(tally).shape
-    return {metric: _merged_largest(values, into, shape) for metric, values in by_metric.items()}
-
-
-def derived_of(counted: Counted, published: ReleasedTable) -> dict[Derived, DerivedCells] | None:
-    """Return what follows from pairs of metrics in the classes of a table as it is published; None if unknown."""
-    if counted.derived is None:
-        return None
-    tally = counted.tallies[published.linkage]
-    into, shape = _merged_places(tally, published), published.apply(tally).shape
-    cells = counted.derived[published.linkage]
-    return {derived: _merged_derived(values, into, shape) for derived, values in cells.items()}
-
-
-def sides_of(counted: Counted, linkage: str, arm: str, pair: tuple[str, str]) -> tuple[DerivedCells, ...] | None:
-    """Return both sides of a 0/1 metric that the products of a pair cut arms into; None if unknown."""
-    if counted.derived is None:
-        return None
-    tally = counted.tallies[linkage]
-    into = np.indices(tally.shape)[tally.axes.index(arm)].ravel()
-    return tuple(
-        _merged_derived(values, into, tally.shape_of((arm,)))
-        for derived, values in counted.derived[linkage].items()
-        if derived.side is not None and {derived.first, derived.second} == set(pair)
-    )
-
-
-def _merged_derived(values: DerivedCells, into: NDArray[np.int64], shape: tuple[int, ...]) -> DerivedCells:
-    people = zeros(shape)
-    np.add.at(people.ravel(), into, values.people.ravel())
-    return DerivedCells(people, None if values.largest is None else _merged_largest(values.largest, into, shape))
-
-
-def _merged_largest(values: LargestValues, into: NDArray[np.int64], shape: tuple[int, ...]) -> LargestValues:
-    """Return the two largest of the classes that become one; their totals add."""
-    largest, second, total = (zeros(shape) for _ in range(3))
-    tops, seconds, totals = (cells.ravel() for cells in (largest, second, total))
-    classes = zip(into, values.largest.ravel(), values.second.ravel(), values.total.ravel(), strict=True)
-    for place, top, next_, added in classes:
-        tops[place], seconds[place] = sorted((tops[place], seconds[place], top, next_), reverse=True)[:2]
-        totals[place] += added
-    return LargestValues(largest, second, total)

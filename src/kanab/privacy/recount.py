@@ -49,7 +49,7 @@ def recount_earlier(counted: Counted, releases: Sequence[Release]) -> tuple[Show
             )
         for name, table in old.tables.items():
             weighted = weighted_sums(again, linkage_of(name, old.plan)[0], table.crosses) if table.crosses else []
-            tables.append(ShownTable(name, table, _columns(again, old, name), True, weighted=tuple(weighted)))
+            tables.append(ShownTable(table, _columns(again, old, name), tuple(weighted)))
     return tuple(tables)
 
 

@@ -13,8 +13,8 @@ from itertools import combinations
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kanab.counted import Unusual
 from kanab.privacy.budget import fewest_off, numbers_of
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
@@ -38,7 +38,7 @@ class TableGroup:
     """Tables that passed one gate together; ``unusual`` are people off the commonest value, where they were counted."""
 
     tables: tuple[Tally, ...]
-    unusual: Mapping[str, Mapping[str, Unusual]] = field(default_factory=dict)
+    unusual: Mapping[str, Mapping[str, NDArray[np.int64]]] = field(default_factory=dict)
 
     def spent(self, metric: str) -> Spent:
         """Return how much of the budget all its tables take, experiment by experiment."""

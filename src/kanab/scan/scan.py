@@ -258,10 +258,7 @@ def _gate_segments(
     together = len(kept) == 1 or len(kept) * len(rows.segments) <= MOST_JOINT_TABLES
     counted = [rows.count(some, k) for some in ([kept] if together else [[arm] for arm in kept])]
     releases = [release(each, override=override) for each in counted]
-    groups = [
-        TableGroup(tuple(released.tables.values()), each.unusual)
-        for released, each in zip(releases, counted, strict=True)
-    ]
+    groups = [TableGroup(tuple(released.tables.values())) for released in releases]
     return _Gated(releases, range(len(releases)), groups, int(together and beside is None), left_out)
 
 

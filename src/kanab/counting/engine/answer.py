@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import LARGE_SUM, Derived, SignatureValues
+from kanab.counted import SignatureValues
 from kanab.counting.bins import check_arms, check_levels
 from kanab.counting.columns import check_classes
+from kanab.counting.commonest import among
 from kanab.counting.engine.group_keys import Key
-from kanab.counting.engine.metrics import Measure, open_range
+from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import CountQuery, CrossSum, QueryPart
 from kanab.counting.frames import check_days
 from kanab.counting.levels import place_arms, place_levels
@@ -50,6 +51,11 @@ class AnswerRows:
     def array(self, name: str, dtype: type = np.int64) -> NDArray[Any]:
         """Return a number of every row, without its keys; numbers of people, which are never long, or rounded ones."""
         return np.array([number for _, number in self.column(name)], dtype=dtype)
+
+    def floats(self, name: str) -> NDArray[np.float64]:
+        """Return a rounded number of every row; 0 for nothing."""
+        place = self.names.index(name) if self.rows else 0
+        return np.array([float(numbers[place] or 0) for _, numbers in self.rows], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -221,14 +227,6 @@ def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Plac
     return Tally(factors, people, tuple(moments), tuple(crosses))
 
 
-def people_differing(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Places]) -> dict[Derived, Cells]:
-    """Return the people of every class of a table whose derived numbers are not 0."""
-    keys = answer.query.axes(linkage)
-    rows = answer.of("classes", keys, linkage.experiments)
-    axes = [places[key.name] for key in keys]
-    return {derived: _fill(axes, rows, f"e{place}") for place, derived in enumerate(answer.query.derived)}
-
-
 def _fill(axes: Sequence[Places], rows: AnswerRows, name: str) -> Cells:
     cells = zeros(tuple(len(axis.factor.levels) for axis in axes))
     for texts, value in rows.column(name):
@@ -316,7 +314,7 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
         for into in ([places[key.name].into] if key.name in places else [])
     }
     there = _in_group(answer, places, view.population)
-    cells, sizes, present, values = {}, {}, {}, {}
+    cells, sizes, present, values, cut = {}, {}, {}, {}, {}
     for linkage in view.plan.linkages:
         keys = query.axes(view.table(linkage))
         shape = [len(places[key.name].factor.levels) for key in keys]
@@ -325,28 +323,33 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
         measure = query.measure(joint)
         if measure.leaves_out:
             present[name] = there & (signatures.array(f"p{measure.place}") > 0)
-        if measure.magnitude_names:
-            *known, total = (signatures.array(column, np.float64) for column in measure.magnitude_names)
-            largest = known[0] if known else np.minimum(total, largest_possible(answer, measure))
-            values[name] = SignatureValues(np.where(there, largest, 0).astype(np.int64), np.where(there, total, 0))
-    return Membership(cells, sizes, present, values, _numbers(answer, view, there))
+        if measure.off_names:
+            values[name] = among(_values_off(signatures, measure), there)
+        if measure in query.cutting and (measure.metric.binary or _holds_truths(values[name], measure.metric.scale)):
+            cut[name] = there & (signatures.array(f"b{measure.place}") > 0)
+    return Membership(cells, sizes, present, values, _numbers(answer, view, there), cut)
 
 
-def largest_possible(answer: QueryAnswer, measure: Measure) -> int:
-    """Return the largest absolute step that bounds allow, or the range of everybody's values."""
-    ends = measure.metric.grid_bounds
-    if ends is None:
-        totals = answer.only("inside")
-        seen = (totals.get(f"{word}{measure.place}") for word in ("lo", "hi"))
-        ends = open_range(measure, *seen, missing=False)
-    return max(map(abs, ends))
+def _values_off(rows: AnswerRows, measure: Measure) -> SignatureValues:
+    """Return how far the people of every signature are off the commonest value of a metric."""
+    commonest = measure.commonest or 0
+    if measure.metric.binary:
+        sums = rows.array(f"s{measure.place}")
+        off = rows.array(f"c{measure.place}") - sums if commonest else sums
+        some = off.astype(np.float64)
+        return SignatureValues(commonest, off, some, np.minimum(some, 1), np.minimum(np.maximum(some - 1, 0), 1))
+    counts, sums = (rows.array(f"{word}{measure.place}", object) for word in "cs")
+    about_zero = _square_sums(rows, measure)
+    squares = (about_zero - 2 * commonest * sums + commonest**2 * counts).astype(np.float64)
+    largest, fourth = rows.floats(f"m{measure.place}"), rows.floats(f"f{measure.place}")
+    rest = np.maximum(fourth - largest**4, 0)
+    second = np.minimum(np.sqrt(np.sqrt(rest)), largest)
+    return SignatureValues(commonest, rows.array(f"o{measure.place}"), squares, largest, second)
 
 
-def any_small_sums(answer: QueryAnswer, measure: Measure) -> bool:
-    """Return whether one or two people may make up the sum of a signature, as far as sums tell."""
-    rows = answer.of("signatures", answer.query.keys)
-    limit = LARGE_SUM * largest_possible(answer, measure)
-    return any(0 < total < limit for _, total in rows.column(f"s{measure.place}"))
+def _holds_truths(values: SignatureValues, scale: int) -> bool:
+    """Return whether a metric whose commonest value is 0 or 1 is one or the other for everybody."""
+    return bool(np.all(values.squares == values.off * float(scale) ** 2)) and values.largest.max(initial=0) <= scale
 
 
 def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> NumbersInGroups | None:
@@ -360,7 +363,7 @@ def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> Numbe
     def columns_of(names_of: Iterable[str]) -> NDArray[np.float64]:
         return np.stack([rows.array(name, np.float64) for name in names_of], axis=1)
 
-    low, high = columns_of(f"l{each.place}" for each in measures), columns_of(each.largest_name for each in measures)
+    low, high = columns_of(f"l{each.place}" for each in measures), columns_of(f"h{each.place}" for each in measures)
     sums, has = (columns_of(f"{word}{each.place}" for each in measures) for word in "sc")
     everybody = has == rows.array("n")[:, None]
     low, high = np.where(everybody, low, np.minimum(low, 0)), np.where(everybody, high, np.maximum(high, 0))
@@ -377,14 +380,14 @@ def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> Numbe
     return NumbersInGroups(names, low, high, sums, products).among(there)
 
 
-def _square_sums(rows: AnswerRows, measure: Measure) -> NDArray[np.float64]:
-    """Return Σ r² about 0 of every signature; that of 0/1 is its sum."""
+def _square_sums(rows: AnswerRows, measure: Measure) -> NDArray[Any]:
+    """Return Σ r² about 0 of every signature, as whole numbers of any size; that of 0/1 is its sum."""
     if measure.products is None:
-        return rows.array(f"s{measure.place}", np.float64)
+        return rows.array(f"s{measure.place}", object)
     terms = [rows.array(f"q{measure.place}_{term}", object) for term in range(len(measure.products.weights))]
     counts, sums = (rows.array(f"{word}{measure.place}", object) for word in "cs")
     totals = map(measure.products.total, zip(*terms, strict=True), counts, sums)
-    return np.fromiter(totals, dtype=np.float64, count=len(counts))
+    return np.array([*totals, None], dtype=object)[:-1]
 
 
 def people_in_each(answer: QueryAnswer) -> NDArray[np.int64]:

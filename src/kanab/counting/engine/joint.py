@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any, TypeVar
 
-from kanab.counted import Counted, Derived, DerivedCells
+from kanab.counted import Counted
 from kanab.counting.engine.group_keys import as_plain, in_experiment, kind_of, only_where
 from kanab.counting.frames import check_column
 from kanab.plan.joint import JointPlan, View, column_of, populations
@@ -90,33 +90,7 @@ def split_off(counted: Counted, view: View) -> Counted:
         clamped=_renamed(counted.clamped, view.metrics),
         missing=_renamed(counted.missing, view.metrics),
         ranges=_renamed(counted.ranges, view.metrics),
-        largest={
-            linkage.name: largest
-            for linkage in linkages
-            if (largest := _renamed(counted.largest.get(view.table(linkage).name, {}), view.metrics))
-        },
-        unusual={
-            name: _renamed(by_metric, view.metrics)
-            for name, by_metric in _renamed(counted.unusual, view.experiments).items()
-        },
-        derived=_derived(counted, view),
     )
-
-
-def _derived(counted: Counted, view: View) -> dict[str, dict[Derived, DerivedCells]]:
-    """Return what follows from pairs of a plan's metrics, or from one of them and one of another plan."""
-    copies = counted.plan.copies if isinstance(counted.plan, JointPlan) else {}
-    own = {joint: name for name, joint in view.metrics.items()}
-    tables = counted.derived or {}
-    derived: dict[str, dict[Derived, DerivedCells]] = {}
-    for linkage in view.plan.linkages:
-        derived[linkage.name] = {}
-        for each, cells in tables[view.table(linkage).name].items():
-            names = [own.get(joint, copies.get(joint, joint)) for joint in (each.first, each.second)]
-            foreign = [name for name, joint in zip(names, (each.first, each.second), strict=True) if joint not in own]
-            if len(foreign) < 2 and not set(foreign) & view.metrics.keys():
-                derived[linkage.name][replace(each, first=names[0], second=names[1])] = cells
-    return derived
 
 
 def _renamed(values: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:

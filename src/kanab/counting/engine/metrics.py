@@ -11,9 +11,6 @@ the sum beside it are exact. That is much quicker than 128-bit integers, whereve
 Values that are known to lie near their steps, such as money in cents, need no FLOOR: an engine rounds when it casts to
 an integer. Twice their steps are cast, so that an odd number shows where that was not enough, and summed. That
 pays where integers are needed anyway, for the smallest and the largest number of a signature.
-
-The largest value of a signature matters only where its sum is small, and costs as much as a sum: where a sample shows
-that none will be, it is not asked for (``later``), and everything is counted again if one is.
 """
 
 from __future__ import annotations
@@ -25,7 +22,6 @@ from typing import Any
 
 import ibis
 
-from kanab.counted import LARGE_SUM
 from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Kind, only_where
@@ -38,8 +34,6 @@ from kanab.tally.metric import grid_steps as steps_in_memory
 Ends = tuple[float | None, float | None]
 _QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
 _PEOPLE_IN_DOUBLES = 20_000_000  # people of one signature whose squares, if like the sample's, doubles shall hold
-_PEOPLE_OF_A_SOURCE = 1_000_000  # where there are fewer, being wrong about sums costs little
-_AMPLE = 4  # times as large as sums have to be
 
 
 @dataclass(frozen=True)
@@ -50,8 +44,8 @@ class Measure:
     ``limits``, where there are any, and lie on the grid (``fits``); it looks up the ``open_ends`` of
     their range, in steps or, where the grid depends on it (``implied``), in units.
     ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers. ``near``: then
-    the steps are summed as integers of twice their size, as long as all of these are even. ``later``: the largest value
-    of each signature is asked for only where a sum turns out to be small.
+    the steps are summed as integers of twice their size, as long as all of these are even. ``commonest`` is the value
+    from which it is counted how far people are off; None where nobody asks.
     """
 
     place: int
@@ -66,7 +60,7 @@ class Measure:
     fits: bool = False
     doubles: bool = False
     near: bool = False
-    later: bool = False
+    commonest: int | None = None
 
     @property
     def unit(self) -> int:
@@ -158,29 +152,30 @@ class Measure:
         low = self.limits[0] if bounds is None else bounds[0]
         return low is None or low < 0
 
-    def magnitudes(self, steps: Any, engine: Engine) -> dict[str, Any]:
-        """Return the largest absolute step, and the sum of all unless it is that of the steps; nothing for 0/1."""
-        if self.metric.binary or self.later:
+    def values_off(self, steps: Any) -> dict[str, Any]:
+        """Return who is off the commonest value, how far at most, and the sum of fourth powers; nothing where unasked.
+
+        Two largest values cannot be asked for in one pass: fourth powers bound the second one closely.
+        """
+        if self.commonest is None or self.metric.binary:
             return {}
-        absolute = steps.abs() if self.negative else steps
-        largest = {f"m{self.place}": self.largest(absolute)}
-        if not self.negative:
-            return largest
-        whole = not self.doubles or self.as_is
-        return largest | {f"t{self.place}": engine.total(absolute) if whole else self._double_sum(absolute)}
+        away = (steps - self.commonest * self.unit).abs() if self.commonest or self.negative else steps
+        double = away.cast("float64") / float(self.unit)
+        squares = double * double
+        return {
+            f"o{self.place}": (away != 0).cast("int32").sum(),
+            f"m{self.place}": self.largest(away),
+            f"f{self.place}": (squares * squares).sum(),
+        }
 
     @property
-    def magnitude_names(self) -> tuple[str, ...]:
-        """The columns of the largest absolute step, and of the sum of all."""
-        if self.metric.binary:
+    def off_names(self) -> tuple[str, ...]:
+        """The columns from which it is known how far people are off the commonest value."""
+        if self.commonest is None:
             return ()
-        total = f"{'t' if self.negative else 's'}{self.place}"
-        return (total,) if self.later else (f"m{self.place}", total)
-
-    @property
-    def largest_name(self) -> str:
-        """The column of the largest step."""
-        return f"{'h' if self.negative or self.metric.binary else 'm'}{self.place}"
+        terms = range(len(self.products.weights) if self.products else 0)
+        own = () if self.metric.binary else tuple(f"{word}{self.place}" for word in "omf")
+        return (f"c{self.place}", f"s{self.place}", *(f"q{self.place}_{term}" for term in terms), *own)
 
     def smallest(self, steps: Any) -> Any:
         """Return the smallest step."""
@@ -253,19 +248,6 @@ def quick_measure(place: int, plan: MetricPlan, kind: Kind, sample: SampledMetri
     open_ends = tuple(word for word, end in zip(("lo", "hi"), known, strict=True) if end is None)
     fits = kind == "number" and not (declared or implied)
     return replace(chosen, limits=(known[0], known[1]), open_ends=open_ends, implied=implied, fits=fits)
-
-
-def large_sums(measure: Measure, sample: SampledMetric, classes: int) -> bool:
-    """Return whether every signature will sum to so much that nobody's value matters, as far as a sample shows.
-
-    Values are at least 0, so that their mean is at least that of their squares by the largest of them.
-    """
-    largest = sample.profile.high
-    asked = measure.careful or measure.negative or measure.metric.binary or "hi" in measure.open_ends
-    if asked or not sample.partial or largest <= 0:
-        return False
-    people = _PEOPLE_OF_A_SOURCE / classes
-    return people * sample.mean_square / largest >= _AMPLE * LARGE_SUM * max(largest, *(measure.metric.bounds or (0,)))
 
 
 def careful_measure(place: int, plan: MetricPlan, kind: Kind, profile: Profile) -> Measure:

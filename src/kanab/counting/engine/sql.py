@@ -6,7 +6,6 @@ everybody) decides grids, bins and the commonest levels, by the rules that all s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -15,18 +14,16 @@ from typing import Any
 import numpy as np
 import sqlglot
 
-from kanab.counted import Counted, Derived, DerivedCells
+from kanab.counted import Counted
 from kanab.counting.bins import Bins, check_arms, check_levels, declare_levels
 from kanab.counting.columns import measure as measure_values
-from kanab.counting.derived import any_small, choose_derived
+from kanab.counting.commonest import commonest_step
 from kanab.counting.engine.answer import (
     Places,
     QueryAnswer,
-    any_small_sums,
     build_tally,
     membership_of,
     parse_int,
-    people_differing,
     people_in_each,
     place_all,
     read_answer,
@@ -43,7 +40,7 @@ from kanab.counting.engine.dialects import (
     strict_arithmetic,
 )
 from kanab.counting.engine.filters import filter_rows
-from kanab.counting.engine.first_people import FIRST_PEOPLE, FirstPeople, fetch_first
+from kanab.counting.engine.first_people import FIRST_PEOPLE, fetch_first
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Key, all_days, as_values, kind_of
 from kanab.counting.engine.joint import (
@@ -53,12 +50,10 @@ from kanab.counting.engine.joint import (
     split_off,
     twice_flag,
 )
-from kanab.counting.engine.largest import query_largest
 from kanab.counting.engine.metrics import (
     Measure,
     as_number,
     careful_measure,
-    large_sums,
     open_range,
     quick_measure,
     range_fits,
@@ -84,10 +79,8 @@ from kanab.counting.engine.statement import (
     query_parts,
     write_statement,
 )
-from kanab.counting.engine.unusual import query_unusual
 from kanab.counting.frames import days_as_levels
 from kanab.counting.grids import Profile, check_zero, coarse_metrics, few_steps, plan_products, too_coarse
-from kanab.counting.largest import metrics_with_small_sums
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
 from kanab.counting.rows import needed_columns
 from kanab.counting.signatures import make_signatures
@@ -95,9 +88,7 @@ from kanab.errors import QueryError, SourceError
 from kanab.plan.joint import Population, column_of, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan
 from kanab.plan.periods import Span
-from kanab.tally.cells import Cells, zeros
 from kanab.tally.factor import OTHER
-from kanab.tally.tally import Tally
 
 
 def count_table(
@@ -133,9 +124,7 @@ def count_table(
         if late:  # people without a value, whom the sample did not show
             answer = _answer(people, replace(query, gaps=query.gaps | late), sample)
         changing_covariates(answer.everybody(), plan, units)
-        return replace(
-            _count(people, answer, sample.first), where=where or "", repeats=_repeats(table, plan, where, units)
-        )
+        return replace(_count(people, answer), where=where or "", repeats=_repeats(table, plan, where, units))
 
 
 def _repeats(table: Any, plan: Plan, where: str | None, units: Units | None) -> tuple[str, ...]:
@@ -158,9 +147,8 @@ def show_sql(
     """Return the statement that ``count_table`` would run, in the engine's own dialect.
 
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
-    Where sums turn out to be small, another statement per table looks for who dominates a class; and where there are
-    several tables, another one for how many people have the commonest value of a metric. People who are made of many
-    rows are a subquery here; DuckDB makes them once for all statements, as a temporary table.
+    People who are made of many rows are a subquery here; DuckDB makes them once for all statements, as a temporary
+    table.
     """
     units = make_units(unit, aggregate, events, first_by)
     with _prepared(table, plan, where, units, span, keep=False) as (people, query, sample):
@@ -289,12 +277,7 @@ def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None
 def _sharpened(measure: Measure, query: CountQuery, sample: SampleProfiles) -> Measure:
     """Return a metric in the form that costs least, as far as a sample shows."""
     near = bool(query.plan.numbers) and _near(measure, sample)
-    if measure.name in query.plan.numbers:
-        return replace(measure, near=near)
-    levels = (len(key.bins.labels) + 1 if key.bins else len(key.named) + 1 if key.named else 0 for key in query.keys)
-    sizes = [known or sample.levels[key.name] for key, known in zip(query.keys, levels, strict=True)]
-    classes = math.prod(sizes) * 2 ** sum(metric.missing == "exclude" for metric in query.plan.counted_metrics)
-    return replace(measure, near=near, later=large_sums(measure, sample.metrics[measure.name], classes))
+    return replace(measure, near=near)
 
 
 def _near(measure: Measure, sample: SampleProfiles) -> bool:
@@ -332,19 +315,32 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
         yy, zz, yz = (plan_products(ranges[a], ranges[b]) for a, b in pairs)
         shared = not {first, second} & some
         crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz), shared))
-    derived = _derived(query, measures, sample)
-    return replace(query, measures=tuple(measures), crosses=tuple(crosses), derived=derived)
+    known = [_with_commonest(measure, query, sample) for measure in measures]
+    cut = frozenset(name for pair in query.plan.products for name in pair if _seems_true_or_false(name, known, sample))
+    return replace(query, measures=tuple(known), crosses=tuple(crosses), cut=cut)
 
 
-def _derived(query: CountQuery, measures: Sequence[Measure], sample: SampleProfiles) -> tuple[Derived, ...]:
-    """Return what is looked at of pairs of metrics, as a sample of people shows which have to do with each other."""
-    steps, people = [], 0
-    for measure in measures if sample.values else ():
-        values = sample.values[measure.name]
-        gone = ~np.isfinite(values)
-        people = len(values)
-        steps.append(measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone))
-    return choose_derived(steps, query.plan.products if steps else (), sampled=people >= SAMPLE_SIZE)
+def _with_commonest(measure: Measure, query: CountQuery, sample: SampleProfiles) -> Measure:
+    """Return a metric with the value that most people of a sample share."""
+    sensitive = any(
+        view.plan.metrics_by_name[own].sensitive != "no"
+        for view in views_of(query.plan)
+        for own, joint in view.metrics.items()
+        if joint == measure.name
+    )
+    if measure.metric.binary and not sensitive:
+        return measure
+    values = sample.values.get(measure.name, np.empty(0))
+    gone = ~np.isfinite(values)
+    steps = measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone)
+    return replace(measure, commonest=commonest_step(measure.metric, steps.steps[steps.has]))
+
+
+def _seems_true_or_false(name: str, measures: Sequence[Measure], sample: SampleProfiles) -> bool:
+    """Return whether a metric is 0 or 1 for everybody of a sample, whatever bounds it has."""
+    metric = next(measure.metric for measure in measures if measure.name == name)
+    values = sample.values.get(name, np.full(1, np.nan))
+    return metric.binary or bool(np.isin(values[np.isfinite(values)], (0, 1)).all())
 
 
 # ── running the query ──────────────────────────────────────────────────────────────────────────
@@ -389,9 +385,6 @@ def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> Que
             short = "false" in (answer.only("inside").get(proof) for proof in ("even", "exact"))
             if short and plainer != answer.query.measures and _fits(answer):
                 answer = _ask(people, replace(quick, measures=plainer))
-        if _fits(answer) and any(any_small_sums(answer, measure) for measure in answer.query.measures if measure.later):
-            told = tuple(replace(measure, later=False) for measure in answer.query.measures)
-            answer = _ask(people, replace(answer.query, measures=told))
     except QueryError:
         return None
     return answer if _fits(answer) else None
@@ -426,11 +419,11 @@ def _fits(answer: QueryAnswer) -> bool:
 # ── counts ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _count(people: Any, answer: QueryAnswer, first: FirstPeople | None) -> Counted:
+def _count(people: Any, answer: QueryAnswer) -> Counted:
     """Return the count of the plan, and of the earlier ones that were joined to it."""
     plan = answer.query.plan
     placed = {group: place_all(answer, group) for group in populations(plan)}
-    groups = {group: _count_group(people, answer, group, places, first) for group, places in placed.items()}
+    groups = {group: _count_group(people, answer, group, places) for group, places in placed.items()}
     views = views_of(plan)
     signed = make_signatures(
         [membership_of(answer, view, placed[view.population]) for view in views], people_in_each(answer)
@@ -460,9 +453,7 @@ def _rounded_visibly(people: Any, measure: Measure) -> bool:
     return bool(row["between"]) and few_steps(float(row["low"]), float(row["high"]), measure.metric)
 
 
-def _count_group(
-    people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places], first: FirstPeople | None
-) -> Counted:
+def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Mapping[str, Places]) -> Counted:
     """Return everything that is about one group of people, but for signatures."""
     query = answer.query
     holding = tables_about(query.plan, group)
@@ -482,15 +473,6 @@ def _count_group(
         if measure.metric.bounds is None:
             low, high = inside.get(f"lo{measure.place}"), inside.get(f"hi{measure.place}")
             ranges[measure.name] = open_range(measure, low, high, missing=missing[measure.name] > 0)
-    small: dict[str, tuple[str | Derived, ...]] = {**metrics_with_small_sums(tallies, ranges)}
-    differing = {linkage.name: people_differing(answer, linkage, places) for linkage in linkages}
-    for name, cells in differing.items():
-        dominated = tuple(
-            derived for derived, there in cells.items() if _may_dominate(derived, there, tallies[name], query)
-        )
-        if dominated:
-            small[name] = (*small.get(name, ()), *dominated)
-    largest = query_largest(people, query, places, small) if small else {}
     declared = {metric.name for metric in query.plan.counted_metrics if metric.declared}
     place = populations(query.plan).index(group)
     return Counted(
@@ -503,32 +485,4 @@ def _count_group(
         everybody.get(twice_flag(place), 0),
         everybody.get(outside_flag(place), everybody["n"] - parse_int(inside["n"])),
         ranges=ranges,
-        unusual=query_unusual(people, query, group, places, tallies, first=first),
-        largest={
-            name: named
-            for name, values in largest.items()
-            if (named := {key: cells for key, cells in values.items() if isinstance(key, str)})
-        },
-        derived={
-            name: {each: DerivedCells(there, largest.get(name, {}).get(each)) for each, there in cells.items()}
-            for name, cells in differing.items()
-        },
     )
-
-
-def _may_dominate(derived: Derived, people: Cells, tally: Tally, query: CountQuery) -> bool:
-    """Return whether somebody may make up nearly all of a derived number of a class, as far as sums tell.
-
-    Two 0/1 metrics differ by one at most.
-    """
-    binary = all(query.measure(name).metric.binary for name in (derived.first, derived.second))
-    if binary or not people.any():
-        return False
-    if derived.side is not None or not {derived.first, derived.second} <= set(tally.metric_names):
-        return True
-    sums, most = zeros(people.shape), 0
-    for name, weight in zip((derived.first, derived.second), (derived.weights[0], -derived.weights[1]), strict=True):
-        measure = query.measure(name)
-        ends = measure.metric.grid_bounds or step_range(measure.metric, measure.profile)
-        sums, most = sums + weight * tally.moments_of(name).sums, most + abs(weight) * max(map(abs, ends))
-    return any_small(people.ravel().tolist(), sums.ravel().tolist(), most)

@@ -17,7 +17,6 @@ from typing import Any
 import ibis
 from sqlglot import exp
 
-from kanab.counted import Derived
 from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
@@ -57,7 +56,7 @@ class CountQuery:
 
     ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
     covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold, ``gaps``
-    the metrics that some people are known to lack, ``derived`` what is counted of pairs of metrics.
+    the metrics that some people are known to lack, ``cut`` those that multiply others and seem to be 0 or 1.
     """
 
     plan: Plan
@@ -71,7 +70,7 @@ class CountQuery:
     declared_levels: Mapping[str, CovariatePlan] = field(default_factory=dict)
     gaps: frozenset[str] = frozenset()
     kinds: Mapping[str, Kind] = field(default_factory=dict)
-    derived: tuple[Derived, ...] = ()
+    cut: frozenset[str] = frozenset()
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -107,6 +106,11 @@ class CountQuery:
     def numbers(self) -> tuple[Measure, ...]:
         """The metrics that some experiment is adjusted for."""
         return tuple(measure for measure in self.measures if measure.name in self.plan.numbers)
+
+    @property
+    def cutting(self) -> tuple[Measure, ...]:
+        """The metrics that multiply others and seem to be 0 or 1."""
+        return tuple(measure for measure in self.measures if measure.name in self.cut)
 
     @property
     def number_products(self) -> tuple[tuple[int, CrossSum], ...]:
@@ -146,6 +150,9 @@ def first_stage(people: Any, query: CountQuery) -> Any:
     careful = {measure.place: measure for measure in query.measures if measure.careful}
     if careful:
         table = table.mutate(**{f"g{place}": measure.clamped(table[f"d{place}"]) for place, measure in careful.items()})
+    having = {f"b{measure.place}": _present(table, measure) != 0 for measure in query.cutting}
+    if having:
+        table = table.mutate(**{name: has.fill_null(False).cast("int32") for name, has in having.items()})
     sums = {"n": table.count()}
     for measure in query.measures:
         sums |= _metric_sums(table, measure, query.engine)
@@ -153,8 +160,6 @@ def first_stage(people: Any, query: CountQuery) -> Any:
     for place, cross in enumerate(query.crosses):
         sums |= _cross_sums(table, place, cross, query)
     sums |= _number_ranges(table, query)
-    differing = (_differing(table, derived, query) for derived in query.derived)
-    sums |= {f"e{place}": query.engine.people(table, differs) for place, differs in enumerate(differing)}
     for place in range(len(query.binned)):
         sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
     for flag in query.flags:
@@ -181,20 +186,20 @@ def _proofs(table: Any, query: CountQuery) -> dict[str, Any]:
 
 
 def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
-    """Return the columns that say who has a value, for metrics that leave out who has none: they split signatures."""
-    return tuple((f"p{measure.place}", "") for measure in query.measures if measure.leaves_out)
+    """Return the columns that split signatures: who has a value of metrics that leave others out, who has 1 of some."""
+    present = [f"p{measure.place}" for measure in query.measures if measure.leaves_out]
+    return tuple((name, "") for name in (*present, *(f"b{measure.place}" for measure in query.cutting)))
 
 
-def _magnitudes(query: CountQuery) -> tuple[tuple[str, str], ...]:
-    """Return the columns of absolute values: for groups of signatures that no table shows."""
-    return tuple((name, "") for measure in query.measures for name in measure.magnitude_names)
+def _values_off(query: CountQuery) -> tuple[tuple[str, str], ...]:
+    """Return the columns that say how far people are off the commonest values."""
+    return tuple((name, "") for measure in query.measures for name in measure.off_names)
 
 
 def _number_values(query: CountQuery) -> Iterator[tuple[str, str]]:
     """Yield the columns of numbers that are adjusted for: range, sums and products of every signature."""
     for measure in query.numbers:
-        yield from ((name, "") for name in (f"l{measure.place}", measure.largest_name))
-        yield from ((f"{word}{measure.place}", "") for word in "cs")
+        yield from ((f"{word}{measure.place}", "") for word in "lhcs")
         terms = len(measure.products.weights) if measure.products else 0
         yield from ((f"q{measure.place}_{term}", "") for term in range(terms))
     for place, cross in query.number_products:
@@ -215,7 +220,7 @@ def _metric_sums(table: Any, measure: Measure, engine: Engine) -> dict[str, Any]
     place = measure.place
     value, raw = table[f"y{place}"], _steps(table, measure)
     steps = table[f"g{place}"] if measure.careful else raw
-    sums = {f"c{place}": value.count(), **measure.sums(steps, engine), **measure.magnitudes(steps, engine)}
+    sums = {f"c{place}": value.count(), **measure.sums(steps, engine), **measure.values_off(steps)}
     return sums | {f"{word}{place}": check for word, check in measure.checks(value, raw).items()}
 
 
@@ -244,33 +249,13 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
 
 
 def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
-    """Return the smallest and the largest step of the numbers that are adjusted for, of the people who have one.
-
-    The largest is that of the absolute steps where none is negative.
-    """
+    """Return the smallest and the largest step of the numbers that are adjusted for, of the people who have one."""
     ranges: dict[str, Any] = {}
     for measure in query.numbers:
         steps = _present(table, measure, gaps=True)
         ranges[f"l{measure.place}"] = measure.smallest(steps)
-        if measure.largest_name[0] == "h":
-            ranges[f"h{measure.place}"] = measure.largest(steps)
+        ranges[f"h{measure.place}"] = measure.largest(steps)
     return ranges
-
-
-def _differing(table: Any, derived: Derived, query: CountQuery) -> Any:
-    """Return whose derived number is not 0; who lacks a value adds 0 to its sum."""
-    measures = query.measure(derived.first), query.measure(derived.second)
-    first, second = (_present(table, measure) for measure in measures)
-    if derived.side is not None:
-        return ((first != 0) & (second == derived.side * measures[1].unit)).fill_null(False)
-    y, z = (
-        steps.fill_null(0) if measure.leaves_out else steps
-        for steps, measure in zip((first, second), measures, strict=True)
-    )
-    left, right = derived.weights[0] * measures[1].unit, derived.weights[1] * measures[0].unit
-    if left == right:
-        return y != z
-    return y.cast("int64") * left != z.cast("int64") * right
 
 
 def _present(table: Any, measure: Measure, *, gaps: bool = False) -> Any:
@@ -309,7 +294,7 @@ def query_parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
         QueryPart(
             "signatures",
             (query.keys,),
-            tuple(dict.fromkeys((("n", ""), *_presence(query), *_magnitudes(query), *_number_values(query)))),
+            tuple(dict.fromkeys((("n", ""), *_presence(query), *_values_off(query), *_number_values(query)))),
         ),
         QueryPart("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, query))),
         QueryPart("outside", ((),), (("n", "SUM"), *flags), outside=True),
@@ -334,8 +319,7 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
     crosses = tuple(_cross_names(stage, query, linkages))
     segmented = [linkage for linkage in linkages if linkage.squares == "marginals" and linkage.covariate]
     classes = tuple(query.axes(linkage) for linkage in linkages)
-    derived = tuple((f"e{place}", "SUM") for place in range(len(query.derived)))
-    yield QueryPart("classes", classes, (*_class_values(measures), *by_class, *derived), experiments)
+    yield QueryPart("classes", classes, (*_class_values(measures), *by_class), experiments)
     if by_marginal or crosses:
         arms = tuple((query.arms[name],) for name in experiments)
         yield QueryPart("arms", arms, (*by_marginal, *crosses), experiments)

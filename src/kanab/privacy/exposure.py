@@ -1,0 +1,71 @@
+"""Rule 3: no amount rests on fewer than three people, or mostly on one or two.
+
+Sums of a metric are linear in people's values, so that whatever is combined from published sums gives everybody a
+weight. Let c be the commonest value, and h_i = w_i · a_i (AᵀWA)⁺ a_iᵀ over the design A of signatures × published
+classes. With w = 1 for people off the commonest value, 1/h is among how many of them somebody hides, in any combination
+(contributors). With w = (y − c)², h is the largest share of any combination, in squares, that is one person's
+(dominance). Somebody who knows the value of another person of the same signature raises it to h_i / (1 − h_j).
+Where squares are published, too, one person is not most of any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.counted import SignatureValues
+from kanab.privacy.leverage import SLACK, explain
+from kanab.privacy.overlap import Column
+
+Floats = NDArray[np.float64]
+
+LEAST_CONTRIBUTORS = 3
+"""People behind a sum: of one, the value is the sum; of two, each knows the other's."""
+MOST_DOMINANCE = 0.9
+"""The largest share of a combination of sums, in squares, that may be one person's."""
+MOST_DOMINANCE_OF_TWO = 0.99
+"""The same for somebody who knows the other person with a large value."""
+MOST_OF_SQUARES = 1 / 1.21
+"""The largest share of a published sum of squares that may be one person's: its root is off by a tenth or more."""
+
+
+def excess(columns: Sequence[Column], squared: Sequence[Column], values: SignatureValues) -> Floats:
+    """Return by signature how far somebody of it is beyond what the rule allows: up to 1 is within it.
+
+    ``columns`` are the classes of every signature in each published set of sums of a metric, −1 outside, and
+    ``squared`` those of published sums of squares. Five people pay 10 each, in two classes; or one pays 90:
+
+    >>> people = SignatureValues(0, np.array([3, 2]), np.array([300.0, 200.0]), np.full(2, 10.0), np.full(2, 10.0))
+    >>> excess([np.array([0, 1])], [], people)
+    array([1. , 1.5])
+    >>> one = SignatureValues(0, np.array([5]), np.array([8500.0]), np.array([90.0]), np.array([10.0]))
+    >>> excess([np.array([0])], [], one).round(2)
+    array([1.06])
+    """
+    beyond = np.zeros(len(values.off))
+    there = np.flatnonzero(values.off)
+    if not len(there) or not columns:
+        return beyond
+    cells = np.stack([column[there] for column in columns], axis=1)
+    squares, largest = values.squares[there], values.largest[there] ** 2
+    explained = explain(cells, values.off[there], np.empty((len(there), 0)), squares)
+    most = np.minimum(largest * explained.shares, 1.0)
+    other = np.minimum(values.second[there] ** 2 * explained.shares, 0.5)
+    beyond[there] = np.maximum.reduce([
+        LEAST_CONTRIBUTORS / explained.sizes,
+        most / MOST_DOMINANCE,
+        np.minimum(most / (1 - other), 1.0) / MOST_DOMINANCE_OF_TWO,
+    ])  # fmt: skip
+    for column in squared:
+        inside = there[column[there] >= 0]
+        total = np.bincount(column[inside], values.squares[inside])[column[inside]]
+        beyond[inside] = np.maximum(beyond[inside], values.largest[inside] ** 2 / total / MOST_OF_SQUARES)
+    return beyond
+
+
+def within(beyond: Floats, before: Floats | None = None) -> bool:
+    """Return whether nobody is beyond the rule, or not further than what was released before put them."""
+    limit = np.ones_like(beyond) if before is None else np.maximum(before, 1)
+    return bool(np.all(beyond <= limit * (1 + SLACK)))

@@ -1,0 +1,287 @@
+"""Rule 3 over all tables: recode instead of withhold.
+
+Where too few people are behind an amount, or one of them is most of it, levels are merged further: one map per table
+for all its metrics and arms, chosen on pooled people and the planned share, then checked arm by arm. A metric that
+would cost a table more than half of its levels leaves the table instead; a primary metric does so only where two
+levels are left. What the arms' own totals tell is not said at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from kanab.counted import Counted, SignatureValues
+from kanab.errors import flag
+from kanab.plan.model import Linkage
+from kanab.privacy.class_rules import Draft, smallest_share
+from kanab.privacy.exposure import Floats, excess, within
+from kanab.privacy.joint_rules import as_published, first_linkages, published_totals
+from kanab.privacy.merging import LevelMap, merge_level
+from kanab.privacy.overlap import Column, column
+from kanab.privacy.shown import Place, ShownTable
+from kanab.tally.factor import Level
+
+ENOUGH_CONTRIBUTORS = 7.5
+"""A level stays if the people behind an amount in it, over all arms, times the smallest planned share reach this."""
+
+MOST_STEPS = 20
+"""Whole numbers of up to so many steps are counts of things: that somebody ordered twice identifies nobody."""
+
+FEW = "few people are behind its sums, or one of them is most of a sum"
+
+
+@dataclass(frozen=True)
+class Recoded:
+    """Tables with levels merged further; the metrics that leave them, and products, each with the reason."""
+
+    drafts: Mapping[str, Draft]
+    withheld: Mapping[Place, str]
+    products: Mapping[tuple[str, frozenset[str]], str]
+
+
+def recode(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[ShownTable]) -> Recoded:
+    """Merge levels, or withhold metrics and products, until no combination of sums tells about one or two people."""
+    recoding = _Recoding(counted, dict(drafts), earlier)
+    for subject in _subjects(counted):
+        recoding.ask(subject)
+    return Recoded(recoding.drafts, recoding.withheld, recoding.products)
+
+
+@dataclass(frozen=True, eq=False)
+class _Subject:
+    """An amount that is asked about, and the metrics that have to be published for anybody to know its sums."""
+
+    metrics: tuple[str, ...]
+    values: SignatureValues
+
+    @property
+    def gives_way(self) -> str:
+        """The metric that is withheld where nothing else helps."""
+        return self.metrics[-1]
+
+
+def _subjects(counted: Counted) -> Iterator[_Subject]:
+    """Yield everything that rule 3 is about: amounts, in the order of their roles."""
+    signatures = counted.signatures
+    assert signatures is not None, "callers check this"
+    for name in _by_role(counted):
+        if name in signatures.values and not _harmless(counted, name):
+            yield _Subject((name,), signatures.values[name])
+
+
+def _by_role(counted: Counted) -> list[str]:
+    """Return the counted metrics: primary ones first, then guardrails, then the others in the order of the plan."""
+    experiments = counted.plan.experiments
+    primary = [name for each in experiments for name in each.primary]
+    guardrails = [name for each in experiments for name in each.guardrails]
+    names = [metric.name for metric in counted.plan.counted_metrics]
+    return [name for name in dict.fromkeys([*primary, *guardrails, *names]) if name in names]
+
+
+def _harmless(counted: Counted, name: str) -> bool:
+    """Return whether a metric is 0/1, or a whole number of a few steps, for everybody, whatever bounds it has."""
+    assert counted.signatures is not None, "callers check this"
+    if counted.plan.metrics_by_name[name].sensitive != "no":
+        return False
+    values = counted.signatures.values[name]
+    metric = next(each for tally in counted.tallies.values() for each in tally.metrics if each.name == name)
+    low, _ = metric.grid_bounds or counted.ranges.get(name, (-1, 0))
+    farthest = float(values.largest.max(initial=0))
+    if low < 0:
+        return False
+    if metric.scale == 1 and values.commonest + farthest <= MOST_STEPS:
+        return True
+    return farthest <= metric.scale and bool(np.all(values.squares == values.off * float(metric.scale) ** 2))
+
+
+@dataclass
+class _Recoding:
+    """Tables on their way, and what was withheld from them so far."""
+
+    counted: Counted
+    drafts: dict[str, Draft]
+    earlier: Sequence[ShownTable]
+    withheld: dict[Place, str] = field(default_factory=dict)
+    products: dict[tuple[str, frozenset[str]], str] = field(default_factory=dict)
+
+    def ask(self, subject: _Subject) -> None:
+        """Merge or withhold until nobody is told by the sums of one amount."""
+        old = [table.columns[0] for table in self.earlier if {*subject.metrics} <= {*table.tally.metric_names}]
+        before = excess(old, (), subject.values)
+        arms = self._arms(subject, old, before)
+        base = [*old, *arms, *self._cut_columns(subject, [*old, *arms], arms, before)]
+        start = dict(self.drafts)
+        for name in self._tables(subject):
+            self._enough_contributors(subject, name)
+        while True:
+            tables = {name: column(self.counted, as_published(self.drafts[name])) for name in self._tables(subject)}
+            squared = [*arms, *(self._levels(name, tables[name]) for name in tables if self._squares_levels(name))]
+            beyond = excess([*base, *tables.values()], squared, subject.values)
+            if within(beyond, before):
+                return
+            worst = int(np.argmax(beyond / np.maximum(before, 1)))
+            self._give_way(subject, tables, worst, start)
+
+    # ── arms and products ──────────────────────────────────────────────────────────────────────
+
+    def _arms(self, subject: _Subject, old: Sequence[Column], before: Floats) -> list[Column]:
+        """Return the arms of every experiment whose totals may be shown; bar the metric from the others."""
+        arms: list[Column] = []
+        for linkage in first_linkages(self.counted.plan):
+            name = linkage.experiments[0]
+            tally = self.counted.tallies[linkage.name]
+            if not self._shows(name, subject, tally.metric_names):
+                continue
+            own = column(self.counted, published_totals(linkage, self.counted))
+            if within(excess([*old, *arms, own], [*arms, own], subject.values), before):
+                arms.append(own)
+            else:
+                metric = subject.gives_way
+                self.withheld[name, metric] = (
+                    f"{metric} is withheld altogether: {FEW} of an arm; declare bounds, values beyond are clamped "
+                    f"({flag('--bounds', f'{metric}=0:500')})"
+                )
+        return arms
+
+    def _cut_columns(
+        self, subject: _Subject, base: Sequence[Column], arms: Sequence[Column], before: Floats
+    ) -> list[Column]:
+        """Return who of every arm has a 0/1 metric that multiplies an amount, where the products may leave."""
+        signatures, kept = self.counted.signatures, list[Column]()
+        assert signatures is not None, "callers check this"
+        for experiment, pair, own in self._products_of(subject):
+            classes = np.where(signatures.cut[next(iter(pair - {*subject.metrics}))], own, -1)
+            if within(excess([*base, *kept, classes], arms, subject.values), before):
+                kept.append(classes)
+            else:
+                both = " and ".join(sorted(pair))
+                self.products[experiment, pair] = f"products of {both} are withheld in {experiment}: {FEW}"
+        return kept
+
+    def _products_of(self, subject: _Subject) -> Iterator[tuple[str, frozenset[str], Column]]:
+        """Yield the products of an amount with 0/1 metrics, by experiment, with the arm of every signature."""
+        signatures = self.counted.signatures
+        assert signatures is not None, "callers check this"
+        for linkage in first_linkages(self.counted.plan):
+            name = linkage.experiments[0]
+            tally = self.counted.tallies[linkage.name]
+            for cross in tally.crosses:
+                others = {*cross.pair} - {*subject.metrics}
+                if len(subject.metrics) == len(others) == 1 and others <= signatures.cut.keys():
+                    yield name, frozenset(cross.pair), column(self.counted, published_totals(linkage, self.counted))
+
+    # ── tables ─────────────────────────────────────────────────────────────────────────────────
+
+    def _shows(self, name: str, subject: _Subject, metrics: Sequence[str]) -> bool:
+        """Return whether all metrics of a subject are published under a name."""
+        return all(metric in metrics and (name, metric) not in self.withheld for metric in subject.metrics)
+
+    def _tables(self, subject: _Subject) -> list[str]:
+        """Return the tables that show an amount by class."""
+        names = []
+        for name, draft in self.drafts.items():
+            places = (name, *draft.linkage.experiments)
+            metrics = () if draft.why or len(draft.linkage.axes) < 2 else draft.tally.metric_names
+            if all(self._shows(place, subject, metrics) for place in places):
+                names.append(name)
+        return names
+
+    def _squares_levels(self, name: str) -> bool:
+        linkage = self.drafts[name].linkage
+        return linkage.squares == "marginals" and linkage.covariate is not None
+
+    def _levels(self, name: str, classes: Column) -> Column:
+        """Return the level of every signature, of classes by arm and level."""
+        levels: Column = np.where(classes >= 0, classes % len(_groups(self.drafts[name])), -1)
+        return levels
+
+    def _contributors(self, subject: _Subject, draft: Draft) -> list[int]:
+        """Return the people behind an amount by group of a table's levels, over all arms, in the map's order."""
+        levels = draft.levels
+        assert levels is not None, "it has a covariate"
+        classes = column(self.counted, as_published(draft))
+        inside = classes >= 0
+        order = _groups(draft)
+        people = np.bincount(classes[inside] % len(order), subject.values.off[inside], len(order))
+        by_level = dict(zip(order, people.astype(int).tolist(), strict=True))
+        return [by_level.get(new, 0) for new, _ in levels.groups]
+
+    def _enough_contributors(self, subject: _Subject, name: str) -> None:
+        """Merge levels with few people behind an amount, over all arms; or withhold it from the table."""
+        draft = self.drafts[name]
+        if draft.levels is None:
+            return
+        experiment = self.counted.plan.experiment(draft.linkage.experiments[0])
+        needed = ENOUGH_CONTRIBUTORS / smallest_share(experiment, draft.tally)
+        least = self._least_levels(subject, draft.linkage, len(draft.levels.groups))
+        trial = draft
+        while True:
+            people = self._contributors(subject, trial)
+            few = [n for n in people if 0 < n < needed]
+            if not few:
+                self.drafts[name] = trial
+                return
+            trial = _merged(trial, people.index(min(few)), people)
+            assert trial.levels is not None, "it had some"
+            if len(trial.levels.groups) < least:
+                return  # the arms may be well all the same: they decide
+
+    def _least_levels(self, subject: _Subject, linkage: Linkage, levels: int) -> int:
+        """Return how many levels of a table a metric leaves at least: two, or half of them if it is no primary one."""
+        primary = self.counted.plan.experiment(linkage.experiments[0]).primary
+        return 2 if {*subject.metrics} & {*primary} else max(2, (levels + 1) // 2)
+
+    def _give_way(
+        self, subject: _Subject, tables: Mapping[str, Column], worst: int, start: Mapping[str, Draft]
+    ) -> None:
+        """Merge the level of the most exposed people in the table where the fewest are; or withhold the metric there.
+
+        What gives way is the table whose class holds the fewest people behind the amount.
+        """
+        sizes = {
+            name: int(subject.values.off[classes == classes[worst]].sum())
+            for name, classes in tables.items()
+            if classes[worst] >= 0
+        } or dict.fromkeys(tables, 0)
+        name = min(sizes, key=lambda name: sizes[name])
+        draft, place = self.drafts[name], int(tables[name][worst])
+        if place >= 0 and self._may_merge(subject, draft, start[name]):
+            assert draft.levels is not None, "then it has some"
+            order = _groups(draft)
+            level = [new for new, _ in draft.levels.groups].index(order[place % len(order)])
+            self.drafts[name] = _merged(draft, level, self._contributors(subject, draft))
+            return
+        self.drafts[name] = start[name]  # what it was merged for it does not have
+        metric = subject.gives_way
+        self.withheld[name, metric] = f"{metric} is withheld in {name}: {FEW} of a class; {_fewer_levels(start[name])}"
+
+    def _may_merge(self, subject: _Subject, draft: Draft, start: Draft) -> bool:
+        """Return whether a table has levels to spare for an amount."""
+        if draft.levels is None or start.levels is None:
+            return False
+        least = self._least_levels(subject, draft.linkage, len(start.levels.groups))
+        return len(draft.levels.groups) > least
+
+
+def _groups(draft: Draft) -> list[Level]:
+    """Return the levels of a table as they are published, in its order."""
+    levels: LevelMap | None = draft.levels
+    factor = draft.tally.factors[-1]
+    return list(dict.fromkeys(factor.levels if levels is None else map(levels.target, factor.levels)))
+
+
+def _merged(draft: Draft, place: int, people: Sequence[int]) -> Draft:
+    assert draft.levels is not None, "it has a covariate"
+    return replace(draft, levels=merge_level(draft.tally, draft.levels, place, people))
+
+
+def _fewer_levels(draft: Draft) -> str:
+    """Say what would keep a metric in a table."""
+    covariate = draft.linkage.covariate
+    if covariate is None:
+        return "wait for more people"
+    word = "--bin" if draft.tally.factor(covariate).scores else "--top"
+    return f"keep fewer levels of {covariate} ({word} {covariate}=…), or wait for more people"

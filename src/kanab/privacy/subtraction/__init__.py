@@ -1,1 +1,0 @@
-"""What subtraction shows that no table has: classes inside classes, experiments inside experiments."""
