@@ -38,6 +38,20 @@ class SignatureValues:
     second: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Relation:
+    """A metric that is a weighted sum of others for most people, in units, up to the ``slack`` of their grids."""
+
+    target: str
+    weights: tuple[tuple[str, float], ...]
+    slack: float
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """All metrics that it is about."""
+        return frozenset((self.target, *(name for name, _ in self.weights)))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class SignatureNumbers:
     """Of every signature what leverage needs of numbers that are adjusted for, in grid steps; missing ones are 0.
@@ -67,8 +81,8 @@ class Signatures:
     which not even that is known: the tables of each are as if they were about different people.
 
     ``values`` are of metrics that are not 0/1. ``cut[name][i]`` says whether the people of a signature have 1 of a 0/1
-    metric whose products with others are published. Values are not even pickled, nor are the ``numbers`` that
-    experiments are adjusted for.
+    metric whose products with others are published, and ``left`` is what relations between metrics leave. None of
+    these is pickled, nor are the ``numbers`` that experiments are adjusted for.
     """
 
     tables: tuple[str, ...]
@@ -81,9 +95,10 @@ class Signatures:
     values: Mapping[str, SignatureValues] = field(default_factory=dict, repr=False)
     numbers: SignatureNumbers | None = field(default=None, repr=False)
     cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
+    left: Mapping[Relation, SignatureValues] = field(default_factory=dict, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "values": {}, "numbers": None, "cut": {}}
+        return {**self.__dict__, "values": {}, "numbers": None, "cut": {}, "left": {}}
 
 
 @dataclass(frozen=True, eq=False)

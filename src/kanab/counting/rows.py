@@ -35,6 +35,7 @@ from kanab.counting.grids import (
     widen_range,
 )
 from kanab.counting.levels import place_arms, place_levels
+from kanab.counting.relations import find_relations, residual_values
 from kanab.counting.repeated_ids import id_columns, repeated_in
 from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
 from kanab.errors import NobodyError, SourceError
@@ -93,26 +94,35 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     by_terms: dict[str, PlanCount] = {}
     for each in plans:
         if counting_terms(each) not in by_terms:
-            by_terms[counting_terms(each)] = _count_plan(table, each)
+            by_terms[counting_terms(each)] = _count_plan(
+                table, each, _other_metrics(each, plans) if each is plan else ()
+            )
     counts = [by_terms[counting_terms(each)] for each in plans]
     anywhere = np.any([count.inside for count in counts], axis=0)
     signatures = make_signatures([count.membership.among(count.inside[anywhere]) for count in counts])
-    counted, *others = (
+    counted, *again = (
         replace(count.counted, plan=each, signatures=signature)
         for each, count, signature in zip(plans, counts, signatures, strict=True)
     )
     ids = id_columns(column_names(data), needed_columns(*plans, span=span))
     repeated = tuple(name for name in ids if repeated_in(get_columns(data, [name])[name], plan.k))
-    return replace(counted, earlier=tuple(others), repeats=repeated)
+    return replace(counted, earlier=tuple(again), repeats=repeated)
 
 
-def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
+def _other_metrics(plan: Plan, plans: Sequence[Plan]) -> tuple[MetricPlan, ...]:
+    """Return the metrics that other plans have: they are not counted, but metrics may follow from them."""
+    others = {metric.name: metric for each in plans for metric in each.counted_metrics}
+    return tuple(metric for name, metric in others.items() if name not in plan.metric_names)
+
+
+def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricPlan] = ()) -> PlanCount:
     arms = {experiment.name: _arms(table[experiment.name], experiment) for experiment in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
         raise NobodyError
     if not inside.all():
-        table = {name: table[name][inside] for name in needed_columns(plan)}
+        names = [*needed_columns(plan), *(metric.name for metric in others)]
+        table = {name: table[name][inside] for name in names}
         arms = {name: CodedFactor(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
     factors = arms | {name: _levels(table[name], plan.covariate(name), plan) for name in plan.covariates_in_use}
     factors |= {name: _cut(table[name], plan.metrics_by_name[name]) for name in plan.binned_metrics}
@@ -145,7 +155,9 @@ def _count_plan(table: Mapping[str, Array], plan: Plan) -> PlanCount:
     sensitive = {metric.name for metric in plan.counted_metrics if metric.sensitive != "no"}
     values_off = {name: values_of(part) for name, part in steps.items() if not part.metric.binary or name in sensitive}
     cut = {name: part.has & (part.steps != 0) for name, part in steps.items() if name in _multiplying(plan, steps)}
-    return PlanCount(counted, inside, Membership(cells, sizes, present, values_off, numbers, cut))
+    together = steps | {metric.name: _values(table[metric.name], metric).steps for metric in others}
+    left = dict(residual_values(find_relations([*together.values()]), together))
+    return PlanCount(counted, inside, Membership(cells, sizes, present, values_off, numbers, cut, left))
 
 
 def _multiplying(plan: Plan, steps: Mapping[str, MetricSteps]) -> set[str]:

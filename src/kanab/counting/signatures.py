@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import SignatureNumbers, Signatures, SignatureValues
+from kanab.counted import Relation, SignatureNumbers, Signatures, SignatureValues
 from kanab.counting.commonest import add_up, spread
 from kanab.tally.cells import DROPPED
 
@@ -53,8 +53,8 @@ class Membership(NamedTuple):
     """Everybody's class in every table of a plan, −1 outside; and who has a value of the metrics that leave people out.
 
     ``sizes`` are the classes of each table. ``values`` say how far everybody (or each group) is off the commonest value
-    of metrics that are not 0/1, ``cut`` who has 1 of metrics that multiply others, and ``numbers`` are those that
-    experiments are adjusted for.
+    of metrics that are not 0/1, ``cut`` who has 1 of metrics that multiply others, ``left`` is what relations leave,
+    and ``numbers`` are those that experiments are adjusted for.
     """
 
     cells: Mapping[str, NDArray[Any]]
@@ -63,6 +63,7 @@ class Membership(NamedTuple):
     values: Mapping[str, SignatureValues] = MappingProxyType({})
     numbers: NumbersInGroups | None = None
     cut: Mapping[str, NDArray[np.bool_]] = MappingProxyType({})
+    left: Mapping[Relation, SignatureValues] = MappingProxyType({})
 
     def among(self, there: NDArray[np.bool_]) -> Membership:
         """Return the same among more people; ``there`` says which of them the plan is about."""
@@ -78,7 +79,8 @@ class Membership(NamedTuple):
         )
         values = {name: spread(known, there) for name, known in self.values.items()}
         numbers = None if self.numbers is None else self.numbers.among(there)
-        return Membership(cells, self.sizes, present, values, numbers, cut)
+        left = {relation: spread(known, there) for relation, known in self.left.items()}
+        return Membership(cells, self.sizes, present, values, numbers, cut, left)
 
 
 def make_signatures(plans: Sequence[Membership], people: NDArray[np.int64] | None = None) -> list[Signatures]:
@@ -115,7 +117,8 @@ def _pick(
     values = {name: add_up(known, number, len(people)) for name, known in plan.values.items()}
     numbers = None if plan.numbers is None else _numbers(plan.numbers, number, len(people))
     cut = {name: has[anyone] for name, has in plan.cut.items()}
-    signatures = Signatures(tuple(plan.cells), cells, people, values=values, numbers=numbers, cut=cut)
+    left = {relation: add_up(known, number, len(people)) for relation, known in plan.left.items()}
+    signatures = Signatures(tuple(plan.cells), cells, people, values=values, numbers=numbers, cut=cut, left=left)
     if not plan.present:
         return signatures
     present = np.stack([has[anyone] for has in plan.present.values()], axis=1)

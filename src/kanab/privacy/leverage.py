@@ -18,12 +18,17 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import PrivacyError
 from kanab.tally.metric import DOUBLE_LIMIT
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 Ints = NDArray[np.int64]
 Columns = NDArray[np.int32]  # by table and signature: the number of a class, −1 for none
@@ -45,7 +50,7 @@ EXACT = 64, 2_000_000  # classes and look-ups for which exact fractions take abo
 PACK = 48  # classes: small blocks are computed together, which is quicker than one by one
 REFINEMENTS = 4  # of a fit: each leaves a tenth of what was left, or less
 ROUNDS = 200  # of an approximation that is good enough to choose by
-MANY_CLASSES = 12  # with so many classes per table, single entries are quicker than whole matrices
+MANY_CLASSES = 2_000  # from so many on a second thread pays
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,14 @@ class Explained:
     fitted: Floats
     last_step: Floats
     shares: Floats
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    """Return the pools of threads that algebra runs in; finding them takes a hundredth of a second."""
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415 - `import kanab` stays light
+
+    return ThreadpoolController()
 
 
 def explain(cells: Ints, people: Ints, sums: Floats, weights: Floats | None = None) -> Explained:
@@ -197,7 +210,9 @@ def _present(columns: Columns, people: Ints, sums: Floats, weights: Floats) -> E
         fitted[:, place] = (np.bincount(first, added, count) / np.bincount(first, people, count).clip(1))[first]
     shares = 1 / np.bincount(first, weights, count)[first]
     for rows, inside in _blocks(columns, packs, packs[first]):
-        block = _block(inside, people[rows], sums[rows], weights[rows])
+        # Threads wait for each other by spinning: on a busy machine that took ten times the work itself.
+        with _pools().limit(limits=1 if int(inside.max()) < MANY_CLASSES else None):
+            block = _block(inside, people[rows], sums[rows], weights[rows])
         fitted[rows], step[rows] = block.fitted, block.last_step
         # No person has a leverage above 1/people of the signature, nor below 1/people of a class.
         sizes[rows] = np.clip(block.sizes, people[rows], sizes[rows])
@@ -310,6 +325,7 @@ def _shares(columns: Columns, people: Ints, weights: Floats, h: Floats) -> Float
 
     if np.array_equal(weights, people):
         return h
+    columns = columns[(columns >= 0).any(axis=1)]
     gram = _gram(columns, weights)
     inverse = inverse_on_basis(gram, len(columns))
     if inverse is None or inverse.error > DOUBTFUL:
@@ -339,10 +355,6 @@ def _gram(columns: Columns, people: Ints | Floats) -> Floats:
     """Return XᵀWX: how many people each two classes share. Whole numbers, hence exact."""
     size, tables = int(columns.max()) + 1, len(columns)
     gram = np.zeros((size, size))
-    if size < MANY_CLASSES * tables:
-        for rows, x in _indicators(columns, size):
-            gram += x.T @ (x * people[rows, None])
-        return gram
     # One table's classes follow each other, so that two tables share one rectangle of the matrix.
     starts = [int(column[column >= 0].min()) for column in columns]
     ends = [int(column.max()) + 1 for column in columns]
@@ -358,27 +370,9 @@ def _gram(columns: Columns, people: Ints | Floats) -> Floats:
     return gram
 
 
-def _indicators(columns: Columns, size: int) -> Iterator[tuple[slice, Floats]]:
-    """Yield the 0/1 matrix itself, some rows at a time."""
-    from kanab.privacy.exact_rank import ENTRIES  # noqa: PLC0415 - `import kanab` stays light
-
-    step = max(1, ENTRIES // (size + 1))
-    for start in range(0, columns.shape[1], step):
-        some = columns[:, start : start + step]
-        x = np.zeros((some.shape[1], size + 1))
-        x[np.arange(len(x)), some] = 1  # −1 is the last column, which goes
-        yield slice(start, start + len(x)), x[:, :size]
-
-
 def _quadratic(columns: Columns, matrix: Floats) -> Floats:
     """Return the diagonal of X A Xᵀ, for A with this lower triangle."""
-    from scipy.linalg import blas  # noqa: PLC0415 - `import kanab` stays light
-
     h = np.zeros(columns.shape[1])
-    if len(matrix) < MANY_CLASSES * len(columns):
-        for rows, x in _indicators(columns, len(matrix)):
-            h[rows] = np.einsum("ij,ji->i", x, blas.dsymm(1.0, matrix, x.T, lower=1))
-        return h
     entries = matrix.T.ravel()
     for s, column in enumerate(columns):
         # Rows of one class after each other find their entries in the processor's cache.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from kanab.counted import Counted, SignatureValues
-from kanab.errors import flag
+from kanab.errors import flag, listed
 from kanab.plan.model import Linkage
 from kanab.privacy.class_rules import Draft, smallest_share
 from kanab.privacy.exposure import Floats, excess, within
@@ -23,6 +23,7 @@ from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, column
 from kanab.privacy.shown import Place, ShownTable
 from kanab.tally.factor import Level
+from kanab.tally.tally import Tally
 
 ENOUGH_CONTRIBUTORS = 7.5
 """A level stays if the people behind an amount in it, over all arms, times the smallest planned share reach this."""
@@ -31,6 +32,7 @@ MOST_STEPS = 20
 """Whole numbers of up to so many steps are counts of things: that somebody ordered twice identifies nobody."""
 
 FEW = "few people are behind its sums, or one of them is most of a sum"
+FOLLOWS = "for most people it follows from {others}, and few people are behind what is left"
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ def recode(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Show
 
 @dataclass(frozen=True, eq=False)
 class _Subject:
-    """An amount that is asked about, and the metrics that have to be published for anybody to know its sums."""
+    """An amount that is asked about, and the metrics that have to be published for anybody to know its sums.
+
+    Several metrics are those of a relation, and the amount is what it leaves.
+    """
 
     metrics: tuple[str, ...]
     values: SignatureValues
@@ -62,14 +67,23 @@ class _Subject:
         """The metric that is withheld where nothing else helps."""
         return self.metrics[-1]
 
+    @property
+    def why(self) -> str:
+        """Why it is withheld."""
+        return FOLLOWS.format(others=listed(self.metrics[:-1])) if len(self.metrics) > 1 else FEW
+
 
 def _subjects(counted: Counted) -> Iterator[_Subject]:
-    """Yield everything that rule 3 is about: amounts, in the order of their roles."""
+    """Yield everything that rule 3 is about: amounts, in the order of their roles, and what relations leave of them."""
     signatures = counted.signatures
     assert signatures is not None, "callers check this"
     for name in _by_role(counted):
         if name in signatures.values and not _harmless(counted, name):
             yield _Subject((name,), signatures.values[name])
+    order = _by_role(counted)
+    for relation, values in signatures.left.items():
+        own = [name for name in order if name in relation.metrics]
+        yield _Subject((*(name for name in sorted(relation.metrics) if name not in own), *own), values)
 
 
 def _by_role(counted: Counted) -> list[str]:
@@ -109,7 +123,7 @@ class _Recoding:
 
     def ask(self, subject: _Subject) -> None:
         """Merge or withhold until nobody is told by the sums of one amount."""
-        old = [table.columns[0] for table in self.earlier if {*subject.metrics} <= {*table.tally.metric_names}]
+        old = [table.columns[0] for table in self.earlier if self._told_before(subject, table.tally)]
         before = excess(old, (), subject.values)
         arms = self._arms(subject, old, before)
         base = [*old, *arms, *self._cut_columns(subject, [*old, *arms], arms, before)]
@@ -141,8 +155,8 @@ class _Recoding:
             else:
                 metric = subject.gives_way
                 self.withheld[name, metric] = (
-                    f"{metric} is withheld altogether: {FEW} of an arm; declare bounds, values beyond are clamped "
-                    f"({flag('--bounds', f'{metric}=0:500')})"
+                    f"{metric} is withheld altogether: {subject.why} of an arm; declare bounds, values beyond are "
+                    f"clamped ({flag('--bounds', f'{metric}=0:500')})"
                 )
         return arms
 
@@ -176,8 +190,16 @@ class _Recoding:
     # ── tables ─────────────────────────────────────────────────────────────────────────────────
 
     def _shows(self, name: str, subject: _Subject, metrics: Sequence[str]) -> bool:
-        """Return whether all metrics of a subject are published under a name."""
-        return all(metric in metrics and (name, metric) not in self.withheld for metric in subject.metrics)
+        """Return whether the sums of a subject can be told from what is published under a name, and before."""
+        axes = {*(self.drafts[name].linkage.axes if name in self.drafts else (name,))}
+        before = {metric for old in self.earlier if axes == {*old.tally.axes} for metric in old.tally.metric_names}
+        known = {metric for metric in metrics if (name, metric) not in self.withheld}
+        return subject.gives_way in known and {*subject.metrics} <= known | before
+
+    def _told_before(self, subject: _Subject, table: Tally) -> bool:
+        """Return whether an earlier table and its like hold all metrics of a subject."""
+        alike = [old.tally for old in self.earlier if old.tally.axes == table.axes]
+        return {*subject.metrics} <= {metric for tally in alike for metric in tally.metric_names}
 
     def _tables(self, subject: _Subject) -> list[str]:
         """Return the tables that show an amount by class."""
@@ -232,7 +254,7 @@ class _Recoding:
     def _least_levels(self, subject: _Subject, linkage: Linkage, levels: int) -> int:
         """Return how many levels of a table a metric leaves at least: two, or half of them if it is no primary one."""
         primary = self.counted.plan.experiment(linkage.experiments[0]).primary
-        return 2 if {*subject.metrics} & {*primary} else max(2, (levels + 1) // 2)
+        return 2 if subject.gives_way in primary else max(2, (levels + 1) // 2)
 
     def _give_way(
         self, subject: _Subject, tables: Mapping[str, Column], worst: int, start: Mapping[str, Draft]
@@ -256,7 +278,9 @@ class _Recoding:
             return
         self.drafts[name] = start[name]  # what it was merged for it does not have
         metric = subject.gives_way
-        self.withheld[name, metric] = f"{metric} is withheld in {name}: {FEW} of a class; {_fewer_levels(start[name])}"
+        self.withheld[name, metric] = (
+            f"{metric} is withheld in {name}: {subject.why} of a class; {_fewer_levels(start[name])}"
+        )
 
     def _may_merge(self, subject: _Subject, draft: Draft, start: Draft) -> bool:
         """Return whether a table has levels to spare for an amount."""

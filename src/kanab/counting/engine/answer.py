@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import SignatureValues
+from kanab.counted import Relation, SignatureValues
 from kanab.counting.bins import check_arms, check_levels
 from kanab.counting.columns import check_classes
 from kanab.counting.commonest import among
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
-from kanab.counting.engine.statement import CountQuery, CrossSum, QueryPart
+from kanab.counting.engine.statement import LEFT, CountQuery, CrossSum, QueryPart
 from kanab.counting.frames import check_days
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.signatures import Membership, NumbersInGroups
 from kanab.errors import NobodyError, SourceError
-from kanab.plan.joint import Population, View, covariates_about, populations
+from kanab.plan.joint import Population, View, column_of, covariates_about, populations
 from kanab.plan.model import Linkage
 from kanab.tally.cells import DROPPED, Cells, zeros
 from kanab.tally.factor import Factor
@@ -327,7 +327,32 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
             values[name] = among(_values_off(signatures, measure), there)
         if measure in query.cutting and (measure.metric.binary or _holds_truths(values[name], measure.metric.scale)):
             cut[name] = there & (signatures.array(f"b{measure.place}") > 0)
-    return Membership(cells, sizes, present, values, _numbers(answer, view, there), cut)
+    left = {_own_names(relation, view, query): among(_left(signatures, place), there)
+            for place, relation in enumerate(query.relations)}  # fmt: skip
+    return Membership(cells, sizes, present, values, _numbers(answer, view, there), cut, left)
+
+
+def _left(rows: AnswerRows, place: int) -> SignatureValues:
+    """Return what a relation leaves of the people of every signature."""
+    off, squares, largest, fourth = (rows.floats(f"r{place}{word}") for word in LEFT)
+    return SignatureValues(0, off.astype(np.int64), squares, largest, _second(largest, fourth))
+
+
+def _second(largest: NDArray[np.float64], fourth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how far the second one is at most, given the largest and the sum of fourth powers."""
+    rest = np.maximum(fourth - largest**4, 0)
+    return np.minimum(np.sqrt(np.sqrt(rest)), largest)
+
+
+def _own_names(relation: Relation, view: View, query: CountQuery) -> Relation:
+    """Return a relation in the names of a plan; metrics of other plans keep those of their columns."""
+    own = {joint: name for name, joint in view.metrics.items()}
+    names = {name: own.get(name, column_of(query.plan, name)) for name in relation.metrics}
+    return replace(
+        relation,
+        target=names[relation.target],
+        weights=tuple((names[name], weight) for name, weight in relation.weights),
+    )
 
 
 def _values_off(rows: AnswerRows, measure: Measure) -> SignatureValues:
@@ -342,9 +367,7 @@ def _values_off(rows: AnswerRows, measure: Measure) -> SignatureValues:
     about_zero = _square_sums(rows, measure)
     squares = (about_zero - 2 * commonest * sums + commonest**2 * counts).astype(np.float64)
     largest, fourth = rows.floats(f"m{measure.place}"), rows.floats(f"f{measure.place}")
-    rest = np.maximum(fourth - largest**4, 0)
-    second = np.minimum(np.sqrt(np.sqrt(rest)), largest)
-    return SignatureValues(commonest, rows.array(f"o{measure.place}"), squares, largest, second)
+    return SignatureValues(commonest, rows.array(f"o{measure.place}"), squares, largest, _second(largest, fourth))
 
 
 def _holds_truths(values: SignatureValues, scale: int) -> bool:

@@ -16,6 +16,7 @@ import sqlglot
 
 from kanab.counted import Counted
 from kanab.counting.bins import Bins, check_arms, check_levels, declare_levels
+from kanab.counting.columns import MetricSteps
 from kanab.counting.columns import measure as measure_values
 from kanab.counting.commonest import commonest_step
 from kanab.counting.engine.answer import (
@@ -40,7 +41,7 @@ from kanab.counting.engine.dialects import (
     strict_arithmetic,
 )
 from kanab.counting.engine.filters import filter_rows
-from kanab.counting.engine.first_people import FIRST_PEOPLE, fetch_first
+from kanab.counting.engine.first_people import fetch_first
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Key, all_days, as_values, kind_of
 from kanab.counting.engine.joint import (
@@ -81,6 +82,7 @@ from kanab.counting.engine.statement import (
 )
 from kanab.counting.frames import days_as_levels
 from kanab.counting.grids import Profile, check_zero, coarse_metrics, few_steps, plan_products, too_coarse
+from kanab.counting.relations import find_relations
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
 from kanab.counting.rows import needed_columns
 from kanab.counting.signatures import make_signatures
@@ -253,8 +255,7 @@ def _profiled(inside: Any, query: CountQuery, keys: Sequence[Key]) -> SampleProf
     """Return the profile of the first people: of their own values where these are at hand, or as the engine sees it."""
     undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
     if query.engine.at_hand and (query.kinds or keys):
-        most = SAMPLE_SIZE if len(query.plan.linkages) < 2 else max(SAMPLE_SIZE, FIRST_PEOPLE)
-        first = fetch_first(inside, query.kinds, keys, query.arms, most)
+        first = fetch_first(inside, query.kinds, keys, query.arms, SAMPLE_SIZE)
         return with_stated_ends(inside, profile_first(first, query.kinds, undeclared), undeclared)
     sample = profile_sample(inside, query.kinds if query.engine.casts_fail else {}, keys, undeclared)
     return replace(sample, values=sample_values(inside, query.kinds))
@@ -317,7 +318,15 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
         crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz), shared))
     known = [_with_commonest(measure, query, sample) for measure in measures]
     cut = frozenset(name for pair in query.plan.products for name in pair if _seems_true_or_false(name, known, sample))
-    return replace(query, measures=tuple(known), crosses=tuple(crosses), cut=cut)
+    relations = find_relations([_sampled(measure, sample) for measure in known])
+    return replace(query, measures=tuple(known), crosses=tuple(crosses), cut=cut, relations=relations)
+
+
+def _sampled(measure: Measure, sample: SampleProfiles) -> MetricSteps:
+    """Return the steps of a sample of people."""
+    values = sample.values.get(measure.name, np.empty(0))
+    gone = ~np.isfinite(values)
+    return measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone)
 
 
 def _with_commonest(measure: Measure, query: CountQuery, sample: SampleProfiles) -> Measure:
@@ -330,10 +339,8 @@ def _with_commonest(measure: Measure, query: CountQuery, sample: SampleProfiles)
     )
     if measure.metric.binary and not sensitive:
         return measure
-    values = sample.values.get(measure.name, np.empty(0))
-    gone = ~np.isfinite(values)
-    steps = measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone)
-    return replace(measure, commonest=commonest_step(measure.metric, steps.steps[steps.has]))
+    some = _sampled(measure, sample)
+    return replace(measure, commonest=commonest_step(measure.metric, some.steps[some.has]))
 
 
 def _seems_true_or_false(name: str, measures: Sequence[Measure], sample: SampleProfiles) -> bool:

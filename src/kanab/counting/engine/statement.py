@@ -17,6 +17,7 @@ from typing import Any
 import ibis
 from sqlglot import exp
 
+from kanab.counted import Relation
 from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
@@ -56,7 +57,8 @@ class CountQuery:
 
     ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
     covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold, ``gaps``
-    the metrics that some people are known to lack, ``cut`` those that multiply others and seem to be 0 or 1.
+    the metrics that some people are known to lack, ``cut`` those that multiply others and seem to be 0 or 1,
+    ``relations`` what a sample shows to follow from other metrics.
     """
 
     plan: Plan
@@ -71,6 +73,7 @@ class CountQuery:
     gaps: frozenset[str] = frozenset()
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     cut: frozenset[str] = frozenset()
+    relations: tuple[Relation, ...] = ()
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -133,6 +136,26 @@ class CountQuery:
 
 def first_stage(people: Any, query: CountQuery) -> Any:
     """Group people into a row per signature: their number, and for every metric counts, sums and squares."""
+    table = _with_values(people, query)
+    sums = {"n": table.count()}
+    for measure in query.measures:
+        sums |= _metric_sums(table, measure, query.engine)
+    sums |= _proofs(table, query)
+    for place, cross in enumerate(query.crosses):
+        sums |= _cross_sums(table, place, cross, query)
+    sums |= _number_ranges(table, query)
+    for place in range(len(query.relations)):
+        sums |= _left_sums(table, f"r{place}")
+    for place in range(len(query.binned)):
+        sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
+    for flag in query.flags:
+        sums[flag] = table[flag].sum()
+    present = [name for name, _ in _presence(query)]
+    return table.group_by([*(key.column for key in query.keys), *present]).aggregate(**sums)
+
+
+def _with_values(people: Any, query: CountQuery) -> Any:
+    """Select people's keys, and what is added up of them: the steps of metrics, and what follows from these."""
     inside = query.anywhere(people)
     columns = {key.column: key.expression(people) for key in query.keys}
     for measure in query.measures:
@@ -150,22 +173,10 @@ def first_stage(people: Any, query: CountQuery) -> Any:
     careful = {measure.place: measure for measure in query.measures if measure.careful}
     if careful:
         table = table.mutate(**{f"g{place}": measure.clamped(table[f"d{place}"]) for place, measure in careful.items()})
-    having = {f"b{measure.place}": _present(table, measure) != 0 for measure in query.cutting}
-    if having:
-        table = table.mutate(**{name: has.fill_null(False).cast("int32") for name, has in having.items()})
-    sums = {"n": table.count()}
-    for measure in query.measures:
-        sums |= _metric_sums(table, measure, query.engine)
-    sums |= _proofs(table, query)
-    for place, cross in enumerate(query.crosses):
-        sums |= _cross_sums(table, place, cross, query)
-    sums |= _number_ranges(table, query)
-    for place in range(len(query.binned)):
-        sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
-    for flag in query.flags:
-        sums[flag] = table[flag].sum()
-    present = [name for name, _ in _presence(query)]
-    return table.group_by([*(key.column for key in query.keys), *present]).aggregate(**sums)
+    having = {f"b{each.place}": (_present(table, each) != 0).fill_null(False) for each in query.cutting}
+    left = {f"r{place}": _left(table, relation, query) for place, relation in enumerate(query.relations)}
+    more = {name: has.cast("int32") for name, has in having.items()} | left
+    return table.mutate(**more) if more else table
 
 
 def _proofs(table: Any, query: CountQuery) -> dict[str, Any]:
@@ -193,7 +204,8 @@ def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
 
 def _values_off(query: CountQuery) -> tuple[tuple[str, str], ...]:
     """Return the columns that say how far people are off the commonest values."""
-    return tuple((name, "") for measure in query.measures for name in measure.off_names)
+    left = (f"r{place}{word}" for place in range(len(query.relations)) for word in LEFT)
+    return tuple((name, "") for name in (*(name for measure in query.measures for name in measure.off_names), *left))
 
 
 def _number_values(query: CountQuery) -> Iterator[tuple[str, str]]:
@@ -246,6 +258,30 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
         for part, term in enumerate(product_terms(a, b, products)):
             sums[f"z{place}_{word}{part}"] = total(term)
     return sums
+
+
+def _left(table: Any, relation: Relation, query: CountQuery) -> Any:
+    """Return what a relation leaves of everybody's amount, in units; 0 within the rounding of the grids."""
+
+    def units(name: str) -> Any:
+        measure = query.measure(name)
+        return _present(table, measure).fill_null(0).cast("float64") / float(measure.metric.scale * measure.unit)
+
+    left = units(relation.target)
+    for name, weight in relation.weights:
+        left = left - units(name) * weight
+    return ibis.ifelse(left.abs() <= relation.slack * (1 + 1e-9), 0.0, left.abs())
+
+
+LEFT = "oqmf"
+"""What is counted of what a relation leaves: people, squares, the largest, and fourth powers."""
+
+
+def _left_sums(table: Any, name: str) -> dict[str, Any]:
+    left = table[name]
+    squares = left * left
+    sums = ((left > 0).cast("int32").sum(), squares.sum(), left.max(), (squares * squares).sum())
+    return {f"{name}{word}": added for word, added in zip(LEFT, sums, strict=True)}
 
 
 def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints
         return FOLLOWS, []
     if unexplained(cells, people, weights.numbers, own, weights.columns) < FOLLOWING:
         return FOLLOWS, others
-    alone = Weights(weights.numbers, tuple(own)).leverage(cells, people)
+    alone = Weights(weights.numbers).with_columns(own).leverage(cells, people)
     return (TOGETHER if holds(alone, k) else EXTREME), others
 
 
