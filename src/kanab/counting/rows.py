@@ -151,10 +151,11 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
     )
     present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
     sizes = {name: tally.people.size for name, tally in tallies.items()}
-    numbers = _numbers([steps[name] for name in plan.numbers])
+    true_or_false = _multiplying(plan, steps)
+    numbers = _numbers([steps[name] for name in plan.weights if name not in true_or_false])
     sensitive = {metric.name for metric in plan.counted_metrics if metric.sensitive != "no"}
     values_off = {name: values_of(part) for name, part in steps.items() if not part.metric.binary or name in sensitive}
-    cut = {name: part.has & (part.steps != 0) for name, part in steps.items() if name in _multiplying(plan, steps)}
+    cut = {name: steps[name].has & (steps[name].steps != 0) for name in sorted(true_or_false)}
     together = steps | {metric.name: _values(table[metric.name], metric).steps for metric in others}
     left = dict(residual_values(find_relations([*together.values()]), together))
     return PlanCount(counted, inside, Membership(cells, sizes, present, values_off, numbers, cut, left))
@@ -167,7 +168,7 @@ def _multiplying(plan: Plan, steps: Mapping[str, MetricSteps]) -> set[str]:
 
 
 def _numbers(metrics: Sequence[MetricSteps]) -> NumbersInGroups | None:
-    """Return everybody's numbers that are adjusted for, in grid steps."""
+    """Return everybody's values of metrics that weigh sums of others, in grid steps."""
     if not metrics:
         return None
     steps = np.stack([part.steps.astype(np.float64) for part in metrics], axis=1)

@@ -64,6 +64,11 @@ class JointPlan(Plan):
         return tuple(view.covariates[name] for view in self.views for name in view.plan.days)
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """The metrics that weigh sums of others in any plan."""
+        return tuple(dict.fromkeys(view.metrics[name] for view in self.views for name in view.plan.weights))
+
+    @property
     def products(self) -> tuple[tuple[str, str], ...]:
         """Every product of all plans once: that of y and z is that of z and y."""
         pairs: dict[frozenset[str], tuple[str, str]] = {}

@@ -306,6 +306,19 @@ class Plan:
         return tuple(sorted({name for experiment in self.experiments for name in experiment.numbers}))
 
     @property
+    def weights(self) -> tuple[str, ...]:
+        """The metrics that weigh sums of others: numbers, denominators of ratios, and what was received.
+
+        >>> shop = ExperimentPlan("checkout", numbers=("spend_before",))
+        >>> parts = MetricPlan("spend"), MetricPlan("visits"), MetricPlan("spend_before")
+        >>> Plan((*parts, MetricPlan("spend/visits", ratio=("spend", "visits"))), (shop,)).weights
+        ('spend_before', 'visits')
+        """
+        denominators = (below for _, below in self.ratios)
+        doses = (experiment.received for experiment in self.experiments if experiment.received)
+        return tuple(dict.fromkeys((*self.numbers, *denominators, *doses)))
+
+    @property
     def products(self) -> tuple[tuple[str, str], ...]:
         """The pairs of metrics whose products are counted per arm: those of ratios, and of numbers with all others.
 

@@ -394,7 +394,8 @@ class _Gate:
     def _without_products(self, name: str, table: Tally) -> Tally:
         """Withhold products of two metrics that would tell about a few people."""
         signatures, shown = self.counted.signatures, []
-        cut = () if signatures is None else signatures.cut
+        binary = [metric.name for metric in table.metrics if metric.binary]
+        cut = {*binary, *(() if signatures is None else signatures.cut)}
         for cross in table.crosses:
             if (cross.by[0], frozenset(cross.pair)) in self.products:
                 continue

@@ -376,8 +376,9 @@ def _holds_truths(values: SignatureValues, scale: int) -> bool:
 
 
 def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> NumbersInGroups | None:
-    """Return the numbers that a plan adjusts for, by signature; 0 for people whom it is not about."""
-    query, names = answer.query, view.plan.numbers
+    """Return the metrics of a plan that weigh others, by signature; 0 for people whom it is not about."""
+    query = answer.query
+    names = tuple(name for name in view.plan.weights if view.metrics[name] not in query.cut)
     if not names:
         return None
     rows = answer.of("signatures", query.keys)
@@ -399,6 +400,10 @@ def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> Numbe
             first, second = (columns[number] for number in cross.pair)
             parts = [rows.array(f"z{place}_yz{t}", object) * w for t, w in enumerate(cross.products[2].weights)]
             products[:, first, second] = products[:, second, first] = np.sum(parts, axis=0).astype(np.float64)
+    for pair in query.other_products:
+        if columns.keys() >= {each.place for each in pair}:
+            first, second = (columns[each.place] for each in pair)
+            products[:, first, second] = products[:, second, first] = rows.floats(f"w{pair[0].place}_{pair[1].place}")
     low, high, sums, products = (np.compress(there, each, axis=0) for each in (low, high, sums, products))
     return NumbersInGroups(names, low, high, sums, products).among(there)
 

@@ -177,12 +177,6 @@ class Engine:
             return sqlite.from_words((value >> 32).sum(), (value & 0xFFFF_FFFF).sum())
         return value.sum() if self.sums == "wide" else value.cast("decimal(20, 0)").sum()
 
-    def people(self, table: Any, condition: Any) -> Any:
-        """Count to whom of a table a condition applies, which is true or false of everybody."""
-        if self.adds_doubles:
-            return condition.cast("int32").cast("float64").sum().cast("int64")
-        return table.count(where=condition)
-
     def total_of_rows(self, value: Any) -> Any:
         """Return the exact sum of 64-bit integers of one person; too large a one is an error, never wrapped."""
         return value.sum() if self.sums_fail else self.total(value)

@@ -52,15 +52,11 @@ class ColumnProfiles:
 
 @dataclass(frozen=True)
 class SampleProfiles:
-    """The metrics of a few people, how many levels keys have among them, and their values, NaN where there is none.
-
-    ``first`` are the first people as they are, where an engine runs in this process.
-    """
+    """The metrics of a few people, how many levels keys have among them, and their values, NaN where there is none."""
 
     metrics: Mapping[str, SampledMetric]
     levels: Mapping[str, int]
     values: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    first: FirstPeople | None = None
 
 
 def holds_fractions(table: Any, name: str) -> bool:
@@ -147,19 +143,17 @@ def profile_sample(
 
 def profile_first(first: FirstPeople, columns: Mapping[str, Kind], grids: Container[str]) -> SampleProfiles:
     """Return what ``profile_sample`` and ``sample_values`` return, of people who were fetched."""
-    some = first.few(SAMPLE_SIZE)
     metrics = {}
     for name, kind in columns.items():
-        known = some.values[name][~np.isnan(some.values[name])]
+        known = first.values[name][~np.isnan(first.values[name])]
         ends: tuple[float | None, float | None] = (None, None)
         with np.errstate(over="ignore", invalid="ignore"):
             square = float(np.mean(known * known)) if len(known) else 0.0
             if name in grids and len(known):
                 ends = float(np.quantile(known, _EDGE)), float(np.quantile(known, 1 - _EDGE))
-        profile = profile_of(some.values[name], kind, grid=name in grids)
-        metrics[name] = _sampled(profile, len(some), ends, square)
-    values = some.values if len(columns) > 1 else {}
-    return SampleProfiles(metrics, {name: some.levels(name) for name in some.keys}, values, first)
+        profile = profile_of(first.values[name], kind, grid=name in grids)
+        metrics[name] = _sampled(profile, len(first), ends, square)
+    return SampleProfiles(metrics, {name: first.levels(name) for name in first.keys}, first.values)
 
 
 def with_stated_ends(people: Any, sample: SampleProfiles, grids: Container[str]) -> SampleProfiles:
@@ -173,8 +167,8 @@ def with_stated_ends(people: Any, sample: SampleProfiles, grids: Container[str])
 
 
 def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray[np.float64]]:
-    """Return the values of some of the people, where there are several columns to compare."""
-    if len(columns) < 2:
+    """Return the values of some of the people."""
+    if not columns:
         return {}
     wanted = {
         f"y{place}": as_number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())

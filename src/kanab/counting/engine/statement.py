@@ -12,6 +12,7 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
+from itertools import combinations
 from typing import Any
 
 import ibis
@@ -107,8 +108,16 @@ class CountQuery:
 
     @property
     def numbers(self) -> tuple[Measure, ...]:
-        """The metrics that some experiment is adjusted for."""
-        return tuple(measure for measure in self.measures if measure.name in self.plan.numbers)
+        """The metrics that weigh sums of others, but for those that seem to be 0 or 1."""
+        weights = {*self.plan.weights} - self.cut
+        return tuple(measure for measure in self.measures if measure.name in weights)
+
+    @property
+    def other_products(self) -> tuple[tuple[Measure, Measure], ...]:
+        """The pairs of such metrics whose products are not published: rounded sums of them are enough."""
+        known = {frozenset(cross.pair) for cross in self.crosses}
+        pairs = combinations(self.numbers, 2)
+        return tuple(pair for pair in pairs if frozenset(each.place for each in pair) not in known)
 
     @property
     def cutting(self) -> tuple[Measure, ...]:
@@ -209,13 +218,14 @@ def _values_off(query: CountQuery) -> tuple[tuple[str, str], ...]:
 
 
 def _number_values(query: CountQuery) -> Iterator[tuple[str, str]]:
-    """Yield the columns of numbers that are adjusted for: range, sums and products of every signature."""
+    """Yield the columns of metrics that weigh others: range, sums and products of every signature."""
     for measure in query.numbers:
         yield from ((f"{word}{measure.place}", "") for word in "lhcs")
         terms = len(measure.products.weights) if measure.products else 0
         yield from ((f"q{measure.place}_{term}", "") for term in range(terms))
     for place, cross in query.number_products:
         yield from ((f"z{place}_yz{term}", "") for term in range(len(cross.products[2].weights)))
+    yield from ((f"w{first.place}_{second.place}", "") for first, second in query.other_products)
 
 
 def _covariate_steps(column: Any, binned: BinnedCovariate, inside: Any) -> Any:
@@ -285,12 +295,15 @@ def _left_sums(table: Any, name: str) -> dict[str, Any]:
 
 
 def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
-    """Return the smallest and the largest step of the numbers that are adjusted for, of the people who have one."""
+    """Return the smallest and the largest step of metrics that weigh others, and products that nobody publishes."""
     ranges: dict[str, Any] = {}
     for measure in query.numbers:
         steps = _present(table, measure, gaps=True)
         ranges[f"l{measure.place}"] = measure.smallest(steps)
         ranges[f"h{measure.place}"] = measure.largest(steps)
+    for first, second in query.other_products:
+        parts = (_present(table, each).cast("float64") / float(each.unit) for each in (first, second))
+        ranges[f"w{first.place}_{second.place}"] = operator.mul(*parts).sum()
     return ranges
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
@@ -68,20 +69,21 @@ def weigh_numbers(
 
     ``classes`` are the columns of everything that is published, ``fixed`` the weights of what was released before.
     """
-    planned = [(number, experiment.name) for experiment in counted.plan.experiments for number in experiment.numbers]
+    signatures = counted.signatures
+    known = None if signatures is None or signatures.within else signatures.numbers
+    weighing = counted.plan.numbers if known is None else known.names
     published = [
         (number, experiment)
-        for number, experiment in sorted(planned)
+        for number, experiment in sorted(product(weighing, counted.plan.experiment_names))
         if any(number in cross.pair for table in _of(tables, experiment).values() for cross in table.crosses)
     ]
     if not published:
         return WeighedNumbers(weights=fixed)
-    signatures = counted.signatures
-    if signatures is None or signatures.within or signatures.numbers is None:
+    if signatures is None or known is None:
         return WeighedNumbers(
             {(e, frozenset({x})): UNKNOWN.format(number=x, experiment=e) for x, e in published}, fixed
         )
-    before = [column for column in fixed.columns if column.number not in signatures.numbers.names]
+    before = [column for column in fixed.columns if column.number not in known.names]
     cells, people, k = np.stack(classes, axis=1), signatures.people, counted.plan.k
     weights, result, withheld = fixed, None, {}
     for number, experiment in published:

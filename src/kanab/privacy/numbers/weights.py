@@ -38,12 +38,13 @@ def weighted_sums(counted: Counted, linkage: str, crosses: Sequence[Cross]) -> l
     """Return the columns of products with numbers: those of each arm who have a value of the other metric."""
     signatures = counted.signatures
     assert signatures is not None, "callers check this"
+    known = () if signatures.numbers is None else signatures.numbers.names
     tally, classes = counted.tallies[linkage], signatures.cells[:, signatures.tables.index(linkage)]
     columns = []
     for cross in crosses:
         arms = np.indices(tally.shape)[tally.axes.index(cross.by[0])].ravel()[classes]
         for number, other in (cross.pair, cross.pair[::-1]):
-            if number in counted.plan.numbers:
+            if number in known:
                 there = classes >= 0
                 if signatures.present is not None and other in signatures.metrics:
                     there &= signatures.present[:, signatures.metrics.index(other)]
