@@ -145,7 +145,8 @@ def main() -> None:
             of_tables, of_levels = kept[0].planned, np.mean([each.levels_planned for each in kept])
             arms, seconds = np.mean([each.arms for each in kept]), np.mean([each.seconds for each in kept])
             print(
-                f"{name:38} {tables:6.1f} of {of_tables:5} {levels:7.1f} of {of_levels:5.1f} {arms:11.1f} {seconds:8.2f} s"
+                f"{name:38} {tables:6.1f} of {of_tables:5} {levels:7.1f} of {of_levels:5.1f} "
+                f"{arms:11.1f} {seconds:8.2f} s"
             )
             for each in kept if asked.sentences else ():
                 print("\n".join(f"    {place}: {why}" for place, why in each.sentences.items()))

@@ -27,3 +27,12 @@ def test_one_map_from_pooled_counts_leaves_a_true_effect_of_zero_unbiased(bench:
     assert abs(bias) < 3 * se
     wrong, its_se = found["per_arm"]
     assert abs(wrong) > 10 * its_se, "the negative control must fail"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [0.5, 0.1])
+def test_merging_for_an_amount_moves_no_effect_and_a_map_per_arm_does(bench: ModuleType, share: float) -> None:
+    paired = bench.compare(share, runs=120, seed=3)
+    ours, wrong = paired["ours"], paired["by arm"]
+    assert abs(ours.shift) < 3 * ours.error + 0.005
+    assert abs(wrong.shift) > 5 * wrong.error, "the negative control must fail"
