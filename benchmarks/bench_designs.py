@@ -1,7 +1,7 @@
 """How often intervals hold the truth, and tests alarm for nothing, in designs beyond people in two arms.
 
-Receiving (Fieller's set, and the delta method's interval), clusters of 3 to 59 people, odds ratios over strata, and
-survival. Beside each stands what one would do without the design, as a control: it has to miss.
+Receiving (Fieller's set, and the delta method's interval), clusters of 3 to 59 people, odds ratios over strata.
+Beside each stands what one would do without the design, as a control: it has to miss.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from kanab import count_columns
-from kanab.stats import against_control, cluster_means, common_odds, plain_means, received_effect, survival
-from kanab.stats.counts.survival import survival_effect
+from kanab.stats import against_control, cluster_means, common_odds, plain_means, received_effect
 
 Answers = dict[str, tuple[bool, bool]]
 """By method: whether the interval holds the truth, and whether the test alarms at 5 %."""
@@ -85,22 +84,6 @@ def strata(rng: np.random.Generator, effect: float, levels: int) -> Answers:
     }
 
 
-def until_event(rng: np.random.Generator, effect: float, people: int) -> Answers:
-    """Events at 3 % of people a day; people of the arm are followed half as long. The difference is after day 20."""
-    arm = rng.integers(0, 2, people)
-    event = np.ceil(rng.exponential(1 / (0.03 * np.exp(effect * arm)))).astype(int)
-    last = rng.integers(1, np.where(arm == 1, 41, 81))
-    rows = {"arm": ARMS[arm], "day": np.minimum(event, last), "left": (event <= last).astype(int)}
-    read = survival(count_columns(rows, arm="arm", covariates=["day"], metrics=["left"]))
-    curves = {curve.arm: curve for curve in read.curves}
-    answer = survival_effect(curves["B"], curves["A"], day=20)
-    truth = math.exp(-0.6 * math.exp(effect)) - math.exp(-0.6)
-    return {
-        "curves, log-rank": (held(answer.interval, truth), answer.p is not None and answer.p < 0.05),
-        "control: share that had it": plain(rows["arm"], rows["left"], -truth),
-    }
-
-
 CASES: dict[str, tuple[Callable[..., Answers], float, Any]] = {
     "receiving, 40 % because of their arm": (receiving, 3.0, 0.4),
     "receiving, 5 % because of their arm": (receiving, 3.0, 0.05),
@@ -108,8 +91,6 @@ CASES: dict[str, tuple[Callable[..., Answers], float, Any]] = {
     "50 clusters": (clusters, 2.0, 50),
     "5 strata": (strata, 0.5, 5),
     "50 strata of 20 people": (strata, 0.5, 50),
-    "survival, 200 people": (until_event, -0.4, 200),
-    "survival, 2,000 people": (until_event, -0.4, 2000),
 }
 
 

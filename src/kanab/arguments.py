@@ -38,7 +38,6 @@ EXAMPLES = {
     "resolution": "{'spend': 0.01}",
     "segments": "['device']",
     "shares": "{'A': 9, 'B': 1}",
-    "survival": "{'cancelled': 'days'}",
     "span": "Span('enrolled_at', '7d', None, '2026-W46')",
     "tolerance": "{'revenue': 0.5}",
     "strata": "['tier']",
@@ -59,7 +58,6 @@ ORIGINS = {
     "PlannedTest": "PlannedTest(confidence=0.9) is one",
     "Prior": "Prior(0, 0.01) is one",
     "Release": "release(counted) and read_release(path) return one",
-    "SurvivalCurve": "survival(tally).curves has one per arm",
     "Tally": "count_columns(…) returns one, and a Release holds some in its tables",
 }
 """How to get one of these, wherever it is needed."""

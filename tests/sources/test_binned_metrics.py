@@ -1,4 +1,4 @@
-"""People by the bins of a metric, for quantiles, and by days, for survival: the same in memory and in every engine."""
+"""People by the bins of a metric, for quantiles: the same in memory and in every engine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ ROWS = {
     "variant": RNG.choice(["A", "B"], 600).tolist(),
     "tier": RNG.integers(1, 4, 600).tolist(),
     "latency": [None if number % 50 == 7 else value for number, value in enumerate(LATENCY.tolist())],
-    "days": RNG.integers(0, 30, 600).tolist(),
-    "left": (RNG.random(600) < 0.6).tolist(),
 }
 PLAN = make_plan(
     "variant", ["latency"], adjust=["tier"], bounds={"latency": (0, 5000)}, resolution={"latency": 0.01},
-    bins={"latency": EDGES}, quantiles={"latency": [0.5, 0.9]}, survival={"left": "days"},
+    bins={"latency": EDGES}, quantiles={"latency": [0.5, 0.9]},
 )  # fmt: skip
 
 
@@ -39,15 +37,11 @@ def with_rule(rule: str) -> kb.Plan:
 
 
 @pytest.mark.parametrize("rule", ["exclude", "zero"])
-def test_every_engine_counts_the_same_people_in_bins_and_by_days(engine: Loader, rule: str) -> None:
+def test_every_engine_counts_the_same_people_in_bins(engine: Loader, rule: str) -> None:
     plan = with_rule(rule)
     here, there = count_rows(ROWS, plan), count_table(engine.load(pa.table(ROWS)), plan)
     assert there.tallies == here.tallies
     assert there.tallies["variant/latency"].metrics == ()
-    events = there.tallies["variant/days"]
-    left = [there and arm == "A" for there, arm in zip(ROWS["left"], ROWS["variant"], strict=True)]
-    assert events.metric_names == ("left",)
-    assert events.moments_of("left").sums[0].tolist() == np.bincount(ROWS["days"], left, minlength=30).tolist()
     assert signatures(there) == signatures(here)
 
 

@@ -33,7 +33,6 @@ BINNED = stats.BinnedPeople((0.0, 1.0), (1, 1, 1))
 RELEASE_IN_BINS = kb.release(
     kb.count(ROWS, arm="variant", metrics=["spend"], quantiles={"spend": 0.5}, bins={"spend": [0, 5, 10, 20, 40]})
 )
-CURVES = stats.survival(TALLY, "tier", "bought").curves
 MEANS = stats.plain_means(TALLY, "bought")
 EFFECT = stats.difference_in_means(TALLY, "bought")
 NOISE = planning.noise_of_rate(0.1)
@@ -80,8 +79,6 @@ CALLS: list[Call] = [
     (stats.changed_shares, ([TALLY],), {}),
     (stats.clamped_values, ({"bought": 0}, 100), {}),
     (stats.cluster_means, (TALLY, "spend", "bought"), {}),
-    (stats.survival, (TALLY, "tier", "bought"), {}),
-    (stats.survival_effect, CURVES, {}),
     (stats.common_odds, (TALLY, "tier", "bought"), {}),
     (stats.contrast, (MEANS, {"A": -1, "B": 1}), {}),
     (stats.correct, ([0.1, 0.2],), {}),

@@ -28,18 +28,16 @@ def shop() -> dict[str, Any]:
     rng = np.random.default_rng(3)
     rows = shop_rows(PEOPLE)
     arm = rng.choice(["A", "B", "C"], PEOPLE)
-    leaves, seen = rng.geometric(np.where(arm == "A", 0.08, 0.06)), rng.integers(5, 15, PEOPLE)
-    more = {"days": np.minimum(leaves, seen), "cancelled": (leaves <= seen).astype(int)}
     opened = ((arm == "B") & (rng.random(PEOPLE) < 0.7)).astype(int)
     rating = [None if value < 0.1 else round(5 * value) for value in rng.random(PEOPLE)]
-    return rows | more | {"variant": arm, "opened": opened, "rating": rating}
+    return rows | {"variant": arm, "opened": opened, "rating": rating}
 
 
 @pytest.fixture(scope="module")
 def readout() -> kb.Readout:
     return kb.readout(
         shop(), arm="variant", metrics=["bought", "spend", "rating"], adjust=["tier"], segments=["device"], k=10,
-        missing={"rating": "exclude"}, bounds={"spend": (0, 500)}, survival={"cancelled": "days"}, received="opened",
+        missing={"rating": "exclude"}, bounds={"spend": (0, 500)}, received="opened",
         quantiles={"spend": [0.5, 0.9]}, bins={"spend": [1, 25, 50, 100]}, strata=["tier"],
         contrasts=["B - C"], margins={"spend": kb.Margin("non-inferiority", 1)}, prior={"bought": kb.Prior(0, 0.01)},
         primary=["bought"], guardrails=["spend"], covariates=["country"],
@@ -105,9 +103,6 @@ def test_sections_that_hold_arms_and_bins_become_rows(readout: kb.Readout) -> No
     assert readout.to_pandas("sample_ratio")["p"].tolist() == [data["sample_ratio"]["p"]]
     best = readout.to_pandas("bayes_arms").groupby("method")["best"].sum()
     assert best.to_dict() == pytest.approx({"difference": 1, "adjusted": 1}, abs=0.001)
-    curves = readout.to_pandas("survival_curves")
-    assert curves["share"].between(0, 1).all()
-    assert {"at_risk", "interval_low", "interval_high"} <= set(curves.columns)
     assert set(readout.to_pandas("missing")["metric"]) == {"rating"}
     assert readout.to_pandas("contrasts")[["contrast_B", "contrast_C"]].iloc[0].tolist() == [1, -1]
 

@@ -42,7 +42,6 @@ from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
 from kanab.analysis.strata_rows import strata_rows
-from kanab.analysis.survival_rows import survival_curves, survival_rows
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Claim, RateTest, Slopes, Variance
@@ -164,8 +163,6 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     received = received_rows(analyzed, means, resolved, options, notes)
     read = distributions(released, plan, pools.groups, notes)
     quantiles = quantile_rows(plan, read, resolved, notes)
-    curves = survival_curves(released, plan, pools.groups, options.confidence, notes)
-    survival = survival_rows(curves, resolved, notes)
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
@@ -200,8 +197,6 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         strata=tuple(strata),
         quantiles=tuple(quantiles),
         distributions=tuple(read),
-        survival=tuple(survival),
-        survival_curves=tuple(curves),
         rates=tuple(sorted({metric.name for table in tables.values() for metric in table.metrics if metric.binary})),
     )  # fmt: skip
     current.record()
@@ -335,7 +330,7 @@ def _metric_names(tables: Mapping[str, Tally]) -> list[str]:
 
 
 def _tables_of(released: Release, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
-    """Return the plan and the tables of one experiment, but for those of its metrics in bins and of days."""
+    """Return the plan and the tables of one experiment, but for those of its metrics in bins."""
     plan = released.plan.experiment(experiment)
     others = {link.name for link in released.plan.linkages_of(plan.name) if link.after}
     tables = {name: table for name, table in released.tables_of(plan.name).items() if name not in others}

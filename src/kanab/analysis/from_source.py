@@ -80,16 +80,13 @@ def readout(
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
     strata: Sequence[str] | str = (),
-    survival: Mapping[str, str] | None = None,
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
     ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance``, and
     ``strata`` and ``slopes``, how the result is read, as for ``analyze``; ``override`` is the recorded reason for a k
     below 5. ``received`` is the metric that says who got what was assigned: the effect of receiving is read beside
-    that of being assigned. ``quantiles`` of metrics are taken from their ``bins``. ``survival`` names the
-    column of days until an event, or until a person was last seen, by the event's 0/1 metric. Nothing is added to a
-    ledger.
+    that of being assigned. ``quantiles`` of metrics are taken from their ``bins``. Nothing is added to a ledger.
 
     Raises what ``count``, ``release`` and ``analyze`` raise.
 
@@ -104,7 +101,7 @@ def readout(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
         bins=bins, top=top, arms=arms, shares=shares, control=of_plan, numbers=numbers, received=received,
-        quantiles=quantiles, survival=survival,
+        quantiles=quantiles,
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,

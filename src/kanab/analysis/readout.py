@@ -23,7 +23,6 @@ from kanab.analysis.rows import (
     margin_dict,
 )
 from kanab.analysis.strata_rows import strata_dict
-from kanab.analysis.survival_rows import SurvivalRow
 from kanab.analysis.tables import ReadoutRows, readout_tables
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Slopes, Variance
@@ -39,7 +38,6 @@ from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
 from kanab.stats.counts.strata import CommonOdds
-from kanab.stats.counts.survival import Survival
 from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
@@ -89,8 +87,6 @@ class Readout(Frames[ReadoutRows]):
     strata: tuple[CommonOdds, ...] = ()
     quantiles: tuple[QuantileRow, ...] = ()
     distributions: tuple[Distribution, ...] = ()
-    survival: tuple[SurvivalRow, ...] = ()
-    survival_curves: tuple[Survival, ...] = ()
     rates: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -202,8 +198,6 @@ class Readout(Frames[ReadoutRows]):
             "received": [row.to_dict() for row in self.received],
             "quantiles": [row.to_dict() for row in self.quantiles],
             "distributions": [each.to_dict() for each in self.distributions],
-            "survival": [row.to_dict() for row in self.survival],
-            "survival_curves": [each.to_dict() for each in self.survival_curves],
             "clusters": None if self.clusters is None else self.clusters.to_dict(),
         }
 

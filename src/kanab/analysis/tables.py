@@ -23,10 +23,6 @@ ReadoutRows = Literal[
     "bayes_arms",
     "quantiles",
     "distributions",
-    "survival",
-    "survival_curves",
-    "survival_arms",
-    "survival_tests",
     "received",
     "strata",
     "strata_levels",
@@ -60,10 +56,6 @@ def readout_tables(data: Data) -> Tables:
         "bayes_arms": [*_inside(data["bayes"], "arms", without=("effects",))],
         "quantiles": data["quantiles"],
         "distributions": [*_bins(data)],
-        "survival": data["survival"],
-        "survival_curves": [*_survival_days(data)],
-        "survival_arms": [*_inside(data["survival_curves"], "curves", without=("chi2", "df", "p"))],
-        "survival_tests": data["survival_curves"],
         "received": data["received"],
         "strata": data["strata"],
         "strata_levels": [*_strata_levels(data)],
@@ -117,12 +109,6 @@ def _bins(data: Data) -> Iterator[Row]:
         for arm, people in metric["people"].items():
             for (low, high), count in zip(pairwise(edges), people, strict=True):
                 yield {"metric": metric["metric"], "arm": arm, "low": low, "high": high, "people": count}
-
-
-def _survival_days(data: Data) -> Iterator[Row]:
-    for metric in data["survival_curves"]:
-        beside = {name: metric[name] for name in ("metric", "covariate")}
-        yield from (beside | {"arm": curve["arm"]} | day for curve in metric["curves"] for day in curve["days"])
 
 
 def _strata_levels(data: Data) -> Iterator[Row]:

@@ -54,7 +54,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
         "--experiment", "--experiments", "-o", "--brief", "--html", "--json",
     ),
     "Metrics": (
-        "--ratio", "--quantile", "--survival", "--received", "--bounds", "--resolution", "--missing",
+        "--ratio", "--quantile", "--received", "--bounds", "--resolution", "--missing",
         "--lower-is-better", "--least-events",
     ),
     "Arms and covariates": (

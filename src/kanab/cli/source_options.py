@@ -60,7 +60,6 @@ _EXAMPLES = {
     "--pool": "any=B+C",
     "--rate": "bought=0.1",
     "--shares": "A=50%,B=50%",
-    "--survival": "cancelled=days",
     "--top": "country=20",
 }
 """What to write after a flag; after the others a number for a metric."""
@@ -224,10 +223,6 @@ _OPTIONS = (
         "--quantile", multiple=True, metavar="NAME=SHARES",
         help="Compare quantiles of a metric, from bins of it: --quantile latency=0.5,0.9 --bin latency=0:50:100:200.",
     ),
-    click.option(
-        "--survival", multiple=True, metavar="EVENT=DAYS",
-        help="Compare how long it takes: a 0/1 metric, and days until it or until last seen: --survival churned=days.",
-    ),
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
     click.option("--score", multiple=True, help="Bins to adjust for by one slope, not as categories: --score age."),
     click.option("--number", multiple=True, help="Columns of --adjust to adjust for as they are, without classes."),
@@ -309,7 +304,7 @@ def check_single(source: tuple[str, ...]) -> None:
 
 _IN_A_PLAN = frozenset(
     "--arm --metric --ratio --bounds --resolution --missing --least-events --bin --top --score --number "
-    "--arms --shares --quantile --survival --adjust --segment --covariate --received".split()
+    "--arms --shares --quantile --adjust --segment --covariate --received".split()
 )
 """The flags that make a plan, and so cannot stand beside one."""
 
@@ -324,7 +319,7 @@ def plan_of(flags: Mapping[str, Any], source: str) -> Plan:
         if clash:
             raise PlanError(f"--plan and {clash[0]} contradict each other", "Change the plan file instead.")
         return read_plan(flags["plan_file"])
-    if not flags["arm"] or not (flags["metric"] or flags["ratio"] or flags["quantile"] or flags["survival"]):
+    if not flags["arm"] or not (flags["metric"] or flags["ratio"] or flags["quantile"]):
         raise not_said("what to count", "Give --arm and --metric, or --plan.", source, flags)
     return make_plan(
         flags["arm"],
@@ -346,7 +341,6 @@ def plan_of(flags: Mapping[str, Any], source: str) -> Plan:
         k=DEFAULT_K if flags["k"] is None else flags["k"],
         received=flags["received"],
         quantiles=quantiles_of(flags["quantile"]) or None,
-        survival=pairs(flags["survival"], "--survival") or None,
     )
 
 

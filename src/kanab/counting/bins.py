@@ -137,15 +137,13 @@ def declare_levels(name: str, common: Sequence[Level], *, rest: bool) -> Covaria
 
 
 def check_levels(name: str, levels: int, plan: Plan) -> None:
-    """Raise `SourceError` where a covariate, or days of survival, have more levels than allowed."""
+    """Raise `SourceError` where a covariate has more levels than allowed."""
     if levels > MOST_LEVELS:
         bins, top = flag("--bin", f"{name}=5"), flag("--top", f"{name}=20")
         fewer = f"into bins ({bins}), or keep the most frequent levels ({top})."
         remedy = f"Adjust for a number as it is ({flag('--number', name)}), cut it {fewer}"
         if any(name in experiment.segments for experiment in plan.experiments):
             remedy = f"Cut a number {fewer}"
-        if name in plan.days:
-            remedy = f"Give edges: {flag('--bin', f'{name}=7:14:21:28')}."
         raise SourceError(f"{name!r} has more than {MOST_LEVELS:,} levels", remedy)
 
 

@@ -88,8 +88,6 @@ def _mistakes(plan: Plan) -> Iterator[str]:
             yield f"{path}.received is of people, and clusters were assigned; leave it out"
         if experiment.quantiles:
             yield f"{path}.quantiles are of people, and clusters were assigned; leave them out"
-        if experiment.survival:
-            yield f"{path}.survival is of people, and clusters were assigned; leave it out"
     for metric in plan.metrics:
         path = path_to("metrics", metric.name)
         if metric.missing == "exclude":

@@ -30,7 +30,6 @@ from kanab.counting.frames import Array, get_column, holds_fractions, is_elsewhe
 from kanab.counting.levels import named_level
 from kanab.counting.repeated_ids import id_columns
 from kanab.counting.rows import count_rows, needed_columns
-from kanab.counting.survival import check_survival
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed, need_extra
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
@@ -88,7 +87,6 @@ def count(
     received: str | None = None,
     assigned_by: Sequence[str] | str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
-    survival: Mapping[str, str] | None = None,
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
@@ -105,8 +103,7 @@ def count(
     ``span`` only the people of those cohorts are counted. ``received`` is the metric that says who got what was
     assigned. With ``assigned_by``, the column (or columns) by which arms were assigned, a shop or a city and an hour,
     each of those counts once, with its people and their sums. For ``quantiles`` ({"latency": [0.5, 0.9]}) people
-    are counted by the ``bins`` of the metric. For ``survival`` ({"cancelled": "days"}) they are counted by the days
-    until the event, a 0/1 metric, or until they were last seen.
+    are counted by the ``bins`` of the metric.
 
     Raises `SourceError` for a source or a column that cannot be counted, `PlanError` for a plan
     that contradicts itself, `MissingExtraError` where an engine is needed that is not installed.
@@ -120,7 +117,7 @@ def count(
         plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
         score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
         bins=bins, top=top, arms=arms, shares=shares, control=control, numbers=numbers, received=received,
-        quantiles=quantiles, survival=survival,
+        quantiles=quantiles,
     )  # fmt: skip
     options = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
@@ -175,7 +172,6 @@ def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Seque
             fact = f"every value of {by} has people of several arms, so that arms were not assigned by it"
             raise SourceError(fact, "Name what arms were assigned by, or leave it out.") from None
         raise _nobody(source, plan, options) from None
-    check_survival(counted)
     again = tuple(replace(older, plan=_as_counted(older), span=options.span) for older in counted.earlier)
     undecided = tuple(metric.name for metric in counted.plan.counted_metrics if metric.missing is None)
     return replace(

@@ -220,7 +220,6 @@ def days_as_levels(name: str) -> SourceError:
     """Return the error of a covariate that holds points in time."""
     return SourceError(
         f"column {name!r} holds dates, and each would be a level of its own",
-        "Of survival, count days from when a person came in. "
         f'Take months: --sql "SELECT * REPLACE (left(CAST({name} AS VARCHAR), 7) AS {name}) FROM rows".',
     )
 

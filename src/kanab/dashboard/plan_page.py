@@ -86,7 +86,6 @@ def experiment_table(plan: Plan) -> Table:
         more += [f"by {listed(experiment.segments)}"] if experiment.segments else []
         more += [f"effect of receiving ({experiment.received})"] if experiment.received else []
         more += [f"quantiles of {listed(experiment.quantiles)}"] if experiment.quantiles else []
-        more += [f"survival until {listed(experiment.survival)}"] if experiment.survival else []
         more += [f"with {listed(experiment.interactions)}"] if experiment.interactions else []
         more += [f"assigned together with {listed(experiment.joint_shares)}"] if experiment.joint_shares else []
         more += [f"primary {listed(experiment.primary)}"] if experiment.primary else []

@@ -275,7 +275,6 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
         ("non_inferiority", "metric", tuple(experiment.non_inferiority), plan.metric_names),
         ("received", "metric", (experiment.received,) if experiment.received else (), plan.metric_names),
         ("quantiles", "metric", tuple(experiment.quantiles), plan.metric_names),
-        ("survival", "metric", tuple(experiment.survival), plan.metric_names),
     ):
         for name in names:
             if name == experiment.name and word == "experiment":
@@ -291,7 +290,6 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
         yield f"{path}.{key} names {name!r}, which is adjusted for: that was measured before the experiment"
     yield from _received_mistakes(experiment, plan)
     yield from _quantile_mistakes(experiment, plan)
-    yield from _survival_mistakes(experiment, plan)
     for name in sorted({*experiment.primary} & {*experiment.guardrails}):
         yield f"{path}: {name!r} is primary and a guardrail; it has one role"
     if experiment.decision.guardrails == "non-inferior":
@@ -347,28 +345,6 @@ def _quantile_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
             isinstance(share, Real) and not isinstance(share, bool) and 0 < share < 1 for share in shares
         ):
             yield f"{path} must be shares of people between 0 and 1, such as 0.5 for the median"
-
-
-def _survival_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with the events of an experiment and the days until them."""
-    columns = list(experiment.survival.values())
-    for event, days in experiment.survival.items():
-        path = path_to("experiments", experiment.name, "survival", event)
-        metric = plan.metrics_by_name.get(event)
-        if metric is not None and (metric.ratio is not None or metric.bounds not in (None, (0, 1))):
-            yield f"{path}: an event is a 0/1 metric, 1 for people who had it"
-        if event in plan.numbers:
-            yield f"{path}: it is adjusted for, so it is no outcome; take it out of adjust or of survival"
-        if not isinstance(days, str) or not days:
-            yield f"{path} must name the column of days until the event, or until a person was last seen"
-            continue
-        if any(days in each.covariates for each in plan.experiments):
-            yield f"{path} names {days!r}, which is adjusted for or a segment; days come after the assignment"
-        if columns.count(days) > 1:
-            yield f"{path} names {days!r}, and so does another event; each has days of its own"
-        covariate = plan.covariate(days)
-        if isinstance(covariate.bins, int) or covariate.top is not None or covariate.score:
-            yield f"{path} names {days!r}, whose bins need edges, such as 7:14:21:28 (--bin), and no top or score"
 
 
 def _joint_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:

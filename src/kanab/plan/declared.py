@@ -58,7 +58,5 @@ def declared_levels(plan: Plan, name: str) -> Factor | None:
 
 
 def _may_be_missing(plan: Plan, name: str) -> bool:
-    """Return whether somebody can be without a level: everybody has days of survival, and a metric that counts as 0."""
-    if name in plan.binned_metrics:
-        return plan.metrics_by_name[name].missing != "zero"
-    return not any(name in experiment.survival.values() for experiment in plan.experiments)
+    """Return whether somebody can be without a level: everybody has a metric that counts as 0."""
+    return name not in plan.binned_metrics or plan.metrics_by_name[name].missing != "zero"

@@ -37,6 +37,7 @@ from kanab.plan.notify import EVENTS, PORTS, MailPlan, NotifyPlan
 from kanab.tally.metric import Missing
 
 _T = TypeVar("_T")
+_REMOVED = {"survival": "was removed; count a 0/1 metric within a window instead, such as cancelled after 28 days"}
 _PLACE = re.compile(r" \(at (line \d+, column \d+|end of document)\)$")
 
 
@@ -126,7 +127,7 @@ class _Table:
     def only(self, *known: str) -> None:
         for key in self.keys:
             if key not in known:
-                self.wrong(key, f"is an unknown key; {nearest(key, known, 'known')}")
+                self.wrong(key, _REMOVED.get(key) or f"is an unknown key; {nearest(key, known, 'known')}")
 
     def needs(self, key: str, example: str) -> None:
         if self.file and key not in self.keys:
@@ -321,7 +322,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         "arms", "control", "adjust", "segments", "interactions", "salt", "exclude_with", "holdout", "tolerance",
         "looks", "joint_shares", *([] if table.file else ["only"]),
         "primary", "guardrails", "lower_is_better", "non_inferiority", "decision",
-        "received", "quantiles", "survival",
+        "received", "quantiles",
     )  # fmt: skip
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
@@ -350,7 +351,6 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
         tuple(metric for metric in adjust if metric in metrics),
         received=table.get("received", values.text, None),
         quantiles=table.get("quantiles", values.probabilities, {}),
-        survival=table.get("survival", values.days_by_event, {}),
     )
 
 
@@ -438,7 +438,6 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         decision=_decision_to_dict(experiment.decision) or None,
         received=experiment.received,
         quantiles={name: list(shares) for name, shares in experiment.quantiles.items()} or None,
-        survival=dict(experiment.survival) or None,
     )
 
 

@@ -37,7 +37,7 @@ class View:
         """Return the joint table behind one of the plan's own."""
         covariate = None if linkage.covariate is None else self.covariates[linkage.covariate]
         experiments = tuple(self.experiments[name] for name in linkage.experiments)
-        return replace(linkage, experiments=experiments, covariate=covariate, event=None)
+        return replace(linkage, experiments=experiments, covariate=covariate)
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,6 @@ class JointPlan(Plan):
     def linkages(self) -> tuple[Linkage, ...]:
         """The tables of all plans, each once."""
         return self.tables
-
-    @property
-    def days(self) -> tuple[str, ...]:
-        """The columns of days until an event of all plans."""
-        return tuple(view.covariates[name] for view in self.views for name in view.plan.days)
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -140,7 +135,6 @@ def counting_terms(plan: Plan) -> str:
             each.numbers,
             each.received,
             tuple(each.quantiles),
-            tuple(each.survival.items()),
         )
         for each in plan.experiments
     ]

@@ -141,8 +141,7 @@ class ExperimentPlan:
     ``received`` is the metric that says who got what was assigned, or how much of it.
     ``primary`` to ``decision`` say how results are read, not what is counted: ``non_inferiority`` has the most that a
     metric may be worse, and whether that is a share of the control's mean. ``quantiles`` are shares of people by
-    metric: 0.5 asks for the median. ``survival`` has the column of days by 0/1 metric: until its event, or else
-    until the person was last seen.
+    metric: 0.5 asks for the median.
     """
 
     name: str
@@ -166,7 +165,6 @@ class ExperimentPlan:
     numbers: tuple[str, ...] = ()
     received: str | None = None
     quantiles: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    survival: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def arms(self) -> tuple[Level, ...] | None:
@@ -208,19 +206,17 @@ class Linkage:
     """One table that the plan needs: an experiment, alone, with a covariate, or with another one.
 
     With ``people_only`` what stands for the covariate are the bins of a metric, and nothing is added up in them.
-    With ``event`` they are days, and this 0/1 metric is all that is added up in them.
     """
 
     experiments: tuple[str, ...]
     covariate: str | None = None
     squares: Literal["arm", "marginals"] = "arm"
     people_only: bool = False
-    event: str | None = None
 
     @property
     def after(self) -> bool:
         """Whether its classes say what people did, not who they were: these are not adjusted for, nor segments."""
-        return self.people_only or self.event is not None
+        return self.people_only
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -352,7 +348,7 @@ class Plan:
         [['spend', 'before'], ['spend']]
         """
         if linkage.after:
-            return tuple(metric for metric in self.metrics if metric.name == linkage.event)
+            return ()
         gone = {*self.numbers} - {*self.numbers_of(linkage)}
         return tuple(metric for metric in self.counted_metrics if metric.name not in gone)
 
@@ -410,13 +406,8 @@ class Plan:
 
     @cached_property
     def covariates_in_use(self) -> tuple[str, ...]:
-        """The covariates that some experiment uses, and days of survival, each once; others may be declared."""
-        return tuple(dict.fromkeys((*(name for each in self.experiments for name in each.covariates), *self.days)))
-
-    @cached_property
-    def days(self) -> tuple[str, ...]:
-        """The columns of days until an event, each once."""
-        return tuple(dict.fromkeys(name for each in self.experiments for name in each.survival.values()))
+        """The covariates that some experiment uses, each once; others may be declared."""
+        return tuple(dict.fromkeys(name for each in self.experiments for name in each.covariates))
 
     @cached_property
     def binned_metrics(self) -> tuple[str, ...]:
@@ -447,7 +438,6 @@ class Plan:
             for name in experiment.covariates:
                 linkages.append(Linkage(own, name, "marginals" if name in experiment.segments else "arm"))
             linkages += [Linkage(own, name, people_only=True) for name in experiment.quantiles]
-            linkages += [Linkage(own, days, event=event) for event, days in experiment.survival.items()]
             for pair in ((experiment.name, other) for other in experiment.interactions):
                 if frozenset(pair) not in tables:
                     tables.add(frozenset(pair))
@@ -490,7 +480,6 @@ def make_plan(
     numbers: Sequence[str] = (),
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
-    survival: Mapping[str, str] | None = None,
 ) -> Plan:
     """Return the plan of one experiment, from the choices of a call or a command line.
 
@@ -501,7 +490,6 @@ def make_plan(
     ``received`` is the metric that says who got what was assigned; it is counted, too, and its products with all
     others.
     ``quantiles`` of metrics ({"latency": [0.5, 0.9]}) are taken from their bins.
-    ``survival`` names days by their event, a 0/1 metric: {"cancelled": "days"}.
     Raises `PlanError` where a choice names something that is not counted.
 
     >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
@@ -514,8 +502,7 @@ def make_plan(
     parts = {ratio: _parts(ratio) for ratio in ratios}
     shares_below = {name: _probabilities(below) for name, below in sorted((quantiles or {}).items())}
     named = [name for pair in parts.values() for name in pair]
-    until = dict(sorted((survival or {}).items()))
-    metrics = list(dict.fromkeys([*metrics, *named, *([] if received is None else [received]), *shares_below, *until]))
+    metrics = list(dict.fromkeys([*metrics, *named, *([] if received is None else [received]), *shares_below]))
     for name in numbers:
         if name not in adjust:
             raise PlanError(
@@ -531,7 +518,7 @@ def make_plan(
     for word, choices, names in (
         ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
         ("least_events", least_events, metrics),
-        ("bins", bins, [*covariates, *shares_below, *until.values()]),
+        ("bins", bins, [*covariates, *shares_below]),
         ("top", top, covariates), ("scores", score, covariates),
     ):  # fmt: skip
         for name in () if choices is None else choices:
@@ -561,12 +548,11 @@ def make_plan(
                 numbers=tuple(as_they_are),
                 received=received,
                 quantiles=shares_below,
-                survival=until,
             ),
         ),
         tuple(
             CovariatePlan(name, None, _tuple((bins or {}).get(name)), (top or {}).get(name), name in score)
-            for name in dict.fromkeys([*covariates, *until.values()])
+            for name in covariates
             if name in segments or any(name in (choices or ()) for choices in (bins, top, score))
         ),
         k,
@@ -663,7 +649,7 @@ def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
     (('tier',), ('spend_before',))
     """
     declared = {covariate.name for covariate in plan.covariates}
-    classes = {name for each in plan.experiments for name in (*each.segments, *each.survival.values())}
+    classes = {name for each in plan.experiments for name in each.segments}
     undecided = [name for name in plan.covariates_in_use if name not in declared]
     numbers = [name for name in undecided if name not in classes and is_number(name)]
     experiments = tuple(

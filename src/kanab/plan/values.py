@@ -141,17 +141,6 @@ def probabilities(value: Any) -> dict[str, tuple[float, ...]]:
     return {name: tuple(sorted({number(share) for share in shares})) for name, shares in listed.items()}
 
 
-def days_by_event(value: Any) -> dict[str, str]:
-    """Read the columns of days by their event, a 0/1 metric.
-
-    >>> days_by_event({"cancelled": "days"})
-    {'cancelled': 'days'}
-    """
-    if not isinstance(value, dict) or not all(isinstance(days, str) for days in value.values()):
-        raise WrongValueError('must be a table of columns of days by 0/1 metric, such as { cancelled = "days" }')
-    return dict(sorted(value.items()))
-
-
 def shares(value: Any) -> tuple[tuple[Level, float], ...]:
     """Read shares by arm; a list of [arm, share] for arms that are numbers or true/false."""
     if isinstance(value, dict):

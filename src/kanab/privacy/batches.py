@@ -188,8 +188,7 @@ def _added(name: str, releases: Sequence[Release]) -> tuple[Tally, LevelMap | No
     common = _joined([olds for groups in all_groups for olds in groups.values()])
     names = _names(common, all_groups)
     targets = [{new: names[olds[0]] for new, olds in groups.items()} for groups in all_groups]
-    days = any(link.name == name and link.event for link in releases[0].plan.linkages)
-    scores = _scores(covariate, tallies, targets, ends=days)
+    scores = _scores(covariate, tallies, targets)
     coarse = [tally.coarsen(covariate, target, scores) for tally, target in zip(tallies, targets, strict=True)]
     originals = {old for levels, groups in zip(maps, all_groups, strict=True) for old in _originals(levels, groups)}
     merged = tuple((names[olds[0]], tuple(old for old in olds if old in originals)) for olds in common)
@@ -289,10 +288,8 @@ def _names(common: Sequence[Sequence[Level]], all_groups: Sequence[Groups]) -> d
     return names
 
 
-def _scores(
-    covariate: str, tallies: Sequence[Tally], targets: Sequence[Mapping[Level, Level]], *, ends: bool
-) -> dict[Level, float]:
-    """Return the scores of a numeric covariate's levels, pooled over the batches; of days the last."""
+def _scores(covariate: str, tallies: Sequence[Tally], targets: Sequence[Mapping[Level, Level]]) -> dict[Level, float]:
+    """Return the scores of a numeric covariate's levels, pooled over the batches."""
     weighed: dict[Level, list[tuple[float, int]]] = {}
     for tally, target in zip(tallies, targets, strict=True):
         factor = tally.factor(covariate)
@@ -300,8 +297,6 @@ def _scores(
         for level, score in zip(factor.levels, factor.scores or (), strict=False):
             if score is not None:
                 weighed.setdefault(target[level], []).append((score, people[level]))
-    if ends:
-        return {level: max(day for day, _ in parts) for level, parts in weighed.items()}
     return {
         level: parts[0][0]
         if len({x for x, _ in parts}) == 1

@@ -17,7 +17,6 @@ from kanab.plan.model import SMALLEST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.merging import (
     SAFETY_FACTOR,
     LevelMap,
-    at_ends,
     merge_levels,
     merge_smallest,
     regroup,
@@ -144,10 +143,7 @@ def published_map(draft: Draft, plan: Plan) -> LevelMap | None:
         return without_means(draft.levels, draft.tally)
     covariate = plan.covariate(draft.levels.covariate)
     declared = covariate.levels is not None or covariate.bins is not None
-    named = draft.levels if declared else without_rare_names(draft.levels, draft.tally, plan.k)
-    if draft.linkage.event is None:
-        return named
-    return at_ends(named, draft.levels, binned=covariate.bins is not None)
+    return draft.levels if declared else without_rare_names(draft.levels, draft.tally, plan.k)
 
 
 def smallest_share(experiment: ExperimentPlan, tally: Tally) -> float:

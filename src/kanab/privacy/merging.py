@@ -10,7 +10,6 @@ do not leave with it: a rare value can be a name.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -150,37 +149,6 @@ def without_means(levels: LevelMap, tally: Tally) -> LevelMap:
         known = [place for old in dict(levels.groups)[new] if (place := score[old]) is not None]
         halfway[new] = (min(known) + max(known)) / 2
     return replace(levels, scores=halfway)
-
-
-def at_ends(named: LevelMap, levels: LevelMap, *, binned: bool = False) -> LevelMap:
-    """Score days where they end: merged ones at their last, bins at their upper edge.
-
-    A last day that is too rare to be named is not told: then they end before the next ones begin, and the last of all
-    at their last day with a name, or where they begin.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> rows = {"arm": ["A", "B"] * 45, "day": [1] * 40 + [2] * 8 + [3] * 22 + [11, 17] + [20] * 17 + [93]}
-    >>> table = count_columns(rows, arm="arm", covariates=["day"])
-    >>> merged = merge_levels(table, "day", 20)
-    >>> named = without_rare_names(merged, table, 5)
-    >>> named.groups
-    ((1, (1,)), ('2 … 3', (2, 3)), ('≥ 10', (20,)))
-    >>> at_ends(named, merged).scores
-    {1: 1.0, '2 … 3': 3.0, '≥ 10': 20.0}
-    """
-    cuts = named.cuts or ()
-    ends: dict[Level, float] = {}
-    for place, ((new, known), (_, olds)) in enumerate(zip(named.groups, levels.groups, strict=True)):
-        if binned:  # "< 7", "7 – 14", "≥ 21": what is written last
-            ends[new] = max(float(str(old).split()[-1]) for old in olds)
-            continue
-        days = [float(str(old)) for old in known]
-        last = max(float(str(old)) for old in olds)
-        if last in days:
-            ends[new] = last
-        else:
-            ends[new] = float(math.ceil(cuts[place]) - 1) if place < len(cuts) else max(days, default=cuts[-1])
-    return replace(named, scores=ends)
 
 
 def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:

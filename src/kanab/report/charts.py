@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.errors import MissingExtraError
-from kanab.report.curves import DrawnDistribution, distribution_of, effects_over_time, survival_of
+from kanab.report.curves import DrawnDistribution, distribution_of, effects_over_time
 from kanab.report.forest import (
     Forest,
     Panel,
@@ -144,36 +144,6 @@ def _cumulative(alt: Any, shown: DrawnDistribution, scale: Any, control: str) ->
         named.mark_text(align="left", dx=9, dy=13, color=MUTED).encode(x=at, y=y, text="name:N"),
         legend.mark_text(align="right", fontWeight="bold").encode(x=at, y=y, text="arm:N", color=colour),
     ).properties(width=WIDTH, height=_HEIGHT)
-
-
-def survival_chart(data: Data, metric: str) -> Spec | None:
-    """Return the share of every arm without the event after each day, with its interval, and who is at risk below.
-
-    None where nothing was asked of survival.
-    """
-    shown = survival_of(data, metric)
-    if shown is None:
-        return None
-    alt = altair()
-    colour = alt.Color("colour:N", scale=None)
-    scale = alt.Scale(domain=[0, shown.end], nice=False)
-    x = alt.X("x:Q", scale=scale, axis=alt.Axis(title=None, grid=False, values=shown.places, format=",d"))
-    titled = alt.Axis(title=f"without {metric}", format="%", tickCount=5, grid=False)
-    y = alt.Y("share:Q", scale=alt.Scale(domain=[0, 1]), axis=titled)
-    base = alt.Chart(alt.Data(values=shown.steps)).encode(x=x, color=colour)
-    band = base.mark_rect(opacity=0.16, stroke=None).encode(x2="next:Q", y=alt.Y("low:Q", axis=titled), y2="high:Q")
-    line = base.mark_line(interpolate="step-after", strokeWidth=2.5).encode(y=y)
-    shares = alt.layer(band, line).properties(width=WIDTH, height=1.4 * _HEIGHT)
-    rows = alt.Y("arm:N", sort=[*shown.colours], axis=alt.Axis(title=None, domain=False, ticks=False, labelPadding=24))
-    below = alt.Axis(title=f"{shown.covariate}; people still at risk after so many", domain=False, ticks=False,
-                     grid=False, values=shown.places, labels=False)  # fmt: skip
-    numbers = (
-        alt.Chart(alt.Data(values=shown.risk))
-        .mark_text(fontSize=11)
-        .encode(x=alt.X("x:Q", scale=scale, axis=below), y=rows, text="text:N", color=colour)
-    )
-    table = numbers.properties(width=WIDTH, height=20 * len(shown.colours))
-    return _finished(alt, [shares, table], shown.title, shown.description)
 
 
 def altair() -> Any:

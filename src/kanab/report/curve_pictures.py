@@ -1,4 +1,4 @@
-"""Distributions, survival curves and effects over time as static SVG."""
+"""Distributions and effects over time as static SVG."""
 
 from __future__ import annotations
 
@@ -15,27 +15,21 @@ from kanab.report.axes import (
     round_numbers,
     stepped,
     svg,
-    text,
 )
-from kanab.report.curves import Drawn, DrawnDistribution, DrawnSurvival, distribution_of, effects_over_time, survival_of
+from kanab.report.curves import Drawn, DrawnDistribution, distribution_of, effects_over_time
 from kanab.report.forest import Forest, Panel
-from kanab.report.palette import LETTER, MUTED, WIDTH
+from kanab.report.palette import MUTED
 from kanab.report.words import metrics_of
 
 _HIGH = 150.0
-_ROW = 20.0
-_MOST_NAME = 16
-"""So many letters of an arm's name stand beside the people at risk."""
 
 
 def curve_pictures(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return pictures as SVG, named "quantiles: metric", "survival: metric" and "windows: column"."""
+    """Return pictures as SVG, named "quantiles: metric" and "windows: column"."""
     drawn = {}
     for metric in metrics_of(data):
         if distribution := distribution_of(data, metric):
             drawn[f"quantiles: {metric}"] = distribution_svg(distribution)
-        if survival := survival_of(data, metric, _places_with_room(data, metric)):
-            drawn[f"survival: {metric}"] = survival_svg(survival)
     return drawn | {f"windows: {column}": windows_svg(each) for column, each in effects_over_time(data).items()}
 
 
@@ -71,39 +65,6 @@ def distribution_svg(distribution: DrawnDistribution) -> str:
 def _furthest(marks: Sequence[Drawn]) -> dict[str, Drawn]:
     """Return of each quantile the mark furthest right, beside which its name has room."""
     return {mark["name"]: mark for mark in sorted(marks, key=lambda mark: (mark["value"], mark["x"]))}
-
-
-def _places_with_room(data: Mapping[str, Any], metric: str) -> int:
-    """Return at how many days people at risk can be told without their numbers touching."""
-    curves = [curve for read in data.get("survival_curves", ()) if read["metric"] == metric for curve in read["curves"]]
-    widest = max((len(f"{day['at_risk']:,}") for curve in curves for day in curve["days"]), default=1)
-    return max(2, min(7, int((WIDTH - 2 * _MOST_NAME * LETTER) / (widest * LETTER)) + 1))
-
-
-def survival_svg(survival: DrawnSurvival) -> str:
-    """Draw the share of every arm without the event after each day, with its interval, and who is at risk below."""
-    names = {arm: arm if len(arm) <= _MOST_NAME else f"{arm[: _MOST_NAME - 1]}…" for arm in survival.colours}
-    share = percent_axis(f"without {survival.metric}")
-    widest = max(len(risk["text"]) for risk in survival.risk)
-    left = max(gutter(label for _, label in share.ticks), gutter(names.values()) + widest * LETTER / 2)
-    days = ChartAxis(0.0, survival.end, [(day, f"{day:,.10g}") for day in survival.places])
-    frame = Frame(days, share, ABOVE, 1.4 * _HIGH, left)
-    parts, top = frame.ground(), frame.bottom + 20
-    for arm, colour in survival.colours.items():
-        steps = [step for step in survival.steps if step["arm"] == arm]
-        last = steps[-1]["x"]
-        ends = [stepped([(step["x"], step[side]) for step in steps], last) for side in ("low", "high")]
-        parts.append(frame.area([*ends[0], *reversed(ends[1])], colour))
-    for place, (arm, colour) in enumerate(survival.colours.items()):
-        steps = [step for step in survival.steps if step["arm"] == arm]
-        parts.append(frame.line(stepped([(s["x"], s["share"]) for s in steps], steps[-1]["x"]), colour, wide=2.5))
-        y = top + _ROW * place + 14
-        parts.append(text(0, y, names[arm], colour=colour, bold=True))
-        at_risk = [(frame.x_of(risk["x"]), risk["text"]) for risk in survival.risk if risk["arm"] == arm]
-        parts += [text(x, y, people, colour=colour, anchor="middle") for x, people in at_risk]
-    end = top + _ROW * len(names) + 20
-    parts.append(text(0, end, f"{survival.covariate}; people still at risk after so many", size=14))
-    return svg(end + 6, survival.title, survival.description, parts)
 
 
 def windows_svg(windows: Forest) -> str:

@@ -1,4 +1,4 @@
-"""What pictures over two axes show: distributions, survival curves, effects over the days since the first exposure."""
+"""What pictures over two axes show: distributions, effects over the days since the first exposure."""
 
 from __future__ import annotations
 
@@ -46,24 +46,6 @@ class DrawnDistribution:
         return f"{'; '.join(dict.fromkeys(spoken))}."
 
 
-@dataclass(frozen=True)
-class DrawnSurvival:
-    """The share of every arm without the event after each day, with its interval, and who is still at risk.
-
-    ``steps`` run from x to next and have a share, a low and a high end; ``risk`` is a number of people as text at x.
-    """
-
-    metric: str
-    covariate: str
-    colours: Mapping[str, str]
-    steps: Sequence[Drawn]
-    risk: Sequence[Drawn]
-    places: Sequence[float]
-    end: float
-    title: str
-    description: str
-
-
 def distribution_of(data: Data, metric: str) -> DrawnDistribution | None:
     """Return the bins of a metric in each arm and its quantiles; None where nothing was asked of quantiles.
 
@@ -101,52 +83,8 @@ def _quantile_marks(rows: Sequence[Row], colours: Mapping[str, str]) -> list[Dra
     return list(marks.values())
 
 
-def survival_of(data: Data, metric: str, most_places: int = 7) -> DrawnSurvival | None:
-    """Return the survival curves of a metric with so many days at which people at risk are told; None without any."""
-    read = next((each for each in data.get("survival_curves", ()) if each["metric"] == metric), None)
-    if read is None:
-        return None
-    curves = sorted(read["curves"], key=lambda curve: curve["arm"] != data["control"])
-    colours = _coloured([curve["arm"] for curve in curves])
-    end = max(curve["days"][-1]["day"] for curve in curves)
-    places = _even_days(curves, end, most_places)
-    steps, risk = [], []
-    for curve in curves:
-        arm = {"arm": curve["arm"], "colour": colours[curve["arm"]]}
-        steps += [step | arm for step in _survival_steps(curve, 1.03 * end)]
-        risk += [{"x": day, "text": f"{left:,}"} | arm for day, left in _still_at_risk(curve) if day in places]
-    said = "; ".join(f"{curve['arm']} {100 * curve['days'][-1]['share']:.1f} %" for curve in curves)
-    described = f"Without {metric} after {end:,.10g} days: {said}. {percent(data['confidence'])} intervals."
-    title = f"How long it is until {metric}"
-    return DrawnSurvival(metric, read["covariate"], colours, steps, risk, places, 1.03 * end, title, described)
-
-
 def _coloured(arms: Sequence[str]) -> dict[str, str]:
     return {arm: ARMS[place % len(ARMS)] for place, arm in enumerate(arms)}
-
-
-def _survival_steps(curve: Row, end: float) -> list[Drawn]:
-    """Return the steps of a curve from each day to the next; without an interval it is where the share is."""
-    steps = [{"x": 0.0, "share": 1.0, "low": 1.0, "high": 1.0}]
-    for day in curve["days"]:
-        low, high = day["interval"] or (day["share"], day["share"])
-        steps.append({"x": day["day"], "share": day["share"], "low": low, "high": high})
-    last = min(end, curve["days"][-1]["day"] + 0.03 * end)
-    steps.append(steps[-1] | {"x": last})
-    return [step | {"next": after["x"]} for step, after in zip(steps, [*steps[1:], steps[-1]], strict=True)]
-
-
-def _still_at_risk(curve: Row) -> list[tuple[float, int]]:
-    """Return how many people are at risk after each day: those of the next one."""
-    days = [0.0, *(day["day"] for day in curve["days"])]
-    left = [*(day["at_risk"] for day in curve["days"]), curve["later"]["at_risk"]]
-    return [*dict(zip(days, left, strict=True)).items()]
-
-
-def _even_days(curves: Sequence[Row], end: float, count: int) -> list[float]:
-    """Return about so many of the days on which a curve steps, evenly, and the first."""
-    days = sorted({0.0, *(day["day"] for curve in curves for day in curve["days"])})
-    return sorted({min(days, key=lambda day: abs(day - end * part / (count - 1))) for part in range(count)})
 
 
 def effects_over_time(data: Data) -> dict[str, Forest]:

@@ -12,7 +12,6 @@ from kanab.report.figures import Figures, Row, figures_of, is_share, percent, re
 from kanab.report.quantile_section import quantile_parts
 from kanab.report.received_section import received_parts
 from kanab.report.strata_section import STRATA_HEADING, strata_parts
-from kanab.report.survival_section import survival_parts
 from kanab.report.tables import (
     arms_table,
     balance_table,
@@ -102,7 +101,6 @@ def further_sections(data: Data) -> list[Section]:
         Section("How does the effect change with time?", window_parts(data), "windows"),
         Section("What did receiving do?", received_parts(data), "received"),
         Section("Did quantiles move?", quantile_parts(data), "quantiles"),
-        Section("How long is it until the event?", survival_parts(data), "survival"),
         Section("Do the intervals hold simultaneously?", simultaneous_parts(data), "simultaneous"),
         Section("Other comparisons of arms", contrast_parts(data), "contrasts"),
         Section("Are the claims shown?", margin_parts(data), "claims"),

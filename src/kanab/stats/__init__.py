@@ -18,7 +18,6 @@ from kanab.stats.cautions import (
 )
 from kanab.stats.counts.glm import CountFit, ModelTest, fit_counts, likelihood_ratio
 from kanab.stats.counts.strata import CommonOdds, EqualOdds, OddsAtLevel, common_odds
-from kanab.stats.counts.survival import Survival, SurvivalCurve, SurvivalEffect, survival, survival_effect
 from kanab.stats.designs.clusters import cluster_means
 from kanab.stats.designs.received import ReceivedEffect, adjusted_received_effect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
@@ -80,9 +79,6 @@ __all__ = [
     "SampleRatio",
     "SegmentEffect",
     "Simultaneous",
-    "Survival",
-    "SurvivalCurve",
-    "SurvivalEffect",
     "additive_means",
     "additive_ratio_means",
     "adjusted_effect",
@@ -134,6 +130,4 @@ __all__ = [
     "sample_ratio_any_time",
     "segment_effects",
     "simultaneous_intervals",
-    "survival",
-    "survival_effect",
 ]

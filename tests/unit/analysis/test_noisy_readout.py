@@ -24,12 +24,10 @@ missing = "zero"
 bins = [0, 10, 20, 30, 50, 100]
 [covariates]
 tier = { levels = ["1", "2", "3"] }
-days = { bins = [10, 20] }
 [experiments.checkout]
 arms = { A = 1, B = 1 }
 segments = ["tier"]
 quantiles = { spend = [0.5] }
-survival = { bought = "days" }
 """)
 
 
@@ -39,7 +37,6 @@ def released():
     rows = {
         "checkout": rng.choice(["A", "B"], people),
         "tier": rng.choice(["1", "2", "3"], people),
-        "days": rng.integers(0, 30, people),
         "bought": rng.random(people) < 0.3,
         "spend": np.minimum(100, rng.exponential(20, people)).astype(int),
     }
@@ -75,11 +72,6 @@ def test_quantiles_have_intervals_and_bins_of_which_none_is_below_nothing(answer
     assert all(
         min(side.people) >= 0 and max(side.noise) > 0 for each in answer.distributions for side in each.people.values()
     )
-
-
-def test_what_does_not_know_noise_is_a_note(answer):
-    notes = "\n".join(answer.notes)
-    assert "There is no survival until bought: every day of its curve would carry noise" in notes
 
 
 def test_strata_and_formulas_are_refused(released):

@@ -50,7 +50,6 @@ def changed(plan: Plan, **choices: object) -> Plan:
             make_plan("variant", ["spend"], quantiles={"spend": 0.5}, bins={"spend": [0, 5, 9]}),
             "quantiles are of people",
         ),
-        (make_plan("variant", ["spend"], survival={"cancelled": "days"}), "survival is of people"),
         (make_plan("variant", ["spend"], received="opened"), "received is of people"),
         (make_plan("variant", ["spend"], missing={"spend": "exclude"}), "a missing value is 0"),
         (make_plan("variant", ["spend"], least_events={"spend": 5}), "rules about people with a value"),

@@ -92,8 +92,6 @@ def test_numbers_receiving_and_quantiles_are_asked_for_and_survive_the_download(
     assert experiment_table(plan).rows[0][2] == (
         "adjusted for before, tier; effect of receiving (opened); quantiles of spend"
     )
-    until = make_plan("variant", [], survival={"cancelled": "days"})
-    assert experiment_table(until).rows[0][2] == "survival until cancelled"
     assert ("before", "a number, from before: adjusted for", "0 to 50", "counts as 0") in metric_table(plan).rows
     read = parse_plan(plan_toml(replace(plan, covariates=(CovariatePlan("tier"),)))).experiment()
     assert (read.numbers, read.adjust, read.received, read.quantiles) == (

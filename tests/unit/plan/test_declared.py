@@ -36,9 +36,7 @@ def test_levels_and_bins_have_the_missing_one_and_no_score_of_the_data() -> None
     assert (bins.levels, bins.scores) == (("< 30", "30 – 50", "≥ 50", None), (0.0, 1.0, 2.0, None))
 
 
-def test_days_have_no_missing_level_and_bins_of_a_metric_only_where_it_may_be_missing() -> None:
-    days = plan(CovariatePlan("days", (1, 2)), survival={"gone": "days"})
-    assert declared_levels(days, "days").levels == (1, 2)
+def test_bins_of_a_metric_have_a_missing_level_only_where_it_may_be_missing() -> None:
     for rule, gone in (("zero", ()), ("exclude", (None,)), (None, (None,))):
         metrics = (MetricPlan("latency", (0, 30), bins=3, missing=rule),)
         binned = Plan(metrics, (ExperimentPlan("x", quantiles={"latency": (0.5,)}),))

@@ -255,6 +255,7 @@ MISTAKES: dict[str, str] = {
     'adjust = ["tier"] → adjust = "tier"': "experiments.checkout.adjust must be a list of names",
     'adjust = ["tier"] → adjust = ["tier", "tier"]': "experiments.checkout.adjust names a covariate twice",
     'adjust = ["tier"] → ajust = ["tier"]': "experiments.checkout.ajust is an unknown key; nearest: adjust",
+    'adjust = ["tier"] → survival = { spend = "days" }': "experiments.checkout.survival was removed; count a 0/1",
     'adjust = ["tier"] → control = "C"': "experiments.checkout.control is not one of its arms; declared: A, B",
     'adjust = ["tier"] → salt = ""': "experiments.checkout.salt must not be empty",
     'adjust = ["tier"] → holdout = 1': "experiments.checkout.holdout must be a share of all people",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kanab.analysis.api import analyze
 from kanab.atomicfile import write_whole
 from kanab.counting.dispatch import count
-from kanab.errors import KanabError, PrivacyError, SourceError
+from kanab.errors import KanabError, PlanError, PrivacyError, SourceError
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import read_release, write_release
@@ -108,6 +108,15 @@ def test_a_changed_plan_is_noticed() -> None:
     data["hash"] = hash_of(data)
     with pytest.raises(KanabError, match="plan"):
         release_from_dict(data)
+
+
+def test_a_release_of_an_older_version_with_survival_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    data = release_to_dict(released())
+    data["plan"]["experiments"]["variant"]["survival"] = {"bought": "days"}
+    data["hash"] = hash_of(data)
+    (tmp_path / "old.json").write_text(json.dumps(data))
+    with pytest.raises(PlanError, match=r"experiments\.variant\.survival was removed; count a 0/1 metric within a"):
+        read_release(tmp_path / "old.json")
 
 
 @pytest.mark.parametrize(

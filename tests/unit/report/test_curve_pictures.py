@@ -1,4 +1,4 @@
-"""Distributions, survival curves and effects over time as SVG: every number stands where the axes say."""
+"""Distributions and effects over time as SVG: every number stands where the axes say."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 
 import kanab as kb
 from kanab.report.axes import ChartAxis, Frame, legend, round_axis
-from kanab.report.curve_pictures import curve_pictures, distribution_svg, survival_svg, windows_svg
-from kanab.report.curves import DrawnDistribution, distribution_of, survival_of
+from kanab.report.curve_pictures import curve_pictures, distribution_svg, windows_svg
+from kanab.report.curves import DrawnDistribution, distribution_of
 from kanab.report.forest import Forest, Panel
 from kanab.report.palette import ARMS, QUIET, UP, WIDTH
 
@@ -30,12 +30,6 @@ READ: dict[str, Any] = {
         {"metric": "time", "control": "A", "arm": "B", "probability": 0.5, "quantile_control": 10, "quantile_arm": None}
     ],
 }
-DAYS = [{"day": 5.0, "share": 0.5, "interval": [0.4, 0.6], "at_risk": 900}]
-CURVES = [
-    {"arm": "B", "days": DAYS, "later": {"at_risk": 300}},
-    {"arm": "A", "days": [{"day": 10.0, "share": 0.2, "interval": None, "at_risk": 1_000}], "later": {"at_risk": 200}},
-]
-SURVIVAL = READ | {"survival_curves": [{"metric": "churned", "covariate": "days", "curves": CURVES}]}
 
 
 def paths(svg: str, **attributes: str) -> list[str]:
@@ -71,27 +65,9 @@ def test_dots_of_quantiles_lie_on_the_line_of_shares() -> None:
     assert [(float(dot["cx"]), float(dot["cy"])) for dot in dots] == [numbers(line)[1]]
 
 
-def test_without_quantiles_or_survival_or_windows_there_are_no_curves() -> None:
+def test_without_quantiles_or_windows_there_are_no_curves() -> None:
     nothing = {"control": "A", "effects": [{"metric": "time", "arm": "B", "carries_verdict": True}], "confidence": 0.95}
     assert curve_pictures(nothing) == {}
-    assert survival_of(READ, "time") is None
-
-
-def test_a_curve_stays_level_until_its_next_day_and_its_band_is_as_high_as_its_interval() -> None:
-    shown = survival_of(SURVIVAL, "churned")
-    assert shown is not None
-    svg = survival_svg(shown)
-    (control,), (other,) = paths(svg, stroke=QUIET, stroke_width="2.5"), paths(svg, stroke=UP, stroke_width="2.5")
-    corners = numbers(other)
-    assert [y for _, y in corners[:4]] == pytest.approx([30, 30, 135, 135])  # 210 high: half of it is 105 below
-    assert numbers(control)[1][0] - corners[0][0] == pytest.approx(2 * (corners[1][0] - corners[0][0]), abs=0.02)
-    (band,) = paths(svg, fill=UP, fill_opacity="0.16")
-    heights = {y for x, y in numbers(band) if x > corners[1][0] + 1}
-    assert sorted(heights) == pytest.approx([30 + 210 * 0.4, 30 + 210 * 0.6])
-    texts = [text.text for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
-    assert {"900", "300", "1,000", "200"} <= set(texts)
-    assert texts[-1] == "days; people still at risk after so many"
-    assert "Without churned after 10 days: A 20.0 %; B 50.0 %." in svg
 
 
 def test_windows_are_lines_across_their_days_and_open_ends_reach_the_edge() -> None:
@@ -114,12 +90,6 @@ def test_long_names_stay_within_the_picture() -> None:
     parts, bottom = legend({name: UP, "B": QUIET}, 0)
     assert bottom == 40
     assert len(re.findall(r">(a very[^<]*…)<", "".join(parts))[0]) * 7 < WIDTH
-    curves = [CURVES[0] | {"arm": name}, CURVES[1]]
-    shown = survival_of(
-        SURVIVAL | {"survival_curves": [SURVIVAL["survival_curves"][0] | {"curves": curves}]}, "churned"
-    )
-    assert shown is not None
-    assert ">a very long nam…<" in survival_svg(shown)
 
 
 def test_words_without_room_on_the_right_stand_on_the_left() -> None:
@@ -165,9 +135,7 @@ for command in commands:
 """
 PICTURES = """\
 Effects on spend against A
-Effects on churned against A
 The distribution of spend in each arm
-How long it is until churned
 Effects on spend@0d..7d against A
 Effects on spend@7d..14d against A
 Effects on spend by days since the first exposure
@@ -182,8 +150,8 @@ What noise costs, by ε
 def test_without_the_extra_every_picture_is_drawn(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     arms, days = np.resize(["A", "B"], 2_000), rng.integers(0, 5, 2_000)
-    rows = {"shop": arms, "days": days, "churned": rng.integers(0, 2, 2_000), "spend": rng.integers(0, 40, 2_000)}
-    asked = {"survival": {"churned": "days"}, "quantiles": {"spend": [0.5]}, "bins": {"spend": [0, 10, 20, 30]}}
+    rows = {"shop": arms, "spend": rng.integers(0, 40, 2_000)}
+    asked = {"quantiles": {"spend": [0.5]}, "bins": {"spend": [0, 10, 20, 30]}}
     people = kb.count(rows, arm="shop", metrics=["spend"], bounds={"spend": (0, 40)}, **asked)
     start = pd.Timestamp("2026-03-01")
     exposed = pd.DataFrame({"user": np.arange(2_000), "shop": arms, "time": start})

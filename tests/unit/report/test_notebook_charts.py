@@ -55,9 +55,9 @@ def test_what_cannot_be_drawn_is_answered_with_what_can(readout: kb.Readout) -> 
     with pytest.raises(AnalysisError, match=r"no chart of that name\. Use one of: effects, segments, strata"):
         readout.chart("effect")  # type: ignore[arg-type]
     with pytest.raises(
-        AnalysisError, match=r"nothing to draw of survival\. There is something to draw of: effects, seg"
+        AnalysisError, match=r"nothing to draw of windows\. There is something to draw of: effects, seg"
     ):
-        readout.chart("survival")
+        readout.chart("windows")
     with pytest.raises(AnalysisError, match=r"for this metric\. Name one of: bought, spend\."):
         readout.chart(metric="clicks")
 

@@ -45,10 +45,9 @@ CALLS = {
     "sample_ratio": lambda stats, t: stats.sample_ratio(t),
     "sample_ratio_any_time": lambda stats, t: stats.sample_ratio_any_time(t, {"A": 3, "B": 1}),
     "segment_effects": lambda stats, t: stats.segment_effects(t, "tier", "spend"),
-    "survival": lambda stats, t: stats.survival(t, "tier", "bought"),
 }  # fmt: skip
 REFUSED = {
-    "cluster_means", "common_odds", "fit", "fit_counts", "likelihood_ratio", "nested_f", "robust_fit", "survival",
+    "cluster_means", "common_odds", "fit", "fit_counts", "likelihood_ratio", "nested_f", "robust_fit",
 }  # fmt: skip
 
 

@@ -275,7 +275,6 @@ def _open_choices(plan: Plan) -> Iterator[str]:
         needed = {
             "adjust names a metric, which needs products": experiment.numbers,
             "received needs products": experiment.received,
-            "survival needs days": experiment.survival,
         }
         for words in (words for words, said in needed.items() if said):
             yield f"{path}.{words} that messages do not carry; count rows instead (kanab release)"

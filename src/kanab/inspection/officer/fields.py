@@ -99,8 +99,6 @@ def purposes(name: str, plan: Plan) -> list[str]:
     experiment, covariate = plan.experiment(link.experiments[0]), link.covariate
     if link.people_only:
         return [f"quantiles: do those of {covariate} differ? People by its bins; no metric"]
-    if link.event is not None:
-        return [f"survival: how long is it until {link.event}? People by {covariate}, and who had the event"]
     questions = []
     if experiment.numbers:
         names = listed(experiment.numbers)

@@ -9,7 +9,7 @@ import numpy as np
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import smallest_share
 from kanab.privacy.epsilon.mechanism import Scale, add_noise
-from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, at_ends, merge_levels, merge_smallest, without_means
+from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_smallest, without_means
 from kanab.stats.noise import FEWEST_DEVIATIONS
 from kanab.tally.factor import OTHER, Level, label
 from kanab.tally.noise import AddedNoise
@@ -53,7 +53,7 @@ def merge_to_k(noisy: Tally, linkage: Linkage, plan: Plan, begun: LevelMap | Non
     least = plan.k + FEWEST_DEVIATIONS * float(deviations(noisy).flat[0])
     levels = begun or merge_levels(possible, covariate, SAFETY_FACTOR * least / share)
     while True:
-        named = begun if begun == levels else _as_published(levels, linkage, plan, possible)
+        named = begun if begun == levels else _as_published(levels, linkage, possible)
         merged = named.apply(noisy) if named.merged or named.scores else noisy
         if len(levels.groups) == 1 or holds(merged, plan.k):
             return named, merged
@@ -66,12 +66,10 @@ def merged_alike(exact: Tally, levels: LevelMap, merged: Tally) -> Tally:
     return exact._fold(new, new.positions([levels.target(level) for level in old.levels]))
 
 
-def _as_published(levels: LevelMap, linkage: Linkage, plan: Plan, possible: Tally) -> LevelMap:
+def _as_published(levels: LevelMap, linkage: Linkage, possible: Tally) -> LevelMap:
     """Return the map with scores and names as they are read."""
     if linkage.people_only:
         return without_means(levels, possible)
-    if linkage.event is not None:
-        return at_ends(levels, levels, binned=plan.covariate(levels.covariate).bins is not None)
     return _with_names(levels)
 
 

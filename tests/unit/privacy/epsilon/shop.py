@@ -42,14 +42,12 @@ missing = "zero"
 tier = { levels = [1, 2, 3] }
 device = { levels = ["phone", "desktop", "other"] }
 age = { bins = [30, 50] }
-days = { levels = [1, 2, 3, 4] }
 [experiments.checkout]
 arms = { A = 1, B = 1 }
 salt = "x"
 adjust = ["tier", "device", "age", "before"]
 segments = ["tier"]
 quantiles = { latency = [0.5] }
-survival = { cancelled = "days" }
 interactions = ["banner"]
 [experiments.banner]
 arms = { off = 1, on = 1 }
@@ -86,7 +84,6 @@ def people(n: int = 4000, seed: int = 1) -> dict[str, Any]:
         "tier": rng.integers(1, 4, n),
         "device": rng.choice(["phone", "desktop", "tv"], n),
         "age": rng.integers(18, 80, n),
-        "days": rng.integers(1, 5, n),
     }
 
 

@@ -59,7 +59,7 @@ def test_with_noise_of_0_every_number_is_the_exact_one() -> None:
     exact = counted(people())
     made = release(exact)
     assert [*made.tables] == [
-        "checkout", "banner", "checkout/age", "checkout/device", "checkout/tier", "checkout/latency", "checkout/days",
+        "checkout", "banner", "checkout/age", "checkout/device", "checkout/tier", "checkout/latency",
         "checkout/banner", "checkout/age/device", "checkout/age/tier", "checkout/device/tier",
     ]  # fmt: skip
     for name, table in made.tables.items():
@@ -165,7 +165,7 @@ def nobody_much(n: int = 12) -> dict[str, Any]:
     return {
         "checkout": ["A", "C", None] * (n // 3), "banner": ["on"] * n, "spend": [1e6, None] * (n // 2),
         "orders": [-4] * n, "before": [None] * n, "latency": [3] * n, "cancelled": [1] * n, "tier": [None] * n,
-        "device": ["fridge"] * n, "age": [None] * n, "days": [4] * n,
+        "device": ["fridge"] * n, "age": [None] * n,
     }  # fmt: skip
 
 
@@ -335,7 +335,7 @@ def test_the_exact_grid_is_the_plans() -> None:
 def test_a_map_names_a_level_that_was_merged_with_nobody() -> None:
     levels = LevelMap("device", (("tv", ("tv",)), ("other", ("phone", "radio", None))), {})
     assert merge._with_names(levels) == levels
-    assert SHOP.count("levels") == 3
+    assert SHOP.count("levels") == 2
 
 
 def test_a_release_with_noise_introduces_itself_by_its_epsilon() -> None:
