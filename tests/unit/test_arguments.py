@@ -84,8 +84,6 @@ CALLS: list[Call] = [
     (stats.correct, ([0.1, 0.2],), {}),
     (stats.difference_in_means, (TALLY, "bought"), {}),
     (stats.fit, (TALLY, "variant", "spend"), {}),
-    (stats.fit_counts, (TALLY, "variant", "bought"), {}),
-    (stats.likelihood_ratio, (TALLY, "variant", "variant * tier", "bought"), {}),
     (stats.follow_ups, (TALLY, "tier", "bought"), {}),
     (stats.segment_effects, (TALLY, "tier", "bought"), {"confidence": 0.9}),
     (stats.holm_regions, ([EFFECT],), {}),

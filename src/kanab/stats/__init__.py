@@ -16,7 +16,6 @@ from kanab.stats.cautions import (
     metric_cautions,
     people_off_commonest,
 )
-from kanab.stats.counts.glm import CountFit, ModelTest, fit_counts, likelihood_ratio
 from kanab.stats.counts.strata import CommonOdds, EqualOdds, OddsAtLevel, common_odds
 from kanab.stats.designs.clusters import cluster_means
 from kanab.stats.designs.received import ReceivedEffect, adjusted_received_effect, received_effect
@@ -58,7 +57,6 @@ __all__ = [
     "Candidate",
     "Caution",
     "CommonOdds",
-    "CountFit",
     "Effect",
     "EqualOdds",
     "FTest",
@@ -66,7 +64,6 @@ __all__ = [
     "FollowUp",
     "HolmRegion",
     "MarginTest",
-    "ModelTest",
     "OddsAtLevel",
     "OddsRatio",
     "PlannedLook",
@@ -101,11 +98,9 @@ __all__ = [
     "correct",
     "difference_in_means",
     "fit",
-    "fit_counts",
     "follow_ups",
     "holm_regions",
     "joint_contrasts",
-    "likelihood_ratio",
     "looked_early",
     "many_to_one",
     "metric_cautions",

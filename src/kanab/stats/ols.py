@@ -9,13 +9,12 @@ squares per class, at a cost to privacy.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, overload
+from typing import Literal, get_args
 
 import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError
-from kanab.stats.counts.glm import CountErrors, CountFamily, CountFit, Family, fit_counts
 from kanab.stats.distributions import check_sides, f_tail, t_interval, t_tail
 from kanab.stats.formula import Design, design, parse
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, refit, solve
@@ -86,26 +85,6 @@ class Fit:
         return str(Table(header, rows, f"{self.metric} ~ {self.formula}   (n = {self.n:,}, df = {self.df:,})"))
 
 
-@overload
-def fit(
-    tally: Tally,
-    formula: str,
-    metric: str | None = ...,
-    *,
-    confidence: float = ...,
-    family: Literal["gaussian"] = ...,
-    errors: Literal["model"] | Errors = ...,
-) -> Fit: ...
-@overload
-def fit(
-    tally: Tally,
-    formula: str,
-    metric: str | None = ...,
-    *,
-    confidence: float = ...,
-    family: CountFamily,
-    errors: CountErrors = ...,
-) -> CountFit: ...
 @check_arguments()
 def fit(
     tally: Tally,
@@ -113,14 +92,12 @@ def fit(
     metric: str | None = None,
     *,
     confidence: float = 0.95,
-    family: Family = "gaussian",
-    errors: Literal["model"] | Errors | CountErrors = "model",
-) -> Fit | CountFit:
-    """Fit a formula on the classes: by OLS, or by logistic ("binomial") or Poisson regression.
+    errors: Literal["model"] | Errors = "model",
+) -> Fit:
+    """Fit a formula on the classes by ordinary least squares.
 
-    ``errors`` are the model's, or those of ``robust_fit``, or of ``fit_counts`` for the two other families. Raises
-    `FormulaError` for what is not a formula of this tally, `DesignError` where people or classes are too few for
-    its coefficients, `AnalysisError` where the metric is not of the family's kind.
+    ``errors`` are the model's, or those of ``robust_fit``. Raises `FormulaError` for what is not a formula of this
+    tally, `DesignError` where people or classes are too few for its coefficients.
 
     >>> from kanab.datasets import eighteen
     >>> print(fit(eighteen(), "arm + C(tier)"))
@@ -132,10 +109,8 @@ def fit(
     tier[2]        0.7211  0.4148    1.738   0.104  -0.1686 … 1.611
     tier[3]         1.116  0.4148    2.690  0.0176  0.2262 … 2.006
     """
-    if family != "gaussian":
-        return fit_counts(tally, formula, metric, family=family, errors=errors, confidence=confidence)  # type: ignore[arg-type]
     if errors != "model":
-        return robust_fit(tally, formula, metric, errors=errors, confidence=confidence)  # type: ignore[arg-type]
+        return robust_fit(tally, formula, metric, errors=errors, confidence=confidence)
     refuse_noise(tally, "a fit of a formula")
     check_sides(confidence, "two-sided")
     classes = classes_of(tally, metric)

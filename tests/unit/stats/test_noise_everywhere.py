@@ -29,9 +29,7 @@ CALLS = {
     "common_odds": lambda stats, t: stats.common_odds(t, "tier", "bought"),
     "difference_in_means": lambda stats, t: stats.difference_in_means(t, "spend"),
     "fit": lambda stats, t: stats.fit(t, FORMULA, "spend"),
-    "fit_counts": lambda stats, t: stats.fit_counts(t, FORMULA, "bought"),
     "follow_ups": lambda stats, t: stats.follow_ups(t, "tier", "spend"),
-    "likelihood_ratio": lambda stats, t: stats.likelihood_ratio(t, "arm", FORMULA, "bought"),
     "metric_cautions": lambda stats, t: stats.metric_cautions(t, "bought"),
     "nested_f": lambda stats, t: stats.nested_f(t, "arm", FORMULA, "spend"),
     "people_off_commonest": lambda stats, t: stats.people_off_commonest(t, "spend"),
@@ -47,7 +45,7 @@ CALLS = {
     "segment_effects": lambda stats, t: stats.segment_effects(t, "tier", "spend"),
 }  # fmt: skip
 REFUSED = {
-    "cluster_means", "common_odds", "fit", "fit_counts", "likelihood_ratio", "nested_f", "robust_fit",
+    "cluster_means", "common_odds", "fit", "nested_f", "robust_fit",
 }  # fmt: skip
 
 

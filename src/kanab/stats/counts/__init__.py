@@ -1,4 +1,4 @@
-"""Statistics of events and counts: logistic and Poisson regression, odds ratios over strata.
+"""Statistics of events: odds ratios over strata.
 
 Others import the functions from ``kanab.stats``.
 """

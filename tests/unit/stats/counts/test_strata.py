@@ -9,7 +9,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 from kanab import Metric, Tally, count_columns
 from kanab.datasets import eighteen, shop_rows
 from kanab.errors import AnalysisError, LevelError
-from kanab.stats import common_odds, fit, likelihood_ratio
+from kanab.stats import common_odds
 from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
@@ -92,15 +92,6 @@ def test_one_stratum_is_the_plain_table():
     assert str(odds).splitlines()[-1].startswith("Mantel–Haenszel χ²(1) = 6.977")
     half = (odds.risk_difference_interval[1] - odds.risk_difference_interval[0]) / 2
     assert half == pytest.approx(1.959964 * math.sqrt(0.8 * 0.2 / 70 + 0.6 * 0.4 / 80), rel=2e-3)
-
-
-def test_logistic_regression_agrees_where_strata_are_large():
-    rows = shop_rows()
-    tally = count_columns(rows, arm="variant", covariates=["device"], metrics=["bought"])
-    (odds,) = common_odds(tally)
-    assert odds.odds_ratio == pytest.approx(fit(tally, "arm + device", family="binomial").ratios[1], rel=1e-3)
-    crossed = likelihood_ratio(tally, "arm + device", "arm * device")
-    assert odds.equal.chi2 == pytest.approx(crossed.chi2, rel=0.01)
 
 
 def test_several_covariates_are_crossed_and_others_collapsed():
