@@ -1,6 +1,6 @@
 """How often intervals hold the truth, and tests alarm for nothing, in designs beyond people in two arms.
 
-Receiving (Fieller's set, and the delta method's interval), clusters of 3 to 59 people, odds ratios over strata.
+Receiving (Fieller's set, and the delta method's interval) and clusters of 3 to 59 people.
 Beside each stands what one would do without the design, as a control: it has to miss.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kanab import count_columns
-from kanab.stats import against_control, cluster_means, common_odds, plain_means, received_effect
+from kanab.stats import against_control, cluster_means, plain_means, received_effect
 
 Answers = dict[str, tuple[bool, bool]]
 """By method: whether the interval holds the truth, and whether the test alarms at 5 %."""
@@ -67,30 +67,11 @@ def clusters(rng: np.random.Generator, effect: float, number: int) -> Answers:
     }
 
 
-def strata(rng: np.random.Generator, effect: float, levels: int) -> Answers:
-    """2,000 people, or 20 in each of many strata; rates and shares of arms rise together over them."""
-    people = 2000 if levels < 10 else 20 * levels
-    level = rng.integers(0, levels, people)
-    along = level / (levels - 1)
-    arm = rng.random(people) < 0.25 + 0.5 * along
-    event = rng.random(people) < 1 / (1 + np.exp(2 - 2.5 * along - effect * arm))
-    rows = {"arm": ARMS[arm.astype(int)], "level": level, "event": event.astype(int)}
-    (answer,) = common_odds(count_columns(rows, arm="arm", covariates=["level"], metrics=["event"]))
-    a, b, c, d = (float(np.sum((arm == x) & (event == y))) for x in (True, False) for y in (True, False))
-    crude, error = math.log(a * d / (b * c)), math.sqrt(1 / a + 1 / b + 1 / c + 1 / d)
-    return {
-        "Mantel–Haenszel": (held(answer.interval, math.exp(effect)), answer.p is not None and answer.p < 0.05),
-        "control: no strata": (abs(crude - effect) < 1.96 * error, abs(crude) > 1.96 * error),
-    }
-
-
 CASES: dict[str, tuple[Callable[..., Answers], float, Any]] = {
     "receiving, 40 % because of their arm": (receiving, 3.0, 0.4),
     "receiving, 5 % because of their arm": (receiving, 3.0, 0.05),
     "20 clusters": (clusters, 2.0, 20),
     "50 clusters": (clusters, 2.0, 50),
-    "5 strata": (strata, 0.5, 5),
-    "50 strata of 20 people": (strata, 0.5, 50),
 }
 
 

@@ -40,7 +40,6 @@ EXAMPLES = {
     "shares": "{'A': 9, 'B': 1}",
     "span": "Span('enrolled_at', '7d', None, '2026-W46')",
     "tolerance": "{'revenue': 0.5}",
-    "strata": "['tier']",
     "top": "{'country': 20}",
 }
 """What to write for arguments of these names, whatever function takes them."""

@@ -79,7 +79,6 @@ CALLS: list[Call] = [
     (stats.changed_shares, ([TALLY],), {}),
     (stats.clamped_values, ({"bought": 0}, 100), {}),
     (stats.cluster_means, (TALLY, "spend", "bought"), {}),
-    (stats.common_odds, (TALLY, "tier", "bought"), {}),
     (stats.contrast, (MEANS, {"A": -1, "B": 1}), {}),
     (stats.correct, ([0.1, 0.2],), {}),
     (stats.difference_in_means, (TALLY, "bought"), {}),

@@ -38,7 +38,7 @@ def readout() -> kb.Readout:
     return kb.readout(
         shop(), arm="variant", metrics=["bought", "spend", "rating"], adjust=["tier"], segments=["device"], k=10,
         missing={"rating": "exclude"}, bounds={"spend": (0, 500)}, received="opened",
-        quantiles={"spend": [0.5, 0.9]}, bins={"spend": [1, 25, 50, 100]}, strata=["tier"],
+        quantiles={"spend": [0.5, 0.9]}, bins={"spend": [1, 25, 50, 100]},
         contrasts=["B - C"], margins={"spend": kb.Margin("non-inferiority", 1)}, prior={"bought": kb.Prior(0, 0.01)},
         primary=["bought"], guardrails=["spend"], covariates=["country"],
     )  # fmt: skip

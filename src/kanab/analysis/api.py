@@ -41,7 +41,6 @@ from kanab.analysis.readout import Readout
 from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
-from kanab.analysis.strata_rows import strata_rows
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Claim, RateTest, Slopes, Variance
@@ -104,7 +103,6 @@ def analyze(
     decision: Mapping[str, Any] | None = None,
     test: RateTest = "score",
     variance: Variance = "exact",
-    strata: Sequence[str] | str = (),
     slopes: Slopes = "own",
 ) -> Readout:
     """Analyze one experiment of a release: sample ratio, effects, segments, and what else is asked for.
@@ -118,14 +116,13 @@ def analyze(
     without them the plan's hold. Plain effects of 0/1 metrics are tested by the score test of Miettinen
     and Nurminen, or as all others with ``test="welch"``. Adjusted effects have the exact variance, or the
     paper's with ``variance="paper"``; every arm has slopes of its own, or all have one with ``slopes="one"`` (CUPED).
-    ``strata`` are covariates over whose levels odds ratios of 0/1 metrics are taken together (Mantel and Haenszel).
 
     Raises `PrivacyError` for anything but a release, `AnalysisError` for a question that it cannot
     answer, `LevelError` and `PlanError` for an arm or an experiment that it does not hold.
     """
     options = AnalysisOptions(
         control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test, variance, strata, slopes,
+        primary, guardrails, decision, test, variance, slopes,
     )  # fmt: skip
     return analyze_release(released, experiment, options)
 
@@ -159,7 +156,6 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
-    strata = strata_rows(plan, tables, options.strata, resolved, notes, clusters=clusters is not None)
     received = received_rows(analyzed, means, resolved, options, notes)
     read = distributions(released, plan, pools.groups, notes)
     quantiles = quantile_rows(plan, read, resolved, notes)
@@ -194,7 +190,6 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         rule=resolved.rule,
         received=tuple(received),
         clusters=clusters,
-        strata=tuple(strata),
         quantiles=tuple(quantiles),
         distributions=tuple(read),
         rates=tuple(sorted({metric.name for table in tables.values() for metric in table.metrics if metric.binary})),

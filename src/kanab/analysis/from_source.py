@@ -79,12 +79,11 @@ def readout(
     numbers: Sequence[str] = (),
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
-    strata: Sequence[str] | str = (),
 ) -> Readout:
     """Count a source, take it through the privacy gate and analyze it, in one call.
 
     ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance``, and
-    ``strata`` and ``slopes``, how the result is read, as for ``analyze``; ``override`` is the recorded reason for a k
+    ``slopes``, how the result is read, as for ``analyze``; ``override`` is the recorded reason for a k
     below 5. ``received`` is the metric that says who got what was assigned: the effect of receiving is read beside
     that of being assigned. ``quantiles`` of metrics are taken from their ``bins``. Nothing is added to a ledger.
 
@@ -109,7 +108,7 @@ def readout(
     )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test, variance, strata, slopes,
+        primary, guardrails, decision, test, variance, slopes,
     )  # fmt: skip
     source = load_frame(source)  # once: it is read several times
     released = release_clamped(

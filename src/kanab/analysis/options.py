@@ -122,7 +122,6 @@ class AnalysisOptions:
     decision: Mapping[str, Any] | None = None
     test: RateTest = "score"
     variance: Variance = "exact"
-    strata: Sequence[str] | str = ()
     slopes: Slopes = "own"
 
 

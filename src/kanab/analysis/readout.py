@@ -22,7 +22,6 @@ from kanab.analysis.rows import (
     follow_up_dict,
     margin_dict,
 )
-from kanab.analysis.strata_rows import strata_dict
 from kanab.analysis.tables import ReadoutRows, readout_tables
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Slopes, Variance
@@ -37,7 +36,6 @@ from kanab.report.notebook_charts import ReadoutChart, readout_chart
 from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
-from kanab.stats.counts.strata import CommonOdds
 from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
@@ -84,7 +82,6 @@ class Readout(Frames[ReadoutRows]):
     costs: tuple[str, ...] = ()
     received: tuple[ReceivedRow, ...] = ()
     clusters: ClusterCounts | None = None
-    strata: tuple[CommonOdds, ...] = ()
     quantiles: tuple[QuantileRow, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     rates: tuple[str, ...] = ()
@@ -192,7 +189,6 @@ class Readout(Frames[ReadoutRows]):
             "segments": [row.to_dict() for row in self.segments],
             "segment_effects": [row.to_dict() for row in self.segment_effects],
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
-            "strata": [strata_dict(row) for row in self.strata],
             "privacy": _privacy(self.receipt, self.rates, chained=self.chained) | {"costs": list(self.costs)},
             "notes": list(self.notes),
             "received": [row.to_dict() for row in self.received],

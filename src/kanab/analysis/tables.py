@@ -24,8 +24,6 @@ ReadoutRows = Literal[
     "quantiles",
     "distributions",
     "received",
-    "strata",
-    "strata_levels",
     "arms",
     "pooled",
     "sample_ratio",
@@ -57,8 +55,6 @@ def readout_tables(data: Data) -> Tables:
         "quantiles": data["quantiles"],
         "distributions": [*_bins(data)],
         "received": data["received"],
-        "strata": data["strata"],
-        "strata_levels": [*_strata_levels(data)],
         "arms": [*_arms(data)],
         "pooled": [{"arm": arm, "of": of} for arm, ofs in data["pooled"].items() for of in ofs],
         "sample_ratio": [{name: value for name, value in ratio.items() if name not in ("residuals", "shares")}],
@@ -109,12 +105,6 @@ def _bins(data: Data) -> Iterator[Row]:
         for arm, people in metric["people"].items():
             for (low, high), count in zip(pairwise(edges), people, strict=True):
                 yield {"metric": metric["metric"], "arm": arm, "low": low, "high": high, "people": count}
-
-
-def _strata_levels(data: Data) -> Iterator[Row]:
-    for row in data["strata"]:
-        beside = {name: row[name] for name in ("metric", "covariate", "arm", "control")}
-        yield from (beside | level for level in row["levels"])
 
 
 def _arms(data: Data) -> Iterator[Row]:

@@ -113,12 +113,6 @@ _OPTIONS = (
         help="Add a Bayesian reading with this prior; for one metric: spend=0,0.5.",
     ),
     click.option(
-        "--strata",
-        multiple=True,
-        metavar="COVARIATE",
-        help="Odds ratios of 0/1 metrics over the levels of a covariate, together and one by one (Mantel–Haenszel).",
-    ),
-    click.option(
         "--slopes",
         type=click.Choice(get_args(Slopes)),
         default="own",
@@ -155,7 +149,6 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         _decision(flags["decision"]),
         test=flags["test"],
         variance=flags["variance"],
-        strata=_several(flags["strata"]),
         slopes=flags["slopes"],
     )
 

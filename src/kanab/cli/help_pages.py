@@ -58,7 +58,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
         "--lower-is-better", "--least-events",
     ),
     "Arms and covariates": (
-        "--arms", "--shares", "--pool", "--contrast", "--bin", "--top", "--score", "--number", "--strata", "--slopes",
+        "--arms", "--shares", "--pool", "--contrast", "--bin", "--top", "--score", "--number", "--slopes",
     ),
     "Where rows come from": ("--table", "--sql", "--where", "--join", "--on", "--sep", "--decimal", "--show-sql"),
     "How rows become people": (

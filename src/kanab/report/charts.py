@@ -15,11 +15,9 @@ from kanab.report.forest import (
     Forest,
     Panel,
     effect_forest,
-    ratio_ticks,
     received_forest,
     segment_forest,
     shortened,
-    strata_forest,
 )
 from kanab.report.palette import INK, MUTED, TRACK, WIDTH
 from kanab.report.pictures import STEP
@@ -46,11 +44,6 @@ def segment_chart(data: Data, metric: str | None = None) -> Spec | None:
 def received_chart(data: Data, metric: str) -> Spec | None:
     """Return `received_forest` as a chart; None where nothing was asked of receiving."""
     return chart_of(received_forest(data, metric))
-
-
-def strata_chart(data: Data, metric: str | None = None) -> Spec | None:
-    """Return `strata_forest` as a chart; None without any."""
-    return chart_of(strata_forest(data, metric))
 
 
 def chart_of(forest: Forest | None) -> Spec | None:
@@ -155,17 +148,17 @@ def altair() -> Any:
 
 
 def _forest_panel(alt: Any, panel: Panel) -> Any:
-    """Return a row for each effect; ratios stand on a logarithmic scale, about 1."""
-    rows, ratio = panel.rows, panel.ratio
+    """Return a row for each effect."""
+    rows = panel.rows
     least, most = domain = panel.domain
     drawn = [
         row | {"from": least if row["low"] is None else row["low"], "to": most if row["high"] is None else row["high"]}
         for row in rows
     ]
-    base, x = _base(alt, drawn), _x(alt, domain, panel.axis, ratio=ratio)
+    base, x = _base(alt, drawn), _x(alt, domain, panel.axis)
     line = base.mark_rule(strokeWidth=3, strokeCap="round", yOffset=10).encode(x=x("from"), x2="to")
     point = base.mark_point(filled=True, size=90, opacity=1, yOffset=10).encode(x=x("estimate"))
-    layers = [*_ground(alt, base, x, "1" if ratio else "0"), line, point, *_texts(alt, base)]
+    layers = [*_ground(alt, base, x), line, point, *_texts(alt, base)]
     for side, shape, edge in (("low", "triangle-left", "from"), ("high", "triangle-right", "to")):
         if any(row[side] is None for row in rows):
             arrow = base.transform_filter(f"datum.{side} === null")
@@ -181,17 +174,16 @@ def _base(alt: Any, rows: Sequence[Spec]) -> Any:
     )
 
 
-def _x(alt: Any, domain: Sequence[float], axis_title: str, *, ratio: bool) -> Any:
-    ticks = {"values": ratio_ticks(*domain), "format": "~r"} if ratio else {"tickCount": 5}
-    axis = alt.Axis(title=axis_title, grid=False, **ticks)
-    scale = alt.Scale(domain=list(domain), nice=False, **({"type": "log"} if ratio else {}))
+def _x(alt: Any, domain: Sequence[float], axis_title: str) -> Any:
+    axis = alt.Axis(title=axis_title, grid=False, tickCount=5)
+    scale = alt.Scale(domain=list(domain), nice=False)
     return lambda field: alt.X(f"{field}:Q", axis=axis, scale=scale)
 
 
-def _ground(alt: Any, base: Any, x: Any, none: str) -> list[Any]:
+def _ground(alt: Any, base: Any, x: Any) -> list[Any]:
     """Return a track for every row and its piece of the line of no difference, so that it never runs through words."""
     track = base.mark_bar(height=22, yOffset=10, cornerRadius=4)
-    zero = base.transform_calculate(zero=none).mark_tick(orient="vertical", size=22, thickness=1.5, yOffset=10)
+    zero = base.transform_calculate(zero="0").mark_tick(orient="vertical", size=22, thickness=1.5, yOffset=10)
     return [
         track.encode(x=alt.value(0), x2=alt.value(WIDTH), color=alt.value(TRACK)),
         zero.encode(x=x("zero"), color=alt.value(MUTED)),

@@ -1,17 +1,15 @@
-"""What forest plots show: effects, effects at levels, effects of receiving, odds ratios, each with its interval."""
+"""What forest plots show: effects, effects at levels, effects of receiving, each with its interval."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, scaled
-from kanab.report.palette import DOWN, INK, LETTER, QUIET, UP, WIDTH
+from kanab.report.palette import DOWN, LETTER, QUIET, UP, WIDTH
 from kanab.report.received_section import leading_rows, received_figures, spoken_ranges
-from kanab.report.strata_section import strata_figures
 from kanab.report.tables import clear_level, rows_of_levels, segment_places
 from kanab.report.words import lower_is_better, metrics_of, tone
 
@@ -30,12 +28,15 @@ class Panel:
 
     rows: Sequence[Drawn]
     axis: str
-    ratio: bool = False
 
     @property
-    def domain(self) -> list[float]:
-        """The least and the most that is drawn."""
-        return value_range([row[side] for row in self.rows for side in ("low", "high", "estimate")], self.ratio)
+    def domain(self) -> tuple[float, float]:
+        """The least and the most that is drawn, "no difference" included, with a little air; never empty."""
+        drawn = [row[side] for row in self.rows for side in ("low", "high", "estimate")]
+        known = [0.0, *(value for value in drawn if value is not None)]
+        least, most = min(known), max(known)
+        air = 0.05 * (most - least) or 1.0
+        return least - air, most + air
 
 
 @dataclass(frozen=True)
@@ -113,37 +114,6 @@ def received_forest(data: Data, metric: str) -> Forest | None:
     return Forest([panel], title, f"{percent(data['confidence'])} intervals. {described}.")
 
 
-def strata_forest(data: Data, metric: str | None = None) -> Forest | None:
-    """Return odds ratios at each level and over all, on a scale of ratios; None without any."""
-    strata = [row for row in data.get("strata", ()) if metric in (None, row["metric"])]
-    if not strata:
-        return None
-    panels, texts = [], []
-    for row in strata:
-        rows = _strata_rows(row)
-        texts += [f"{drawn['label']} {drawn['text']}" for drawn in rows]
-        title = f"odds ratio of {row['metric']}, {row['arm']} against {row['control']}, by {row['covariate']}"
-        panels.append(Panel(rows, title, ratio=True))
-    title = f"Odds ratios by level: {listed(dict.fromkeys(row['metric'] for row in strata))}"
-    return Forest(panels, title, f"{percent(data['confidence'])} intervals. {'; '.join(texts)}.")
-
-
-def _strata_rows(row: Row) -> list[Drawn]:
-    """Return what is drawn for the odds ratio at each level, those with most weight if there are many, and for all."""
-    heaviest = sorted(row["levels"], key=lambda level: -level["weight"])[: MOST_LEVELS - 1]
-    levels = [level for level in row["levels"] if level in heaviest and level["odds_ratio_interval"] is not None]
-    named = [(f"{row['covariate']} = {level['level']}", level, "normal", QUIET) for level in levels]
-    named += [("all levels, Mantel–Haenszel", row, "bold", INK)] if row["odds_ratio"] is not None else []
-    figures = strata_figures(row)
-    rows: list[Drawn] = []
-    for name, of, weight, colour in named:
-        low, high = (end or None for end in of["odds_ratio_interval"])
-        text = f"{figures.bare(of['odds_ratio'])} ({figures.between(of['odds_ratio_interval'])})"
-        drawn = {"low": low, "high": high, "estimate": of["odds_ratio"] or None}
-        rows.append({"row": str(len(rows)), "label": name, "weight": weight, "text": text, "colour": colour, **drawn})
-    return rows
-
-
 def _axis_title(data: Data, metric: str, by: str = "") -> str:
     return f"effect on {metric}{by}{', percentage points' if is_share(data, metric) else ''}"
 
@@ -203,16 +173,6 @@ def _segment_rows(data: Data, metric: str, levels: Sequence[Row]) -> list[Drawn]
     return rows
 
 
-def value_range(values: Sequence[float | None], ratio: bool) -> list[float]:
-    """Return the range from the least to the most, "no difference" included, with a little air; never empty."""
-    if ratio:
-        return [math.exp(end) for end in value_range([value and math.log(value) for value in values], ratio=False)]
-    known = [0.0, *(value for value in values if value is not None)]
-    least, most = min(known), max(known)
-    air = 0.05 * (most - least) or 1.0
-    return [least - air, most + air]
-
-
 def shortened(label: str, text: str) -> str:
     """Return as much of a name as fits beside the row's numbers."""
     room = _room(text)
@@ -221,24 +181,3 @@ def shortened(label: str, text: str) -> str:
 
 def _room(text: str) -> int:
     return max(8, int(WIDTH / LETTER) - len(text) - 2)
-
-
-def ratio_ticks(least: float, most: float) -> list[float]:
-    """Return some round ratios between two: in even steps where they are near, else by decades and their parts.
-
-    >>> ratio_ticks(0.85, 1.65), ratio_ticks(0.06, 30)
-    ([1.0, 1.2, 1.4, 1.6], [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
-    """
-    if most < 3 * least:
-        steps = (step * 10.0**exponent for exponent in range(3, -12, -1) for step in (5, 2, 1))
-        grids = ([step * place for place in range(math.ceil(least / step), int(most / step) + 1)] for step in steps)
-    else:
-        decades = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
-        parts = (1.0,), (1.0, 2.0, 5.0), (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-        grids = ([10.0**decade * part for decade in decades for part in of] for of in parts)
-    inside: list[float] = []
-    for grid in grids:
-        inside = [round(tick, 12) for tick in grid if least <= tick <= most]
-        if len(inside) >= 4:
-            break
-    return inside

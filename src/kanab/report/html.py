@@ -62,7 +62,6 @@ _SEGMENT_KEY = (
     "In the pictures: dot, the effect at this level; line, its interval; all intervals of a picture hold together. "
     "Grey where it is exploratory or unclear."
 )
-_RATIO_KEY = "In the pictures: dot, the odds ratio; line, its interval; upright mark, equal odds."
 _EXPONENT = re.compile(r"[\d.]+e-\d+")
 _HEADING = "font-weight:600;margin:1em 0 .3em"
 _ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
@@ -123,10 +122,9 @@ def _cautions(data: Data) -> str:
 
 
 def _further(section: Section, pictures: Mapping[str, str]) -> str:
-    """Return a section with its pictures, which are called by its name, and what they show."""
+    """Return a section with its pictures, which are called by its name."""
     drawn = "".join(_figure(svg) for name, svg in pictures.items() if name.startswith(f"{section.name}: "))
-    key = _RATIO_KEY if drawn and section.name == "strata" else ""
-    return (f'<p class="key">{key}</p>' if key else "") + drawn + _parts(section.parts, section.heading)
+    return drawn + _parts(section.parts, section.heading)
 
 
 def _parts(parts: Iterable[Part], name: str) -> str:

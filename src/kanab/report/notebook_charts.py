@@ -17,7 +17,7 @@ Spec = dict[str, Any]
 Drawn = Mapping[str, Spec | None]
 """Charts by the metric that they are about; None for a metric that has none."""
 
-ReadoutChart = Literal["effects", "segments", "strata", "received", "quantiles", "windows"]
+ReadoutChart = Literal["effects", "segments", "received", "quantiles", "windows"]
 """What a readout can draw."""
 
 _LETTERS = 58
@@ -74,14 +74,13 @@ def _each(draw: Callable[[Data, str], Spec | None]) -> Callable[[Data], Drawn]:
 
 def _named(data: Data) -> Iterator[str]:
     """Yield every metric of which something may be drawn, once."""
-    others = (row["metric"] for name in ("distributions", "strata") for row in data[name])
+    others = (row["metric"] for row in data["distributions"])
     yield from dict.fromkeys((*metrics_of(data), *others))
 
 
 _READOUT: Mapping[str, Callable[[Data], Drawn]] = {
     "effects": _each(charts.forest_chart),
     "segments": _each(charts.segment_chart),
-    "strata": _each(charts.strata_chart),
     "received": _each(charts.received_chart),
     "quantiles": _each(charts.distribution_chart),
     "windows": charts.window_charts,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
@@ -14,11 +13,9 @@ from kanab.report.forest import (
     Forest,
     Panel,
     effect_forest,
-    ratio_ticks,
     received_forest,
     segment_forest,
     shortened,
-    strata_forest,
 )
 from kanab.report.palette import INK, LETTER, MUTED, TRACK, WIDTH
 from kanab.report.words import metrics_of
@@ -38,7 +35,6 @@ def report_pictures(data: Mapping[str, Any]) -> dict[str, str]:
         "forest": effect_forest,
         "segments": segment_forest,
         "received": received_forest,
-        "strata": strata_forest,
     }
     drawn = {f"{name}: {metric}": make(data, metric) for metric in metrics_of(data) for name, make in makers.items()}
     forests = {name: forest_svg(forest) for name, forest in drawn.items() if forest is not None}
@@ -58,17 +54,14 @@ def _panel(panel: Panel, top: float) -> list[str]:
     """Draw rows from the top, and the axis below them."""
     x_of = _scale(panel)
     tops = {place: top + STEP * at for at, place in enumerate(dict.fromkeys(row["row"] for row in panel.rows))}
-    ground = [part for y in tops.values() for part in _ground(x_of(1.0 if panel.ratio else 0.0), y)]
+    ground = [part for y in tops.values() for part in _ground(x_of(0.0), y)]
     rows = [part for row in panel.rows for part in _row(row, tops[row["row"]], x_of)]
     return [*ground, *rows, *_axis(panel, top + STEP * len(tops), x_of)]
 
 
 def _scale(panel: Panel) -> Place:
     least, most = panel.domain
-    if not panel.ratio:
-        return lambda value: (value - least) / (most - least) * WIDTH
-    low, wide = math.log(least), math.log(most / least)
-    return lambda value: (math.log(value) - low) / wide * WIDTH
+    return lambda value: (value - least) / (most - least) * WIDTH
 
 
 def _ground(none: float, y: float) -> list[str]:
@@ -105,7 +98,7 @@ def _row(row: Drawn, y: float, x_of: Place) -> list[str]:
 def _axis(panel: Panel, y: float, x_of: Place) -> list[str]:
     """Draw round numbers below small marks, kept within the picture, and what they are."""
     parts = []
-    for value, label in _labels(panel):
+    for value, label in round_numbers(*panel.domain):
         x, half = x_of(value), len(label) * LETTER / 2
         inside = min(max(x, half), WIDTH - half)
         parts.append(f'<path d="M{x:.2f} {y:g}v4" stroke="{MUTED}"/>')
@@ -114,10 +107,3 @@ def _axis(panel: Panel, y: float, x_of: Place) -> list[str]:
         )
     parts.append(f'<text x="0" y="{y + 40:g}" font-size="14" fill="{MUTED}">{escape(panel.axis)}</text>')
     return parts
-
-
-def _labels(panel: Panel) -> list[tuple[float, str]]:
-    least, most = panel.domain
-    if panel.ratio:
-        return [(tick, f"{tick:g}") for tick in ratio_ticks(least, most)]
-    return round_numbers(least, most)

@@ -11,7 +11,6 @@ from kanab.report.decision import rule_sentences
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
 from kanab.report.quantile_section import quantile_parts
 from kanab.report.received_section import received_parts
-from kanab.report.strata_section import STRATA_HEADING, strata_parts
 from kanab.report.tables import (
     arms_table,
     balance_table,
@@ -105,7 +104,6 @@ def further_sections(data: Data) -> list[Section]:
         Section("Other comparisons of arms", contrast_parts(data), "contrasts"),
         Section("Are the claims shown?", margin_parts(data), "claims"),
         Section("What to believe, given the prior", bayes_parts(data), "bayes"),
-        Section(STRATA_HEADING, strata_parts(data), "strata"),
     ]
     return [section for section in sections if section.parts]
 

@@ -16,7 +16,6 @@ from kanab.stats.cautions import (
     metric_cautions,
     people_off_commonest,
 )
-from kanab.stats.counts.strata import CommonOdds, EqualOdds, OddsAtLevel, common_odds
 from kanab.stats.designs.clusters import cluster_means
 from kanab.stats.designs.received import ReceivedEffect, adjusted_received_effect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
@@ -56,15 +55,12 @@ __all__ = [
     "Boundary",
     "Candidate",
     "Caution",
-    "CommonOdds",
     "Effect",
-    "EqualOdds",
     "FTest",
     "Fit",
     "FollowUp",
     "HolmRegion",
     "MarginTest",
-    "OddsAtLevel",
     "OddsRatio",
     "PlannedLook",
     "Posterior",
@@ -93,7 +89,6 @@ __all__ = [
     "check_balance_any_time",
     "clamped_values",
     "cluster_means",
-    "common_odds",
     "contrast",
     "correct",
     "difference_in_means",

@@ -126,14 +126,10 @@ def test_effects_at_levels_become_frames() -> None:
         found.to_pandas("levels")
 
 
-def test_odds_over_strata_and_effects_of_receiving_become_frames() -> None:
+def test_effects_of_receiving_become_frames() -> None:
     rows = shop() | {"opened": (np.asarray(shop()["variant"]) == "B").astype(int)}
     rows["opened"][::3] = 0
-    found = readout(rows, **CHOICES | {"received": "opened", "strata": "device"})
-    strata = found.to_pandas("strata")
-    assert set(strata["metric"]) >= {"opened"}
-    assert {"odds_ratio", "odds_ratio_interval_low", "equal_odds_p"} <= set(strata.columns)
-    assert "levels" not in strata.columns
+    found = readout(rows, **CHOICES | {"received": "opened"})
     received = found.to_pandas("received")
     assert {"estimate", "ranges", "interval_delta_low", "covariates"} <= set(received.columns)
     assert found.to_polars("received").height == len(found.received)

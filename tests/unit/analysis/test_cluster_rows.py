@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import kanab as kb
 from kanab.cli.main import cli
-from kanab.errors import AnalysisError, PrivacyError, SourceError
+from kanab.errors import PrivacyError, SourceError
 
 
 def shops(clusters: int = 60, seed: int = 3) -> dict[str, Any]:
@@ -245,10 +245,8 @@ def test_a_row_that_stands_for_nobody_is_refused_so_that_k_clusters_have_k_peopl
         kb.readout(rows, **choices, where="people >= 1")
 
 
-def test_strata_are_refused_for_what_they_are_and_adjusting_saves_clusters() -> None:
+def test_adjusting_saves_clusters() -> None:
     rows = shops(80)
     rows["spend"] = (rows["spend"] + 9 * (rows["region"] == "north")).round(2)
-    with pytest.raises(AnalysisError, match="strata are of people, and clusters were assigned"):
-        kb.readout(rows, **CHOICES, adjust=["region"], strata=["region"])
     said = [line for line in str(kb.readout(rows, **CHOICES, adjust=["region"])).splitlines() if "is worth" in line]
     assert said[0].endswith(" clusters had come.")

@@ -52,7 +52,7 @@ def test_the_chart_of_segments_has_a_row_for_each_level(readout: kb.Readout) -> 
 
 
 def test_what_cannot_be_drawn_is_answered_with_what_can(readout: kb.Readout) -> None:
-    with pytest.raises(AnalysisError, match=r"no chart of that name\. Use one of: effects, segments, strata"):
+    with pytest.raises(AnalysisError, match=r"no chart of that name\. Use one of: effects, segments, received"):
         readout.chart("effect")  # type: ignore[arg-type]
     with pytest.raises(
         AnalysisError, match=r"nothing to draw of windows\. There is something to draw of: effects, seg"

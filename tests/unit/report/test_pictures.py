@@ -39,14 +39,6 @@ def test_estimate_interval_and_no_difference_stand_on_the_scale_of_the_axis(smal
     assert (float(low), float(high)) == pytest.approx((x(0.5), x(2.0)), abs=0.01)
 
 
-def test_ratios_stand_on_a_scale_of_ratios() -> None:
-    panel = Panel([drawn(estimate=1.0, low=0.25, high=4.0)], "odds ratio", ratio=True)
-    root = ElementTree.fromstring(forest_svg(Forest([panel], "t", "d")))
-    (dot,) = root.iter(f"{SVG}circle")
-    assert float(dot.attrib["cx"]) == pytest.approx(WIDTH / 2, abs=0.01)
-    assert {"0.5", "1", "2"} <= {text.text for text in root.iter(f"{SVG}text")}
-
-
 @pytest.mark.parametrize(
     ("ends", "arrows"), [({"low": None}, ["M0 37l8"]), ({"high": None}, [f"M{WIDTH} 37l-8"]), ({}, [])]
 )

@@ -26,7 +26,6 @@ CALLS = {
     "check_balance": lambda stats, t: stats.check_balance([t]),
     "check_balance_any_time": lambda stats, t: stats.check_balance_any_time([t]),
     "cluster_means": lambda stats, t: stats.cluster_means(t, "spend", "bought"),
-    "common_odds": lambda stats, t: stats.common_odds(t, "tier", "bought"),
     "difference_in_means": lambda stats, t: stats.difference_in_means(t, "spend"),
     "fit": lambda stats, t: stats.fit(t, FORMULA, "spend"),
     "follow_ups": lambda stats, t: stats.follow_ups(t, "tier", "spend"),
@@ -45,7 +44,7 @@ CALLS = {
     "segment_effects": lambda stats, t: stats.segment_effects(t, "tier", "spend"),
 }  # fmt: skip
 REFUSED = {
-    "cluster_means", "common_odds", "fit", "nested_f", "robust_fit",
+    "cluster_means", "fit", "nested_f", "robust_fit",
 }  # fmt: skip
 
 
@@ -108,4 +107,3 @@ def test_tables_that_are_exact_are_not_refused():
     people = Moments(Metric("people", 1), exact.people, exact.people, {("arm",): exact.people.sum(axis=1)})
     table = replace(exact, moments=(*exact.moments, people))
     assert kanab.stats.fit(table, FORMULA, "spend").n == table.total
-    assert kanab.stats.common_odds(table, "tier", "bought")
