@@ -27,7 +27,6 @@ CORRECTIONS = {
     "bonferroni": "bonferroni",
     "sidak": "sidak",
     "holm": "holm",
-    "hochberg": "simes-hochberg",
     "bh": "fdr_bh",
 }
 CORRECTIONS |= {"by": "fdr_by"}

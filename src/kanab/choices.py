@@ -22,7 +22,7 @@ Slopes = Literal["own", "one"]
 Claim = Literal["non-inferiority", "superiority", "equivalence"]
 """What a margin is for."""
 
-Correction = Literal["none", "bonferroni", "sidak", "holm", "holm-sidak", "hochberg", "hommel", "bh", "by"]
+Correction = Literal["none", "bonferroni", "sidak", "holm", "bh", "by"]
 """Corrections of any family of p-values."""
 
 CORRECTIONS = (*get_args(Correction), "dunnett")
@@ -34,7 +34,7 @@ PowerCorrection = Literal["none", "bonferroni", "sidak", "dunnett"]
 MetaMethod = Literal["fixed", "dl", "pm", "reml"]
 """How effects of several releases are combined."""
 
-SPENDING = ("obrien-fleming", "pocock", "power:3", "hsd:-4", "classic-obrien-fleming", "classic-pocock")
+SPENDING = ("obrien-fleming", "pocock", "power:3", "hsd:-4")
 """All ways to share the risk of a false alarm between looks, with examples of numbers where they have any."""
 
 TUNED_AT = 10_000

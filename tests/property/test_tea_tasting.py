@@ -116,7 +116,6 @@ def test_corrections_for_many_tests_are_the_same(seed: int) -> None:
 
     for method, found in (
         ("holm", tt.adjust_fwer(family, arbitrary_dependence=True, method="bonferroni")),
-        ("hochberg", tt.adjust_fwer(family, method="bonferroni")),
         ("bh", tt.adjust_fdr(family)),
         ("by", tt.adjust_fdr(family, arbitrary_dependence=True)),
     ):

@@ -41,7 +41,6 @@ from kanab.report.words import (
     summary,
     verdicts,
 )
-from kanab.stats.multiplicity import STEPWISE
 from kanab.stats.sequential import stop_advice
 from kanab.tabular import Table, number, p_value
 
@@ -243,10 +242,10 @@ def simultaneous_sentence(data: Data, rows: Sequence[Row]) -> str:
     apart = ", for each role by itself" if several_roles(data) else ""
     promise = f"All intervals here contain their effects simultaneously, with {level} confidence{apart}"
     disagreeing = [row for row in rows if row["agrees"] is False]
-    if data["correction"] not in STEPWISE:
+    if data["correction"] != "holm":
         how = "Dunnett over arms, Bonferroni over metrics" if data["correction"] == "dunnett" else method
         return f"{promise}, and agree with the corrected p ({how}){_disagreement(data, disagreeing)}."
-    whose = f"{method}'s p has none of its own, so they are {STEPWISE[data['correction']]}'s"
+    whose = "Holm's p has none of its own, so they are Bonferroni's"
     return f"{promise}; {whose}{_disagreement(data, disagreeing) or ', and all of them agree with p'}."
 
 

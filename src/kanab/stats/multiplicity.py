@@ -2,9 +2,9 @@
 
 Bonferroni's and Šidák's intervals cover all effects together and agree with their p-values. After a
 selection by Benjamini and Hochberg (or Yekutieli), the selected ones get intervals whose expected
-share of misses is bounded (false coverage rate), and these agree too. Steps (Holm, Holm–Šidák, Hochberg,
-Hommel) have no two-sided intervals of their own that say more than those of the single step they begin with, so
-theirs are Bonferroni's (Holm–Šidák: Šidák's), and one that holds 0 although p is small says so.
+share of misses is bounded (false coverage rate), and these agree too. Holm's steps have no two-sided intervals of
+their own that say more than those of the single step they begin with, so theirs are Bonferroni's, and one that holds
+0 although p is small says so.
 """
 
 from __future__ import annotations
@@ -16,16 +16,12 @@ from numbers import Real
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
 from kanab.choices import Correction
 from kanab.errors import AnalysisError
 from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
-
-STEPWISE = {"holm": "Bonferroni", "holm-sidak": "Šidák", "hochberg": "Bonferroni", "hommel": "Bonferroni"}
-"""Corrections by steps, and whose intervals they have, for lack of intervals of their own."""
 
 SEGMENT_CORRECTION: Correction = "bh"
 """Segments are searched for discoveries that a later test will confirm, so the false ones' share is bounded."""
@@ -35,9 +31,9 @@ SEGMENT_CORRECTION: Correction = "bh"
 def correct(p_values: Sequence[float | None], correction: Correction = "holm") -> list[float | None]:
     """Return corrected p-values, in the given order; None (not testable) stays out of the family.
 
-    "bonferroni" and "holm" bound the chance of any false alarm however tests depend on each other; "sidak",
-    "holm-sidak", "hochberg" and "hommel" do for tests that are independent or rise and fall together. "bh"
-    (Benjamini–Hochberg) and "by" (Benjamini–Yekutieli, any dependence) bound the share of false ones among alarms.
+    "bonferroni" and "holm" bound the chance of any false alarm however tests depend on each other; "sidak"
+    does for tests that are independent or rise and fall together. "bh" (Benjamini–Hochberg) and "by"
+    (Benjamini–Yekutieli, any dependence) bound the share of false ones among alarms.
     Raises `AnalysisError` for an unknown correction and for what is not a p-value.
 
     >>> correct([0.01, 0.04, None, 0.03], "holm")
@@ -69,62 +65,19 @@ def _steps(p: Floats, correction: Correction) -> Floats:
         return p
     if correction == "bonferroni":
         return p * m
-    if correction == "sidak":
-        return _any_of(p, m)
+    if correction == "sidak":  # how often the smallest p of so many independent tests is this small
+        with np.errstate(divide="ignore"):
+            return np.asarray(-np.expm1(m * np.log1p(-p)))
     order = np.argsort(p, kind="stable")
     rank = np.arange(1, m + 1)
-    if correction in ("holm", "holm-sidak"):
-        left = m - rank + 1
-        stepped = np.maximum.accumulate(p[order] * left if correction == "holm" else _any_of(p[order], left))
-    elif correction == "hommel":
-        stepped = _hommel(p[order])
+    if correction == "holm":
+        stepped = np.maximum.accumulate(p[order] * (m - rank + 1))
     else:
-        weights = {"hochberg": m - rank + 1.0, "bh": m / rank, "by": m / rank * np.sum(1 / rank)}[correction]
+        weights = m / rank * (np.sum(1 / rank) if correction == "by" else 1.0)
         stepped = np.minimum.accumulate((p[order] * weights)[::-1])[::-1]
     result = np.empty(m)
     result[order] = stepped
     return result
-
-
-def _any_of(p: Floats, tests: int | NDArray[np.int_]) -> Floats:
-    """Return how often the smallest p of so many independent tests is this small."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(-np.expm1(tests * np.log1p(-p)))
-
-
-def _hommel(p: Floats) -> Floats:
-    """Return Hommel's p-values of sorted ones: Simes' tests of all sets of hypotheses, closed.
-
-    Of all sets of a size, the one with the largest p-values is rejected last. Simes' p of the i largest is i times the
-    smallest slope from (m − i, 0) to a point (rank, p) behind it, which touches the lower hull of these points; it
-    moves along the hull in one direction. A p is rejected at α if h·p ≤ α, where h is the size of the largest
-    set that α does not reject.
-    """
-    m = len(p)
-    simes = np.zeros(m + 2)
-    hull: list[tuple[int, float]] = []  # from the right
-    touching = 0
-    for size, (rank, height) in enumerate(zip(range(m, 0, -1), p[::-1].tolist(), strict=True), start=1):
-        while len(hull) > 1 and _slope((rank, height), hull[-1]) >= _slope(hull[-1], hull[-2]):
-            hull.pop()
-        hull.append((rank, height))
-        start = (m - size, 0.0)
-        touching = min(touching, len(hull) - 1)
-        while touching + 1 < len(hull) and _slope(start, hull[touching + 1]) <= _slope(start, hull[touching]):
-            touching += 1
-        right, top = hull[touching]
-        simes[size] = size * top / (right - m + size)
-    largest = np.maximum.accumulate(simes[::-1])[::-1]  # at this size or a larger one
-    result, size = np.empty(m), m
-    for place, alone in enumerate(p.tolist()):
-        while size and (size - 1) * alone >= largest[size]:
-            size -= 1
-        result[place] = min(size * alone, largest[size])
-    return np.maximum(result, p)
-
-
-def _slope(left: tuple[int, float], right: tuple[int, float]) -> float:
-    return (right[1] - left[1]) / (right[0] - left[0])
 
 
 @dataclass(frozen=True)
@@ -150,7 +103,7 @@ class Simultaneous:
 ALL_TOGETHER = "all intervals hold their effects together, with this confidence"
 _SELECTED = "of the intervals of selected effects, the expected share that miss is at most 1 − confidence"
 _EACH = "each interval by itself; nothing is promised for all of them"
-_STEPS = "{}'s intervals: all hold together, but one may contain 0 although its corrected p is small"
+_STEPS = "Bonferroni's intervals: all hold together, but one may contain 0 although its corrected p is small"
 
 
 @check_arguments()
@@ -174,8 +127,7 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
     alpha = 1 - confidence
     chosen = sum(p < alpha for p in tested)
     level = _level(correction, alpha, len(tested), chosen)
-    single = {"none": _EACH, "bonferroni": ALL_TOGETHER, "sidak": ALL_TOGETHER, "bh": _SELECTED, "by": _SELECTED}
-    meaning = single.get(correction) or _STEPS.format(STEPWISE[correction])
+    meaning = {"none": _EACH, "holm": _STEPS, "bh": _SELECTED, "by": _SELECTED}.get(correction, ALL_TOGETHER)
     selective = correction in ("bh", "by")
     intervals = []
     for effect, p, p_null in zip(effects, adjusted, null_adjusted, strict=True):
@@ -201,7 +153,7 @@ def _level(correction: Correction, alpha: float, tests: int, chosen: int) -> flo
         return None
     if correction == "none":
         return 1 - alpha
-    if correction in ("sidak", "holm-sidak"):
+    if correction == "sidak":
         return math.exp(math.log1p(-alpha) / tests)
     if correction in ("bh", "by"):
         harmonic = math.fsum(1 / i for i in range(1, tests + 1)) if correction == "by" else 1.0

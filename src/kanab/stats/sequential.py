@@ -28,10 +28,10 @@ from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
 from kanab.stats.spending import (
-    Spender,
     Spending,
     check_spending,
     growing,
+    shares_by,
     sides_of,
     smallest_alpha,
     smallest_alpha_of_share,
@@ -182,16 +182,15 @@ def planned_look(
     times = growing(people, "people")
     fractions = _clock(times, looks, planned, last=last)
     alpha, sides = 1 - effect.confidence, sides_of(effect.alternative)
-    spender = _spender(spending, sides, looks)
-    spent = spender.shares(fractions, alpha)
+    spent = shares_by(fractions, alpha, sides, spending)
     newly = spent[-1] - (spent[-2] if len(spent) > 1 else 0.0)
     z = (z_of(newly, sides) if newly > 0 else math.inf) if anew else z_boundaries(times, spent, sides)[-1]
     nominal = tail(z, sides)
     p = None
     if effect.p is not None and anew:
-        p = smallest_alpha_of_share(effect.p, fractions, spender)
+        p = smallest_alpha_of_share(effect.p, fractions, sides, spending)
     elif effect.p is not None:
-        p = smallest_alpha(_observed(effect, sides), times, fractions, spender)
+        p = smallest_alpha(_observed(effect, sides), times, fractions, sides, spending)
     verdict: Verdict = "ended" if fractions[-1] >= 1 else "keep going"
     if effect.p is not None and effect.p <= nominal:
         verdict = "may stop"
@@ -216,12 +215,7 @@ def planned_f_p(
     spent there. Raises what `planned_look` raises.
     """
     times = growing(people, "people")
-    return smallest_alpha_of_share(p, _clock(times, looks, planned, last=last), _spender(spending, 2, looks))
-
-
-def _spender(spending: Spending, sides: int, looks: int | None) -> Spender:
-    """Return what is spent by a design: classic boundaries are those of so many equally spaced looks."""
-    return Spender(spending, sides, None if looks is None else tuple(float(look) for look in range(1, looks + 1)))
+    return smallest_alpha_of_share(p, _clock(times, looks, planned, last=last), 2, spending)
 
 
 def any_time_f_p(p: float, df: float, people: int, *, confidence: float, tuned_at: int = TUNED_AT) -> float:

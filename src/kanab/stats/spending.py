@@ -1,12 +1,8 @@
-"""Spending functions and the boundaries of planned looks (Lan and DeMets), and the classic boundaries.
+"""Spending functions and the boundaries of planned looks (Lan and DeMets).
 
 The test statistic of a growing experiment moves like Brownian motion. Its density among the
 experiments that are still running is carried from look to look by numerical integration (Armitage,
 McPherson and Rowe); each boundary is put where exactly the planned share of false alarms crosses it.
-
-Classic boundaries (Pocock 1977, O'Brien and Fleming 1979) have one constant c: z is c at every look, or c·√(K/k) at
-look k of K. What they spend at K equally spaced looks is then spent look by look as by any spending function, so that
-looks with other people than planned keep the error, and equally spaced ones have the published constants.
 """
 
 from __future__ import annotations
@@ -29,13 +25,6 @@ from kanab.stats.gram import Floats
 
 Spending = str
 """One of `SPENDING`; "power" and "hsd" have their number behind a colon: "power:3", "hsd:-4"."""
-
-
-_CLASSIC = {"classic-obrien-fleming": 0.5, "classic-pocock": 0.0}
-"""Boundaries c·t^−shape, of one constant c."""
-
-MOST_CLASSIC_LOOKS = 20
-"""Published constants end here, and the constant of more looks takes long: a spending function does as well."""
 
 _MOST_PARAMETER = 40.0
 """Beyond this, a power or a γ spends nothing that a double could show before the last look (or after the first)."""
@@ -76,26 +65,21 @@ def boundaries(
 
     "obrien-fleming" is strict early and nearly as good as a single look at the end; "pocock" asks
     for about the same p at every look. "power:3" spends α t³, "hsd:-4" is Hwang, Shih and DeCani's with γ = −4 (below 0
-    strict early, above 0 generous early). "classic-obrien-fleming" and "classic-pocock" are boundaries of one
-    constant, not spending functions, and need all looks up to 1. Two-sided designs spend half on either side.
-    Raises `AnalysisError` where fractions do not grow, or end beyond 1.
+    strict early, above 0 generous early). Two-sided
+    designs spend half on either side. Raises `AnalysisError` where fractions do not grow, or end beyond 1.
 
     >>> [round(look.z, 4) for look in boundaries([0.2, 0.4, 0.6, 0.8, 1])]
     [4.8769, 3.357, 2.6803, 2.2898, 2.031]
     >>> [round(look.z, 4) for look in boundaries([0.2, 0.4, 0.6, 0.8, 1], spending="pocock")]
     [2.438, 2.4268, 2.4102, 2.3966, 2.386]
-    >>> [round(look.z, 3) for look in boundaries([0.2, 0.4, 0.6, 0.8, 1], spending="classic-obrien-fleming")]
-    [4.562, 3.226, 2.634, 2.281, 2.04]
     """
     check_sides(confidence, alternative)
     check_spending(spending)
     times = growing(fractions, "fractions")
     if times[-1] > 1 + 1e-12:
         raise AnalysisError("a look lies beyond the end of the design", "Fractions end at 1, the planned people.")
-    if spending in _CLASSIC and times[-1] < 1 - 1e-12:
-        raise AnalysisError("classic boundaries are those of a whole design", "Give all looks; the last fraction is 1.")
     sides = sides_of(alternative)
-    shares = Spender(spending, sides, times).shares(times, 1 - confidence)
+    shares = shares_by(times, 1 - confidence, sides, spending)
     looks = zip(times, shares, z_boundaries(times, shares, sides), strict=True)
     return tuple(
         Boundary(number, time, share, z, tail(z, sides)) for number, (time, share, z) in enumerate(looks, start=1)
@@ -104,7 +88,7 @@ def boundaries(
 
 def check_spending(spending: Spending) -> None:
     """Check that the spending function is a known one; raises `AnalysisError`."""
-    if spending not in ("obrien-fleming", "pocock", *_CLASSIC):
+    if spending not in ("obrien-fleming", "pocock"):
         _parameter(spending)
 
 
@@ -180,103 +164,9 @@ def spent_by(fraction: float, alpha: float, sides: int, spending: Spending) -> f
     return alpha * (math.expm1(-parameter * fraction) / math.expm1(-parameter) if parameter else fraction)
 
 
-@dataclass(frozen=True)
-class Spender:
-    """What designs of one kind spend, by a z that grows as α falls: that of α itself, or a classic constant.
-
-    ``design`` are the times of all planned looks; only classic boundaries need them.
-    """
-
-    spending: Spending
-    sides: int
-    design: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.spending in _CLASSIC and self.design is None:
-            raise AnalysisError(
-                "classic boundaries belong to a number of looks",
-                "Say looks=5 (--looks 5); for planned people use a spending function, such as obrien-fleming.",
-            )
-        if self.spending in _CLASSIC and self.design is not None and len(self.design) > MOST_CLASSIC_LOOKS:
-            raise AnalysisError(
-                f"classic boundaries are for up to {MOST_CLASSIC_LOOKS} looks", "Use a spending function for more."
-            )
-
-    @property
-    def lowest(self) -> float:
-        """Return the z of the largest α that is looked for; beyond it a p-value is 1."""
-        return _LOWEST_CONSTANT if self.spending in _CLASSIC else z_of(_CERTAIN, self.sides)
-
-    def alpha(self, z: float) -> float:
-        """Return the chance of a false alarm of the whole design."""
-        return self._crossed(z)[-1] if self.spending in _CLASSIC else tail(z, self.sides)
-
-    def shares_at(self, fractions: tuple[float, ...], z: float) -> tuple[float, ...]:
-        """Return what is spent by each look of the design with this z, at these fractions of it."""
-        alpha = self.alpha(z)
-        if self.spending not in _CLASSIC:
-            return tuple(spent_by(fraction, alpha, self.sides, self.spending) for fraction in fractions)
-        crossed = self._crossed(z)
-        return tuple(alpha if fraction >= 1 else crossed[place] for place, fraction in enumerate(fractions))
-
-    def shares(self, fractions: tuple[float, ...], alpha: float) -> tuple[float, ...]:
-        """Return what the design with this α spends by each look."""
-        if self.spending not in _CLASSIC:
-            return tuple(spent_by(fraction, alpha, self.sides, self.spending) for fraction in fractions)
-        assert self.design is not None
-        return self.shares_at(fractions, classic_constant(self.design, alpha, self.sides, _CLASSIC[self.spending]))
-
-    def _crossed(self, constant: float) -> tuple[float, ...]:
-        assert self.design is not None
-        return _classic_shares(self.design, constant, self.sides, _CLASSIC[self.spending])
-
-
-_LOWEST_CONSTANT = 0.3
-"""A classic design with a smaller constant nearly always stops: its p-value is 1."""
-
-
-@lru_cache(maxsize=256)
-def classic_constant(design: tuple[float, ...], alpha: float, sides: int, shape: float) -> float:
-    """Return the constant c of boundaries c·t^−shape with this chance of a false alarm over all looks.
-
-    Raises `AnalysisError` for a one-sided α of half or more, at which boundaries would be on the wrong side.
-
-    >>> round(classic_constant((1.0, 2.0, 3.0, 4.0, 5.0), 0.05, 2, 0.0), 3)
-    2.413
-    """
-    single = z_of(alpha, sides)
-    if single <= _LOWEST_CONSTANT:
-        raise AnalysisError("classic boundaries need more confidence", "For example 0.95.")
-    most = z_of(alpha / len(design), sides)
-    return find_root(
-        lambda constant: _classic_shares(design, constant, sides, shape)[-1] / alpha - 1,
-        single * (1 - 1e-9),
-        most * (1 + 1e-9),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _classic_shares(design: tuple[float, ...], constant: float, sides: int, shape: float) -> tuple[float, ...]:
-    z = tuple(constant * (time / design[-1]) ** -shape for time in design)
-    return crossed_by(design, z, sides)
-
-
-def crossed_by(information: tuple[float, ...], z: tuple[float, ...], sides: int) -> tuple[float, ...]:
-    """Return the chance to have crossed a boundary by each look: what the boundary spends."""
-    spent, total = [], 0.0
-    running: _Density | None = None
-    for place, time in enumerate(information):
-        before = information[place - 1] if place else 0.0
-        alone = tail(z[place], sides)
-        if running is None or alone < _NEGLIGIBLE:
-            total += alone
-        else:
-            beyond = (running.points - z[place] * math.sqrt(time)) / math.sqrt(time - before)
-            total += sides * float(running.mass @ scipy.special.ndtr(beyond))
-        spent.append(total)
-        if place + 1 < len(information):
-            running = _still_running(running, z[place], (before, time, information[place + 1]), sides)
-    return tuple(spent)
+def shares_by(fractions: Sequence[float], alpha: float, sides: int, spending: Spending) -> tuple[float, ...]:
+    """Return what a design with this α spends by each look."""
+    return tuple(spent_by(fraction, alpha, sides, spending) for fraction in fractions)
 
 
 @lru_cache(maxsize=256)
@@ -364,46 +254,44 @@ _CERTAIN = 1 - 1e-6
 """No design with an α beyond this is looked for: the p-value is 1."""
 
 
-def smallest_alpha(z: float, information: tuple[float, ...], fractions: tuple[float, ...], spender: Spender) -> float:
+def smallest_alpha(
+    z: float, information: tuple[float, ...], fractions: tuple[float, ...], sides: int, spending: Spending
+) -> float:
     """Return the sequential p-value: the smallest α whose design would have stopped at the last of these looks.
 
-    It is looked for on the z scale, where the last boundary is nearly a straight line in α.
+    It is looked for on the z scale, where the last boundary is nearly a straight line in α. Earlier looks only raise
+    it, so that the z of a single look is the most that it can be.
     """
 
     def above(single: float) -> float:
-        spent = spender.shares_at(fractions, single)
-        return min(z_boundaries(information, spent, spender.sides)[-1], _BEYOND) - z
+        spent = shares_by(fractions, tail(single, sides), sides, spending)
+        return min(z_boundaries(information, spent, sides)[-1], _BEYOND) - z
 
-    lowest = spender.lowest
+    lowest = z_of(_CERTAIN, sides)
     if z <= lowest or above(lowest) > 0:
         return 1.0
-    high = z  # a boundary is below that of a single look only where classic looks lie closer than planned
-    while above(high) < 0 and high < _BEYOND:
-        high += 0.5
-    return spender.alpha(find_root(above, lowest, high) if above(high) > 0 else high)
+    return tail(find_root(above, lowest, z) if above(z) > 0 else z, sides)
 
 
-def smallest_alpha_of_share(p: float, fractions: tuple[float, ...], spender: Spender) -> float:
+def smallest_alpha_of_share(p: float, fractions: tuple[float, ...], sides: int, spending: Spending) -> float:
     """Return the smallest α that spends at least this p at the last of these looks, whatever happened before it.
 
     For statistics that do not move like one effect, such as an F: the shares of all looks add up to α
     however looks depend on each other, so that their false alarms do not add up to more.
 
-    >>> pocock = Spender("pocock", 2)
-    >>> [round(smallest_alpha_of_share(0.01, fractions, pocock), 4) for fractions in ((0.5, 1.0), (1.0,))]
+    >>> [round(smallest_alpha_of_share(0.01, fractions, 2, "pocock"), 4) for fractions in ((0.5, 1.0), (1.0,))]
     [0.0263, 0.01]
     """
 
     def short(single: float) -> float:
         """Return how far what is newly spent at the last look, by the α of this z, falls short of p."""
-        *_, before, now = (0.0, *spender.shares_at(fractions, single))
+        *_, before, now = (0.0, *shares_by(fractions, tail(single, sides), sides, spending))
         return p - (now - before)
 
-    least = max(p, _TINIEST)
-    points = 60 if spender.spending in _CLASSIC else 400
-    start = z_of(least, 2) if least < _CERTAIN else spender.lowest
-    grid = np.linspace(start, spender.lowest, points).tolist() if start > spender.lowest else []
+    least, lowest = max(p, _TINIEST), z_of(_CERTAIN, sides)
+    start = z_of(least, 2) if least < _CERTAIN else lowest
+    grid = np.linspace(start, lowest, 400).tolist() if start > lowest else []
     for high, low in pairwise(grid):  # from the smallest α on; a share grows with α, and at last falls again
         if short(low) <= 0:
-            return least if short(high) <= 0 else max(least, spender.alpha(find_root(short, low, high)))
+            return least if short(high) <= 0 else max(least, tail(find_root(short, low, high), sides))
     return 1.0

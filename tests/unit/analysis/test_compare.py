@@ -90,8 +90,6 @@ def test_every_effect_has_the_interval_of_its_family(correction: Any) -> None:
         "none": None,
         "sidak": "sidak",
         "holm": "holm",
-        "hochberg": "simes-hochberg",
-        "hommel": "hommel",
         "bh": "fdr_bh",
         "by": "fdr_by",
     }

@@ -168,7 +168,7 @@ def test_no_group_names_a_flag_that_no_command_has() -> None:
     [
         ("kanab pri", ["privacy-report"]),
         ("kanab analyze --se", ["--segment", "--sep", "--sequential"]),
-        ("kanab analyze --correction holm", ["holm", "holm-sidak"]),
+        ("kanab analyze --correction b", ["bh", "bonferroni", "by"]),
     ],
 )
 def test_tab_completes_commands_flags_and_choices(words: str, offered: list[str]) -> None:

@@ -78,10 +78,6 @@ def test_a_single_comparison_and_older_plain_data_have_nothing_further(small: Ma
             f"{SIMULTANEOUS}; Holm's p has none of its own, so they are Bonferroni's, and all of them agree with p.",
         ),
         (
-            "holm-sidak",
-            f"{SIMULTANEOUS}; Holm–Šidák's p has none of its own, so they are Šidák's, and all of them agree with p.",
-        ),
-        (
             "bh",
             "Of the intervals of selected effects (Benjamini–Hochberg), at most 5 % are expected to miss; effects that "
             "were not selected have none.",

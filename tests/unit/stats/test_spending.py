@@ -13,9 +13,8 @@ from kanab.stats.effect import Effect
 from kanab.stats.sequential import planned_look
 from kanab.stats.spending import (
     SPENDING,
-    Spender,
     boundaries,
-    crossed_by,
+    shares_by,
     smallest_alpha,
     smallest_alpha_of_share,
     spent_by,
@@ -25,7 +24,6 @@ from kanab.stats.spending import (
 
 FIFTHS = [0.2, 0.4, 0.6, 0.8, 1.0]
 FUNCTIONS = ["obrien-fleming", "pocock", "power:1", "power:3", "hsd:-4", "hsd:0", "hsd:1.5"]
-CLASSIC = ["classic-obrien-fleming", "classic-pocock"]
 
 
 def levels(fractions, **choices):
@@ -122,17 +120,16 @@ def test_the_sequential_p_is_the_alpha_whose_boundary_is_just_reached(steps, alp
     fractions = tuple(t / (times[-1] * 1.25) for t in times)
     z = z_boundaries(times, tuple(spent_by(f, alpha, sides, spending) for f in fractions), sides)[-1]
     if z < 37:
-        assert smallest_alpha(z, times, fractions, Spender(spending, sides)) == pytest.approx(alpha, rel=1e-7)
+        assert smallest_alpha(z, times, fractions, sides, spending) == pytest.approx(alpha, rel=1e-7)
 
 
 def test_the_sequential_p_is_never_below_the_ordinary_one():
     for z in (0.0, 0.5, 2.0, 6.0, 37.5):
-        for spending in (*FUNCTIONS, *CLASSIC):
-            spender = Spender(spending, 2, (1.0, 2.0, 3.0, 4.0, 5.0))
-            found = smallest_alpha(z, (1.0, 2.0, 3.0), (0.2, 0.4, 0.6), spender)
+        for spending in FUNCTIONS:
+            found = smallest_alpha(z, (1.0, 2.0, 3.0), (0.2, 0.4, 0.6), 2, spending)
             assert tail(z, 2) * (1 - 1e-9) <= found <= 1
-    assert smallest_alpha(0.0, (1.0, 2.0), (0.2, 0.4), Spender("pocock", 2)) == 1
-    assert smallest_alpha(-3.0, (1.0, 2.0), (0.2, 0.4), Spender("obrien-fleming", 1)) == 1
+    assert smallest_alpha(0.0, (1.0, 2.0), (0.2, 0.4), 2, "pocock") == 1
+    assert smallest_alpha(-3.0, (1.0, 2.0), (0.2, 0.4), 1, "obrien-fleming") == 1
 
 
 @pytest.mark.parametrize(
@@ -161,40 +158,24 @@ def test_unknown_choices_are_refused():
         boundaries(FIFTHS, confidence=95)
 
 
-@pytest.mark.parametrize("spending", ["pocock", "obrien-fleming", "hsd:-4", "classic-pocock", "classic-obrien-fleming"])
+@pytest.mark.parametrize("spending", ["pocock", "obrien-fleming", "hsd:-4"])
 @pytest.mark.parametrize("fractions", [(1.0,), (0.4,), (0.25, 0.5), (0.2, 0.4, 0.6, 0.8, 1.0)])
 @pytest.mark.parametrize("p", [1e-200, 1e-9, 0.003, 0.04])
 def test_the_smallest_alpha_of_a_share_spends_just_that_share(spending, fractions, p):
-    looks = 4 if len(fractions) == 2 else len(fractions)
-    spender = Spender(spending, 2, tuple(map(float, range(1, looks + 1))))
-    alpha = smallest_alpha_of_share(p, fractions, spender)
+    alpha = smallest_alpha_of_share(p, fractions, 2, spending)
     assert p <= alpha <= 1
     if alpha < 0.5:
-        shares = [0.0, *spender.shares(fractions, alpha)]
+        shares = [0.0, *shares_by(fractions, alpha, 2, spending)]
         assert shares[-1] - shares[-2] == pytest.approx(p, rel=1e-6)
 
 
 def test_a_p_that_no_alpha_spends_is_one():
-    assert smallest_alpha_of_share(0.9, (0.2, 0.4), Spender("obrien-fleming", 2)) == 1.0
-    assert smallest_alpha_of_share(1.0, (1.0,), Spender("pocock", 2)) == 1.0
-    assert smallest_alpha_of_share(0.0, (0.5, 1.0), Spender("pocock", 2)) == pytest.approx(0, abs=1e-290)
+    assert smallest_alpha_of_share(0.9, (0.2, 0.4), 2, "obrien-fleming") == 1.0
+    assert smallest_alpha_of_share(1.0, (1.0,), 2, "pocock") == 1.0
+    assert smallest_alpha_of_share(0.0, (0.5, 1.0), 2, "pocock") == pytest.approx(0, abs=1e-290)
 
 
-# ── power family, Hwang–Shih–DeCani, classic boundaries ───────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("looks", "pocock", "obrien_fleming"),
-    [(1, 1.960, 1.960), (2, 2.178, 1.977), (3, 2.289, 2.004), (4, 2.361, 2.024), (5, 2.413, 2.040), (10, 2.555, 2.087)],
-)
-def test_classic_constants_are_those_of_jennison_and_turnbull(looks, pocock, obrien_fleming):
-    # Group Sequential Methods (2000), tables 2.1 and 2.3, two-sided α = .05
-    equal = [k / looks for k in range(1, looks + 1)]
-    flat = levels(equal, spending="classic-pocock")
-    steep = levels(equal, spending="classic-obrien-fleming")
-    assert [round(z, 3) for z in flat] == [pocock] * looks
-    assert round(steep[-1], 3) == obrien_fleming
-    assert steep == pytest.approx([steep[-1] * math.sqrt(looks / k) for k in range(1, looks + 1)], rel=1e-9)
+# ── power family, Hwang–Shih–DeCani ───────────────────────────────────────────
 
 
 def test_gsdesigns_own_design_has_its_printed_bounds():
@@ -210,11 +191,11 @@ def test_families_spend_by_their_formulas():
     assert spent_by(0.5, 0.05, 2, "hsd:1e-9") == pytest.approx(0.025)
 
 
-def outside(times, z, sides="two-sided"):
+def outside(times, z):
     """Return how often a boundary is crossed, from the joint normal distribution of all looks."""
     correlation = np.sqrt(np.minimum.outer(times, times) / np.maximum.outer(times, times))
     joint = stats.multivariate_normal(cov=correlation, seed=1, abseps=1e-6, maxpts=100_000)
-    return 1 - joint.cdf(z, lower_limit=-z if sides == "two-sided" else None)
+    return 1 - joint.cdf(z, lower_limit=-z)
 
 
 @pytest.mark.parametrize("spending", FUNCTIONS)
@@ -222,34 +203,6 @@ def test_every_function_spends_what_the_joint_normal_distribution_says(spending)
     times = (0.3, 0.5, 0.9)
     z = np.array(levels(times, spending=spending))
     assert outside(times, z) == pytest.approx(spent_by(0.9, 0.05, 2, spending), abs=1e-5)
-
-
-@pytest.mark.parametrize("spending", CLASSIC)
-@pytest.mark.parametrize("sides", ["two-sided", "greater"])
-def test_classic_boundaries_at_unequal_looks_keep_the_error(spending, sides):
-    times = (0.3, 0.5, 1.0)
-    z = np.array(levels(times, spending=spending, alternative=sides))
-    assert outside(times, z, sides) == pytest.approx(0.05, abs=1e-5)
-    shape = 0.5 if spending == "classic-obrien-fleming" else 0.0
-    assert z == pytest.approx([z[-1] * time**-shape for time in times])
-
-
-def test_what_a_boundary_spends_is_what_puts_it_there():
-    spent = (0.004, 0.02, 0.05)
-    for sides in (1, 2):
-        z = z_boundaries((2.0, 5.0, 9.0), spent, sides)
-        assert crossed_by((2.0, 5.0, 9.0), z, sides) == pytest.approx(spent, rel=1e-9)
-
-
-@pytest.mark.parametrize("spending", CLASSIC)
-@pytest.mark.parametrize("sides", [1, 2])
-@pytest.mark.parametrize("people", [(100.0, 200.0, 300.0), (100.0, 120.0, 330.0), (100.0, 350.0, 352.0)])
-def test_the_sequential_p_of_a_classic_design_is_the_alpha_that_is_just_reached(spending, sides, people):
-    spender = Spender(spending, sides, (1.0, 2.0, 3.0, 4.0))
-    fractions = (0.25, 0.5, 0.75)
-    for alpha in (1e-6, 0.01, 0.05, 0.3):
-        z = z_boundaries(people, spender.shares(fractions, alpha), sides)[-1]
-        assert smallest_alpha(z, people, fractions, spender) == pytest.approx(alpha, rel=1e-6)
 
 
 def shown(z, confidence=0.95):
@@ -260,16 +213,6 @@ def shown(z, confidence=0.95):
     )  # fmt: skip
 
 
-def test_planned_looks_are_read_by_classic_constants():
-    early = planned_look(shown(2.5), [100, 200], looks=5, spending="classic-pocock")
-    assert (round(early.z, 3), early.verdict) == (2.413, "may stop")
-    strict = planned_look(shown(2.5), [100, 200], looks=5, spending="classic-obrien-fleming")
-    assert (round(strict.z, 3), strict.verdict) == (3.226, "keep going")
-    last = planned_look(shown(2.04), [100, 200, 300, 400, 500], looks=5, spending="classic-obrien-fleming")
-    assert last.p == pytest.approx(0.05, abs=1e-4)
-    assert last.spent == pytest.approx(0.05)
-
-
 @pytest.mark.parametrize(
     ("choices", "fact"),
     [
@@ -278,24 +221,12 @@ def test_planned_looks_are_read_by_classic_constants():
         ({"spending": "power:nan"}, "power needs a number"),
         ({"spending": "hsd:x"}, "the spending function hsd needs a number, from -40 up to 40. Write hsd:-4"),
         ({"spending": "hsd:41"}, "hsd needs a number"),
-        (
-            {"spending": "classic-pocock", "looks": None, "planned": 500},
-            "belong to a number of looks",
-        ),
-        ({"spending": "classic-pocock", "looks": 21}, "classic boundaries are for up to 20 looks"),
     ],
 )
-def test_numbers_that_no_family_has_and_classic_designs_without_looks_are_refused(choices, fact):
+def test_numbers_that_no_family_has_are_refused(choices, fact):
     with pytest.raises(AnalysisError, match=fact) as problem:
         planned_look(shown(2.0), [100], **{"looks": 3} | choices)
     assert problem.value.remedy
-
-
-def test_classic_boundaries_need_the_whole_design_and_confidence():
-    with pytest.raises(AnalysisError, match="those of a whole design"):
-        boundaries([0.2, 0.4], spending="classic-pocock")
-    with pytest.raises(AnalysisError, match="need more confidence"):
-        boundaries([0.5, 1], spending="classic-pocock", confidence=0.4, alternative="greater")
 
 
 def test_every_way_that_is_offered_has_boundaries():

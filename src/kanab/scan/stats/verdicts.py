@@ -104,9 +104,9 @@ def interval_levels(adjusted: Floats, families: NDArray[np.intp], rules: Rules) 
     for family in np.unique(families):
         inside = (families == family) & ~np.isnan(adjusted)
         tests = int(inside.sum())
-        if rules.correction in ("bonferroni", "holm", "hochberg", "hommel"):
+        if rules.correction in ("bonferroni", "holm"):
             levels[inside] = rules.alpha / max(1, tests)
-        elif rules.correction in ("sidak", "holm-sidak"):
+        elif rules.correction == "sidak":
             levels[inside] = -np.expm1(np.log1p(-rules.alpha) / max(1, tests))
         elif rules.correction in ("bh", "by"):
             alarm = inside & (adjusted < rules.alpha)

@@ -74,14 +74,13 @@ def test_each_family_is_corrected_by_itself_and_untested_ones_stay_out(correctio
 def test_intervals_of_family_wise_corrections_hold_together():
     adjusted = np.array([0.01, 1.0, 1.0, NAN])
     family = np.zeros(4, dtype=np.intp)
-    for correction in ("bonferroni", "holm", "hochberg", "hommel"):
+    for correction in ("bonferroni", "holm"):
         assert (
             interval_levels(adjusted, family, replace(RULES, correction=correction))[:3].tolist()
             == [pytest.approx(0.05 / 3)] * 3
         )
-    for correction in ("sidak", "holm-sidak"):
-        levels = interval_levels(adjusted, family, replace(RULES, correction=correction))
-        assert levels[0] == pytest.approx(1 - 0.95 ** (1 / 3))
+    levels = interval_levels(adjusted, family, replace(RULES, correction="sidak"))
+    assert levels[0] == pytest.approx(1 - 0.95 ** (1 / 3))
     assert interval_levels(adjusted, family, replace(RULES, correction="none"))[0] == 0.05
 
 
