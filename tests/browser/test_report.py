@@ -174,9 +174,7 @@ def test_the_notebook_fragment_takes_the_notebooks_colours(
 
 
 def asked(data: Readout) -> Readout:
-    """The same report with cautions, claims, a prior and simultaneous intervals."""
-    for row in data["effects"]:
-        row |= {"interval_adjusted": row["interval"], "level": 0.9875, "agrees": True}
+    """The same report with cautions, claims and a prior."""
     row = data["effects"][0]
     pair = {name: row[name] for name in ("metric", "control", "arm", "method", "covariates", "estimate")}
     claim = {"claim": "equivalence", "better": "higher", "limits": [-0.1, 0.1], "relative": False, "confidence": 0.95}
@@ -202,11 +200,7 @@ def test_what_else_was_asked_fits_the_page_and_cautions_come_first(
     assert page.evaluate("document.documentElement.scrollWidth") == width
     headings = page.get_by_role("heading", level=2).all_inner_texts()
     assert headings[0] == "Before you act on it"
-    assert headings[3:6] == [
-        "Do the intervals hold simultaneously?",
-        "Other comparisons of arms",
-        "Are the claims shown?",
-    ]
+    assert headings[3:5] == ["Other comparisons of arms", "Are the claims shown?"]
     note = page.get_by_role("note")
     expect(note).to_have_text("At least 3 % of people had odd values.")
     assert note.evaluate("note => getComputedStyle(note).borderLeftColor") == "rgb(168, 74, 0)"

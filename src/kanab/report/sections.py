@@ -36,7 +36,6 @@ from kanab.report.words import (
     privacy_sentences,
     sample_ratio_sentence,
     segment_sentences,
-    several_roles,
     spoken_arm,
     summary,
     verdicts,
@@ -99,7 +98,6 @@ def further_sections(data: Data) -> list[Section]:
         Section("How does the effect change with time?", window_parts(data), "windows"),
         Section("What did receiving do?", received_parts(data), "received"),
         Section("Did quantiles move?", quantile_parts(data), "quantiles"),
-        Section("Do the intervals hold simultaneously?", simultaneous_parts(data), "simultaneous"),
         Section("Other comparisons of arms", contrast_parts(data), "contrasts"),
         Section("Are the claims shown?", margin_parts(data), "claims"),
         Section("What to believe, given the prior", bayes_parts(data), "bayes"),
@@ -217,72 +215,6 @@ def _adjusted(row: Row) -> str:
     return f", adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else ""
 
 
-# ── simultaneous intervals ─────────────────────────────────────────────────────────────────────
-
-
-def simultaneous_parts(data: Data) -> tuple[Part, ...]:
-    """Return the intervals that go with corrected p-values, where several effects were corrected as one family."""
-    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
-    tested = [row for row in rows if row["p"] is not None and "interval_adjusted" in row]
-    if data["correction"] == "none" or not families(tested):
-        return ()
-    return simultaneous_sentence(data, tested), _simultaneous_table(data, tested)
-
-
-def simultaneous_sentence(data: Data, rows: Sequence[Row]) -> str:
-    """Return what the intervals promise as a family, and which of them do not agree with their corrected p."""
-    method, level = correction_name(data), percent(data["confidence"])
-    if data["correction"] in ("bh", "by"):
-        if not any(row["interval_adjusted"] for row in rows):
-            return f"No effect was selected ({method}), so none has an interval that holds after selection."
-        return (
-            f"Of the intervals of selected effects ({method}), at most {percent(1 - data['confidence'])} are expected "
-            f"to miss; effects that were not selected have none."
-        )
-    apart = ", for each role by itself" if several_roles(data) else ""
-    promise = f"All intervals here contain their effects simultaneously, with {level} confidence{apart}"
-    disagreeing = [row for row in rows if row["agrees"] is False]
-    if data["correction"] != "holm":
-        how = "Dunnett over arms, Bonferroni over metrics" if data["correction"] == "dunnett" else method
-        return f"{promise}, and agree with the corrected p ({how}){_disagreement(data, disagreeing)}."
-    whose = "Holm's p has none of its own, so they are Bonferroni's"
-    return f"{promise}; {whose}{_disagreement(data, disagreeing) or ', and all of them agree with p'}."
-
-
-def _disagreement(data: Data, rows: Sequence[Row]) -> str:
-    """Return which intervals contradict their corrected p, in either direction."""
-    alpha = 1 - data["confidence"]
-    sentence = ""
-    for small, verbs, side in ((True, ("contains", "contain"), "is"), (False, ("leaves out", "leave out"), "is not")):
-        names = [f"{spoken_arm(row['arm'])} on {row['metric']}" for row in rows if (row["p_adjusted"] < alpha) == small]
-        if names:
-            that, verb = ("that", verbs[0]) if len(names) == 1 else ("those", verbs[1])
-            sentence += f", but {that} of {listed(names)} {verb} 0 although p {side} below {alpha:.4g}"
-    return sentence
-
-
-def _simultaneous_table(data: Data, rows: Sequence[Row]) -> Table:
-    cells = []
-    for row in rows:
-        share = is_share(data, row["metric"])
-        figures = figures_of([{**row, "interval": row["interval_adjusted"] or row["interval"]}], share=share)
-        cells.append(
-            (
-                f"{row['arm']} on {_unit(row['metric'], share)}{_adjusted(row)}",
-                figures.bare(row["estimate"], signed=True),
-                figures.between(row["interval_adjusted"]),
-                "–" if row["level"] is None else percent(round(row["level"], 5)),
-                p_value(row["p_adjusted"]),
-                {True: "yes", False: "no", None: "–"}[row["agrees"]],
-            )
-        )
-    return Table(("effect of", "effect", "interval", "each at", f"p ({correction_name(data)})", "agree"), tuple(cells))
-
-
-def _unit(metric: str, share: bool) -> str:
-    return f"{metric} (points)" if share else metric
-
-
 # ── contrasts ──────────────────────────────────────────────────────────────────────────────────
 
 
@@ -312,6 +244,10 @@ def contrast_parts(data: Data) -> tuple[Part, ...]:
         )
     header = ("contrast", "effect", f"{percent(data['confidence'])} interval", "p", f"p ({method or 'no correction'})")
     return family, Table(header, tuple(cells))
+
+
+def _unit(metric: str, share: bool) -> str:
+    return f"{metric} (points)" if share else metric
 
 
 def contrast_name(weights: Mapping[str, float]) -> str:

@@ -120,20 +120,15 @@ def _percent(text: str) -> str:
 
 
 def segments_table(data: Data) -> Table:
-    """Return every test of segments: the robust F that decides, and the pooled one beside it."""
-    pooled = {(row["metric"], row["covariate"]): row for row in data["segments"] if not row["decides"]}
+    """Return every test of segments that decides, the robust F; the pooled one is in the plain data."""
     rows = []
     for row in data["segments"]:
         if row["decides"]:
-            beside = pooled.get((row["metric"], row["covariate"]), {"F": None, "p": None})
             answer = "yes" if differs(row, data["confidence"]) else _unclear_answer(row)
             stub = f"{row['metric']} by {row['covariate']}"
-            robust = (number(row["F"], 3), p_value(row["p"]), p_value(row["p_adjusted"]))
-            rows.append(
-                (stub, answer, row["variance"].replace("_", " "), *robust, number(beside["F"], 3), p_value(beside["p"]))
-            )
-    header = ("effect on", "differs", "variance", "robust F", "p", "corrected p", "pooled F", "pooled p")
-    return Table(header, tuple(rows))
+            test = (number(row["F"], 3), p_value(row["p"]), p_value(row["p_adjusted"]))
+            rows.append((stub, answer, row["variance"].replace("_", " "), *test))
+    return Table(("effect on", "differs", "variance", "robust F", "p", "corrected p"), tuple(rows))
 
 
 def segment_places(data: Data) -> list[tuple[str, str]]:

@@ -646,7 +646,9 @@ def method_sentences(data: Data) -> list[str]:
     if any(row["interval"] is not None and row["relative_interval"] is None for row in data["effects"]):
         sentences.append("No relative effect is given where the control's mean cannot be told from 0.")
     if data["segments"]:
-        sentences.append("Segments: the robust F decides; the pooled F, which assumes one variance, stands beside it.")
+        sentences.append(
+            "Segments: the robust F decides; the pooled F, which assumes one variance, is in the plain data."
+        )
     if any(row.get("p_over_looks") is not None for row in data["segments"]):
         sentences.append("Segments: p-values and intervals hold over all looks, too.")
     return sentences

@@ -114,7 +114,7 @@ def test_the_experiments_page_has_history_merges_and_a_way_through_it(app: Dashb
     page = words(ask(app, "/experiments/checkout"))
     headings = re.findall(r'<h2 id="([\w-]+)">', page)
     assert headings == [
-        "arrival", "effects", "simultaneous", "segments", "history", "merged", "privacy", "notes", "method",
+        "arrival", "effects", "segments", "history", "merged", "privacy", "notes", "method",
     ]  # fmt: skip
     assert [name for name in headings if f'href="#{name}"' not in page] == []
     assert page.count(' after each seal" aria-describedby') == 2

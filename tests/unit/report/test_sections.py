@@ -17,14 +17,12 @@ from kanab.report.sections import (
     look_sentences,
     margin_parts,
     omnibus_sentences,
-    simultaneous_parts,
 )
 from kanab.report.text import readout_markdown, readout_text
 from kanab.tabular import Table
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]
-SIMULTANEOUS = "All intervals here contain their effects simultaneously, with 95 % confidence"
 
 
 def joint(effect: Maker, **changes: Any) -> Readout:
@@ -61,71 +59,11 @@ def flat(text: str) -> str:
     return re.sub(r"\s+", " ", text)
 
 
-def test_a_single_comparison_and_older_plain_data_have_nothing_further(small: Maker, effect: Maker) -> None:
+def test_plain_comparisons_have_nothing_further(small: Maker, effect: Maker) -> None:
     assert further_sections(small()) == []
-    assert further_sections(small(joint(effect))) == []
+    assert further_sections(small(joint(effect), joint(effect, metric="visits"))) == []
     assert further_sections(small(effect(), effect(metric="visits"))) == []
     assert caution_sentences(small()) == []
-
-
-@pytest.mark.parametrize(
-    ("correction", "said"),
-    [
-        ("bonferroni", f"{SIMULTANEOUS}, and agree with the corrected p (Bonferroni)."),
-        ("dunnett", f"{SIMULTANEOUS}, and agree with the corrected p (Dunnett over arms, Bonferroni over metrics)."),
-        (
-            "holm",
-            f"{SIMULTANEOUS}; Holm's p has none of its own, so they are Bonferroni's, and all of them agree with p.",
-        ),
-        (
-            "bh",
-            "Of the intervals of selected effects (Benjamini–Hochberg), at most 5 % are expected to miss; effects that "
-            "were not selected have none.",
-        ),
-    ],
-)
-def test_one_sentence_says_what_intervals_promise_together(
-    small: Maker, effect: Maker, correction: str, said: str
-) -> None:
-    data = small(joint(effect), joint(effect, metric="visits"), correction=correction)
-    parts = simultaneous_parts(data)
-    assert parts[0] == said
-    assert table(parts).rows[0] == ("B on spend", "+0.50", "0.27 to 0.73", "97.5 %", "1.00e-06", "yes")
-
-
-def test_without_correction_nothing_is_promised_together(small: Maker, effect: Maker) -> None:
-    assert simultaneous_parts(small(joint(effect), joint(effect, metric="visits"), correction="none")) == ()
-
-
-def test_an_interval_that_contradicts_its_p_is_named(small: Maker, effect: Maker) -> None:
-    wrong = joint(effect, metric="visits", p_adjusted=0.04) | {"interval_adjusted": [-0.1, 0.7], "agrees": False}
-    said, shown = simultaneous_parts(small(joint(effect), wrong))
-    assert isinstance(said, str)
-    assert said.endswith("Bonferroni's, but that of B on visits contains 0 although p is below 0.05.")
-    assert isinstance(shown, Table)
-    assert shown.rows[1][-1] == "no"
-    other = joint(effect, metric="clicks", p_adjusted=0.2) | {"agrees": False}
-    again = wrong | {"metric": "orders"}
-    said, _ = simultaneous_parts(small(joint(effect), wrong, other, again))
-    assert isinstance(said, str)
-    assert "but those of B on visits, B on orders contain 0 although p is below 0.05" in said
-    assert "but that of B on clicks leaves out 0 although p is not below 0.05" in said
-
-
-def test_what_was_not_selected_has_no_interval(small: Maker, effect: Maker) -> None:
-    rows = [joint(effect, metric=name) | {"interval_adjusted": None, "level": None, "agrees": None} for name in "xy"]
-    said, shown = simultaneous_parts(small(*rows, correction="by"))
-    assert said == "No effect was selected (Benjamini–Yekutieli), so none has an interval that holds after selection."
-    assert isinstance(shown, Table)
-    assert shown.rows[0][2:4] == ("–", "–")
-    assert shown.rows[0][-1] == "–"
-
-
-def test_plain_and_adjusted_effects_that_carry_verdicts_are_one_family(small: Maker, effect: Maker) -> None:
-    adjusted = joint(effect, method="adjusted", covariates=["tier"])
-    said, _ = simultaneous_parts(small(adjusted, joint(effect, metric="visits")))
-    assert isinstance(said, str)
-    assert "with 95 % confidence; Holm's p" in said
 
 
 def test_all_arms_at_once_are_one_line(small: Maker, effect: Maker) -> None:
@@ -282,7 +220,7 @@ def test_text_markdown_notebook_and_page_have_the_same_answers(full: Readout) ->
     page = report_html(full)
     for shown in (flat(readout_text(full)), readout_markdown(full), flat(readout_html(full)), flat(page)):
         plain = shown.replace("\N{NO-BREAK SPACE}", " ").replace("&#x27;", "'")
-        for heading in ("Do the intervals hold simultaneously?", "Other comparisons of arms", "Are the claims shown?"):
+        for heading in ("Other comparisons of arms", "Are the claims shown?"):
             assert heading in plain
         assert "What to believe, given the prior" in plain
         assert "Non-inferiority of B on spend is shown" in plain
