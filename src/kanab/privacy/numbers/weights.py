@@ -38,13 +38,13 @@ def weighted_sums(counted: Counted, linkage: str, crosses: Sequence[Cross]) -> l
     """Return the columns of products with numbers: those of each arm who have a value of the other metric."""
     signatures = counted.signatures
     assert signatures is not None, "callers check this"
-    known = () if signatures.numbers is None else signatures.numbers.names
+    weighing = [name for name in counted.plan.weights if name not in signatures.cut]
     tally, classes = counted.tallies[linkage], signatures.cells[:, signatures.tables.index(linkage)]
     columns = []
     for cross in crosses:
         arms = np.indices(tally.shape)[tally.axes.index(cross.by[0])].ravel()[classes]
         for number, other in (cross.pair, cross.pair[::-1]):
-            if number in known:
+            if number in weighing:
                 there = classes >= 0
                 if signatures.present is not None and other in signatures.metrics:
                     there &= signatures.present[:, signatures.metrics.index(other)]
