@@ -90,7 +90,9 @@ def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days:
     if days is not None and outlook.effects:
         later = {days * step: forecast(days=days * step, overlap=False).to_dict() for step in _STEPS}
         charts = plan_charts(data, later)
-    return plan_report(data, name, _summary(outlook), outlook.tables(), charts=charts, epsilon=epsilon)
+    return plan_report(
+        data, name, _summary(outlook), outlook.tables(), charts=charts, epsilon=epsilon, account=outlook.account
+    )
 
 
 def _summary(outlook: Forecast) -> str:

@@ -162,7 +162,7 @@ def _write(
             with staged(flags["output"], ""):  # what cannot be written is noticed before anything is drawn
                 pass
             same = same_release(question, now)
-            if same is None and any(old.receipt.batch == batch_of(counted) is not None for old in now.noisy):
+            if same is None and any(old.receipt.batch == batch_of(counted) is not None for old in now.releases):
                 raise PrivacyError(*_NONE_RIPE)
             released = same or release_into(
                 path, now, counted, k, override=override, question=question, deviations=deviations
@@ -222,10 +222,10 @@ def _decided(question: Question) -> Question:
 
 def _with_budget(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> Plan:
     """Return the plan with what this release spends, if it has an ε."""
-    from kanab.privacy.epsilon.accountant import asked_budget, within_ledger
+    from kanab.privacy.epsilon.accountant import asked_budget, with_budget, within_ledger
 
     budget = asked_budget(plan, flags["epsilon"], flags["delta"])
-    return replace(plan, budget=budget and within_ledger(budget, plan, ledger))
+    return with_budget(plan, budget and within_ledger(budget, plan, ledger))
 
 
 _NONE_RIPE = "no further cohort is ripe", "A cohort is sealed when its period and the window after it are over."
@@ -241,8 +241,7 @@ def _next_span(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> tuple[Sp
     periods = Periods(plan.cohorts.every)
     now = datetime.now(UTC) if flags["as_of"] is None else moment(flags["as_of"])
     through = periods.last_ripe(now, plan.cohorts.window)
-    releases = ledger.exact if plan.budget is None else ledger.noisy
-    sealed = releases[-1].receipt.batch if releases else None
+    sealed = ledger.releases[-1].receipt.batch if ledger.releases else None
     after = None if sealed is None else sealed.through
     if sealed is not None and periods.number(through) <= periods.number(sealed.through):
         if plan.budget is None:

@@ -24,6 +24,7 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import KanabError, PrivacyError, listed
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods, Span
+from kanab.privacy.epsilon.accountant import check_account, planned_spending
 from kanab.privacy.experiments import without_experiments
 from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
@@ -111,6 +112,15 @@ def seal_cohorts(
 def stored_ledger(store: Store) -> Ledger:
     """Return the sealed batches of a store, verified entry by entry. No key is needed."""
     return verified_entries(store.sealed(), "the store")
+
+
+def check_store_account(store: Store, versions: Versions) -> None:
+    """Raise `PrivacyError` where what was sealed, and what is still to be sealed, tells more than a plan's ε allows."""
+    first = first_open(store, versions)
+    plan = versions.over(first, max(first, versions.entries[-1].since + 1))
+    if plan.cohorts is None and store.sealed():
+        return  # everybody is sealed, and nobody is counted any more
+    check_account(plan, stored_ledger(store).releases, planned_spending(plan, after=first - 1))
 
 
 def _document(entry: Release | LedgerNote) -> bytes:

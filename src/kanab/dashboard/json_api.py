@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -56,6 +57,7 @@ def plan(request: Request, view: RequestView) -> Response:
     if view.plan is None:
         return _json(view, plan=None)
     asked = plan_page.forecast_of(view.plan, request.query_params, view.baseline)
+    account = {} if view.person_account is None else {"account": asdict(view.person_account)}
     next_seal = None if view.collection is None else view.collection.next_seal
     return _json(
         view,
@@ -63,7 +65,7 @@ def plan(request: Request, view: RequestView) -> Response:
         digest=plan_digest(view.plan),
         next_seal=None if next_seal is None else next_seal.isoformat(),
         linkages=plan_page.linkage_rows(view.plan),
-        forecast=asked.forecast.to_dict(),
+        forecast=asked.forecast.to_dict() | account,
     )
 
 

@@ -112,6 +112,7 @@ class Pages:
         if plan is None:
             return self._page(request, "plan.html", view, plan=None)
         asked = plan_page.forecast_of(plan, request.query_params, view.baseline)
+        account = view.person_account
         tables = {
             "experiments": plan_page.experiment_table(plan), "linkages": plan_page.linkage_table(plan),
             "metrics": plan_page.metric_table(plan), "covariates": plan_page.covariate_table(plan),
@@ -119,6 +120,8 @@ class Pages:
         return self._page(
             request, "plan.html", view, plan=plan, problem=asked.problem, rule=plan_page.rule_sentence(plan),
             cohorts=plan_page.cohort_sentence(plan),
+            spent="" if account is None else account.sentence,
+            parts="" if account is None else _table(account.table, "parts"),
             tables={name: _table(table, name) for name, table in tables.items()},
             forecast=[_table(table, table.header[0]) for table in asked.forecast.tables()], notes=asked.forecast.notes,
             picture=Markup(asked.picture), epsilon=request.query_params.get("epsilon", "")[:40],

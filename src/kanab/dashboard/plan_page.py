@@ -100,8 +100,8 @@ def rule_sentence(plan: Plan) -> str:
     """Return what holds of everything that is released by the plan: k, or ε."""
     if plan.budget is None:
         return f"Every class of every table holds nobody or at least k = {plan.k} people."
-    total, delta = plan.budget.epsilon, plan.budget.delta
-    return f"Every number is released with noise: all releases together keep to ε = {total:g} at δ = {delta:g}."
+    promise = f"ε = {plan.budget.epsilon:g} per person, at δ = {plan.budget.delta:g}"
+    return f"Every number is released with noise: all releases together keep to {promise}."
 
 
 def cohort_sentence(plan: Plan) -> str:

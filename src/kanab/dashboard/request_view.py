@@ -17,6 +17,7 @@ from kanab.dashboard.results import PRIVACY_PATIENCE, ExperimentReadout, History
 from kanab.dashboard.sparkline import trend_of
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
+from kanab.planning.epsilon import PersonAccount, person_account
 from kanab.planning.forecast import Baseline, baseline_from_release
 from kanab.scan.readout import PairReadout
 
@@ -141,6 +142,13 @@ class RequestView:
         if self.collection is not None:
             return self.collection.plan
         return next((release.plan for release in reversed(self.contents.releases.values())), None)
+
+    @cached_property
+    def person_account(self) -> PersonAccount | None:
+        """What the plan spends of one person, after what the collector has sealed; None without ε."""
+        collected = [] if self.collection is None else self.contents.releases.values()
+        sealed = [release for release in collected if release.receipt.store]
+        return None if self.plan is None else person_account(self.plan, sealed)
 
     @cached_property
     def baseline(self) -> Baseline | None:

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from kanab.errors import LedgerError, SourceError
 from kanab.inspection.checks import Check
-from kanab.privacy.epsilon.account import epsilon_of
-from kanab.privacy.epsilon.accountant import ROUNDING, spent_rho
+from kanab.privacy.epsilon.account import epsilon_of, rho_of
+from kanab.privacy.epsilon.accountant import spent_rho
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.tables import stated_noise
 from kanab.privacy.epsilon.witness import check_witness
@@ -59,15 +59,18 @@ def check_spent(release: Release, noise: NoiseReceipt, ledger: Ledger | None) ->
     digest = release_to_dict(release)["hash"]
     until = []
     for entry, other in zip(ledger.entries, ledger.hashes, strict=True):
-        until += [entry] if isinstance(entry, Release) and entry.receipt.noise is not None else []
+        until += [entry] if isinstance(entry, Release) else []
         if other == digest:
             break
     else:
         return Check("account", False, "what was spent stands in its ledger", "The ledger is another one.")
     noises = [entry.receipt.noise for entry in until if entry.receipt.noise is not None]
-    spent = epsilon_of(spent_rho(until), noise.delta)
+    if len(noises) < len(until):
+        return _MIXED
+    rho = spent_rho(until)
+    spent = epsilon_of(rho, noise.delta)
     kept = all(later.total <= earlier.total and later.delta == earlier.delta for earlier, later in pairwise(noises))
-    holds = kept and _close(min(spent, noise.total), noise.spent) and spent <= noise.total * (1 + _CLOSE)
+    holds = kept and _close(min(spent, noise.total), noise.spent) and rho <= _most_rho(release) * (1 + _CLOSE)
     return Check(
         "account", holds, f"added up again, ε = {spent:.3g} of {noise.total:g} was spent when it was released",
         "Do not release more about these people: the promise is broken, or the receipt is not true.",
@@ -75,21 +78,45 @@ def check_spent(release: Release, noise: NoiseReceipt, ledger: Ledger | None) ->
 
 
 def check_together(releases: Iterable[Release]) -> Iterator[Check]:
-    """Add up what several releases with ε spend about people who may be the same."""
-    noisy = {release_to_dict(release)["hash"]: release for release in releases if release.receipt.noise is not None}
-    noises = [release.receipt.noise for release in noisy.values() if release.receipt.noise is not None]
-    if len(noises) < 2:
+    """Add up what several releases spend about people who may be the same, where any has an ε."""
+    apart = {release_to_dict(release)["hash"]: release for release in releases}
+    noises = [release.receipt.noise for release in apart.values() if release.receipt.noise is not None]
+    if len(apart) < 2 or not noises:
+        return
+    one_ledger = (
+        all(release.chained for release in apart.values()) and len({r.receipt.ledger for r in apart.values()}) == 1
+    )
+    if len(noises) < len(apart):
+        says = "some are with ε and some without: if they are about the same people, ε promises nothing"
+        yield _MIXED if one_ledger else Check("account", None, says)
         return
     delta, total = max(noise.delta for noise in noises), min(noise.total for noise in noises)
-    spent = epsilon_of(spent_rho(noisy.values()), delta)
-    says = f"together they spend ε = {spent:.3g} at δ = {delta:g}"
-    if not all(release.chained for release in noisy.values()) or len({r.receipt.ledger for r in noisy.values()}) > 1:
+    rho = spent_rho(apart.values())
+    says = f"together they spend ε = {epsilon_of(rho, delta):.3g} at δ = {delta:g}"
+    if not one_ledger:
         yield Check("account", None, f"{says}, if they are about the same people; no one ledger has them all")
         return
+    most = min(_most_rho(release) for release in apart.values())
     yield Check(
-        "account", spent <= total * (1 + _CLOSE + ROUNDING), f"{says}, which is within their total of {total:g}",
+        "account", rho <= most * (1 + _CLOSE), f"{says}, which is within their total of {total:g}",
         "Do not release more about these people: the promise is broken.",
     )  # fmt: skip
+
+
+_MIXED = Check(
+    "account",
+    False,
+    "a ledger is with ε or without, for beside exact numbers about the same people ε promises nothing",
+    "Do not release more into it: begin one ledger with ε, about other people.",
+)
+"""What is wrong with ledgers of before that took both kinds."""
+
+
+def _most_rho(release: Release) -> float:
+    """Return the ρ that a release's ledger may spend about one person: its total, or its part of it."""
+    noise, budget = release.receipt.noise, release.plan.budget
+    assert noise is not None
+    return rho_of(noise.total, noise.delta) / (1 if budget is None else budget.stores)
 
 
 def check_newest(ledger: Ledger) -> Check | None:

@@ -1,11 +1,16 @@
-"""What is wrong with an ε, a δ or the weights of tables: the same in plans, flags and Python."""
+"""Who has which part of a plan's ε, and what is wrong with an ε, a δ, shares or weights: in plans, flags and Python.
+
+Whoever takes part in several experiments is told about by all of them, but for experiments that exclude each other. So
+the parts add up over groups of such experiments, with the largest of each group; and tables of two experiments have a
+part of their own.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from kanab.plan.model import Plan
+from kanab.plan.model import Budget, Plan
 from kanab.plan.pairs import planned_pairs
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-3, 100.0
@@ -19,6 +24,12 @@ A receipt says, by people with noise, where it is not small enough for those who
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 1e-3, 1e3
 """What no table needs, or nothing is left for the others."""
+
+SMALLEST_SHARE = 1e-3
+"""The least part of ε that an experiment may have: below, its noise leaves nothing to read."""
+
+ROUNDING = 1e-9
+"""A share of the total by which sums of floats may seem to overspend."""
 
 
 def epsilon_problem(epsilon: object) -> str:
@@ -47,6 +58,66 @@ def table_names(plan: Plan) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*plan.experiment_names, *plan.linkage_names, *planned_pairs(plan))))
 
 
+def account_names(plan: Plan) -> tuple[str, ...]:
+    """Return what has a part of ε: every experiment, and every table of two experiments.
+
+    >>> shop = ExperimentPlan("checkout", interactions=("banner",))
+    >>> account_names(Plan((), (shop, ExperimentPlan("banner"))))
+    ('checkout', 'banner', 'checkout/banner')
+    """
+    both = [linkage.name for linkage in plan.linkages if len(linkage.experiments) > 1]
+    return (*plan.experiment_names, *both)
+
+
+Exclusions = frozenset[frozenset[str]]
+"""Pairs of experiments that nobody is in both of."""
+
+
+def exclusions(plan: Plan) -> Exclusions:
+    """Return which experiments of a plan exclude each other, whichever of the two says so."""
+    return frozenset(
+        frozenset((experiment.name, other)) for experiment in plan.experiments for other in experiment.exclude_with
+    )
+
+
+def exclusive_groups(names: Iterable[str], apart: Exclusions) -> list[list[str]]:
+    """Return names in groups of experiments that all exclude each other; what excludes nothing is a group by itself.
+
+    >>> exclusive_groups(["a", "b", "c"], frozenset({frozenset("ab"), frozenset("bc")}))
+    [['a', 'b'], ['c']]
+    """
+    groups: list[list[str]] = []
+    for name in names:
+        for group in groups:
+            if all(frozenset((name, other)) in apart for other in group):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return groups
+
+
+def epsilon_shares(plan: Plan) -> dict[str, float]:
+    """Return the part of ε of every experiment and every table of two, as declared or equal parts of what is left.
+
+    Nobody is in two experiments that exclude each other, so that each of them has the whole part of its group.
+
+    >>> shop = ExperimentPlan("checkout", exclude_with=("prices",))
+    >>> epsilon_shares(Plan((), (shop, ExperimentPlan("prices"), ExperimentPlan("banner"))))
+    {'checkout': 0.5, 'prices': 0.5, 'banner': 0.5}
+    """
+    declared = {} if plan.budget is None else plan.budget.shares
+    groups = exclusive_groups(account_names(plan), exclusions(plan))
+    parts = [max((declared[name] for name in group if name in declared), default=None) for group in groups]
+    left = 1 - math.fsum(part for part in parts if part is not None)
+    equal = max(0.0, left) / max(1, parts.count(None))
+    shares: dict[str, float] = {}
+    for group, part in zip(groups, parts, strict=True):
+        for name in group:
+            shares[name] = declared.get(name, equal if part is None else part)
+    return {name: shares[name] for name in account_names(plan)}
+
+
 def budget_mistakes(plan: Plan) -> Iterator[str]:
     """Yield what contradicts itself in what releases may spend."""
     budget = plan.budget
@@ -67,3 +138,28 @@ def budget_mistakes(plan: Plan) -> Iterator[str]:
             yield f"privacy.weights names an unknown table, {name!r}; tables: {', '.join(names)}"
         elif not number or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
             yield f"privacy.weights: that of {name!r} must be a number from {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:,g}"
+    if type(budget.stores) is not int or budget.stores < 1:
+        yield "privacy.stores must be a whole number: how many stores and ledgers about these people share epsilon"
+    yield from _share_mistakes(plan, budget)
+
+
+def _share_mistakes(plan: Plan, budget: Budget) -> Iterator[str]:
+    """Yield what is wrong with the parts of ε that a plan declares."""
+    if not budget.shares:
+        return
+    names = account_names(plan)
+    for name, share in budget.shares.items():
+        number = isinstance(share, (int, float)) and not isinstance(share, bool)
+        if name not in names:
+            yield f"privacy.shares names an unknown experiment, {name!r}; known: {', '.join(names)}"
+        elif not number or not SMALLEST_SHARE <= share <= 1:
+            yield f"privacy.shares: that of {name!r} must be a part of the total, from {SMALLEST_SHARE:g} to 1"
+            return
+    shares = epsilon_shares(plan)
+    groups = exclusive_groups(names, exclusions(plan))
+    whole = math.fsum(max(shares[name] for name in group) for group in groups)
+    nothing = [name for name, share in shares.items() if share < SMALLEST_SHARE]
+    if whole > 1 + ROUNDING:
+        yield "privacy.shares add up to more than 1, and one person may take part in everything"
+    elif nothing:
+        yield f"privacy.shares leave nothing for {', '.join(nothing)}: declare smaller ones, or one for each"

@@ -99,6 +99,8 @@ def _budget_to_dict(budget: Budget) -> dict[str, Any]:
         per_release=budget.per_release,
         weights=dict(sorted(budget.weights.items())),
         beside_exact=budget.beside_exact or None,
+        shares=dict(sorted(budget.shares.items())) or None,
+        stores=budget.stores if budget.stores != Budget.stores else None,
     )
 
 
@@ -258,16 +260,20 @@ def _mail(table: _Table) -> MailPlan:
 
 def _budget(table: _Table) -> Budget | None:
     """Read what releases with noise may spend; ``find_mistakes`` says what is wrong with the numbers."""
-    table.only("epsilon", "delta", "per_release", "weights", "beside_exact")
+    older = [] if table.file else ["beside_exact"]
+    table.only("epsilon", "delta", "per_release", "weights", "shares", "stores", *older)
     if "epsilon" not in table.keys:
-        table.wrong("epsilon", "is missing: what all releases may spend together, for example 1")
+        table.wrong("epsilon", "is missing: what everything may tell about one person, for example 1")
         return None
+    weights, shares = table.table("weights"), table.table("shares")
     return Budget(
         table.get("epsilon", values.number, 1.0),
         table.get("delta", values.number, Budget.delta),
         table.get("per_release", values.number, None),
-        {name: table.table("weights").get(name, values.number, 1.0) for name in table.table("weights").keys},
+        {name: weights.get(name, values.number, 1.0) for name in weights.keys},
         table.get("beside_exact", values.text, ""),
+        {name: shares.get(name, values.number, 1.0) for name in shares.keys},
+        table.get("stores", values.positive_whole, Budget.stores),
     )
 
 

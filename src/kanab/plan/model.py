@@ -188,10 +188,12 @@ class Cohorts:
 
 @dataclass(frozen=True)
 class Budget:
-    """What all releases of a ledger may tell about one person together: ε at a δ.
+    """What everything that is ever released may tell about one person: ε at a δ.
 
-    A release spends ``per_release``, or all of it. ``weights`` share it out among tables, by name; those that are
-    not named have 1. ``beside_exact`` is the reason why releases without ε share a ledger with those that have one.
+    ``shares`` are the parts of it that experiments and tables of two experiments have, by name; the others share
+    what is left equally. ``stores`` that are about the same people share it, too. A release spends ``per_release``
+    instead of all of it. ``weights`` share out what an experiment has among its tables; those that are not named have
+    1. ``beside_exact`` is what plans of before could say; it means nothing any more.
     """
 
     epsilon: float
@@ -199,6 +201,8 @@ class Budget:
     per_release: float | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
     beside_exact: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    stores: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What ε will cost, before anything is spent: how much wider intervals become, and how many people make up for it."""
+"""What ε will cost, before anything is spent: what one person spends, how much wider intervals become for it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kanab.errors import KanabError
-from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON
+from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON, epsilon_shares
 from kanab.plan.declared import declared_levels
 from kanab.plan.model import Budget, Plan
 from kanab.planning.noise import Noise
-from kanab.privacy.epsilon.account import check_delta, check_epsilon, rho_of
+from kanab.privacy.epsilon.account import check_delta, check_epsilon, epsilon_of, release_rho, rho_per_person
+from kanab.privacy.epsilon.accountant import cohort_numbers, planned_spending, spent_of
 from kanab.privacy.epsilon.split import Statistic, noisy_tables, split_budget
+from kanab.privacy.release import Release
+from kanab.tabular import Table
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,57 @@ class EpsilonForecast:
     people_needed: int
 
 
+@dataclass(frozen=True)
+class EpsilonPart:
+    """The part of a plan's ε that an experiment has, or a table of two, and the ε that this is by itself."""
+
+    name: str
+    share: float
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class PersonAccount:
+    """What one person who takes part in everything spends of a plan's ``total`` ε, and who has which part of it."""
+
+    epsilon: float
+    total: float
+    delta: float
+    stores: int
+    parts: tuple[EpsilonPart, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What one person spends, in words."""
+        shared = f" {self.stores} stores share the total." if self.stores > 1 else ""
+        return (
+            f"Whoever takes part in everything spends ε = {self.epsilon:.3g} of {self.total:g} at δ = {self.delta:g}."
+            f"{shared} What is spent adds up as ρ over experiments, but for those that exclude each other "
+            "(zero-concentrated differential privacy; ε by Canonne, Kamath and Steinke, 2020)."
+        )
+
+    @property
+    def table(self) -> Table:
+        """Who has which part."""
+        rows = [(part.name, f"{100 * part.share:.3g} %", f"{part.epsilon:.3g}") for part in self.parts]
+        return Table(("experiment", "part of the total", "ε by itself"), tuple(rows))
+
+
+def person_account(plan: Plan, sealed: Sequence[Release] = ()) -> PersonAccount | None:
+    """Return what a plan, after the batches that a collector has sealed, spends of one person; None without ε."""
+    budget = plan.budget
+    if budget is None:
+        return None
+    after = cohort_numbers(sealed[-1].receipt.batch)[1] if sealed else -math.inf
+    planned = planned_spending(plan, after)
+    parts = [
+        EpsilonPart(name, share, epsilon_of(planned.costs[name], budget.delta))
+        for name, share in epsilon_shares(plan).items()
+    ]
+    rho = rho_per_person([*map(spent_of, sealed), planned])
+    return PersonAccount(epsilon_of(rho, budget.delta), budget.epsilon, budget.delta, budget.stores, tuple(parts))
+
+
 def check_budgets(plan: Plan, epsilons: Sequence[float], delta: float | None) -> tuple[Budget, ...]:
     """Return one budget per ε, with δ and the weights of the plan; where none is named, that of the plan.
 
@@ -39,9 +93,10 @@ def check_budgets(plan: Plan, epsilons: Sequence[float], delta: float | None) ->
     planned = plan.budget
     own = () if planned is None else (planned.per_release or planned.epsilon,)
     at = check_delta(delta if delta is not None else Budget.delta if planned is None else planned.delta)
-    weights = {} if planned is None else planned.weights
+    budget = planned or Budget(1.0)
     return tuple(
-        Budget(check_epsilon(epsilon), at, weights=weights) for epsilon in (epsilons if len(epsilons) else own)
+        replace(budget, epsilon=check_epsilon(epsilon), delta=at, per_release=None)
+        for epsilon in (epsilons if len(epsilons) else own)
     )
 
 
@@ -82,7 +137,7 @@ def _combined(plan: Plan, experiment: str, metric: str) -> tuple[float, float]:
     Every table of the experiment has measured them again, level by level; all are weighed by the inverse of noise.
     """
     assert plan.budget is not None
-    scales = split_budget(plan, rho_of(plan.budget.epsilon, plan.budget.delta))
+    scales = split_budget(plan, release_rho(plan.budget))
     people, sums = 0.0, 0.0
     for linkage in noisy_tables(plan):
         levels = None if linkage.covariate is None else declared_levels(plan, linkage.covariate)

@@ -21,7 +21,7 @@ from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
-from kanab.planning.epsilon import EpsilonForecast, check_budgets, forecast_epsilon
+from kanab.planning.epsilon import EpsilonForecast, PersonAccount, check_budgets, forecast_epsilon, person_account
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.overlap import DRAWS, OverlapForecast, forecast_overlap
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
@@ -109,6 +109,7 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
     notes: tuple[str, ...]
     overlaps: tuple[OverlapForecast, ...] = ()
     epsilons: tuple[EpsilonForecast, ...] = ()
+    account: PersonAccount | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast as plain data, ready for JSON."""
@@ -126,6 +127,7 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
         seals = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
         overlaps = [asdict(overlap) for overlap in self.overlaps]
         plain = seals | {"linkages": linkages, "overlaps": overlaps, "effects": effects, "notes": list(self.notes)}
+        plain |= {"account": asdict(self.account)} if self.account is not None else {}
         return plain | ({"epsilons": [asdict(row) for row in self.epsilons]} if self.epsilons else {})
 
     @check_arguments()
@@ -196,7 +198,9 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
         return Table(header[:columns], tuple(row[:columns] for row in rows))
 
     def __str__(self) -> str:
-        return "\n\n".join([*map(str, self.tables()), *(["\n".join(self.notes)] if self.notes else [])])
+        account = [] if self.account is None else [f"{self.account.table}\n\n{self.account.sentence}"]
+        notes = ["\n".join(self.notes)] if self.notes else []
+        return "\n\n".join([*map(str, self.tables()), *account, *notes])
 
 
 def _multiplying(power: Power) -> float | None:
@@ -268,7 +272,10 @@ def forecast_plan(
     overlaps = tuple(_overlaps(plan, facts, traffic)) if overlap else ()
     notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic, overlaps)
     seal = "end" if plan.cohorts is None else plan.cohorts.seal
-    return Forecast(plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes), overlaps, tuple(costs))
+    return Forecast(
+        plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes), overlaps, tuple(costs),
+        person_account(plan),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

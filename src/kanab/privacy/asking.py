@@ -19,6 +19,7 @@ from kanab.errors import LedgerError, NobodyError, PrivacyError, listed
 from kanab.plan.file import plan_digest
 from kanab.plan.model import Plan, published_plan
 from kanab.plan.periods import Span
+from kanab.privacy.epsilon.accountant import check_one_kind
 from kanab.privacy.ledger import Ledger, append_note
 from kanab.privacy.ledger_note import LedgerNote
 from kanab.privacy.release import Batch, Receipt, Release
@@ -121,17 +122,18 @@ def refusals_noted(path: str | PathLike[str], ledger: Ledger, question: Question
 
 
 def check_question(question: Question, ledger: Ledger) -> None:
-    """Compare what is asked with what a ledger's releases of the same kind were made by, with ε or without, as texts.
+    """Compare what is asked with what a ledger's releases were made by, as texts; all are with ε, or all without.
 
     With ε the account adds up whichever rows are counted, but people have to stay people; who is in which cohort
     hangs on everything. Raises `PrivacyError` where something differs, and says in what.
     """
+    check_one_kind(question.plan, ledger)
     if question.plan.budget is None:
-        check_choices(question.choices, ledger.exact, ledger.name)
+        check_choices(question.choices, ledger.releases, ledger.name)
         return
     everything = question.span is not None
     who = {name: text for name, text in question.choices.items() if everything or name in WHO_IS_A_PERSON}
-    check_choices(who, ledger.noisy, ledger.name, () if everything else WHO_IS_A_PERSON)
+    check_choices(who, ledger.releases, ledger.name, () if everything else WHO_IS_A_PERSON)
 
 
 def check_choices(

@@ -12,7 +12,9 @@ from kanab.errors import PrivacyError
 from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.epsilon.noise_receipt import add_noises
+from kanab.privacy.epsilon.account import epsilon_of
+from kanab.privacy.epsilon.accountant import spent_rho
+from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, add_noises
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
@@ -325,8 +327,18 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
         _batch(releases), max(receipt.effective_k_within for receipt in receipts),
         receipts[0].choices if len({str(receipt.choices) for receipt in receipts}) == 1 else None,
         receipts[0].ledger if len({receipt.ledger for receipt in receipts}) == 1 else "",
-        noise=add_noises([receipt.noise for receipt in receipts if receipt.noise is not None], tables),
+        noise=_noise(releases, tables),
     )  # fmt: skip
+
+
+def _noise(releases: Sequence[Release], tables: Mapping[str, Tally]) -> NoiseReceipt | None:
+    """Return the noise of all batches together, and what they cost one person."""
+    noises = [release.receipt.noise for release in releases if release.receipt.noise is not None]
+    if not noises:
+        return None
+    batches = [part for release in releases for part in release.parts or (release,)]
+    epsilon = epsilon_of(spent_rho(batches), max(noise.delta for noise in noises))
+    return add_noises(noises, tables, float(f"{epsilon:.6g}"))
 
 
 def _batch(releases: Sequence[Release]) -> Batch | None:

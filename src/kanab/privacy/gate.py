@@ -27,7 +27,7 @@ from kanab.privacy.class_rules import (
     published_map,
     ways_out,
 )
-from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, check_beside, within_ledger
+from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, with_budget, within_ledger
 from kanab.privacy.epsilon.door import check_declared, release_with_noise
 from kanab.privacy.epsilon.witness import ready_witness
 from kanab.privacy.experiments import leave_out_experiments
@@ -109,7 +109,7 @@ def deviating(released: Release, deviations: tuple[str, ...]) -> Release:
 
 
 def _asking(counted: Counted, budget: Budget | None) -> Counted:
-    return replace(counted, plan=replace(counted.plan, budget=budget))
+    return replace(counted, plan=with_budget(counted.plan, budget))
 
 
 def _check_events(counted: Counted) -> None:
@@ -146,14 +146,13 @@ def make_release(
     check_question(Question.of(counted), before)
     rule = check_k(counted.plan.k if k is None else k, override)
     deviations: tuple[str, ...] = (f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()
-    deviations += check_beside(budget, before)
     if budget is not None:
         alone = (NOBODY_ADDS_UP,) if ledger is None else ()
         return release_with_noise(counted, budget, rule, ledger, deviations=(*deviations, *alone))
     counted = replace(counted, plan=published_plan(counted.plan, rule))
-    if any(old.receipt.k > rule for old in before.exact):
+    if any(old.receipt.k > rule for old in before.releases):
         raise PrivacyError("earlier releases of the ledger promise a larger k", "Give that k, or a larger one (--k).")
-    maps = check_batches(counted, before.exact)
+    maps = check_batches(counted, before.releases)
     # Arms before anything that values decide: where an arm is too small, no value changes what is said.
     units = "clusters" if "assigned_by" in counted.choices else "people"
     for linkage in first_linkages(counted.plan):
@@ -164,7 +163,7 @@ def make_release(
             "Declare them: --bounds spend=0:500, or in the plan.",
         )
     _check_events(counted)
-    earlier = () if counted.span is not None else recount_earlier(counted, before.exact)
+    earlier = () if counted.span is not None else recount_earlier(counted, before.releases)
     old = [classes for table in earlier for classes in table.columns]
     counted, apart = leave_out_experiments(counted, old)
     weights = Weights(known_numbers(counted)).with_columns(column for table in earlier for column in table.weighted)
@@ -205,7 +204,7 @@ def _drafts(
 ) -> dict[str, Draft]:
     """Draft every table by its own rules. What an earlier batch left out stays out."""
     drafts = {}
-    planned_before = {name for old in before.exact for name in old.plan.linkage_names}
+    planned_before = {name for old in before.releases for name in old.plan.linkage_names}
     for linkage in counted.plan.linkages:
         draft = draft_table(linkage, counted.tallies[linkage.name], counted.plan, maps.get(linkage.name))
         gone = counted.span is not None and linkage.name in planned_before and linkage.name not in maps

@@ -62,12 +62,8 @@ class Ledger:
     @property
     def plans(self) -> tuple[Plan, ...]:
         """The plans that have to be counted again before a further release about the same people."""
-        return tuple(release.plan for release in self.exact if release.receipt.batch is None)
-
-    @property
-    def exact(self) -> tuple[Release, ...]:
-        """The releases without ε: all that exact numbers may be compared with."""
-        return tuple(release for release in self.releases if release.receipt.noise is None)
+        exact = () if self.noisy else self.releases
+        return tuple(release.plan for release in exact if release.receipt.batch is None)
 
     @property
     def noisy(self) -> tuple[Release, ...]:

@@ -21,7 +21,7 @@ from kanab.tally.tally import Tally
 
 
 def recount_earlier(counted: Counted, releases: Sequence[Release]) -> tuple[ShownTable, ...]:
-    """Return everything released before without ε with its classes, counted again over the same people.
+    """Return everything released before with its classes, counted again over the same people.
 
     A ledger is one population. If a digit of an earlier table has changed, then so have people or
     values, and the difference between then and now would tell about the few who did. Raises
@@ -116,8 +116,7 @@ def batch_of(counted: Counted) -> Batch | None:
 def check_batches(counted: Counted, releases: Sequence[Release]) -> Mapping[str, LevelMap | None]:
     """Return the level maps of the tables in earlier batches, which the next one may only make coarser.
 
-    The releases of the ledger are those of one kind, with ε or without. Raises `PrivacyError` where the cohorts or the
-    plan do not continue theirs.
+    Raises `PrivacyError` where the cohorts or the plan do not continue theirs.
     """
     batch = batch_of(counted)
     if not releases:

@@ -160,5 +160,5 @@ def test_an_epsilon_that_promises_nothing_is_refused_in_a_sentence(text: str) ->
 def test_the_rule_of_a_plan_is_k_or_epsilon() -> None:
     assert rule_sentence(PLAN) == f"Every class of every table holds nobody or at least k = {PLAN.k} people."
     assert rule_sentence(replace(PLAN, budget=Budget(2.0))) == (
-        "Every number is released with noise: all releases together keep to ε = 2 at δ = 1e-06."
+        "Every number is released with noise: all releases together keep to ε = 2 per person, at δ = 1e-06."
     )

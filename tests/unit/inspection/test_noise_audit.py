@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import program as program
 from tests.unit.cli.program import Program
-from tests.unit.privacy.epsilon.test_accountant import counted, noise
+from tests.unit.privacy.epsilon.test_accountant import both_kinds, counted, noise
 
 import kanab as kb
 from kanab.inspection.auditor import check_release, passes
 from kanab.inspection.noise_audit import check_newest, check_spent, check_together
+from kanab.inspection.officer.account import privacy_account
+from kanab.plan.model import Budget
 from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import Release
 
@@ -26,6 +28,11 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             kb.release(half, epsilon=epsilon, ledger=path, new_ledger=not number), tmp_path / f"{number}.json"
         )
     return path
+
+
+def budget_of(release: Release) -> Budget:
+    assert release.plan.budget is not None
+    return release.plan.budget
 
 
 def stating(release: Release, **changes: float) -> Release:
@@ -55,12 +62,25 @@ def test_a_receipt_that_states_less_than_was_spent_is_broken(ledger: Path) -> No
 
 def test_more_than_the_total_over_files_is_broken(ledger: Path) -> None:
     releases = read_ledger(ledger).releases
-    small = [stating(release, total=0.6) for release in releases]
+    promised = [replace(release.plan, budget=replace(budget_of(release), epsilon=0.6)) for release in releases]
+    small = [replace(stating(release, total=0.6), plan=plan) for release, plan in zip(releases, promised, strict=True)]
     assert [check.holds for check in check_together(small)] == [False]
     assert [check.holds for check in check_together(releases)] == [True]
     alone = [kb.release(counted("epsilon = 1")) for _ in range(2)]
     assert [check.holds for check in check_together(alone)] == [None]
     assert not list(check_together([*releases[:1], *releases[:1]]))  # the same one twice
+
+
+def test_a_ledger_of_before_that_has_both_kinds_is_broken(tmp_path: Path, program: Program) -> None:
+    ledger = both_kinds(tmp_path / "kanab.ledger")
+    exact, noisy = ledger.releases
+    assert check_spent(noisy, noise(noisy), ledger).holds is False
+    assert [check.holds for check in check_together([kb.release(counted()), noisy])] == [None]  # other people, perhaps
+    said = program("audit", str(tmp_path / "kanab.ledger"))
+    assert said.code == 1
+    assert "BROKEN: account - the rule: a ledger is with ε or without" in said.out
+    account = privacy_account({"k.json": exact, "e.json": noisy}, ledger)
+    assert account["verdict"]["short"].startswith("BROKEN: account in e.json")
 
 
 def test_stated_noise_that_is_not_the_plans_is_broken(ledger: Path) -> None:

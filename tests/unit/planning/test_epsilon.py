@@ -10,10 +10,11 @@ import kanab as kb
 from kanab.errors import PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, Plan
-from kanab.planning.epsilon import EpsilonForecast, check_budgets, epsilon_range, forecast_epsilon
+from kanab.planning.epsilon import EpsilonForecast, check_budgets, epsilon_range, forecast_epsilon, person_account
 from kanab.planning.forecast import Baseline, forecast_plan
 from kanab.planning.noise import noise_of_amounts, noise_of_rate
-from kanab.privacy.epsilon.account import rho_of
+from kanab.planning.report.plan_html import plan_report
+from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.split import split_budget
 
 PLAN = parse_plan("""
@@ -115,3 +116,51 @@ def test_all_of_a_budget_is_shared_out() -> None:
     scales = split_budget(replace(PLAN, budget=Budget(1.0)), rho_of(1, 1e-6))
     spent = sum(scale.rho for table in scales.values() for scale in table.values())
     assert spent == pytest.approx(rho_of(1, 1e-6), rel=1e-6)
+
+
+SEVERAL = parse_plan("""
+[metrics]
+bought = { kind = "binary" }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+interactions = ["banner"]
+[experiments.prices]
+arms = { low = 1, high = 1 }
+exclude_with = ["checkout"]
+[experiments.banner]
+arms = { off = 1, on = 1 }
+[privacy]
+epsilon = 1
+shares = { checkout = 0.5, "checkout/banner" = 0.1 }
+""")
+
+
+def test_the_account_says_what_each_experiment_has_and_what_one_person_spends() -> None:
+    account = person_account(SEVERAL)
+    assert account is not None
+    assert {part.name: part.share for part in account.parts} == pytest.approx(
+        {"checkout": 0.5, "prices": 0.5, "banner": 0.4, "checkout/banner": 0.1}
+    )
+    assert account.parts[0].epsilon == pytest.approx(epsilon_of(rho_of(1, 1e-6) / 2, 1e-6))
+    assert account.epsilon == pytest.approx(1)
+    assert account.sentence.startswith("Whoever takes part in everything spends ε = 1 of 1 at δ = 1e-06. What is spent")
+    assert account.table.rows[0] == ("checkout", "50 %", "0.691")
+    assert person_account(PLAN) is None
+
+
+def test_stores_share_what_one_person_spends() -> None:
+    budget = replace(SEVERAL.budget or Budget(1.0), stores=2)
+    account = person_account(replace(SEVERAL, budget=budget))
+    assert account is not None
+    assert account.epsilon == pytest.approx(0.6905, abs=1e-4)
+    assert "2 stores share the total." in account.sentence
+
+
+def test_the_forecast_prints_the_account_and_has_it_as_plain_data() -> None:
+    forecast = forecast_plan(SEVERAL, overlap=False)
+    assert ["prices", "50", "%", "0.691"] in [line.split() for line in str(forecast).splitlines()]
+    assert "Whoever takes part in everything spends ε = 1 of 1" in str(forecast)
+    assert forecast.to_dict()["account"]["parts"][1]["name"] == "prices"
+    page = plan_report(forecast.to_dict(), "kanab.toml", "", forecast.tables(), charts={}, account=forecast.account)
+    assert "What does one person spend?" in page
+    assert "Whoever takes part in everything spends" in page

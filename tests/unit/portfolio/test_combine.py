@@ -142,8 +142,8 @@ def test_releases_of_one_ledger_are_about_the_same_people_also_where_those_betwe
     rows, metrics = visitors(1), [["bought"], ["bought", "visited"], ["bought", "visited", "tested"]]
     ledger, made = tmp_path / "shop.ledger", []
     for some in metrics:
-        earlier = read_ledger(ledger).exact if made else ()
-        counted = kb.count(rows, shop_plan(some, noisy=noisy), earlier=[before.plan for before in earlier])
+        earlier = read_ledger(ledger).plans if made else ()
+        counted = kb.count(rows, shop_plan(some, noisy=noisy), earlier=earlier)
         made.append(kb.release(counted, ledger=ledger, new_ledger=not made))
     for given in (made[:2], made[1:], [made[0], made[2]], [made[2], made[0]]):
         with pytest.raises(PrivacyError, match="two of these releases are about the same people"):

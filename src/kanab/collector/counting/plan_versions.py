@@ -10,6 +10,9 @@ numbers a new meaning is refused:
 An experiment counts the metrics that it began with: people who enrolled before a metric existed
 would otherwise be counted as if they had none of it.
 
+With ε, what an experiment may tell about a person is settled when it begins. Experiments that ended have spent theirs,
+so that a plan is refused that would spend more than the total with them.
+
 Versions only go up: a plan that a newer version replaced comes from a file that somebody forgot to update, and is
 refused, or one collector that restarts would take everybody's plan back.
 """
@@ -23,10 +26,12 @@ from typing import Any, TypeVar
 
 from kanab.collector.stores.store import Store, StoredPlan
 from kanab.errors import PlanError, StoreError
+from kanab.plan.budget import ROUNDING, account_names, epsilon_shares, exclusions, table_names
 from kanab.plan.check import path_to, refuse
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
-from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.model import Budget, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.values import duration
+from kanab.privacy.epsilon.account import Spent, rho_per_person
 
 _Named = TypeVar("_Named", bound=MetricPlan | CovariatePlan | ExperimentPlan)
 _STRICTNESS = {"no": 0, "yes": 1, "both": 2}
@@ -100,7 +105,10 @@ class Versions:
             self._refuse_earlier(plan)
         began = {name: self.metrics(name) for name in self.newest.experiment_names}
         refuse([*_mixed(self.known, plan), *_dropped(self.newest, plan, began)], _WHERE)
-        return Versions((*self.entries, Version(period, plan))), _change(self.newest, plan)
+        later = Versions((*self.entries, Version(period, plan)))
+        if plan.budget is not None:
+            refuse([*_anew(self, plan), *_overspent(self.known, later.known)], _WHERE)
+        return later, _change(self.newest, plan)
 
     def _refuse_earlier(self, plan: Plan) -> None:
         """Raise `PlanError` for a plan that a newer version has replaced."""
@@ -141,7 +149,21 @@ class Versions:
         for version in self.entries:
             if version.since == period:
                 plan = _joined(plan, version.plan)
-        return plan
+        return self._settled(plan)
+
+    def _settled(self, plan: Plan) -> Plan:
+        """Return a plan in which every experiment has the part of ε, and every table the weight, that it began with."""
+        if plan.budget is None or len(self.entries) == 1:
+            return plan
+        shares: dict[str, float] = {}
+        weights: dict[str, float] = {}
+        for version in self.entries:
+            shares = epsilon_shares(version.plan) | shares
+            began = version.plan.budget.weights if version.plan.budget is not None else {}
+            weights = {name: began.get(name, 1.0) for name in table_names(version.plan)} | weights
+        shares = {name: shares[name] for name in account_names(plan)}
+        weights = {name: weights[name] for name in table_names(plan) if weights[name] != 1}
+        return replace(plan, budget=replace(plan.budget, shares=shares, weights=weights))
 
     def metrics(self, *experiments: str) -> tuple[str, ...]:
         """Return the metrics that an experiment began with; for several experiments those that all began with."""
@@ -156,7 +178,7 @@ class Versions:
         plan = self.in_force(first)
         for period in self._turns(first, last):
             plan = _with_ended(plan, self.in_force(period))
-        return plan
+        return self._settled(plan)
 
     def phases(self, first: int, last: int) -> list[int]:
         """Return the last period of every phase between two periods: after it, people were divided anew."""
@@ -181,7 +203,7 @@ class Versions:
         plan = self.entries[0].plan
         for version in self.entries[1:]:
             plan = _with_ended(plan, version.plan)
-        return plan
+        return self._settled(plan)
 
 
 def _read_plan(stored: StoredPlan) -> Plan:
@@ -238,10 +260,48 @@ def _mixed_terms(old: Plan, new: Plan) -> Iterator[str]:
         yield "nonce_life may not become longer: nonces that are forgotten already could be counted again"
     if old.durability != new.durability:
         yield "durability may not change: begin a new store"
-    if old.budget != new.budget:
+    if _terms_of(old.budget) != _terms_of(new.budget):
         yield "privacy may not change: people enrolled under what it promised; begin a new store"
     elif new.budget is not None and {*new.metric_names} - {*old.metric_names}:
         yield "metrics may not be added to a plan with privacy.epsilon: begin a new store"
+
+
+def _terms_of(budget: Budget | None) -> Budget | None:
+    """Return what ε promises, whichever experiments share it."""
+    return budget and replace(budget, shares={}, weights={})
+
+
+def _anew(before: Versions, new: Plan) -> Iterator[str]:
+    """Yield what would spend ε on people once more, or otherwise than when their experiment began."""
+    known, budget = before.known, new.budget
+    assert budget is not None
+    shares, weights = epsilon_shares(known), known.budget.weights if known.budget is not None else {}
+    for name, share in budget.shares.items():
+        if shares.get(name, share) != share:
+            yield f"privacy.shares: that of {name!r} may not change: people enrolled under it"
+    for name in {*table_names(known)} & {*table_names(new)}:
+        if weights.get(name, 1.0) != budget.weights.get(name, 1.0):
+            yield f"privacy.weights: that of {name!r} may not change: people are counted under it"
+    ended = {*known.experiment_names} - {*before.newest.experiment_names}
+    for name in new.experiment_names:
+        if name in ended:
+            yield f"{path_to('experiments', name)} ended, and people may be in it: with ε, begin one with another name"
+    for name in _added(new.experiment_names, before.newest.experiment_names):
+        for other in new.experiment_names:
+            if frozenset((name, other)) in exclusions(known):
+                path = path_to("experiments", name)
+                yield f"{path} may not end before {other!r}, which would then take its people: with ε, end both"
+
+
+def _overspent(old: Plan, new: Plan) -> Iterator[str]:
+    """Yield why what is known of all experiments, those that ended too, spends more than the total."""
+    spent, before = (rho_per_person([Spent(epsilon_shares(plan), apart=exclusions(plan))]) for plan in (new, old))
+    if spent > 1 + ROUNDING:
+        left = max(0.0, 1 - before)
+        yield (
+            "privacy.epsilon is what everything may tell about one person, and with experiments that have begun before "
+            f"{spent:.3g} times as much would be told; {left:.3g} of it is left for new ones (privacy.shares)"
+        )
 
 
 def _mixed_metric(old: MetricPlan, new: MetricPlan) -> Iterator[str]:

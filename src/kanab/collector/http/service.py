@@ -34,7 +34,7 @@ from kanab.collector.protocol.nonces import expired_error, seconds_of
 from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
 from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
-from kanab.collector.sealing import people_by_arm, seal_ripe
+from kanab.collector.sealing import check_store_account, people_by_arm, seal_ripe
 from kanab.collector.stores.store import NEW, PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
@@ -119,6 +119,8 @@ class Service:
         self._clock.compare(store)
         if self._clock.trouble is not None and before.is_changed(plan):
             raise self._clock.trouble  # a new plan is recorded with its period, which nobody knows
+        if plan.budget is not None:
+            check_store_account(store, before.adopt(plan, now, replaces=replaces)[0])
         life = acceptor.calendar.life
         self._keyring = keyring
         self._writer = Writer(store, keyring, life=life, clock=self._forgetting_time)

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from kanab.inspection.attack.background import everybodys_places
 from kanab.inspection.attack.findings import Attempt, Finding, in_people
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, StatedNoise
-from kanab.privacy.epsilon.account import epsilon_of
-from kanab.privacy.epsilon.accountant import add_costs
+from kanab.privacy.epsilon.account import epsilon_of, rho_per_person
 from kanab.privacy.epsilon.split import Statistic
 from kanab.tally.cells import Cells
 from kanab.tally.metric import Metric
@@ -91,18 +90,18 @@ def attack_all_but_one(releases: Sequence[AttackedRelease], k: int, known: Known
 
 
 def promised(noisy: Iterable[tuple[AttackedRelease, StatedNoise]]) -> tuple[float, float]:
-    """Return the ε and δ that releases promise together: batches of cohorts are of different people."""
-    pairs = [*noisy]
-    delta = max(noise.delta for _, noise in pairs)
-    if len(pairs) == 1:
-        return pairs[0][1].epsilon, delta
-    return epsilon_of(add_costs((noise.rho, bool(release.cohorts)) for release, noise in pairs), delta), delta
+    """Return the ε and δ that releases promise one person together."""
+    noises = [noise for _, noise in noisy]
+    delta = max(noise.delta for noise in noises)
+    if len(noises) == 1:
+        return noises[0].epsilon, delta
+    return epsilon_of(rho_per_person([noise.spent for noise in noises]), delta), delta
 
 
 def _figures(noisy: Sequence[tuple[AttackedRelease, StatedNoise]]) -> dict[str, float]:
     """Return how often the best guess about the person who stands out most is right, by the noise and by ε."""
     epsilon, delta = promised(noisy)
-    evidence = add_costs((_most_evidence(release, noise), bool(release.cohorts)) for release, noise in noisy)
+    evidence = 2 * rho_per_person([noise.published for _, noise in noisy])  # of whoever moves everything the most
     return {
         "epsilon": epsilon, "delta": delta,
         "right": right_by_noise(evidence), "promised": right_at_most(epsilon, delta),
@@ -111,14 +110,6 @@ def _figures(noisy: Sequence[tuple[AttackedRelease, StatedNoise]]) -> dict[str, 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _most_evidence(release: AttackedRelease, noise: StatedNoise) -> float:
-    """Return μ² of somebody who moves everything as much as anybody can."""
-    published = {table.name for table in release.tables}
-    return math.fsum(
-        2 * scale.rho for name, scales in noise.scales.items() if name in published for scale in scales.values()
-    )
 
 
 # ── exact numbers ──────────────────────────────────────────────────────────────────────────────

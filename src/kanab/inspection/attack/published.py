@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from kanab.choices import DEFAULT_K
 from kanab.errors import KanabError, SourceError
 from kanab.plan.file import plan_from_dict
-from kanab.privacy.epsilon.account import rho_of
+from kanab.privacy.epsilon.account import Spent
+from kanab.privacy.epsilon.accountant import cohort_numbers
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.split import TableScales
+from kanab.privacy.epsilon.split import TableScales, spent_by
 from kanab.privacy.epsilon.tables import noise_of, stated_noise
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.release import Batch
 from kanab.tally.cells import Cells, fold, marginal
 from kanab.tally.factor import Factor, Level, Role, label
 from kanab.tally.moments import By, Cross, Moments
@@ -227,17 +229,17 @@ class ShownStatistics:
 
 @dataclass(frozen=True, eq=False)
 class StatedNoise:
-    """The noise of a release with ε: how every statistic of its tables was measured, and variances by table."""
+    """The noise of a release with ε: how every statistic of its tables was measured, and variances by table.
+
+    ``spent`` is what the release costs, ``published`` what those of its tables do that it holds.
+    """
 
     epsilon: float
     delta: float
     scales: Mapping[str, TableScales]
     tables: Mapping[str, AddedNoise]
-
-    @property
-    def rho(self) -> float:
-        """What the release costs."""
-        return rho_of(self.epsilon, self.delta)
+    spent: Spent
+    published: Spent
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,6 +309,7 @@ def _noise(data: Mapping[str, Any], tables: Sequence[AttackedTable]) -> StatedNo
         stated = msgspec.convert(receipt["noise"], NoiseReceipt)
         maps = {key: _level_map(msgspec.convert(value, _Map)) for key, value in _dict(data, "levels").items()}
         scales = stated_noise(plan, stated)
+        batch = msgspec.convert(receipt.get("cohorts"), Batch | None)
         added = {
             table.name: noise_of(
                 plan, table.name, scales, tuple(Factor(axis.name, axis.levels, axis.role) for axis in table.axes), maps
@@ -317,7 +320,11 @@ def _noise(data: Mapping[str, Any], tables: Sequence[AttackedTable]) -> StatedNo
         raise SourceError(
             "the noise of this release cannot be read", "Give a file that kanab release wrote.", at="$.receipt.noise"
         ) from None
-    return StatedNoise(stated.epsilon, stated.delta, scales, added)
+    spent, published = (
+        spent_by(plan, measured, *cohort_numbers(batch))
+        for measured in (scales, {name: scales[name] if name in added else {} for name in scales})
+    )
+    return StatedNoise(stated.epsilon, stated.delta, scales, added, spent, published)
 
 
 def _agree(tables: Sequence[AttackedTable]) -> bool:

@@ -118,7 +118,7 @@ def _effective_k(releases: Releases, hashes: Iterable[str], ledger: Ledger | Led
     if len(everything) > 1 and not all(release.chained for release in everything):
         return None
     if isinstance(ledger, Ledger) and not set(hashes).isdisjoint(ledger.hashes):
-        everything += ledger.exact
+        everything += ledger.releases
     known = [release.receipt.effective_k for release in everything]
     return None if None in known or not known else min(k for k in known if k is not None)
 
@@ -141,7 +141,7 @@ def _verdict(
     releases: Sequence[Plain], broken: list[str], checks: Sequence[Check], remaining: Sequence[Plain]
 ) -> Plain:
     """Return the verdict in one paragraph; what is broken comes first."""
-    rules = {release["k"] for release in noisy.without_noise(releases) or releases}
+    rules = {release["k"] for release in releases}
     left_open = list(dict.fromkeys(check.rule for check in checks if check.holds is None))
     least = f"k = {min(rules)}{' or more' if len(rules) > 1 else ''}"
     open_ = f"; not evaluated: {', '.join(left_open)}" if left_open else ""
@@ -149,8 +149,6 @@ def _verdict(
     more = f", and {len(remaining) - MOST_RISKS} more" if len(remaining) > MOST_RISKS else ""
     promise = noisy.claim(releases) if noisy.all_noisy(releases) else f"k-anonymous at {least}"
     claims = f"to {'have' if noisy.all_noisy(releases) else 'be'}"
-    if noisy.mixed(releases):
-        promise, claims = noisy.mixed_claim(promise, releases), "to be what they are,"
     short = f"BROKEN: {', '.join(broken)}." if broken else f"{promise}; audit passed"
     claim = f" Do not use these files before that is fixed. They claim {claims} {promise}" if broken else ""
     return {

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kanab.plan.budget import ROUNDING
 from kanab.privacy.epsilon.account import epsilon_of, rho_of
-from kanab.privacy.epsilon.accountant import ROUNDING, spent_rho
+from kanab.privacy.epsilon.accountant import spent_rho
 from kanab.privacy.ledger import Ledger
 
 Plain = dict[str, Any]
@@ -51,14 +52,6 @@ RISKS = (
 )
 """What ε does not cover, and what can be done about it."""
 
-BESIDE_EXACT = (
-    "exact numbers beside ε",
-    "Some of these releases have an ε and some have not. If they are about the same people, ε is no promise about what "
-    "the exact numbers show, and noise beside them hides nothing.",
-    "Hand out either kind, or keep the exact ones to those whom you can ask to behave.",
-)
-"""What is open where releases of both kinds are read together."""
-
 TESTS = ("tests/unit/privacy/epsilon/test_door.py", "tests/unit/privacy/epsilon/test_accountant.py")
 """Which of Kanab's own tests prove the rules behind each question."""
 
@@ -88,22 +81,6 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] =
 def all_noisy(releases: Sequence[Plain]) -> bool:
     """Return whether every number of these releases carries noise."""
     return all("noise" in release for release in releases)
-
-
-def without_noise(releases: Sequence[Plain]) -> list[Plain]:
-    """Return the releases that hold exact numbers."""
-    return [release for release in releases if "noise" not in release]
-
-
-def mixed(releases: Sequence[Plain]) -> bool:
-    """Return whether some of these releases have an ε and some have not."""
-    return 0 < len(without_noise(releases)) < len(releases)
-
-
-def mixed_claim(exact: str, releases: Sequence[Plain]) -> str:
-    """Say what releases of both kinds promise: each its own, and ε nothing about the others."""
-    noisy = [release for release in releases if "noise" in release]
-    return f"without ε: {exact}; with ε: {claim(noisy)}, no promise about what is without"
 
 
 def claim(releases: Sequence[Plain]) -> str:
@@ -164,12 +141,18 @@ def spent_in(ledger: Ledger) -> Plain | None:
     if last is None:
         return None
     rho = spent_rho(ledger.noisy)
-    rest = rho_of(last.total, last.delta) - rho
+    rest = rho_of(last.total, last.delta) / _stores(ledger) - rho
     left = epsilon_of(rest, last.delta) if rest > ROUNDING else 0.0
     spent = epsilon_of(rho, last.delta)
     return {
         "releases": len(ledger.noisy), "total": last.total, "delta": last.delta, "spent": spent, "left": left,
     }  # fmt: skip
+
+
+def _stores(ledger: Ledger) -> int:
+    """Return how many stores and ledgers share the total."""
+    budget = ledger.noisy[-1].plan.budget
+    return 1 if budget is None else budget.stores
 
 
 def spent_sentence(noise: Plain) -> str:

@@ -392,7 +392,6 @@ def _question(question: Data) -> str:
 def _attacks(data: Data) -> str:
     attacks, effective = data["attacks"], data["verdict"]["effective_k"]
     rows = [(escape(attempt["attack"]), escape(attempt["does"]), _result(attempt)) for attempt in attacks["tried"]]
-    exact = "exact " if noisy.mixed(data["releases"]) else ""
     theorem = "Nothing was learnt that ε does not allow. No other attack on these files can, whatever it knows."
     sentences = [
         f"Something was learnt about fewer than {attacks['k']} people. It is not repeated here; kanab attack shows it."
@@ -405,7 +404,7 @@ def _attacks(data: Data) -> str:
     if effective is not None and any(attempt["why_not"] for attempt in attacks["tried"]):
         sentences.append(
             "Some attacks need to know who is in which class. The overlap rule covers them: even with that knowledge, "
-            f"every combination of {exact}numbers{_of_one(data)} rests on at least {effective:,} people."
+            f"every combination of numbers{_of_one(data)} rests on at least {effective:,} people."
         )
     between = _checks("Checks of all files together", data["together"]) if data["together"] else ""
     return (

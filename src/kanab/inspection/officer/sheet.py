@@ -138,8 +138,8 @@ def _until_seal(cohorts: Cohorts | None, life: str) -> str:
 def _safeguards(plan: Plan) -> Iterator[str]:
     if plan.budget is not None:
         yield (
-            f"Every released number has noise: all releases together tell about one person at most ε = "
-            f"{plan.budget.epsilon:g} (δ = {plan.budget.delta:g})."
+            f"Every released number has noise: all releases together, over all experiments, tell about one person at "
+            f"most ε = {plan.budget.epsilon:g} (δ = {plan.budget.delta:g})."
         )
     else:
         yield f"Every released class holds nobody or at least {plan.k} people; levels with fewer are merged."

@@ -37,16 +37,11 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
             {"step": step, "says": other.get(step, says).format(k=_least_k(releases)), "side": side, "kind": kind}
             for step, says, side, kind in collected.STEPS
         ]
-    exact, both = noisy.without_noise(releases), noisy.mixed(releases)
-    known = all(release["effective_k"] is not None for release in exact)
+    known = with_noise or all(release["effective_k"] is not None for release in releases)
     counting = "adds people up, class by class" if known else "adds people up; how is not on record"
-    gate, leaves = (
-        "merges, withholds, or refuses",
-        f"classes of nobody or at least {_least_k(exact or releases)} people",
-    )
-    if with_noise or both:
-        gate = f"{gate}; with ε, {noisy.GATE}" if both else noisy.GATE
-        leaves = f"{leaves}; with ε, every number with noise" if both else "every number with noise"
+    gate, leaves = "merges, withholds, or refuses", f"classes of nobody or at least {_least_k(releases)} people"
+    if with_noise:
+        gate, leaves = noisy.GATE, "every number with noise"
     files = "file" if len(releases) == 1 else "files"
     steps = (
         ("Rows of people", "personal data; they stay where they are", "curator", "personal data"),
@@ -143,8 +138,6 @@ def risks(releases: Sequence[Plain]) -> list[Plain]:
     rows = [*_risks_of(releases), *(collected.collector_risks(batches) if batches else ()), *always]
     if noisy.all_noisy(releases):
         rows = [row for row in rows if row[0] not in noisy.COVERED] + [*(noisy.RISKS if others else noisy.RISKS[-1:])]
-    elif noisy.mixed(releases):
-        rows = [noisy.BESIDE_EXACT, *rows]
     return [{"risk": risk, "says": says, "do": do} for risk, says, do in rows]
 
 
@@ -155,8 +148,7 @@ def _risks_of(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
             "Nobody checked what it gives away together with other releases about the same people.",
             "Release with a ledger, and keep one ledger for one population.",
         )
-    exact = [release for release in noisy.without_noise(releases) if not release["collector"]]
-    if any(release["effective_k"] is None for release in exact):
+    if any(release["effective_k"] is None for release in releases if not release["collector"]):
         yield (
             "tables whose overlap is not known",
             "Each table holds to k by itself. Whether a combination of tables rests on fewer people was not evaluated.",
@@ -268,7 +260,6 @@ class _OfficerQuestion:
 
 def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequence[Check]) -> list[Plain]:
     """Return the three questions of Opinion 05/2014 (WP216): what holds, by which rules and tests, what does not."""
-    everything, releases = releases, noisy.without_noise(releases) or releases
     alike = sum(release["homogeneous"] for release in releases)
     combinations = _combinations(releases, effective_k)
     three = (
@@ -312,23 +303,7 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
             _OfficerQuestion(question.name, question.asks, *noisy.QUESTIONS[question.name], False, noisy.TESTS)
             for question in three
         ]
-    elif noisy.mixed(everything):
-        answered = [_of_both_kinds(question) for question in three]
     return [question.answer(checks) for question in answered]
-
-
-def _of_both_kinds(question: _OfficerQuestion) -> _OfficerQuestion:
-    """Return a question with what holds for releases without ε, and for those with it."""
-    rules, holds, gaps = noisy.QUESTIONS[question.name]
-    return _OfficerQuestion(
-        question.name,
-        question.asks,
-        (*question.rules, *rules),
-        tuple(f"{kind}: {said}" for kind, part in (("Without ε", question.holds), ("With ε", holds)) for said in part),
-        (*question.gaps, *gaps, noisy.BESIDE_EXACT[1]),
-        True,
-        (*TESTS[question.name], *noisy.TESTS),
-    )
 
 
 def _collected(releases: Sequence[Plain]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from kanab.planning.epsilon import PersonAccount
 from kanab.planning.report.line_chart import ChartLine, LineChart
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
@@ -87,11 +88,19 @@ def epsilon_chart(rows: Sequence[Data], marked: Sequence[Data]) -> LineChart:
 
 
 def plan_report(
-    data: Data, name: str, summary: str, tables: Sequence[Table], *, charts: Mapping[str, str], epsilon: str = ""
+    data: Data,
+    name: str,
+    summary: str,
+    tables: Sequence[Table],
+    *,
+    charts: Mapping[str, str],
+    epsilon: str = "",
+    account: PersonAccount | None = None,
 ) -> str:
     """Return the page in one file without script or outside request; ``tables`` are those of the forecast.
 
-    ``epsilon`` is the picture of what noise costs, where the forecast has a table of it: the last one.
+    ``epsilon`` is the picture of what noise costs, where the forecast has a table of it: the last one. ``account`` is
+    what one person spends.
     """
     drawn = "".join(f"<figure>{svg}</figure>" for svg in charts.values())
     pictures = f'<p class="key">{escape(_KEY)}</p><div class="pair">{drawn}</div>' if drawn else ""
@@ -99,11 +108,13 @@ def plan_report(
     noise = effects.pop() if data.get("epsilons") else ""
     if epsilon:
         noise += f'<p class="key">{escape(_EPSILON_KEY)}</p><figure>{epsilon}</figure>'
+    spent = "" if account is None else f"<p>{escape(bind_numbers(account.sentence))}</p>{_table(account.table)}"
     notes = "".join(f"<li>{escape(bind_numbers(note))}</li>" for note in data["notes"])
     header = header_html("Forecast of a plan", name, escape(bind_numbers(summary)))
     sections = filled(
         PageSection("tables", "When is every table whole?", whole),
         PageSection("effects", "Which effects can be seen?", "".join(effects) + pictures),
+        PageSection("account", "What does one person spend?", spent),
         PageSection("epsilon", "What does ε cost?", noise),
         PageSection("basis", "What this rests on", f'<ul class="said">{notes}</ul>'),
     )

@@ -1,12 +1,20 @@
-"""The arithmetic of ε: zero-concentrated differential privacy (ρ), which adds up, and the ε that it is at a δ."""
+"""The arithmetic of ε: zero-concentrated differential privacy (ρ), which adds up, and the ε that it is at a δ.
+
+What one person loses is added up as ρ over everything that tells about that person, and said as ε at a δ by the
+conversion of Canonne, Kamath and Steinke (2020).
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 from kanab.errors import PrivacyError
-from kanab.plan.budget import delta_problem, epsilon_problem
+from kanab.plan.budget import Exclusions, delta_problem, epsilon_problem, exclusive_groups
+from kanab.plan.model import Budget
 
 DEFAULT_DELTA = 1e-6
 """The δ of a budget that names none."""
@@ -65,3 +73,52 @@ def rho_of(epsilon: float, delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if epsilon_of(middle, delta) <= epsilon else (low, middle)
     return low
+
+
+def release_rho(budget: Budget) -> float:
+    """Return the ρ that one release has to share out among its experiments."""
+    return rho_of(budget.per_release or budget.epsilon, budget.delta) / budget.stores
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one release costs its people: ρ by experiment and table of two experiments.
+
+    It is about the cohorts ``after`` one and ``through`` another, by their numbers; about everybody unless it says so.
+    ``apart`` are experiments that nobody is in both of.
+    """
+
+    costs: Mapping[str, float]
+    after: float = -math.inf
+    through: float = math.inf
+    apart: Exclusions = frozenset()
+
+
+def rho_per_person(releases: Sequence[Spent]) -> float:
+    """Return the ρ that releases, in their order, cost one person at most.
+
+    A person is in one cohort of an experiment, and in another one of the next experiment. So experiments add up, each
+    with the cohort that costs most; of those that exclude each other the largest counts.
+
+    >>> june, july = Spent({"checkout": 0.2}, 0, 6), Spent({"checkout": 0.1, "banner": 0.1}, 6, 7)
+    >>> round(rho_per_person([june, july]), 6)
+    0.3
+    """
+    names = dict.fromkeys(name for release in releases for name in release.costs)
+    costs = {name: _rho_of_name(name, releases) for name in names}
+    apart = frozenset(pair for release in releases for pair in release.apart)
+    return math.fsum(max(costs[name] for name in group) for group in exclusive_groups(names, apart))
+
+
+def _rho_of_name(name: str, releases: Sequence[Spent]) -> float:
+    """Return what an experiment costs; one that ended and began again takes the same people once more."""
+    runs = [[*run] for there, run in groupby(releases, key=lambda release: name in release.costs) if there]
+    return math.fsum(_rho_of_run(name, run) for run in runs)
+
+
+def _rho_of_run(name: str, run: Sequence[Spent]) -> float:
+    """Return what the cohort costs that costs most: all releases that it is in."""
+    return max(
+        math.fsum(release.costs[name] for release in run if release.after < cohort <= release.through)
+        for cohort in {release.through for release in run}
+    )

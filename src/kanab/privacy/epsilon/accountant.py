@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kanab.errors import PrivacyError
+from kanab.plan.budget import ROUNDING
 from kanab.plan.model import Budget, Plan
-from kanab.privacy.epsilon.account import DEFAULT_DELTA, check_delta, check_epsilon, epsilon_of, rho_of
+from kanab.plan.periods import Periods
+from kanab.privacy.epsilon.account import (
+    DEFAULT_DELTA,
+    Spent,
+    check_delta,
+    check_epsilon,
+    epsilon_of,
+    release_rho,
+    rho_of,
+    rho_per_person,
+)
+from kanab.privacy.epsilon.split import spent_by, split_budget
+from kanab.privacy.epsilon.tables import promised_epsilon, stated_noise
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.release import Release
+from kanab.privacy.release import Batch, Release
 
 NOBODY_ADDS_UP = "in no ledger: nobody adds up what else was spent about these people"
 """What deviates where a release with ε is in no ledger."""
 
-ROUNDING = 1e-9
-"""A share of the total by which sums of floats may seem to overspend."""
-
 
 @dataclass(frozen=True)
 class Spending:
-    """What a release costs: its own ε, that of all releases together, and the ρ of what was spent with it, at one δ."""
+    """What a release costs one person: its own ε, and in ρ what was spent with it, of what may be (``most``)."""
 
     epsilon: float
-    delta: float
-    total: float
+    budget: Budget
     after: float
-
-    @property
-    def rho(self) -> float:
-        """What the release costs."""
-        return rho_of(self.epsilon, self.delta)
+    most: float
 
     @property
     def spent(self) -> float:
         """The ε of all releases, this one included; never above the total."""
-        return min(self.total, epsilon_of(self.after, self.delta))
+        return min(self.budget.epsilon, epsilon_of(self.after, self.budget.delta))
 
     @property
     def left(self) -> float:
         """The ε that a single further release about the same people may have."""
-        rest = rho_of(self.total, self.delta) - self.after
-        return epsilon_of(rest, self.delta) if rest > ROUNDING * self.rho else 0.0
+        rest = self.most - self.after
+        return epsilon_of(rest, self.budget.delta) if rest > ROUNDING * self.most else 0.0
 
 
 def asked_budget(plan: Plan, epsilon: float | None, delta: float | None) -> Budget | None:
@@ -66,6 +72,17 @@ def asked_budget(plan: Plan, epsilon: float | None, delta: float | None) -> Budg
     return replace(budget, per_release=None if spends == total else float(spends))
 
 
+def with_budget(plan: Plan, budget: Budget | None) -> Plan:
+    """Return the plan of a release of rows that spends a budget.
+
+    Nobody knows whether people of rows keep to what collectors' clients see to: that experiments exclude each other.
+    """
+    if budget is None:
+        return replace(plan, budget=None)
+    together = tuple(replace(experiment, exclude_with=()) for experiment in plan.experiments)
+    return replace(plan, budget=budget, experiments=together)
+
+
 def within_ledger(budget: Budget, plan: Plan, ledger: Ledger) -> Budget:
     """Return the budget of a call with the total of a ledger, where the plan of the call says none of its own."""
     total = _total_of(ledger)
@@ -74,59 +91,72 @@ def within_ledger(budget: Budget, plan: Plan, ledger: Ledger) -> Budget:
     return replace(budget, epsilon=total, per_release=budget.epsilon)
 
 
-def spent_rho(releases: Iterable[Release]) -> float:
-    """Return the ρ of releases together: cohorts are different people, so that of their batches the largest counts."""
-    return add_costs(_costs(releases))
+def check_one_kind(plan: Plan, ledger: Ledger) -> None:
+    """Raise `PrivacyError` where a ledger has releases of the other kind: without ε, or with it.
 
-
-def _costs(releases: Iterable[Release]) -> list[tuple[float, bool]]:
-    """Return the ρ of every release with ε, and whether it is a batch of cohorts."""
-    return [
-        (rho_of(noise.epsilon, noise.delta), release.receipt.batch is not None)
-        for release in releases
-        if (noise := release.receipt.noise) is not None
-    ]
-
-
-def add_costs(costs: Iterable[tuple[float, bool]]) -> float:
-    """Return what releases cost together; of those that are batches of cohorts the largest counts."""
-    alone, batches = 0.0, 0.0
-    for rho, batch in costs:
-        alone, batches = (alone, max(batches, rho)) if batch else (alone + rho, batches)
-    return alone + batches
-
-
-def check_beside(budget: Budget | None, ledger: Ledger) -> tuple[str, ...]:
-    """Return what deviates where a release stands beside those of the other kind, without ε or with it.
-
-    Raises `PrivacyError` where no plan with ε says why: whatever stands beside them, ε promises nothing about.
+    Exact numbers of the same people end what ε promises, whichever come first.
     """
-    if budget is None:
-        others: Sequence[Release] = ledger.noisy
-        asked = ledger.noisy[-1].plan.budget if ledger.noisy else None
-        fact = "the ledger has a total of ε, and this release is without"
-        remedy = "Give --epsilon (epsilon=…)"
-    else:
-        others, asked = ledger.exact, budget
-        fact, remedy = "the ledger has releases without ε, about which an ε promises nothing", "Leave ε out"
-    if not others:
-        return ()
-    if asked is None or not asked.beside_exact:
-        why = 'say in the plan with ε why both stand beside each other ([privacy] beside_exact = "…")'
-        raise PrivacyError(fact, f"{remedy}, begin another ledger about other people, or {why}.")
-    return (f"releases with and without ε in one ledger, and ε is no promise about the latter: {asked.beside_exact}",)
+    if plan.budget is None and ledger.noisy:
+        raise PrivacyError(
+            "the ledger is one with ε, and this release is without",
+            "Give --epsilon (epsilon=…), or begin another ledger about other people.",
+        )
+    if plan.budget is not None and len(ledger.noisy) < len(ledger.releases):
+        raise PrivacyError(
+            "the ledger has releases without ε, about whose people an ε promises nothing",
+            "Leave ε out, or begin another ledger about other people.",
+        )
 
 
-def _total_of(ledger: Ledger) -> float | None:
-    """Return the total of a ledger: the smallest that its releases promise."""
-    return min((old.receipt.noise.total for old in ledger.noisy if old.receipt.noise is not None), default=None)
+def cohort_numbers(batch: Batch | None) -> tuple[float, float]:
+    """Return the cohorts of a batch as numbers, the one after which they begin and the last; everybody without one."""
+    if batch is None:
+        return -math.inf, math.inf
+    periods = Periods(batch.every)
+    return -math.inf if batch.after is None else periods.number(batch.after), periods.number(batch.through)
 
 
-def check_spending(budget: Budget, ledger: Ledger, *, batch: bool = False) -> Spending:
-    """Return what a release into a ledger spends; a ``batch`` of cohorts is about other people than those before it.
+def spent_of(release: Release) -> Spent:
+    """Return what a release costs its people, by the noise that it states; exact numbers cost everything."""
+    after, through = cohort_numbers(release.receipt.batch)
+    if release.receipt.noise is None:
+        return Spent(dict.fromkeys(release.plan.experiment_names, math.inf), after, through)
+    return spent_by(release.plan, stated_noise(release.plan, release.receipt.noise), after, through)
+
+
+def planned_spending(plan: Plan, after: float = -math.inf, through: float = math.inf) -> Spent:
+    """Return what a release by a plan costs; of a collector, what all batches after a cohort do."""
+    assert plan.budget is not None
+    return spent_by(plan, split_budget(plan, release_rho(plan.budget)), after, through)
+
+
+def spent_rho(releases: Iterable[Release]) -> float:
+    """Return the ρ that releases cost one person together."""
+    return rho_per_person([spent_of(release) for release in releases])
+
+
+def check_account(plan: Plan, releases: Sequence[Release], next_release: Spent) -> Spending:
+    """Return what a release spends after others. Raises `PrivacyError` where that is more than the plan allows."""
+    budget = plan.budget
+    assert budget is not None
+    most = rho_of(budget.epsilon, budget.delta) / budget.stores
+    after = rho_per_person([*map(spent_of, releases), next_release])
+    epsilon = promised_epsilon(budget, next_release)
+    if after > most * (1 + ROUNDING):
+        raise PrivacyError(
+            f"the total of ε = {budget.epsilon:g} per person does not allow another release of ε = {epsilon:.3g}",
+            "Spend less (--epsilon, [privacy] shares), or stop here: more would break the promise made before.",
+        )
+    return Spending(epsilon, budget, after, most)
+
+
+def check_spending(plan: Plan, ledger: Ledger, batch: Batch | None) -> Spending:
+    """Return what a release by a plan into a ledger spends; a batch is about its cohorts.
 
     Raises `PrivacyError` where that is more than is left, or where the ledger promises a smaller total or another δ.
     """
+    budget = plan.budget
+    assert budget is not None
     total = _total_of(ledger)
     deltas = {old.receipt.noise.delta for old in ledger.noisy if old.receipt.noise is not None}
     if total is not None and budget.epsilon > total:
@@ -138,11 +168,9 @@ def check_spending(budget: Budget, ledger: Ledger, *, batch: bool = False) -> Sp
         raise PrivacyError(
             f"earlier releases of the ledger promise their ε at δ = {min(deltas):g}", "Give that δ (--delta)."
         )
-    spends = budget.per_release or budget.epsilon
-    after = add_costs([*_costs(ledger.noisy), (rho_of(spends, budget.delta), batch)])
-    if after > rho_of(budget.epsilon, budget.delta) * (1 + ROUNDING):
-        raise PrivacyError(
-            f"the ledger's total of ε = {budget.epsilon:g} does not allow another release of ε = {spends:g}",
-            "Spend less (--epsilon), or stop here: more would break the promise of the releases before.",
-        )
-    return Spending(spends, budget.delta, budget.epsilon, after)
+    return check_account(plan, ledger.releases, planned_spending(plan, *cohort_numbers(batch)))
+
+
+def _total_of(ledger: Ledger) -> float | None:
+    """Return the total of a ledger: the smallest that its releases promise."""
+    return min((old.receipt.noise.total for old in ledger.noisy if old.receipt.noise is not None), default=None)

@@ -16,6 +16,7 @@ from kanab.counted import Counted, decided_plan
 from kanab.errors import PrivacyError, flag
 from kanab.plan.declared import declared_arms, declared_levels
 from kanab.plan.model import Budget, Linkage, Plan, published_plan
+from kanab.privacy.epsilon.account import release_rho
 from kanab.privacy.epsilon.accountant import check_spending
 from kanab.privacy.epsilon.mechanism import add_noise, check_installed, random_bits
 from kanab.privacy.epsilon.merge import TOO_FEW, TOO_SPARSE, holds, merge_to_k, merged_alike, people_with_noise
@@ -44,15 +45,15 @@ def release_with_noise(
     the ledger has spent too much already.
     """
     before = ledger or Ledger()
-    spending = check_spending(budget, before, batch=counted.span is not None)
     plan = replace(published_plan(decided_plan(counted), k), budget=budget)
-    begun = check_batches(replace(counted, plan=plan), before.noisy)
+    spending = check_spending(plan, before, batch_of(counted))
+    begun = check_batches(replace(counted, plan=plan), before.releases)
     factors = check_declared(plan, counted.choices)
-    scales = split_budget(plan, spending.rho)
+    scales = split_budget(plan, release_rho(budget))
     exact = {linkage.name: _in_full(_exact(counted, linkage), factors, plan) for linkage in noisy_tables(plan)}
     crossed = exact_pairs(counted, factors)
     drawn = _Drawn(plan, scales, begun)
-    planned = {linkage.name for old in before.noisy for linkage in noisy_tables(old.plan)}
+    planned = {linkage.name for old in before.releases for linkage in noisy_tables(old.plan)}
     gone = planned - {*begun} if counted.span is not None else set()
     for name in gone:
         drawn.left_out[name] = f"{name} is left out: an earlier batch is without it"
@@ -62,7 +63,7 @@ def release_with_noise(
     tables = {**drawn.tables, **pairs.tables}
     people = [count for table in tables.values() for count in table.people.ravel().tolist()]
     noise = NoiseReceipt(
-        spending.epsilon, spending.delta, spending.total, spending.spent, spending.left, receipt_scales(scales, plan)
+        spending.epsilon, budget.delta, budget.epsilon, spending.spent, spending.left, receipt_scales(scales, plan)
     )
     receipt = Receipt(
         k,

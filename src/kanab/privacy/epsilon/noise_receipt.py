@@ -27,26 +27,23 @@ class NoiseReceipt:
     mechanism: str = MECHANISM
 
 
-def add_noises(noises: Sequence[NoiseReceipt], tables: Collection[str]) -> NoiseReceipt | None:
-    """Return what is to be said of the noise in the sum of some tables about different people; None without any.
+def add_noises(noises: Sequence[NoiseReceipt], tables: Collection[str], epsilon: float) -> NoiseReceipt:
+    """Return what is to be said of the noise in the sum of some tables, which cost one person ``epsilon`` together.
 
-    Variances add up. Everybody is in one of the releases, so that the largest ε holds for all.
+    Variances add up.
 
     >>> june = NoiseReceipt(0.5, 1e-6, 1, 0.5, 0.8, {"checkout": {"people by checkout": 3.0}})
     >>> july = NoiseReceipt(0.4, 1e-6, 1, 0.5, 0.8, {"checkout": {"people by checkout": 4.0}})
-    >>> both = add_noises([june, july], ["checkout"])
-    >>> both.epsilon, both.scales["checkout"]["people by checkout"]
-    (0.5, 5.0)
+    >>> add_noises([june, july], ["checkout"], 0.5).scales["checkout"]["people by checkout"]
+    5.0
     """
-    if not noises:
-        return None
     scales: dict[str, dict[str, float]] = {}
     for name in tables:
         holding = [noise.scales[name] for noise in noises if name in noise.scales]
         labels = [label for label in holding[0] if all(label in table for table in holding)] if holding else []
         scales[name] = {label: float(f"{math.hypot(*(t[label] for t in holding)):.6g}") for label in labels}
     return NoiseReceipt(
-        max(noise.epsilon for noise in noises),
+        epsilon,
         max(noise.delta for noise in noises),
         max(noise.total for noise in noises),
         max(noise.spent for noise in noises),

@@ -9,13 +9,14 @@ from typing import TypeVar
 import numpy as np
 
 from kanab.errors import SourceError
+from kanab.plan.budget import ROUNDING
 from kanab.plan.declared import declared_arms, declared_levels
-from kanab.plan.model import Linkage, Plan
+from kanab.plan.model import Budget, Linkage, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.epsilon.account import rho_of
+from kanab.privacy.epsilon.account import Spent, epsilon_of, release_rho, rho_of, rho_per_person
 from kanab.privacy.epsilon.mechanism import MECHANISM, Scale
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.split import Statistic, TableScales, noisy_tables, split_budget
+from kanab.privacy.epsilon.split import Statistic, TableScales, noisy_tables, spent_by, split_budget, split_by_tables
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cells import Cells
 from kanab.tally.factor import Factor, Level
@@ -55,13 +56,30 @@ def own_and_shared(own: Mapping[Statistic, _T], shared: Mapping[Statistic, _T]) 
 def stated_noise(plan: Plan, receipt: NoiseReceipt) -> dict[str, TableScales]:
     """Return the scales of a release. Raises `SourceError` where its receipt states others than its plan implies."""
     budget = plan.budget
-    promised = None if budget is None else (budget.per_release or budget.epsilon, budget.delta, budget.epsilon)
-    if promised != (receipt.epsilon, receipt.delta, receipt.total) or receipt.mechanism != MECHANISM:
+    if budget is None or (budget.epsilon, budget.delta, MECHANISM) != (receipt.total, receipt.delta, receipt.mechanism):
         raise SourceError("the ε that this release states is not that of its plan", "Release it again.")
-    scales = split_budget(plan, rho_of(receipt.epsilon, receipt.delta))
-    if receipt_scales(scales, plan) != {name: dict(table) for name, table in receipt.scales.items()}:
+    rho = release_rho(budget)
+    stated = {name: dict(table) for name, table in receipt.scales.items()}
+    scales = split_budget(plan, rho)
+    epsilon = promised_epsilon(budget, spent_by(plan, scales))
+    if receipt_scales(scales, plan) != stated:
+        scales, epsilon = split_by_tables(plan, rho), budget.per_release or budget.epsilon
+    if receipt_scales(scales, plan) != stated:
         raise SourceError("the noise that this release states is not that of its plan", "Release it again.")
+    if epsilon != receipt.epsilon:
+        raise SourceError("the ε that this release states is not that of its plan", "Release it again.")
     return scales
+
+
+def promised_epsilon(budget: Budget, spent: Spent) -> float:
+    """Return the ε that one release costs one person, as receipts say it: its budget's, if all of it is shared out.
+
+    Of less than all of it, six digits.
+    """
+    named, rho = budget.per_release or budget.epsilon, rho_per_person([spent])
+    if rho >= rho_of(named, budget.delta) * (1 - ROUNDING):
+        return named
+    return float(f"{epsilon_of(rho, budget.delta):.6g}")
 
 
 def check_levels(plan: Plan, tables: Mapping[str, tuple[Factor, ...]], maps: Mapping[str, LevelMap]) -> None:

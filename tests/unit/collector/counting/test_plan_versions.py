@@ -11,8 +11,9 @@ from kanab.collector.counting.plan_versions import Change, Version, Versions, ch
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import StoredPlan
 from kanab.errors import PlanError, StoreError
+from kanab.plan.budget import epsilon_shares
 from kanab.plan.file import parse_plan, plan_digest, plan_to_dict
-from kanab.plan.model import Plan
+from kanab.plan.model import Budget, Plan
 
 TEXT = """
 k = 10
@@ -345,3 +346,69 @@ def test_what_epsilon_promises_does_not_change_while_people_are_counted() -> Non
     )
     with pytest.raises(PlanError, match=r"metrics may not be added to a plan with privacy\.epsilon"):
         check_change(noisy, more)
+
+
+WEEKLY = """
+[cohorts]
+every = "7d"
+window = "7d"
+[metrics]
+bought = { kind = "binary" }
+"""
+
+
+def weekly(shares: str, *names: str, more: str = "") -> Plan:
+    experiments = "".join(f"[experiments.{name}]\narms = {{ A = 1, B = 1 }}\n{more}" for name in names)
+    return parse_plan(f"{WEEKLY}{experiments}[privacy]\nepsilon = 1\nshares = {{ {shares} }}\n")
+
+
+def parts(plan: Plan) -> dict[str, float]:
+    return {name: round(share, 6) for name, share in epsilon_shares(plan).items()}
+
+
+def test_experiments_that_ended_have_spent_their_part_of_epsilon() -> None:
+    versions = adopted((7, weekly("a = 0.6", "a")), (9, weekly("b = 0.3", "b")))
+    assert parts(versions.over(7, 10)) == parts(versions.known) == {"b": 0.3, "a": 0.6}
+    said = r"1\.1 times as much would be told; 0\.1 of it is left for new ones \(privacy\.shares\)"
+    with pytest.raises(PlanError, match=said):
+        versions.adopt(weekly("c = 0.2", "c"), 11)
+    assert parts(versions.adopt(weekly("c = 0.1", "c"), 11)[0].known) == {"c": 0.1, "b": 0.3, "a": 0.6}
+
+
+def test_a_renamed_experiment_adds_up_and_one_that_ended_does_not_begin_again() -> None:
+    versions = adopted((7, weekly("a = 0.6", "a")), (9, weekly("b = 0.3", "b")))
+    with pytest.raises(PlanError, match=r"1\.2 times as much"):
+        adopted((7, weekly("a = 0.6", "a"))).adopt(weekly("a2 = 0.6", "a2"), 9)
+    with pytest.raises(PlanError, match=r"experiments\.a ended, and people may be in it: with ε, begin"):
+        versions.adopt(weekly("a = 0.6", "a"), 11, replaces=2)
+
+
+def test_what_an_experiment_began_with_stays_when_others_end_or_begin() -> None:
+    both = adopted((7, weekly("", "a", "b")))
+    later, _ = both.adopt(weekly("", "a"), 9)
+    assert [parts(later.in_force(period)) for period in (8, 9, 10)] == [
+        {"a": 0.5, "b": 0.5}, {"a": 0.5, "b": 0.5}, {"a": 0.5},
+    ]  # fmt: skip
+    with pytest.raises(PlanError, match=r"privacy\.shares: that of 'a' may not change: people enrolled under it"):
+        both.adopt(weekly("a = 0.4", "a", "b"), 9)
+    with pytest.raises(PlanError, match=r"1\.33 times as much would be told; 0 of it is left"):
+        both.adopt(weekly("", "a", "b", "c"), 9)
+
+
+def test_experiments_that_exclude_each_other_end_together() -> None:
+    first = weekly("", "a", "b")
+    apart = replace(first, experiments=(replace(first.experiments[0], exclude_with=("b",)), first.experiments[1]))
+    versions = adopted((7, apart))
+    assert parts(versions.known) == {"a": 1, "b": 1}
+    with pytest.raises(PlanError, match=r"experiments\.a may not end before 'b', which would then take its people"):
+        versions.adopt(weekly("", "b"), 9)
+    assert len(versions.adopt(replace(apart, experiments=(*apart.experiments,)), 9)[0].entries) == 1
+
+
+def test_weights_of_tables_stay_and_new_ones_have_their_own() -> None:
+    weighed = replace(weekly("a = 0.5", "a"), budget=Budget(1.0, shares={"a": 0.5}, weights={"a": 2.0}))
+    versions = adopted((7, weighed))
+    with pytest.raises(PlanError, match=r"privacy\.weights: that of 'a' may not change"):
+        versions.adopt(weekly("a = 0.5, b = 0.2", "a", "b"), 9)
+    later, _ = versions.adopt(weekly("b = 0.2", "b"), 9)
+    assert later.known.budget == Budget(1.0, shares={"a": 0.5, "b": 0.2}, weights={"a": 2.0})

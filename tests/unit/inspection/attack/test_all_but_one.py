@@ -29,9 +29,10 @@ from kanab.inspection.attack.published import AttackedRelease, published_from_di
 from kanab.inspection.attack.run import ONLY_NOISE, play_attacker
 from kanab.plan.model import Budget
 from kanab.privacy.epsilon import mechanism
-from kanab.privacy.epsilon.account import rho_of
+from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.door import release_with_noise
 from kanab.privacy.gate import release
+from kanab.privacy.release import Batch
 from kanab.privacy.release_json import release_to_dict
 
 __all__ = ["silent"]  # a fixture
@@ -152,10 +153,27 @@ def test_a_large_epsilon_is_broken() -> None:
     assert [finding.learnt for finding in large.findings] == ["whether one person was counted can be told"]
 
 
+def sealed(after: str, through: str, text: str = SMALL, rows: dict[str, Any] | None = None) -> AttackedRelease:
+    made = release(counted(few() if rows is None else rows, text))
+    batch = Batch("7d", after, through, "enrolled")
+    return published_from_dict(
+        json.loads(json.dumps(release_to_dict(replace(made, receipt=replace(made.receipt, batch=batch))))), through
+    )
+
+
 def test_batches_of_cohorts_are_of_different_people() -> None:
-    weeks = [replace(attacked(few(), SMALL), cohorts=f"2026-W{week}") for week in (37, 38)]
+    weeks = [sealed("2026-W36", "2026-W37"), sealed("2026-W37", "2026-W38")]
     assert last(play_attacker(weeks)).figures == pytest.approx(last(play_attacker(weeks[:1])).figures)
     assert "Nobody knows who is in which cohort" in last(play_attacker(weeks, known=known(few()))).says[1]
+
+
+def test_a_second_experiment_may_have_people_of_the_first() -> None:
+    """Whoever was in one experiment in one week may be in the other in the next week."""
+    other = SMALL.replace("experiments.variant", "experiments.other")
+    rows = few() | {"other": few()["variant"]}
+    first, second = sealed("2026-W36", "2026-W37"), sealed("2026-W37", "2026-W38", other, rows)
+    figures = last(play_attacker([first, second])).figures
+    assert figures["epsilon"] == pytest.approx(epsilon_of(2 * rho_of(3, 1e-6), 1e-6))
 
 
 def test_other_people_than_those_of_the_tables_are_noticed() -> None:

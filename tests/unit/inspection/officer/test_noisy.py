@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.privacy.epsilon.test_accountant import EXACT, counted
+from tests.unit.privacy.epsilon.test_accountant import counted
 
 import kanab as kb
 from kanab.inspection.officer.account import privacy_account
@@ -66,7 +66,7 @@ def test_the_attacker_who_knows_everybody_else_is_reported() -> None:
 
 def test_a_batch_of_a_collector_has_noise_from_the_seal_on() -> None:
     made = kb.release(counted("epsilon = 1"))
-    batch = Batch("7d", None, "2026-03-02", COLLECTORS_CLOCK)
+    batch = Batch("7d", None, "2026-W10", COLLECTORS_CLOCK)
     account = privacy_account({"shop.json": replace(made, receipt=replace(made.receipt, batch=batch))})
     says = {step["step"]: step["says"] for step in account["flow"]}
     assert says["Seal"] == "adds noise to every number; then the key is erased"
@@ -85,29 +85,3 @@ def test_exact_releases_are_reported_as_ever() -> None:
     account = privacy_account({"shop.json": kb.release(counted())})
     assert "noise" not in account["releases"][0]
     assert account["verdict"]["short"] == "k-anonymous at k = 10; audit passed"
-
-
-def test_a_report_of_both_kinds_says_of_each_what_it_promises(tmp_path: Path) -> None:
-    plan = 'epsilon = 1\nper_release = 0.5\nbeside_exact = "the exact one stays inside"'
-    path = tmp_path / "shop.ledger"
-    kb.release(counted(text=EXACT), ledger=path, new_ledger=True)
-    kb.release(counted(plan), ledger=path)
-    ledger = read_ledger(path)
-    account = privacy_account(dict(zip(("k.json", "e.json"), ledger.releases, strict=True)), ledger)
-    assert account["verdict"]["short"] == (
-        "without ε: k-anonymous at k = 10; with ε: differential privacy at ε = 0.5 of 1 in all, δ = 1e-06, "
-        "no promise about what is without; audit passed"
-    )
-    assert account["verdict"]["effective_k"] == ledger.releases[0].receipt.effective_k
-    assert account["risks"][0]["risk"] == "exact numbers beside ε"
-    assert "tables whose overlap is not known" not in {risk["risk"] for risk in account["risks"]}
-    assert [step["says"] for step in account["flow"]][3:5] == [
-        "merges, withholds, or refuses; with ε, adds noise to every number",
-        "classes of nobody or at least 10 people; with ε, every number with noise",
-    ]
-    for question in account["questions"]:
-        assert question["state"] == "in part"
-        assert all(said.startswith(("Without ε: ", "With ε: ")) for said in question["holds"])
-    text = privacy_html(account).replace("\u00a0", " ")
-    assert "every combination of exact numbers rests on at least" in text
-    assert "ε does not allow" not in text

@@ -19,13 +19,13 @@ from tests.unit.cli.program import Program
 
 import kanab as kb
 from kanab.cli.release import _write
-from kanab.errors import LedgerError, PrivacyError
+from kanab.errors import LedgerError, PlanError, PrivacyError
 from kanab.plan.file import parse_plan
-from kanab.plan.model import Cohorts
+from kanab.plan.model import Budget, Cohorts
 from kanab.privacy.epsilon import mechanism
 from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP
-from kanab.privacy.ledger import hold_ledger, read_ledger
+from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
 from kanab.privacy.release import Release
 
 PLAN = """
@@ -82,7 +82,7 @@ def test_what_would_overspend_is_refused_before_anything_is_drawn(
     ledger = tmp_path / "shop.ledger"
     kb.release(counted("epsilon = 1"), ledger=ledger, new_ledger=True)
     monkeypatch.setattr(mechanism, "draw", lambda *_: pytest.fail("drawn"))
-    with pytest.raises(PrivacyError, match=r"total of ε = 1 does not allow another release of ε = 0\.1"):
+    with pytest.raises(PrivacyError, match=r"total of ε = 1 per person does not allow another release of ε = 0\.1"):
         kb.release(counted("epsilon = 1"), epsilon=0.1, ledger=ledger)
     note = read_ledger(ledger).notes[-1]
     assert note.asked["epsilon"] == "0.1 of 1 at delta 1e-06"
@@ -121,31 +121,62 @@ def test_a_total_may_fall_but_not_rise_and_delta_stays(tmp_path: Path) -> None:
         kb.release(counted("epsilon = 1\nper_release = 0.1"), ledger=ledger)
 
 
-def test_a_ledger_is_with_epsilon_or_without_unless_the_plan_says_why(tmp_path: Path) -> None:
+def test_a_ledger_is_with_epsilon_or_without(tmp_path: Path) -> None:
     noisy, exact = tmp_path / "noisy.ledger", tmp_path / "exact.ledger"
-    kb.release(counted("epsilon = 1"), ledger=noisy, new_ledger=True)
-    with pytest.raises(PrivacyError, match="has a total of ε, and this release is without"):
+    kb.release(counted("epsilon = 1\nper_release = 0.5"), ledger=noisy, new_ledger=True)
+    with pytest.raises(PrivacyError, match="the ledger is one with ε, and this release is without"):
         kb.release(counted(), ledger=noisy)
     kb.release(counted(text=EXACT), ledger=exact, new_ledger=True)
-    with pytest.raises(PrivacyError, match="has releases without ε"):
+    with pytest.raises(PrivacyError, match="has releases without ε, about whose people an ε promises nothing"):
         kb.release(counted("epsilon = 1"), ledger=exact)
-    why = 'epsilon = 1\nbeside_exact = "visits are public"'
-    deviation = "releases with and without ε in one ledger, and ε is no promise about the latter: visits are public"
-    assert kb.release(counted(why), ledger=exact).receipt.deviations == (deviation,)
-    further = kb.release(kb.count(ROWS, parse_plan(EXACT), earlier=read_ledger(exact).plans), ledger=exact)
-    assert further.receipt.deviations == (deviation,)
-    assert further.receipt.noise is None
+    assert (len(read_ledger(noisy).releases), len(read_ledger(exact).releases)) == (1, 1)
+    with pytest.raises(PlanError, match=r"privacy\.beside_exact is an unknown key"):
+        counted('epsilon = 1\nbeside_exact = "a pilot"')
 
 
-def test_exact_numbers_are_counted_again_without_a_look_at_noisy_ones(tmp_path: Path) -> None:
-    """Were a table with noise compared with one that is counted again, every further exact release would be refused."""
-    ledger = tmp_path / "shop.ledger"
-    kb.release(counted('epsilon = 1\nbeside_exact = "a pilot"'), ledger=ledger, new_ledger=True)
-    kb.release(counted(text=EXACT), ledger=ledger)
-    assert [plan.metric_names for plan in read_ledger(ledger).plans] == [("visited",)]
-    other = kb.count(shop(2001), parse_plan(EXACT), earlier=read_ledger(ledger).plans)
-    with pytest.raises(PrivacyError, match="comes out differently now"):
-        kb.release(other, ledger=ledger)
+def both_kinds(path: Path) -> Ledger:
+    """A ledger of before, which took both kinds because its plan said why."""
+    budget = Budget(1.0, per_release=0.5, beside_exact="a pilot")
+    plans = parse_plan(EXACT), replace(parse_plan(PLAN), budget=budget)
+    ledger = Ledger(name=path.name)
+    for made in (kb.release(kb.count(ROWS, plan)) for plan in plans):
+        chained = replace(made, receipt=replace(made.receipt, ledger=path.name), previous=ledger.head)
+        ledger = append_release(path, ledger, chained)
+    return ledger
+
+
+def test_a_ledger_of_before_that_has_both_kinds_is_read_and_takes_neither(tmp_path: Path) -> None:
+    path = tmp_path / "shop.ledger"
+    both_kinds(path)
+    ledger = read_ledger(path)
+    assert [release.plan.budget and release.plan.budget.beside_exact for release in ledger.releases] == [
+        None,
+        "a pilot",
+    ]
+    for asked in (counted(text=EXACT), counted("epsilon = 1\nper_release = 0.1")):
+        with pytest.raises(PrivacyError, match=r"the ledger (is one with|has releases without) ε"):
+            kb.release(asked, ledger=path)
+    assert len(read_ledger(path).releases) == 2
+
+
+def test_what_stores_and_ledgers_share_is_divided_among_them(tmp_path: Path) -> None:
+    path = tmp_path / "shop.ledger"
+    third = kb.release(counted("epsilon = 1\nstores = 3"), ledger=path, new_ledger=True)
+    assert noise(third).total == 1
+    assert noise(third).epsilon == pytest.approx(epsilon_of(rho_of(1, 1e-6) / 3, 1e-6), rel=1e-5)
+    assert noise(third).left == 0
+    assert read_ledger(path).releases[0].receipt == third.receipt
+    with pytest.raises(PrivacyError, match="total of ε = 1 per person does not allow"):
+        kb.release(counted("epsilon = 1\nstores = 3\nper_release = 0.1"), ledger=path)
+
+
+def test_of_a_part_of_the_total_something_is_left(tmp_path: Path) -> None:
+    path, half = tmp_path / "shop.ledger", "epsilon = 1\nshares = { variant = 0.5 }"
+    first = noise(kb.release(counted(half), ledger=path, new_ledger=True))
+    assert first.epsilon == pytest.approx(first.spent, rel=1e-5) == pytest.approx(0.6905, abs=1e-4)
+    assert first.left == pytest.approx(first.spent)
+    second = kb.release(counted(half, text=PLAN.replace("bought", "visited")), ledger=path)
+    assert (noise(second).spent, noise(second).left) == (pytest.approx(1), 0)
 
 
 def test_other_rows_are_other_people_for_k_and_the_same_account_for_epsilon(tmp_path: Path) -> None:
@@ -473,26 +504,16 @@ def test_the_command_notices_a_restored_backup_of_the_ledger(
     assert third.read_text() == (tmp_path / "b.json").read_text()
 
 
-def test_a_ledger_takes_one_kind_of_release_unless_the_plan_says_why(
-    words: Words, tmp_path: Path, program: Program
-) -> None:
-    plan, exact = tmp_path / "kanab.toml", tmp_path / "exact.toml"
+def test_a_ledger_takes_one_kind_of_release(words: Words, tmp_path: Path, program: Program) -> None:
+    exact = tmp_path / "exact.toml"
     exact.write_text(EXACT, encoding="utf-8")
     of_exact = ("release", words[1], "--plan", str(exact), "-o", str(tmp_path / "k.json"))
     assert program(*words, "--new-ledger").code == 0
     refused = program(*of_exact)
     assert (refused.code, (tmp_path / "k.json").exists()) == (1, False)
-    assert "the ledger has a total of ε, and this release is without" in refused.err
+    assert "the ledger is one with ε, and this release is without" in refused.err
     ledger = ("--ledger", str(tmp_path / "other.ledger"))
     assert program(*of_exact, *ledger, "--new-ledger").code == 0
     refused = program(*words[:4], "-o", str(tmp_path / "e.json"), "--epsilon", "1", *ledger)
     assert (refused.code, (tmp_path / "e.json").exists()) == (1, False)
-    assert "the ledger has releases without ε, about which an ε promises nothing" in refused.err
-    plan.write_text(f'{PLAN}[privacy]\nepsilon = 1\nbeside_exact = "k.json stays inside"\n', encoding="utf-8")
-    said = program(*words[:4], "-o", str(tmp_path / "e.json"), *ledger)
-    recorded = "releases with and without ε in one ledger, and ε is no promise about the latter: k.json stays inside"
-    assert f"- Deviation: {recorded}." in said.out
-    assert recorded in kb.read_release(tmp_path / "e.json").receipt.deviations
-    later = (*of_exact[:-1], str(tmp_path / "later.json"))
-    exact.write_text(EXACT.replace("visited", "bought"), encoding="utf-8")
-    assert f"- Deviation: {recorded}." in program(*later, *ledger).out
+    assert "the ledger has releases without ε, about whose people an ε promises nothing" in refused.err

@@ -10,7 +10,7 @@ from tests.unit.privacy.epsilon.shop import SHOP, SMALL
 
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, ExperimentPlan, MetricPlan, Plan
-from kanab.privacy.epsilon.split import Statistic, split_budget
+from kanab.privacy.epsilon.split import Statistic, spent_by, split_budget, split_by_tables
 
 PLAN = parse_plan(SHOP)
 
@@ -19,12 +19,30 @@ def cost(plan: Plan, rho: float = 0.3) -> dict[str, float]:
     return {name: sum(scale.rho for scale in table.values()) for name, table in split_budget(plan, rho).items()}
 
 
-def test_all_tables_together_cost_what_a_release_may_and_have_equal_shares() -> None:
+PAIRS = ("checkout/age/device", "checkout/age/tier", "checkout/device/tier")
+
+
+def test_experiments_have_equal_shares_and_so_have_the_tables_of_each() -> None:
     shares = cost(PLAN)
     assert sum(shares.values()) == pytest.approx(0.3)
-    pairs = ["checkout/age/device", "checkout/age/tier", "checkout/device/tier"]
-    assert sum(shares[name] for name in pairs) == pytest.approx(shares["checkout"])
-    assert {round(share, 9) for name, share in shares.items() if name not in pairs} == {round(0.3 / 8, 9)}
+    assert shares["banner"] == pytest.approx(shares["checkout/banner"]) == pytest.approx(0.1)
+    assert sum(shares[name] for name in PAIRS) == pytest.approx(shares["checkout"])
+    own = {name: share for name, share in shares.items() if name.startswith("checkout") and name not in PAIRS}
+    assert {round(share, 9) for name, share in own.items() if name != "checkout/banner"} == {round(0.1 / 6, 9)}
+    assert spent_by(PLAN, split_budget(PLAN, 0.3)).costs == pytest.approx(
+        {"checkout": 0.1, "banner": 0.1, "checkout/banner": 0.1}
+    )
+
+
+def test_declared_shares_go_first_and_the_others_have_what_is_left() -> None:
+    budget = Budget(1.0, shares={"checkout": 0.5, "checkout/banner": 0.1})
+    costs = spent_by(plan := replace(PLAN, budget=budget), split_budget(plan, 0.3)).costs
+    assert costs == pytest.approx({"checkout": 0.15, "checkout/banner": 0.03, "banner": 0.12})
+
+
+def test_releases_of_before_shared_it_among_all_tables_alike() -> None:
+    shares = {n: sum(scale.rho for scale in table.values()) for n, table in split_by_tables(PLAN, 0.3).items()}
+    assert {round(share, 9) for name, share in shares.items() if name not in PAIRS} == {round(0.3 / 8, 9)}
 
 
 def test_weights_of_the_plan_share_out_what_there_is() -> None:
@@ -33,6 +51,7 @@ def test_weights_of_the_plan_share_out_what_there_is() -> None:
     assert sum(shares.values()) == pytest.approx(0.3)
     assert shares["checkout"] == pytest.approx(3 * shares["checkout/tier"])
     assert shares["checkout/age/tier"] == pytest.approx(shares["checkout/tier"])
+    assert shares["banner"] == pytest.approx(0.1)
 
 
 def test_one_person_moves_no_statistic_further_than_it_pays_for() -> None:

@@ -10,6 +10,10 @@ import pytest
 from tests.unit.privacy.epsilon.shop import SHOP, counted, people
 
 from kanab.errors import SourceError
+from kanab.privacy.epsilon import door
+from kanab.privacy.epsilon.account import rho_of, rho_per_person
+from kanab.privacy.epsilon.accountant import spent_of
+from kanab.privacy.epsilon.split import split_by_tables
 from kanab.privacy.gate import release
 from kanab.privacy.release_json import hash_of, release_from_dict, release_to_dict
 
@@ -37,6 +41,18 @@ def test_a_release_is_read_whose_bins_have_nobody_without_a_value() -> None:
     read = release_from_dict(release_to_dict(made))
     assert read.tables == made.tables
     assert None not in read.tables["checkout/latency"].factor("latency").levels
+
+
+def test_a_release_of_before_that_shared_its_epsilon_among_all_tables_alike_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "split_budget", split_by_tables)
+    made = release(counted(people()))
+    read = release_from_dict(release_to_dict(made))
+    assert read.tables == made.tables
+    spent = spent_of(read)
+    assert rho_per_person([spent]) == pytest.approx(rho_of(3, 1e-6))
+    assert spent.costs["checkout"] == pytest.approx(6 * spent.costs["banner"])
 
 
 def smaller(data: dict[str, Any]) -> None:
