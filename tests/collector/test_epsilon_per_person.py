@@ -25,7 +25,7 @@ from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
 from kanab.privacy.epsilon import accountant, door, merge, tables
-from kanab.privacy.epsilon.account import Spent, rho_of
+from kanab.privacy.epsilon.account import SpentRho, rho_of
 from kanab.privacy.epsilon.mechanism import Scale
 from kanab.privacy.epsilon.split import spent_by, split_budget, split_by_tables
 
@@ -265,7 +265,7 @@ def test_with_half_the_share_behind_its_noise_the_same_visitor_moves_more(
 ) -> None:
     """The account takes noise for what it was meant to cost, and is wrong: the visitor is not."""
 
-    def too_cheap(plan: Plan, scales: Any, *cohorts: float) -> Spent:
+    def too_cheap(plan: Plan, scales: Any, *cohorts: float) -> SpentRho:
         spent = spent_by(plan, scales, *cohorts)
         return replace(spent, costs={name: rho / 2 for name, rho in spent.costs.items()})
 

@@ -190,10 +190,9 @@ class Cohorts:
 class Budget:
     """What everything that is ever released may tell about one person: ε at a δ.
 
-    ``shares`` are the parts of it that experiments and tables of two experiments have, by name; the others share
-    what is left equally. ``stores`` that are about the same people share it, too. A release spends ``per_release``
-    instead of all of it. ``weights`` share out what an experiment has among its tables; those that are not named have
-    1. ``beside_exact`` is what plans of before could say; it means nothing any more.
+    ``shares`` are parts of it by experiment or table of two; the others share what is left equally. ``stores`` about
+    the same people share it, too. A release spends ``per_release``, or all. ``weights`` are those of an experiment's
+    tables. ``beside_exact`` is what plans of before could say, and means nothing any more.
     """
 
     epsilon: float

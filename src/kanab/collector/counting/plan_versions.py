@@ -31,7 +31,7 @@ from kanab.plan.check import path_to, refuse
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
 from kanab.plan.model import Budget, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.values import duration
-from kanab.privacy.epsilon.account import Spent, rho_per_person
+from kanab.privacy.epsilon.account import SpentRho, rho_per_person
 
 _Named = TypeVar("_Named", bound=MetricPlan | CovariatePlan | ExperimentPlan)
 _STRICTNESS = {"no": 0, "yes": 1, "both": 2}
@@ -295,7 +295,7 @@ def _anew(before: Versions, new: Plan) -> Iterator[str]:
 
 def _overspent(old: Plan, new: Plan) -> Iterator[str]:
     """Yield why what is known of all experiments, those that ended too, spends more than the total."""
-    spent, before = (rho_per_person([Spent(epsilon_shares(plan), apart=exclusions(plan))]) for plan in (new, old))
+    spent, before = (rho_per_person([SpentRho(epsilon_shares(plan), apart=exclusions(plan))]) for plan in (new, old))
     if spent > 1 + ROUNDING:
         left = max(0.0, 1 - before)
         yield (

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kanab.choices import DEFAULT_K
 from kanab.errors import KanabError, SourceError
 from kanab.plan.file import plan_from_dict
-from kanab.privacy.epsilon.account import Spent
+from kanab.privacy.epsilon.account import SpentRho
 from kanab.privacy.epsilon.accountant import cohort_numbers
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.split import TableScales, spent_by
@@ -238,8 +238,8 @@ class StatedNoise:
     delta: float
     scales: Mapping[str, TableScales]
     tables: Mapping[str, AddedNoise]
-    spent: Spent
-    published: Spent
+    spent: SpentRho
+    published: SpentRho
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,7 +81,7 @@ def release_rho(budget: Budget) -> float:
 
 
 @dataclass(frozen=True)
-class Spent:
+class SpentRho:
     """What one release costs its people: ρ by experiment and table of two experiments.
 
     It is about the cohorts ``after`` one and ``through`` another, by their numbers; about everybody unless it says so.
@@ -94,13 +94,13 @@ class Spent:
     apart: Exclusions = frozenset()
 
 
-def rho_per_person(releases: Sequence[Spent]) -> float:
+def rho_per_person(releases: Sequence[SpentRho]) -> float:
     """Return the ρ that releases, in their order, cost one person at most.
 
     A person is in one cohort of an experiment, and in another one of the next experiment. So experiments add up, each
     with the cohort that costs most; of those that exclude each other the largest counts.
 
-    >>> june, july = Spent({"checkout": 0.2}, 0, 6), Spent({"checkout": 0.1, "banner": 0.1}, 6, 7)
+    >>> june, july = SpentRho({"checkout": 0.2}, 0, 6), SpentRho({"checkout": 0.1, "banner": 0.1}, 6, 7)
     >>> round(rho_per_person([june, july]), 6)
     0.3
     """
@@ -110,13 +110,13 @@ def rho_per_person(releases: Sequence[Spent]) -> float:
     return math.fsum(max(costs[name] for name in group) for group in exclusive_groups(names, apart))
 
 
-def _rho_of_name(name: str, releases: Sequence[Spent]) -> float:
+def _rho_of_name(name: str, releases: Sequence[SpentRho]) -> float:
     """Return what an experiment costs; one that ended and began again takes the same people once more."""
     runs = [[*run] for there, run in groupby(releases, key=lambda release: name in release.costs) if there]
     return math.fsum(_rho_of_run(name, run) for run in runs)
 
 
-def _rho_of_run(name: str, run: Sequence[Spent]) -> float:
+def _rho_of_run(name: str, run: Sequence[SpentRho]) -> float:
     """Return what the cohort costs that costs most: all releases that it is in."""
     return max(
         math.fsum(release.costs[name] for release in run if release.after < cohort <= release.through)

@@ -12,7 +12,7 @@ from kanab.plan.model import Budget, Plan
 from kanab.plan.periods import Periods
 from kanab.privacy.epsilon.account import (
     DEFAULT_DELTA,
-    Spent,
+    SpentRho,
     check_delta,
     check_epsilon,
     epsilon_of,
@@ -116,15 +116,15 @@ def cohort_numbers(batch: Batch | None) -> tuple[float, float]:
     return -math.inf if batch.after is None else periods.number(batch.after), periods.number(batch.through)
 
 
-def spent_of(release: Release) -> Spent:
+def spent_of(release: Release) -> SpentRho:
     """Return what a release costs its people, by the noise that it states; exact numbers cost everything."""
     after, through = cohort_numbers(release.receipt.batch)
     if release.receipt.noise is None:
-        return Spent(dict.fromkeys(release.plan.experiment_names, math.inf), after, through)
+        return SpentRho(dict.fromkeys(release.plan.experiment_names, math.inf), after, through)
     return spent_by(release.plan, stated_noise(release.plan, release.receipt.noise), after, through)
 
 
-def planned_spending(plan: Plan, after: float = -math.inf, through: float = math.inf) -> Spent:
+def planned_spending(plan: Plan, after: float = -math.inf, through: float = math.inf) -> SpentRho:
     """Return what a release by a plan costs; of a collector, what all batches after a cohort do."""
     assert plan.budget is not None
     return spent_by(plan, split_budget(plan, release_rho(plan.budget)), after, through)
@@ -135,7 +135,7 @@ def spent_rho(releases: Iterable[Release]) -> float:
     return rho_per_person([spent_of(release) for release in releases])
 
 
-def check_account(plan: Plan, releases: Sequence[Release], next_release: Spent) -> Spending:
+def check_account(plan: Plan, releases: Sequence[Release], next_release: SpentRho) -> Spending:
     """Return what a release spends after others. Raises `PrivacyError` where that is more than the plan allows."""
     budget = plan.budget
     assert budget is not None

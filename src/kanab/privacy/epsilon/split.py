@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from kanab.plan.budget import account_names, epsilon_shares, exclusions
 from kanab.plan.model import Linkage, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.epsilon.account import Spent
+from kanab.privacy.epsilon.account import SpentRho
 from kanab.privacy.epsilon.mechanism import Scale, scale_for
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By
@@ -87,12 +87,12 @@ def split_by_tables(plan: Plan, rho: float) -> dict[str, TableScales]:
 
 def spent_by(
     plan: Plan, scales: Mapping[str, TableScales], after: float = -math.inf, through: float = math.inf
-) -> Spent:
+) -> SpentRho:
     """Return what tables with noise of these scales cost, by experiment and table of two experiments."""
     costs: dict[str, list[float]] = {name: [] for name in account_names(plan)}
     for name, owner in _owners(plan).items():
         costs[owner] += [scale.rho for scale in scales[name].values()]
-    return Spent({name: math.fsum(rhos) for name, rhos in costs.items()}, after, through, exclusions(plan))
+    return SpentRho({name: math.fsum(rhos) for name, rhos in costs.items()}, after, through, exclusions(plan))
 
 
 def _owners(plan: Plan) -> dict[str, str]:

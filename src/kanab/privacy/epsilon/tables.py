@@ -13,7 +13,7 @@ from kanab.plan.budget import ROUNDING
 from kanab.plan.declared import declared_arms, declared_levels
 from kanab.plan.model import Budget, Linkage, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.epsilon.account import Spent, epsilon_of, release_rho, rho_of, rho_per_person
+from kanab.privacy.epsilon.account import SpentRho, epsilon_of, release_rho, rho_of, rho_per_person
 from kanab.privacy.epsilon.mechanism import MECHANISM, Scale
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.split import Statistic, TableScales, noisy_tables, spent_by, split_budget, split_by_tables
@@ -71,7 +71,7 @@ def stated_noise(plan: Plan, receipt: NoiseReceipt) -> dict[str, TableScales]:
     return scales
 
 
-def promised_epsilon(budget: Budget, spent: Spent) -> float:
+def promised_epsilon(budget: Budget, spent: SpentRho) -> float:
     """Return the ε that one release costs one person, as receipts say it: its budget's, if all of it is shared out.
 
     Of less than all of it, six digits.
