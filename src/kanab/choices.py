@@ -46,8 +46,5 @@ DEFAULT_K = 10
 LEAST_K_WITHOUT_OVERRIDE = 5
 """Below this a release needs an explicit, recorded override."""
 
-LEAST_SHARE = 0.1
-"""So much of the people every arm keeps, unless said otherwise: what nobody gets is never learnt about."""
-
 HOLDOUT = "holdout"
 """The arm that saw nothing of what was shipped."""

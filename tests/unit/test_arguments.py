@@ -131,7 +131,6 @@ CALLS: list[Call] = [
     (portfolio.e_bh, ([1.0, 2.0],), {}),
     (portfolio.meta_analysis, ([1.0, 2.0], [1.0, 1.0]), {}),
     (portfolio.read_portfolio, ([RELEASE, OTHER, RELEASE],), {}),
-    (portfolio.propose_shares, ([RELEASE, OTHER],), {}),
     (portfolio.shrink, ([1.0, 2.0, 4.0], [1.0, 1.0, 1.0]), {}),
 ]
 

@@ -16,7 +16,7 @@ from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError, ArgumentError
 from kanab.inspection.attack.run import play_attacker
 from kanab.planning import Baseline, forecast_plan, noise_of_rate, power_curve
-from kanab.portfolio import combine, propose_shares, read_portfolio
+from kanab.portfolio import combine, read_portfolio
 from kanab.scan import scan_interactions, scan_segments
 from kanab.scan.readout import PairRows, SegmentRows
 
@@ -138,9 +138,6 @@ def test_every_list_of_what_reads_several_releases_is_a_frame(releases: dict[str
     check_every_list_is_a_frame(portfolio)
     assert portfolio.to_pandas("effects")["release"].tolist() == ["de", "fr", "it"]
     assert {"sum", "shrunk_sum"} <= set(portfolio.to_pandas("shipped")["of"])
-    shares = propose_shares(list(releases.values()))
-    check_every_list_is_a_frame(shares)
-    assert shares.to_pandas()["next_share"].sum() == pytest.approx(1)
     attacked = play_attacker(list(releases.values()))
     check_every_list_is_a_frame(attacked)
     assert len(attacked.to_pandas("attacks")) == len(attacked.attempts)

@@ -64,7 +64,7 @@ from kanab.stats.cautions import (
 )
 from kanab.stats.designs.clusters import few_clusters
 from kanab.stats.distributions import check_sides
-from kanab.stats.effect import ArmMeans, check_test
+from kanab.stats.effect import check_test
 from kanab.stats.ftest import pooled_f, robust_f
 from kanab.stats.margins import Margin
 from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
@@ -196,25 +196,6 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
     )  # fmt: skip
     current.record()
     return answer
-
-
-def released_means(released: Release, experiment: str | None = None) -> list[ArmMeans]:
-    """Return the means per arm that a readout of a release compares: of every metric the plain, then the adjusted."""
-    plan, tables = _tables_of(released, experiment)
-    analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
-    means, first = metric_means(analyzed, released.plan.ratios, AnalysisOptions(), []), next(iter(tables.values()))
-    if clusters_of(released, first, plan.name) is not None:
-        means = per_person(means, first)
-    return [metric.means for metric in means]
-
-
-def is_rate(released: Release, experiment: str, metric: str) -> bool:
-    """Return whether a metric of a release is 0 or 1 for everybody."""
-    plan, tables = _tables_of(released, experiment)
-    clusters = clusters_of(released, next(iter(tables.values())), plan.name)
-    if clusters is not None:
-        return metric in clusters.rates
-    return any(each.binary for table in tables.values() for each in table.metrics if each.name == metric)
 
 
 def _check_adjusting(options: AnalysisOptions, plan: ExperimentPlan) -> None:

@@ -34,7 +34,6 @@ TASKS: Mapping[str, Mapping[str, str]] = {
         "scan": "Find experiments that interfere with each other.",
         "combine": "Combine effects over batches, regions or releases.",
         "portfolio": "Read all experiments of a folder of releases together.",
-        "reweigh": "Propose the arms' shares for the next period.",
     },
     "Plan ahead": {
         "power": "Compute sample size, detectable effect or power.",

@@ -76,7 +76,6 @@ COMMANDS = Commands(
         "scan": "scan:scan",
         "combine": "several.combine:combine_command",
         "portfolio": "several.portfolio:portfolio",
-        "reweigh": "several.reweigh:reweigh",
         "power": "power:power",
         "plan": "plan:plan_command",
         "release": "release:release",

@@ -1,4 +1,4 @@
-"""Many experiments, read together: combined, shrunk, discovered, against a holdout; and shares from batches.
+"""Many experiments, read together: combined, shrunk, discovered, against a holdout.
 
 Others import the names in ``__all__`` from here, or a module of this folder by its name.
 """
@@ -6,24 +6,20 @@ Others import the names in ``__all__`` from here, or a module of this folder by 
 from kanab.portfolio.combine import Combined, CombinedEffect, combine
 from kanab.portfolio.evidence import e_bh
 from kanab.portfolio.meta import MetaAnalysis, meta_analysis
-from kanab.portfolio.reweigh import ArmShare, ProposedShares, propose_shares
 from kanab.portfolio.shrinkage import Shrinkage, ShrunkEffect, shrink
 from kanab.portfolio.together import Portfolio, PortfolioEffect, read_portfolio
 
 __all__ = [
-    "ArmShare",
     "Combined",
     "CombinedEffect",
     "MetaAnalysis",
     "Portfolio",
     "PortfolioEffect",
-    "ProposedShares",
     "Shrinkage",
     "ShrunkEffect",
     "combine",
     "e_bh",
     "meta_analysis",
-    "propose_shares",
     "read_portfolio",
     "shrink",
 ]

@@ -46,8 +46,8 @@ THE_DOOR = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally", "fit"}
 BEHIND_THE_DOOR = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
-    "ArmShare", "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "ProposedShares", "combine",
-    "propose_bins", "propose_shares", "read_ledger", "read_portfolio", "read_release",
+    "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "combine",
+    "propose_bins", "read_ledger", "read_portfolio", "read_release",
     "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
 BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release"}
@@ -86,7 +86,6 @@ def test_every_command_is_known() -> None:
         "dashboard",
         "combine",
         "portfolio",
-        "reweigh",
         "mcp",
     }
     collect_and_pass = {"serve", "seal", "export", "restore", "void", "notify"}

@@ -12,7 +12,7 @@ import kanab as kb
 from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError, MissingExtraError
 from kanab.planning import Baseline, forecast_plan, noise_of_rate, power_curve
-from kanab.portfolio import combine, propose_shares, read_portfolio
+from kanab.portfolio import combine, read_portfolio
 from kanab.scan import PairReadout, scan_interactions, scan_segments
 
 
@@ -94,8 +94,6 @@ def test_combined_effects_portfolios_and_shares_are_drawn() -> None:
     portfolio = read_portfolio(releases)
     assert len(values(portfolio.chart())) == 6
     assert "single effects, after shrinkage" in portfolio.chart("shipped").to_json()
-    bars = values(propose_shares(list(releases.values())).chart())
-    assert sum(bar["share"] for bar in bars if bar["when"] == "next") == pytest.approx(1)
 
 
 def test_forecasts_and_power_curves_are_drawn() -> None:

@@ -1,4 +1,4 @@
-"""Charts of combined effects, portfolios and proposed shares for notebooks, as Vega-Lite."""
+"""Charts of combined effects and portfolios for notebooks, as Vega-Lite."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kanab.report.charts import Spec, chart_of
 from kanab.report.figures import Figures, Row, percent, scaled
 from kanab.report.forest import Forest, Panel
 from kanab.report.notebook_charts import chosen_chart
-from kanab.report.palette import INK, MUTED, QUIET, UP, WIDTH
+from kanab.report.palette import QUIET
 
 Data = Mapping[str, Any]
 
@@ -83,29 +83,3 @@ def _row(effect: Row, figures: Figures, place: str, name: str, colour: str) -> S
 
 def _axis(metric: str, figures: Figures) -> str:
     return f"effect on {metric}{', percentage points' if figures.share else ''}"
-
-
-def shares_chart(data: Data) -> Any:
-    """Return the share of every arm until now and in the next period."""
-    bars = [
-        {"arm": row["arm"], "when": when, "share": row[name]}
-        for row in data["arms"]
-        for when, name in (("until now", "share"), ("next", "next_share"))
-    ]
-    when = {"field": "when", "type": "nominal", "sort": ["until now", "next"]}
-    colour = when | {"scale": {"domain": ["until now", "next"], "range": [QUIET, UP]}, "legend": {"title": None}}
-    share = {
-        "field": "share",
-        "type": "quantitative",
-        "axis": {"format": "%", "title": "share of people", "grid": False},
-    }
-    title = f"Shares of {data['experiment']}: until now and next"
-    axis = {"labelColor": INK, "titleColor": MUTED, "titleFontWeight": "normal", "domain": False}
-    spec = {
-        "width": WIDTH, "height": {"step": 22}, "data": {"values": bars}, "mark": {"type": "bar"},
-        "encoding": {"y": {"field": "arm", "type": "nominal", "axis": {"title": None}}, "yOffset": when,
-                     "x": share, "color": colour},
-        "usermeta": {"title": title}, "description": title,
-        "config": {"font": "sans-serif", "view": {"stroke": None}, "axis": axis},
-    }  # fmt: skip
-    return chosen_chart({"shares": lambda: {data["metric"]: spec}}, "shares")
