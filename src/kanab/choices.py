@@ -45,6 +45,3 @@ DEFAULT_K = 10
 
 LEAST_K_WITHOUT_OVERRIDE = 5
 """Below this a release needs an explicit, recorded override."""
-
-HOLDOUT = "holdout"
-"""The arm that saw nothing of what was shipped."""

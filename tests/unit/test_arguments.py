@@ -128,7 +128,6 @@ CALLS: list[Call] = [
     (planning.power_curve, (NOISE,), {"people": [1000], "effect": 0.1}),
     (planning.solve_power, (NOISE,), {"people": 1000, "power": 0.8}),
     (portfolio.combine, ([RELEASE, OTHER],), {}),
-    (portfolio.e_bh, ([1.0, 2.0],), {}),
     (portfolio.meta_analysis, ([1.0, 2.0], [1.0, 1.0]), {}),
     (portfolio.read_portfolio, ([RELEASE, OTHER, RELEASE],), {}),
     (portfolio.shrink, ([1.0, 2.0, 4.0], [1.0, 1.0, 1.0]), {}),

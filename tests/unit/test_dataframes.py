@@ -137,7 +137,6 @@ def test_every_list_of_what_reads_several_releases_is_a_frame(releases: dict[str
     assert combined.to_pandas("parts")["weight"].sum() == pytest.approx(1)
     check_every_list_is_a_frame(portfolio)
     assert portfolio.to_pandas("effects")["release"].tolist() == ["de", "fr", "it"]
-    assert {"sum", "shrunk_sum"} <= set(portfolio.to_pandas("shipped")["of"])
     attacked = play_attacker(list(releases.values()))
     check_every_list_is_a_frame(attacked)
     assert len(attacked.to_pandas("attacks")) == len(attacked.attempts)

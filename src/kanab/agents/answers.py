@@ -200,7 +200,7 @@ class Answers:
     def _together(
         self, contents: Contents, names: Sequence[str], metric: str | None, rows: Sequence[Plain]
     ) -> Plain | None:
-        """Return effects on one metric shrunk towards each other, and which are discoveries; or why they are not."""
+        """Return effects on one metric shrunk towards each other, or why they are not."""
         metrics = {row["metric"] for row in rows}
         if len(metrics) != 1:
             return {"text": "Name a metric to read the experiments together.", "read": False}
@@ -213,10 +213,14 @@ class Answers:
             read = read_portfolio(releases, metric or metrics.pop()).to_dict()
         except KanabError as problem:
             return {"text": f"They are not read together: {problem}", "read": False}
-        keys = ("experiment", "arm", "estimate", "shrunk", "shrunk_interval", "q", "discovery")
+        keys = ("experiment", "arm", "estimate", "shrunk", "shrunk_interval")
         effects = [{key: row[key] for key in keys} for row in read["effects"]]
-        discoveries = [row["name"] for row in read["effects"] if row["discovery"]]
-        says = f"Read together on {read['metric']}, discoveries at 5 % false ones: {listed(discoveries) or 'none'}."
+        clear = []
+        for row in read["effects"]:
+            low, high = row["shrunk_interval"]
+            if low > 0 or high < 0:
+                clear.append(row["name"])
+        says = f"Read together on {read['metric']}, effects that stay clear after shrinkage: {listed(clear) or 'none'}."
         text = " ".join([says, *read["notes"]])
         return {"text": text, "read": True, "metric": read["metric"], "effects": effects}
 

@@ -147,8 +147,8 @@ TOOLS = (
         "Compare experiments or arms",
         "Compare several experiments (on one metric, if you name it), or arms of one experiment with the first arm "
         "named. Three or more experiments on one metric are also read together: `shrunk` is what an effect is worth "
-        "after the winner's curse, `discovery` holds while false discoveries are at most 5 % of them. Effects of "
-        "different experiments are on different people at different times: their difference is not an effect. "
+        "after the winner's curse. Effects of different experiments are on different people at different times: their "
+        "difference is not an effect. "
         f"{VERDICTS}",
         CompareQuestion,
         lambda answers, asked: answers.compare(asked.experiments, asked.metric, asked.arms),

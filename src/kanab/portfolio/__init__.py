@@ -1,10 +1,9 @@
-"""Many experiments, read together: combined, shrunk, discovered, against a holdout.
+"""Many experiments, read together: combined and shrunk.
 
 Others import the names in ``__all__`` from here, or a module of this folder by its name.
 """
 
 from kanab.portfolio.combine import Combined, CombinedEffect, combine
-from kanab.portfolio.evidence import e_bh
 from kanab.portfolio.meta import MetaAnalysis, meta_analysis
 from kanab.portfolio.shrinkage import Shrinkage, ShrunkEffect, shrink
 from kanab.portfolio.together import Portfolio, PortfolioEffect, read_portfolio
@@ -18,7 +17,6 @@ __all__ = [
     "Shrinkage",
     "ShrunkEffect",
     "combine",
-    "e_bh",
     "meta_analysis",
     "read_portfolio",
     "shrink",

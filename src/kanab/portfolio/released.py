@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.analysis.api import analyze
-from kanab.analysis.options import Looks
 from kanab.analysis.rows import EffectRow
-from kanab.choices import TUNED_AT
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.privacy.release import Release
 from kanab.stats.margins import Better
-from kanab.stats.sequential import AnyTimeLook
 from kanab.tally.factor import Level, label
 
 Releases = Mapping[str, Release] | Sequence[Release]
@@ -24,7 +21,7 @@ Releases = Mapping[str, Release] | Sequence[Release]
 class ReleasedEffect:
     """An arm against the control on one metric, by its best estimate: the adjusted one where there is one.
 
-    ``source`` is the release that it is from; ``log_evidence`` is that of the any-time test.
+    ``source`` is the release that it is from.
     """
 
     source: str
@@ -39,7 +36,6 @@ class ReleasedEffect:
     p: float
     better: Better
     share: bool
-    log_evidence: float
 
 
 def named_releases(releases: Releases, *, by_batch: bool = False) -> dict[str, Release]:
@@ -71,11 +67,9 @@ def released_effects(
     *,
     control: Level = None,
     confidence: float = 0.95,
-    tuned_at: int = TUNED_AT,
 ) -> list[ReleasedEffect]:
     """Return the effects of one experiment of a release that can be tested; raises what `analyze` raises."""
-    looks = Looks("always", tuned_at=tuned_at)
-    answer = analyze(released, experiment, control=control, confidence=confidence, looks=looks, correction="none")
+    answer = analyze(released, experiment, control=control, confidence=confidence, correction="none")
     shares = {row.effect.metric for row in answer.effects if row.effect.rates is not None}
     people = sum(answer.arms.values())
     return [
@@ -86,13 +80,12 @@ def released_effects(
 
 
 def _effect(row: EffectRow, source: str, experiment: str, people: int, *, share: bool) -> ReleasedEffect:
-    effect, look = row.effect, row.look
+    effect = row.effect
     assert effect.interval is not None
     assert effect.p is not None
-    assert isinstance(look, AnyTimeLook)
     return ReleasedEffect(
         source, experiment, effect.metric, label(effect.control), label(effect.arm), people, effect.estimate,
-        effect.se_population, effect.interval, effect.p, row.better, share, look.log_evidence,
+        effect.se_population, effect.interval, effect.p, row.better, share,
     )  # fmt: skip
 
 

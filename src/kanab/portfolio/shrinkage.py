@@ -47,13 +47,6 @@ class Shrinkage:
     confidence: float
     effects: tuple[ShrunkEffect, ...]
 
-    def sum_of(self, places: Sequence[int]) -> tuple[float, float]:
-        """Return the sum of some of the shrunk effects and its error: they share the uncertainty of the mean."""
-        chosen = [self.effects[place] for place in places]
-        own = math.fsum(effect.kept * effect.se**2 for effect in chosen)
-        shared = math.fsum(1 - effect.kept for effect in chosen) * self.mean_se
-        return math.fsum(effect.shrunk for effect in chosen), math.sqrt(own + shared**2)
-
 
 @check_arguments()
 def shrink(estimates: Sequence[float], errors: Sequence[float], *, confidence: float = 0.95) -> Shrinkage:

@@ -93,7 +93,6 @@ class AnyTimeLook:
     ``p`` and ``interval`` hold at all times together. ``until`` is about how many people it would
     take if the effect stays as it is: a hint, not a promise; None where that is far off. Before it has
     ``begun``, p is 1 and there is no interval: too few people have another value than the commonest one.
-    ``log_evidence`` is the logarithm of the e-value, 0 where there is none.
     """
 
     people: int
@@ -106,7 +105,6 @@ class AnyTimeLook:
     verdict: Verdict
     until: int | None
     begun: bool = True
-    log_evidence: float = 0.0
 
     def __str__(self) -> str:
         return f"at any time: {_figures(self.p, self.interval, self.confidence)}; {stop_advice(vars(self))}"
@@ -284,18 +282,15 @@ def any_time_look(
     alpha, sides = 1 - effect.confidence, sides_of(effect.alternative)
     z = float(mixture_z(np.array(people / tuned_at), alpha, sides))
     nominal = tail(z, sides)
-    p, until, evidence = None, None, 0.0
+    p, until = None, None
     stop = effect.p is not None and effect.p <= nominal
     if effect.p is not None:
         seen = _observed(effect, sides)
-        evidence = log_evidence(seen, people / tuned_at, alpha, sides)
-        p = math.exp(-max(0.0, evidence))
+        p = math.exp(-max(0.0, log_evidence(seen, people / tuned_at, alpha, sides)))
         until = None if stop else _projected(seen, people, tuned_at, alpha, sides)
     verdict: Verdict = "may stop" if stop else "keep going"
     interval = effect.interval_at(nominal) if effect.testable else None
-    return AnyTimeLook(
-        people, tuned_at, z, nominal, p, interval, effect.confidence, verdict, until, log_evidence=evidence
-    )
+    return AnyTimeLook(people, tuned_at, z, nominal, p, interval, effect.confidence, verdict, until)
 
 
 def _projected(z: float, people: int, tuned_at: int, alpha: float, sides: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Releases of made-up experiments: regions of one, and many with a holdout."""
+"""Releases of made-up experiments: regions of one, and many."""
 
 from __future__ import annotations
 
@@ -37,6 +37,5 @@ def regions() -> dict[str, Release]:
 
 @pytest.fixture(scope="session")
 def folder() -> dict[str, Release]:
-    """Return twelve experiments, two of which have an effect, and a holdout."""
-    experiments = {f"e{n}": made_up(100 + n, 2.0 if n < 2 else 0.0, f"e{n}") for n in range(12)}
-    return experiments | {"global": made_up(99, 3.0, "global", ("holdout", "all"))}
+    """Return twelve experiments, two of which have an effect."""
+    return {f"e{n}": made_up(100 + n, 2.0 if n < 2 else 0.0, f"e{n}") for n in range(12)}

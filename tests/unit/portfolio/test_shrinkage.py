@@ -62,17 +62,6 @@ def test_where_effects_do_not_differ_all_are_the_same():
     assert drawn.effects[0].shrunk_se == pytest.approx(1 / math.sqrt(3))
 
 
-def test_a_sum_of_shrunk_effects_knows_that_they_share_the_prior():
-    _, seen, errors = made_up(3, 12)
-    drawn = shrink(seen.tolist(), errors.tolist())
-    total, se = drawn.sum_of([0, 3, 7])
-    kept = np.array([drawn.effects[place].kept for place in (0, 3, 7)])
-    shared = np.outer(1 - kept, 1 - kept) * drawn.mean_se**2
-    assert total == pytest.approx(sum(drawn.effects[place].shrunk for place in (0, 3, 7)))
-    assert se == pytest.approx(math.sqrt((np.diag(kept * errors[[0, 3, 7]] ** 2) + shared).sum()))
-    assert drawn.sum_of([5])[1] == pytest.approx(drawn.effects[5].shrunk_se)
-
-
 def test_two_experiments_have_no_prior():
     with pytest.raises(AnalysisError, match="at least 3 estimates are needed"):
         shrink([0.1, 0.2], [1.0, 1.0])

@@ -58,7 +58,7 @@ NUMBERS_ONLY = (
     "kanab.stats.",
     "kanab.errors",
     *(f"kanab.planning.{name}" for name in ("power", "noise", "interactions")),
-    *(f"kanab.portfolio.{name}" for name in ("evidence", "meta", "shrinkage")),
+    *(f"kanab.portfolio.{name}" for name in ("meta", "shrinkage")),
 )
 
 

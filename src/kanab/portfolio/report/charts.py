@@ -73,7 +73,7 @@ def shrinkage_picture(data: Data) -> str:
     for place, row in enumerate(rows):
         y = place * _ROW
         value = f"{figures.bare(row['estimate'], signed=True)} → {figures.bare(row['shrunk'], signed=True)}"
-        parts += _ground(y, row["name"], value, x_of, bold=row["shipped"])
+        parts += _ground(y, row["name"], value, x_of)
         mark = f"M{_short(mean)} {_short(y + 19)}v22"
         parts.append(f'<path d="{mark}" stroke="{MUTED}" stroke-width="1.5" stroke-dasharray="3 2"/>')
         parts.append(_line(row["interval"], y - 5, x_of, QUIET, 1.5))
@@ -90,36 +90,6 @@ def shrinkage_picture(data: Data) -> str:
     return svg(
         high + _AXIS, f"Effects on {data['metric']}, seen and after shrinkage", f"{'; '.join(described)}.", parts
     )
-
-
-def shipped_picture(data: Data) -> str:
-    """Draw the sums of single effects beside what the holdout measures; nothing where nothing was shipped."""
-    figures, rows = portfolio_figures(data), shipped_sums(data)
-    if len(rows) < 2:
-        return ""
-    x_of = _scale(bars(rows))
-    parts, described = [], []
-    for place, row in enumerate(rows):
-        y = place * _ROW
-        value = f"{figures.bare(row['estimate'], signed=True)} ({figures.between(row['interval'])})"
-        colour = effect_colour(row)
-        parts += _ground(y, row["name"], value, x_of)
-        parts.append(_line(row["interval"], y, x_of, colour, 3))
-        parts.append(f'<circle cx="{_short(x_of(row["estimate"]))}" cy="{_short(y + 30)}" r="5.5" fill="{colour}"/>')
-        described.append(f"{row['name']} {value}")
-    high = len(rows) * _ROW
-    parts += _axis(high, data["metric"], x_of, share=data["share"])
-    return svg(high + _AXIS, f"Everything shipped, on {data['metric']}", f"{'; '.join(described)}.", parts)
-
-
-def shipped_sums(data: Data) -> list[Row]:
-    """Return sums of what was shipped, as seen and after shrinkage, and what the holdout measures; each with a name."""
-    named = {
-        "single effects, as seen": data["shipped"]["sum"],
-        "single effects, after shrinkage": data["shipped"]["shrunk_sum"],
-        "all together, against the holdout": data["holdout"],
-    }
-    return [{**row, "name": name, "better": data["better"]} for name, row in named.items() if row is not None]
 
 
 def effect_colour(row: Row) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from kanab.portfolio.report.charts import effect_colour, shipped_sums
+from kanab.portfolio.report.charts import effect_colour
 from kanab.portfolio.report.words import combined_figures, combined_heading, listed_effects, portfolio_figures
 from kanab.report.charts import Spec, chart_of
 from kanab.report.figures import Figures, Row, percent, scaled
@@ -15,9 +14,6 @@ from kanab.report.notebook_charts import chosen_chart
 from kanab.report.palette import QUIET
 
 Data = Mapping[str, Any]
-
-PortfolioChart = Literal["effects", "shipped"]
-"""What a portfolio can draw."""
 
 
 def combined_chart(data: Data, metric: str | None) -> Any:
@@ -43,14 +39,9 @@ def _combined(effects: Sequence[Row], level: str) -> Forest:
     return Forest(panels, combined_heading(effects[0]), f"{level} intervals.")
 
 
-def portfolio_chart(data: Data, what: str) -> Any:
-    """Return every effect as it was seen and after shrinkage, or the sums of what was shipped beside the holdout."""
-    kinds = {"effects": _shrunk, "shipped": _shipped}
-    return chosen_chart({name: partial(_drawn, data, draw) for name, draw in kinds.items()}, what)
-
-
-def _drawn(data: Data, draw: Callable[[Data], Forest | None]) -> dict[str, Spec | None]:
-    return {data["metric"]: chart_of(draw(data))}
+def portfolio_chart(data: Data) -> Any:
+    """Return every effect as it was seen and after shrinkage."""
+    return chosen_chart({"effects": lambda: {data["metric"]: chart_of(_shrunk(data))}}, "effects")
 
 
 def _shrunk(data: Data) -> Forest | None:
@@ -61,13 +52,6 @@ def _shrunk(data: Data) -> Forest | None:
         after = {**effect, "estimate": effect["shrunk"], "interval": effect["shrunk_interval"]}
         rows += [seen, _row(after, figures, str(len(rows) + 1), "↳ after shrinkage", effect_colour(after))]
     title = f"Effects on {data['metric']}, seen and after shrinkage"
-    return Forest([Panel(rows, _axis(data["metric"], figures))], title, title) if rows else None
-
-
-def _shipped(data: Data) -> Forest | None:
-    figures = portfolio_figures(data)
-    rows = [_row(row, figures, str(at), row["name"], effect_colour(row)) for at, row in enumerate(shipped_sums(data))]
-    title = f"Everything shipped, on {data['metric']}"
     return Forest([Panel(rows, _axis(data["metric"], figures))], title, title) if rows else None
 
 

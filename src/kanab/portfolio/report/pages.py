@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from kanab.portfolio.report.charts import forest_picture, shipped_picture, shrinkage_picture
+from kanab.portfolio.report.charts import forest_picture, shrinkage_picture
 from kanab.portfolio.report.words import (
     combined_heading,
     combined_sections,
@@ -28,10 +28,8 @@ _FOREST_KEY = (
 )
 _SHRINKAGE_KEY = (
     "Grey ring, the effect as it was seen; dot below it, after shrinkage, blue where it is clearly better and orange "
-    "where clearly worse; lines, intervals. The broken mark is the mean that all are drawn to. Bold: shipped."
+    "where clearly worse; lines, intervals. The broken mark is the mean that all are drawn to."
 )
-
-_SHIPPED_KEY = "Dots, effects; lines, intervals. What single experiments promise, and what people who saw nothing tell."
 _STYLE = "\n.said+.key{margin-top:1rem}\n"
 
 
@@ -53,8 +51,6 @@ def portfolio_report(data: Data) -> str:
     """Return a portfolio as one HTML file, without script or outside request."""
     clean = mapped(data, printable)
     pictures = {"effects": _picture(_SHRINKAGE_KEY, shrinkage_picture(clean))}
-    if shipped := shipped_picture(clean):
-        pictures["shipped"] = _picture(_SHIPPED_KEY, shipped)
     heading = f"All experiments on {clean['metric']}"
     header = header_html("Portfolio", heading, marked(portfolio_title(clean)))
     return Page(

@@ -118,11 +118,9 @@ def portfolio_title(data: Data) -> str:
 
 
 def portfolio_sections(data: Data) -> list[Section]:
-    """Return the portfolio in reading order: what effects are worth, which are discoveries, what shipping has done."""
+    """Return the portfolio in reading order: what effects are worth, and notes."""
     return [
         Section("What are effects worth?", (*shrinkage_sentences(data), effects_table(data)), "effects"),
-        Section("Which are discoveries?", tuple(discovery_sentences(data)), "discoveries"),
-        Section("What has everything shipped done?", tuple(shipped_sentences(data)), "shipped"),
         *([Section("Notes", tuple(data["notes"]), "notes")] if data["notes"] else []),
     ]
 
@@ -164,70 +162,18 @@ def listed_effects(data: Data) -> list[Row]:
 
 
 def effects_table(data: Data) -> Table:
-    """Return effects as seen and as shrunk, with their evidence."""
+    """Return effects as seen and as shrunk."""
     figures = portfolio_figures(data)
     rows = [
         (
             row["name"], f"{row['people']:,}", figures.bare(row["estimate"], signed=True),
             figures.between(row["interval"]), figures.bare(row["shrunk"], signed=True),
-            figures.between(row["shrunk_interval"]), number(row["e"], 3), p_value(row["q"]),
-            "shipped" if row["shipped"] else "",
+            figures.between(row["shrunk_interval"]),
         )
         for row in listed_effects(data)
     ]  # fmt: skip
     unit = ", points" if data["share"] else ""
-    header = ("experiment", "people", f"seen{unit}", "interval", "shrunk", "interval", "e", "q", "")
-    return Table(header, tuple(rows))
-
-
-def discovery_sentences(data: Data) -> list[str]:
-    """Say which effects are discoveries by e-values, and what that promises."""
-    rows = [row for row in data["effects"] if row["discovery"]]
-    level = percent(1 - data["confidence"])
-    names = ", ".join(row["name"] for row in rows[:MOST_ROWS])
-    head = f"{len(rows)} of {len(data['effects'])} effects are discoveries by e-BH at {level}"
-    return [
-        f"{head}: {names}." if rows else f"{head}.",
-        f"At most {level} of discoveries are expected to be false, however often each experiment was looked at, "
-        f"whenever it was stopped, and however experiments depend on each other. E-values are tuned at "
-        f"{data['tuned_at']:,} people.",
-    ]
-
-
-def shipped_sentences(data: Data) -> list[str]:
-    """Say what the shipped effects add up to, and what the holdout says of all of them together."""
-    figures, totals, holdout = portfolio_figures(data), data["shipped"], data["holdout"]
-    shipped = [row["name"] for row in data["effects"] if row["shipped"]]
-    if not shipped:
-        sentences = ["Nothing counts as shipped."]
-    else:
-        raw, shrunk = totals["sum"], totals["shrunk_sum"]
-        sentences = [
-            f"{len(shipped)} shipped effects add up to {figures.change(raw['estimate'], signed=True)} as seen, and to "
-            f"{figures.change(shrunk['estimate'], signed=True)} ({figures.spoken(shrunk['interval'])}) after shrinkage."
-        ]
-    if holdout is None:
-        return [*sentences, "Without a holdout nothing measures all of them together (--holdout)."]
-    sentences.append(
-        f"Against the holdout, {holdout['arm']} is {figures.change(holdout['estimate'], signed=True)} "
-        f"({figures.spoken(holdout['interval'])}), {spoken_p(holdout['p'])}: the effect of everything shipped together."
-    )
-    if shipped:
-        sentences.append(comparison_sentence(holdout, totals["shrunk_sum"]))
-    return sentences
-
-
-def comparison_sentence(holdout: Row, total: Row) -> str:
-    """Say whether the holdout and the shrunk sum agree, by the error of their difference."""
-    apart = abs(holdout["estimate"] - total["estimate"])
-    agree = apart <= 1.96 * (holdout["se"] ** 2 + total["se"] ** 2) ** 0.5
-    said = "agrees with" if agree else "does not agree with"
-    why = (
-        ""
-        if agree
-        else " Effects add up where experiments do not interfere, last, and reach everybody; look for what does not."
-    )
-    return f"This {said} the sum of single effects, within the error of both.{why}"
+    return Table(("experiment", "people", f"seen{unit}", "interval", "shrunk", "interval"), tuple(rows))
 
 
 def bars(rows: Sequence[Row]) -> list[float]:

@@ -1,4 +1,4 @@
-"""kanab portfolio: a folder of releases, with a holdout; text, JSON and a page."""
+"""kanab portfolio: a folder of releases; text, JSON and a page."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from kanab.portfolio import read_portfolio
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with four experiments, a holdout and a table of rows."""
+    """Return a folder with four experiments and a table of rows."""
     path = tmp_path_factory.mktemp("releases")
     (path / "rows.json").write_text('[{"a": 1}]', encoding="utf-8")
-    for seed, name in enumerate(("banner", "checkout", "price", "search", "global")):
+    for seed, name in enumerate(("banner", "checkout", "price", "search")):
         rng = np.random.default_rng(seed)
-        arm = rng.choice(["holdout", "all"] if name == "global" else ["A", "B"], 900)
-        rows = {name: arm, "orders": rng.poisson(3 + 1.0 * (arm == "all") + 0.7 * (name == "price") * (arm == "B"))}
+        arm = rng.choice(["A", "B"], 900)
+        rows = {name: arm, "orders": rng.poisson(3 + 0.7 * (name == "price") * (arm == "B"))}
         counted = kb.count(rows, arm=name, metrics=["orders"], bounds={"orders": (0, 30)})
         kb.write_release(kb.release(counted), path / f"{name}.json")
     return path
@@ -35,17 +35,16 @@ def done(*words: str) -> str:
 
 
 def test_the_folder_gives_what_python_gives(folder: Path) -> None:
-    names = ("banner", "checkout", "global", "price", "search")
+    names = ("banner", "checkout", "price", "search")
     releases = {name: kb.read_release(folder / f"{name}.json") for name in names}
-    assert done(str(folder), "--holdout", "global") == f"{read_portfolio(releases, holdout='global')}\n"
+    assert done(str(folder)) == f"{read_portfolio(releases)}\n"
 
 
 def test_flags_are_the_keywords(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "portfolio.html"
-    words = ("--metric", "orders", "--holdout", "global", "--holdout-arm", "all", "--shipped", "price,search")
-    words += ("--confidence", "0.9", "--tuned-at", "900", "--html", str(page))
+    words = ("--metric", "orders", "--confidence", "0.9", "--html", str(page))
     data = json.loads(done(str(folder), *words, "--json"))
-    assert (data["confidence"], data["tuned_at"], data["holdout"]["holdout"]) == (0.9, 900, "all")
-    assert [row["name"] for row in data["effects"] if row["shipped"]] == ["price", "search"]
+    assert (data["metric"], data["confidence"]) == ("orders", 0.9)
+    assert [row["name"] for row in data["effects"] if row["winner"]] == ["price"]
     assert "<svg" in page.read_text(encoding="utf-8")
-    assert done(str(folder), "--holdout", "global", "--html", str(page)).endswith(f"Report: {page}\n")
+    assert done(str(folder), "--html", str(page)).endswith(f"Report: {page}\n")
