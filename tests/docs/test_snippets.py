@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHOWN_ONLY = ("make ", "git ", "pip ", "python3 -m venv")  # run by CI itself, not here
-SLOW = {"clusters.md", "notebooks.md", "simulate.md", "windows.md"}
+SLOW = {"clusters.md", "notebooks.md", "windows.md"}
 
 
 def blocks(page: Path, language: str) -> list[str]:

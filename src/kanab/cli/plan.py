@@ -85,10 +85,10 @@ def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days:
     epsilon = ""
     if outlook.epsilons:
         asked = [row.epsilon for row in outlook.epsilons]
-        wide = forecast(days=days, overlap=False, epsilons=epsilon_range(asked)).to_dict()["epsilons"]
+        wide = forecast(days=days, epsilons=epsilon_range(asked)).to_dict()["epsilons"]
         epsilon = epsilon_chart(wide, data["epsilons"]).to_svg()
     if days is not None and outlook.effects:
-        later = {days * step: forecast(days=days * step, overlap=False).to_dict() for step in _STEPS}
+        later = {days * step: forecast(days=days * step).to_dict() for step in _STEPS}
         charts = plan_charts(data, later)
     return plan_report(
         data, name, _summary(outlook), outlook.tables(), charts=charts, epsilon=epsilon, account=outlook.account

@@ -139,7 +139,7 @@ def forecast_of(plan: Plan, query: Mapping[str, str], baseline: Baseline | None)
     picture = ""
     if forecast.epsilons:
         wide = epsilon_range([row.epsilon for row in forecast.epsilons])
-        curves = make(baseline=baseline, epsilons=wide, overlap=False)
+        curves = make(baseline=baseline, epsilons=wide)
         picture = epsilon_chart(curves.to_dict()["epsilons"], forecast.to_dict()["epsilons"]).to_svg()
     return PlanForecast(forecast, picture, problem)
 

@@ -1,4 +1,4 @@
-"""Power, sample sizes, forecasts and simulations before an experiment starts.
+"""Power, sample sizes and forecasts before an experiment starts.
 
 Others import the names in ``__all__`` from here, or a module of this folder by its name.
 """
@@ -14,7 +14,6 @@ from kanab.planning.interactions import (
 )
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import PlannedTest, Power, PowerCurve, power_curve, solve_power
-from kanab.planning.simulation import Population, Study, simulate
 
 __all__ = [
     "Baseline",
@@ -23,10 +22,8 @@ __all__ = [
     "InteractionPower",
     "Noise",
     "PlannedTest",
-    "Population",
     "Power",
     "PowerCurve",
-    "Study",
     "baseline_from_release",
     "crossed_noise",
     "crossed_noise_of",
@@ -37,6 +34,5 @@ __all__ = [
     "noise_of_rate",
     "power_curve",
     "propose_bins",
-    "simulate",
     "solve_power",
 ]

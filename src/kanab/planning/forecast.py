@@ -7,7 +7,7 @@ deviations, or a whole release of an earlier experiment. Nothing here reads anyb
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
@@ -23,7 +23,6 @@ from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
 from kanab.planning.epsilon import EpsilonForecast, PersonAccount, check_budgets, forecast_epsilon, person_account
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
-from kanab.planning.overlap import DRAWS, OverlapForecast, forecast_overlap
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
 from kanab.planning.report.notebook_charts import forecast_chart
 from kanab.privacy.class_rules import LEAST_DF, draft_table
@@ -98,7 +97,7 @@ class EffectForecast:
 
 
 @dataclass(frozen=True)
-class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "notes"]]):
+class Forecast(Frames[Literal["effects", "linkages", "epsilons", "notes"]]):
     """The forecast of a whole plan, as plain data; ``str`` is a table."""
 
     k: int
@@ -107,7 +106,6 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
     linkages: tuple[LinkageForecast, ...]
     effects: tuple[EffectForecast, ...]
     notes: tuple[str, ...]
-    overlaps: tuple[OverlapForecast, ...] = ()
     epsilons: tuple[EpsilonForecast, ...] = ()
     account: PersonAccount | None = None
 
@@ -125,8 +123,7 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
         ]  # fmt: skip
         linkages = [asdict(linkage) for linkage in self.linkages]
         seals = {"k": self.k, "sure": SURE, "seal": self.seal, "first_seal": self.first_seal}
-        overlaps = [asdict(overlap) for overlap in self.overlaps]
-        plain = seals | {"linkages": linkages, "overlaps": overlaps, "effects": effects, "notes": list(self.notes)}
+        plain = seals | {"linkages": linkages, "effects": effects, "notes": list(self.notes)}
         plain |= {"account": asdict(self.account)} if self.account is not None else {}
         return plain | ({"epsilons": [asdict(row) for row in self.epsilons]} if self.epsilons else {})
 
@@ -140,7 +137,7 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
 
     def _tables(self) -> Tables:
         data = self.to_dict()
-        plain = {name: data.get(name, []) for name in ("effects", "linkages", "overlaps", "epsilons")}
+        plain = {name: data.get(name, []) for name in ("effects", "linkages", "epsilons")}
         return plain | {"notes": [{"sentence": sentence} for sentence in data["notes"]]}
 
     def tables(self) -> list[Table]:
@@ -151,8 +148,6 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
         )
         header = ("table", "classes", f"people for k = {self.k}", "days", "people a seal", "levels then")
         tables = [Table(header, rows)]
-        if self.overlaps:
-            tables.append(self._overlaps())
         if self.effects:
             tables.append(self._effects())
         if self.epsilons:
@@ -168,21 +163,6 @@ class Forecast(Frames[Literal["effects", "linkages", "overlaps", "epsilons", "no
             for row in self.epsilons
         ]  # fmt: skip
         return Table(header, tuple(rows))
-
-    def _overlaps(self) -> Table:
-        """Return effective k by experiment, before and after what the gate will merge."""
-        header = ("experiment", "people a seal", "effective k as planned", "as released", "tables of two covariates")
-        rows = [
-            (
-                row.experiment, f"{row.people:,}", self._at_least(row.unmerged), self._at_least(row.effective_k),
-                "–" if row.pairs is None else f"{len(row.crossed)} of {row.pairs}",
-            )
-            for row in self.overlaps
-        ]  # fmt: skip
-        return Table(header, tuple(rows))
-
-    def _at_least(self, effective_k: int | None) -> str:
-        return f"below {self.k}" if effective_k is not None and effective_k < self.k else _or_dash(effective_k)
 
     def _effects(self) -> Table:
         """Return the detectable effects; amounts with a mean have a second one, which multiplies them."""
@@ -225,15 +205,13 @@ def forecast_plan(
     baseline: Baseline | None = None,
     power: float = 0.8,
     test: PlannedTest | None = None,
-    overlap: bool = True,
     epsilons: Sequence[float] = (),
     delta: float | None = None,
 ) -> Forecast:
-    """Forecast every table and every effect of a plan, and effective k where an experiment has several covariates.
+    """Forecast every table and every effect of a plan.
 
     ``per_day`` are people who meet an experiment, in all or by experiment; ``days`` how long it runs.
     A pair of experiments is met by whoever meets both, taken to be everybody of the smaller one.
-    Effective k is simulated, which takes a second or more; without ``overlap`` it is not.
     With ``epsilons``, or a plan that has a budget, it says what noise at that ε and ``delta`` costs.
     Raises `PlanError` where traffic or shares are not positive numbers, or name what the plan has not.
 
@@ -269,13 +247,11 @@ def forecast_plan(
                 effects += _detectable(names, noises, people, power, test)
                 at = [forecast_epsilon(plan, each, names, noises[""], people) for each in budgets if "" in noises]
                 costs += [cost for cost in at if cost is not None]
-    overlaps = tuple(_overlaps(plan, facts, traffic)) if overlap else ()
-    notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic, overlaps)
+    notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic)
     seal = "end" if plan.cohorts is None else plan.cohorts.seal
     return Forecast(
-        plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes), overlaps, tuple(costs),
-        person_account(plan),
-    )  # fmt: skip
+        plan.k, seal, traffic.first_seal, linkages, tuple(effects), tuple(notes), tuple(costs), person_account(plan)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,16 +333,6 @@ def _linkage(plan: Plan, linkage: Linkage, baseline: Baseline, traffic: _Traffic
     return LinkageForecast(
         linkage.name, len(shares), size, equal, people, days, batch, levels_kept, left_out
     )  # fmt: skip
-
-
-def _overlaps(plan: Plan, baseline: Baseline, traffic: _Traffic) -> Iterator[OverlapForecast]:
-    """Yield effective k for experiments with several covariates, where their levels and people are known."""
-    for experiment in plan.experiments:
-        arms, people = _arms(experiment), traffic.batch((experiment.name,))
-        levels = {name: _levels(plan, name, baseline)[0] for name in experiment.covariates}
-        known = {name: shares for name, shares in levels.items() if shares is not None}
-        if arms is not None and people and len(known) == len(levels) > 1:
-            yield forecast_overlap(plan, experiment.name, arms, known, people)
 
 
 def _merged(
@@ -477,9 +443,7 @@ def _means(tally: Tally, metric: MetricPlan, *, adjusted: bool) -> ArmMeans:
     return adjusted_means(tally, metric.name) if adjusted else plain_means(tally, metric.name)
 
 
-def _notes(
-    linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _Traffic, overlaps: Sequence[OverlapForecast]
-) -> list[str]:
+def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _Traffic) -> list[str]:
     """Return what the numbers rest on, one sentence each."""
     notes = [f"People: no level merged and k in every class with probability {SURE:.0%}, at the planned shares."]
     equal = [linkage.linkage for linkage in linkages if linkage.equal_shares]
@@ -496,13 +460,7 @@ def _notes(
         )
     if traffic.per_day is None:
         notes.append("Give people per day (and days) for days, seals and effects.")
-    if overlaps:
-        notes += [sentence for overlap in overlaps if (sentence := overlap.sentence(traffic.plan.k))]
-        notes.append(
-            f"Effective k: the lowest of up to {DRAWS} simulated populations, within each experiment, covariates taken "
-            "to be independent. Where one nearly follows from another (system from device) more is merged."
-        )
-    elif len(linkages) > 1:
+    if len(linkages) > 1:
         notes.append("Whether all tables together may be released (leverage) is known only when they are counted.")
     return notes
 

@@ -335,7 +335,7 @@ def test_the_page_of_amounts_says_what_skew_does_and_plain_data_stay_as_they_wer
     words = (*SD, "--people", "9000", "--effect", "1")
     html = page(tmp_path, *words)
     assert "<h1>How sure?</h1>" in html
-    assert "draw studies of your design with kb.planning.simulate" in html
+    assert "Where few people carry a skewed amount, power differs by some points." in html
     file = tmp_path / "other.html"
     assert json.loads(said(*words, "--json", "--html", str(file))) == data(*words)
     assert file.exists()

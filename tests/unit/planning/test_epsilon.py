@@ -34,7 +34,7 @@ SHARES = {"A": 1, "B": 1}
 
 def rows(plan: Plan = PLAN, **asked: object) -> list[EpsilonForecast]:
     known = Baseline(rates={"bought": 0.1}, sds={"spend": 15.0}, means={"spend": 12.0})
-    return [*forecast_plan(plan, per_day=1_000, days=20, baseline=known, overlap=False, **asked).epsilons]  # type: ignore[arg-type]
+    return [*forecast_plan(plan, per_day=1_000, days=20, baseline=known, **asked).epsilons]  # type: ignore[arg-type]
 
 
 def test_a_smaller_epsilon_costs_more_of_every_metric() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
+import kanab as kb
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
-from kanab.planning import Population
 from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.stats import adjusted_effect, adjusted_means, difference_in_means, plain_means
 
@@ -93,8 +93,10 @@ def test_an_effect_that_multiplies_amounts_multiplies_their_deviation():
 
 
 def test_a_found_rate_keeps_what_adjustment_left_and_follows_the_effect():
-    world = Population(50_000, "rate", 0.1, levels=5, correlation=0.6, shares={"A": 4, "B": 1})
-    table = world.draw(np.random.default_rng(3))
+    rng = np.random.default_rng(3)
+    tier = rng.integers(1, 6, 50_000)
+    rows = {"arm": rng.choice(["A", "B"], 50_000, p=[0.8, 0.2]), "tier": tier, "y": rng.random(50_000) < tier / 30}
+    table = kb.count_columns(rows, arm="arm", covariates=["tier"], metrics={"y": kb.Metric("y", 1, (0, 1))})
     plain, adjusted = plain_means(table), adjusted_means(table)
     noise = noise_of_means(plain, rate=True)
     assert noise.unexplained == pytest.approx([1, 1], abs=2e-4)  # n − 1, not n

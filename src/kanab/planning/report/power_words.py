@@ -131,7 +131,7 @@ def basis_sentences(data: Data) -> list[str]:
     elif not data["interaction"]:
         sentences.append(
             "Sums of many people are taken to be normal. Where few people carry a skewed amount, power differs by some "
-            "points: draw studies of your design with kb.planning.simulate."
+            "points."
         )
         if data["mean"] is None:
             sentences.append(
