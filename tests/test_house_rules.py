@@ -46,7 +46,7 @@ HEAVY = """import sys, kanab.cli.main
 print(sorted({'kanab.analysis', 'kanab.privacy', 'kanab.stats', 'scipy'} & set(sys.modules)))
 [getattr(kanab, name) for name in dir(kanab)], dict(kanab.cli.main.COMMANDS)
 print(sorted({
-    'altair', 'duckdb', 'ibis', 'jinja2', 'mcp', 'numba', 'pandas', 'polars', 'pyarrow', 'rich',
+    'duckdb', 'ibis', 'jinja2', 'mcp', 'numba', 'pandas', 'polars', 'pyarrow', 'rich',
     'scipy.linalg', 'scipy.special', 'scipy.stats', 'starlette', 'uvicorn',
 } & set(sys.modules)))
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from kanab.dashboard.releases import RawSource
 from kanab.dashboard.results import ExperimentReadout, Results
 from kanab.dashboard.timeline import timeline
 from kanab.datasets import eighteen
-from kanab.report.charts import forest_chart
+from kanab.report.forest import effect_forest
 from kanab.report.palette import DOWN, QUIET, UP
 from kanab.report.words import MARKS
 from kanab.stats import difference_in_means, holm_regions, simultaneous_intervals
@@ -69,10 +68,11 @@ def test_text_markdown_notebook_and_report_say_what_the_row_says(shown: Shown) -
 def test_only_the_row_that_carries_the_verdict_is_coloured(shown: Shown) -> None:
     data = shown[0].data
     for metric in ("bought", "spend"):
-        spec = json.dumps(forest_chart(data, metric))
-        drawn = re.findall(r'"label": "([^"]*)".*?"colour": "(#\w+)"', spec)
+        forest = effect_forest(data, metric)
+        assert forest is not None
+        drawn = {row["label"]: row["colour"] for row in forest.panels[0].rows}
         (row,) = [row for row in carried(data) if row["metric"] == metric]
-        assert dict(drawn) == {"B": QUIET, "\\u21b3 adjusted for tier": COLOURS.get(row["verdict"], QUIET)}
+        assert drawn == {"B": QUIET, "↳ adjusted for tier": COLOURS.get(row["verdict"], QUIET)}
     page = shown[0].readout.to_report() if shown[0].readout else ""
     for row in carried(data):
         tone = {"up": "better", "down": "worse"}.get(row["verdict"], row["verdict"])

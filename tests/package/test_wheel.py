@@ -27,7 +27,6 @@ EXTRAS = {
     "client": "from kanab.client.cookies import Cookies, read_keys; import cryptography; read_keys('00' * 32)",
     "openfeature": "import kanab.openfeature",
     "dp": "from kanab.privacy.epsilon.mechanism import draw, Scale; import opendp",
-    "charts": "import altair; from kanab.report import charts",
     "excel": "import python_calamine",
     "fast": "import numba; from kanab.scan.count import kernel",
     "server": "import uvicorn, kanab.dashboard.app; from kanab.collector.http.app import Collector",

@@ -30,9 +30,9 @@ from kanab.plan.model import DecisionRule
 from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.release import Receipt
 from kanab.report.brief import brief_text
+from kanab.report.chart import Chart, ReadoutChart, readout_chart
 from kanab.report.decision import decide
 from kanab.report.html import readout_html, report_html
-from kanab.report.notebook_charts import ReadoutChart, readout_chart
 from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
@@ -116,11 +116,10 @@ class Readout(Frames[ReadoutRows]):
         return readout_markdown(self._shown())
 
     @check_arguments(skip=("what",))
-    def chart(self, what: ReadoutChart = "effects", *, metric: str | None = None) -> Any:
-        """Return an Altair chart: of effects, or of what else was asked for; of one metric or of all.
+    def chart(self, what: ReadoutChart = "effects", *, metric: str | None = None) -> Chart:
+        """Return a chart of effects, or of what else was asked for; of one metric or of all.
 
-        Raises `MissingExtraError` without the extra
-        ``[charts]``, `AnalysisError` where there is nothing to draw.
+        Raises `AnalysisError` where there is nothing to draw.
         """
         return readout_chart(self._shown(), what, metric)
 

@@ -16,7 +16,8 @@ from kanab.choices import Alternative, PowerCorrection
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
-from kanab.planning.report.notebook_charts import curve_chart
+from kanab.planning.report.line_chart import curve_chart
+from kanab.report.chart import Chart
 from kanab.stats.distributions import check_sides, find_root, t_quantile
 from kanab.stats.gram import Floats
 from kanab.stats.joint_t import joint_quantile, legendre
@@ -123,10 +124,10 @@ class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
             ]
         }
 
-    def chart(self) -> Any:
-        """Return an Altair chart of the effect that is found, or of the power, by people.
+    def chart(self) -> Chart:
+        """Return a chart of the effect that is found, or of the power, by people.
 
-        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        Raises `AnalysisError` where there is nothing to draw.
         """
         return curve_chart(self.to_dict())
 

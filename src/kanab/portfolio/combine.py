@@ -12,11 +12,12 @@ from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.meta import MetaAnalysis, meta_analysis
 from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, plain_interval_of, released_effects
-from kanab.portfolio.report.notebook_charts import combined_chart
+from kanab.portfolio.report.charts import combined_chart
 from kanab.portfolio.report.pages import combined_report
 from kanab.portfolio.report.words import combined_text
 from kanab.privacy.batches import about_the_same_people
 from kanab.privacy.release import Release
+from kanab.report.chart import Chart
 from kanab.tally.factor import Level
 
 CombinedRows = Literal["effects", "parts", "notes"]
@@ -80,10 +81,10 @@ class Combined(Frames[CombinedRows]):
         }
 
     @check_arguments()
-    def chart(self, *, metric: str | None = None) -> Any:
-        """Return an Altair chart of every release and all of them together, of one metric or of all.
+    def chart(self, *, metric: str | None = None) -> Chart:
+        """Return a chart of every release and all of them together, of one metric or of all.
 
-        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        Raises `AnalysisError` for a metric that is not there.
         """
         return combined_chart(self.to_dict(), metric)
 

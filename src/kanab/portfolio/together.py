@@ -10,10 +10,11 @@ from typing import Any, Literal
 from kanab.arguments import check_arguments
 from kanab.dataframes import Frames, Tables
 from kanab.portfolio.released import ReleasedEffect, Releases, chosen_metric, named_releases, released_effects
-from kanab.portfolio.report.notebook_charts import portfolio_chart
+from kanab.portfolio.report.charts import portfolio_chart
 from kanab.portfolio.report.pages import portfolio_report
 from kanab.portfolio.report.words import portfolio_text
 from kanab.portfolio.shrinkage import FEW, Shrinkage, ShrunkEffect, shrink
+from kanab.report.chart import Chart
 from kanab.stats.distributions import check_sides
 
 PortfolioRows = Literal["effects", "prior", "winners", "notes"]
@@ -80,11 +81,8 @@ class Portfolio(Frames[PortfolioRows]):
             "notes": list(self.notes),
         }
 
-    def chart(self) -> Any:
-        """Return an Altair chart of effects, seen and after shrinkage.
-
-        Raises `MissingExtraError` without the extra ``[charts]``.
-        """
+    def chart(self) -> Chart:
+        """Return a chart of effects, seen and after shrinkage."""
         return portfolio_chart(self.to_dict())
 
     def _tables(self) -> Tables:

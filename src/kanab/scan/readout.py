@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Literal
 from kanab.arguments import check_arguments
 from kanab.dataframes import Frames, Name, Row, Tables
 from kanab.plan.joint_shares import are_independent
+from kanab.report.chart import Chart
 from kanab.scan.gate import Spent
+from kanab.scan.report.charts import PairChart, pair_chart
 from kanab.scan.report.html import scan_report
-from kanab.scan.report.notebook_charts import PairChart, pair_chart, segment_scan_chart
 from kanab.scan.report.tables import scan_text
 from kanab.scan.stats.effects import PairEffects
 from kanab.scan.stats.outcomes import Outcome
@@ -99,10 +100,10 @@ class PairReadout(_ScanReadout[PairRows]):
         }
 
     @check_arguments(skip=("what",))
-    def chart(self, what: PairChart = "map", *, metric: str | None = None) -> Any:
+    def chart(self, what: PairChart = "map", *, metric: str | None = None) -> Chart:
         """Return a chart of all pairs ("map"), p-values against chance ("p_values") or flagged pairs ("effects").
 
-        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
+        Raises `AnalysisError` where there is nothing to draw.
         """
         return pair_chart(self.to_dict(), what, metric)
 
@@ -161,14 +162,6 @@ class SegmentReadout(_ScanReadout[SegmentRows]):
             "privacy": {"k": self.k, "shows": _shows(self.scan), "chained": self.chained},
             "notes": list(self.notes),
         }
-
-    @check_arguments()
-    def chart(self, *, metric: str | None = None) -> Any:
-        """Return an Altair chart of every experiment by every covariate, the darker the smaller p.
-
-        Raises `MissingExtraError` without the extra ``[charts]``, `AnalysisError` where there is nothing to draw.
-        """
-        return segment_scan_chart(self.to_dict(), metric)
 
     def _tables(self) -> Tables:
         data = self.to_dict()

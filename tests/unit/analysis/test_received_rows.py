@@ -16,7 +16,7 @@ from kanab.collector.counting.layout import layouts
 from kanab.errors import PlanError
 from kanab.plan import parse_plan
 from kanab.plan.file import plan_from_dict, plan_to_dict
-from kanab.report.charts import received_chart
+from kanab.report.forest import received_forest
 from kanab.report.received_section import received_parts
 
 
@@ -127,9 +127,9 @@ def test_a_weak_assignment_is_cautioned_about_and_its_set_is_said_in_words() -> 
     assert any(caution.code == "weak-assignment" for caution in answer.cautions)
     assert "Being assigned to mail hardly changes opened (F below 10)" in " ".join(str(answer).split())
     assert "any effect but those between −" in str(answer)
-    spec = received_chart(answer.to_dict(), "spend")
-    assert spec is not None
-    values = spec["data"]["values"]
+    forest = received_forest(answer.to_dict(), "spend")
+    assert forest is not None
+    values = forest.panels[0].rows
     assert [(value["label"], value["low"] is None, value["high"] is None) for value in values] == [
         ("assigned to mail", False, False), ("received (opened)", True, False), ("", False, True)
     ]  # fmt: skip
@@ -162,7 +162,7 @@ def test_a_dose_is_said_per_unit_and_the_report_has_its_picture() -> None:
     page = answer.to_report()
     assert "Effects on spend of being assigned and of receiving" in page
     assert received_parts({"received": []}) == ()
-    assert received_chart(kb.readout(rows, arm="variant", metrics=["spend"]).to_dict(), "spend") is None
+    assert received_forest(kb.readout(rows, arm="variant", metrics=["spend"]).to_dict(), "spend") is None
 
 
 def test_a_metric_that_does_not_vary_says_so() -> None:
@@ -195,11 +195,11 @@ def test_adjusted_effects_stand_below_plain_ones_and_are_put_into_words() -> Non
         assert adjusted["assignment"] == pytest.approx(effect.estimate, rel=1e-9)
         words = " ".join(str(answer).split())
         assert f"adjusted for {', '.join(covariates)} (95 % interval" in words
-        spec = received_chart(answer.to_dict(), "spend")
-        assert spec is not None
-        labels = [value["label"] for value in spec["data"]["values"]]
+        forest = received_forest(answer.to_dict(), "spend")
+        assert forest is not None
+        labels = [row["label"] for row in forest.panels[0].rows]
         assert labels == ["assigned to mail", "received (opened)"]
-        assert f"adjusted for {', '.join(covariates)}." in spec["description"]
+        assert f"adjusted for {', '.join(covariates)}." in forest.description
 
 
 @pytest.mark.parametrize("slopes", ["own", "one"])

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import kanab as kb
 from kanab.cli.main import cli
 from kanab.errors import PlanError, SourceError
-from kanab.report.charts import window_charts
+from kanab.report.curves import effects_over_time
 from kanab.report.window_section import window_parts
 
 PEOPLE = 2_000
@@ -71,23 +71,22 @@ def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
     text = str(answer)
     assert "How does the effect change with time?" in text
     assert "spend by days since the first exposure: an effect that fades may be novelty" in " ".join(text.split())
-    spec = window_charts(answer.to_dict())["spend"]
-    values = spec["data"]["values"]
+    values = effects_over_time(answer.to_dict())["spend"].panels[0].rows
     assert [(value["start"], value["end"]) for value in values] == [(0, 7), (7, 14), (14, 21), (21, 28)]
     assert [value["estimate"] for value in values] == [row.effect.estimate for row in answer.effects]
     assert values[0]["colour"] != values[1]["colour"]  # the first week is clearly better
     assert "Effects on spend by days since the first exposure" in answer.to_report()
     alone = kb.readout(EXPOSURES, metrics=metrics[:1], **CHOICES).to_dict()
     assert window_parts(alone) == ()
-    assert window_charts(alone) == {}
+    assert effects_over_time(alone) == {}
 
 
 @pytest.mark.slow
 def test_one_sided_intervals_run_to_the_edge_of_the_picture() -> None:
     metrics = ["spend@0d..7d", "spend@7d..14d"]
     answer = kb.readout(EXPOSURES, metrics=metrics, alternative="greater", **CHOICES)
-    values = window_charts(answer.to_dict())["spend"]["data"]["values"]
-    assert all(value["low"] < value["estimate"] < value["high"] for value in values)
+    values = effects_over_time(answer.to_dict())["spend"].panels[0].rows
+    assert all(value["low"] < value["estimate"] and value["high"] is None for value in values)
 
 
 def test_what_cannot_be_counted_says_why() -> None:

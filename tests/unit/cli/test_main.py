@@ -95,7 +95,7 @@ with contextlib.redirect_stdout(io.StringIO()):
     commands = [name for name in sys.modules if name.startswith("kanab.cli.")]
     for name in COMMANDS:
         cli([name, "--help"], standalone_mode=False)
-heavy = "numpy scipy msgspec rich asyncio ssl uvicorn starlette ibis duckdb cryptography altair".split()
+heavy = "numpy scipy msgspec rich asyncio ssl uvicorn starlette ibis duckdb cryptography".split()
 print([name for name in heavy if name in sys.modules], sorted(name for name in commands if name.count(".") == 2))
 """
 
@@ -112,7 +112,7 @@ import contextlib, io, sys
 from kanab.cli.main import cli
 with contextlib.redirect_stdout(io.StringIO()):
     cli(["analyze", sys.argv[1]], standalone_mode=False)
-heavy = "scipy.optimize scipy.stats scipy.linalg scipy.sparse altair rich ssl asyncio sqlite3".split()
+heavy = "scipy.optimize scipy.stats scipy.linalg scipy.sparse rich ssl asyncio sqlite3".split()
 heavy += ["kanab.counting.dispatch", "kanab.privacy.gate", "kanab.analysis.clamping"]
 print([name for name in heavy if name in sys.modules])
 """

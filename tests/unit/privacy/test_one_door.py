@@ -33,7 +33,7 @@ from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_file import release_text
 from kanab.privacy.release_json import release_from_dict, release_to_dict
-from kanab.report import charts, html, pictures, sections, text, words
+from kanab.report import forest, html, pictures, sections, text, words
 from kanab.tally.tally import Tally
 
 SRC = Path(kb.__file__).parent
@@ -152,7 +152,7 @@ def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path
     """Pages and texts take the plain data of readouts and accounts, which a tally is not."""
     for use in (
         text.readout_text, text.readout_markdown, html.readout_html, html.report_html,
-        pictures.report_pictures, charts.forest_chart, charts.segment_chart, sections.readout_sections, words.summary,
+        pictures.report_pictures, forest.effect_forest, forest.segment_forest, sections.readout_sections, words.summary,
         officer_page.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
         lambda one: append_release(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
     ):  # fmt: skip
@@ -198,7 +198,11 @@ def test_releases_are_made_by_the_gate_added_or_read_again() -> None:
 @pytest.mark.slow
 def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     found = calls("write_whole", "staged", "write_text", "write_bytes", "mkstemp", "fdopen", "dump", "to_csv")
-    whole = found.pop("write_whole") - {"collector/keys/witness", "collector/export"}  # a number; sealed batches
+    whole = found.pop("write_whole") - {
+        "collector/keys/witness",
+        "collector/export",
+        "report/chart",
+    }  # a number; sealed batches; a picture
     assert {name.split("/")[0] for name in whole} == {"analysis", "cli", "demo", "privacy"}
     assert {name for name in calls("write_whole")["write_whole"] if name.startswith(("privacy", "analysis"))} == {
         "analysis/looks_file", "privacy/epsilon/witness", "privacy/ledger", "privacy/release_file",

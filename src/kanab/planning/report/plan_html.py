@@ -11,10 +11,14 @@ from kanab.planning.report.line_chart import ChartLine, LineChart
 from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.planning.report.power_words import short
 from kanab.report.axes import ChartAxis, Point, round_axis, round_numbers
-from kanab.report.figures import bind_numbers
+from kanab.report.chart import Chart, chosen_chart
+from kanab.report.figures import bind_numbers, percent
+from kanab.report.forest import Forest, Panel
 from kanab.report.page import Page, PageSection, card_table, filled, header_html
 from kanab.report.palette import DOWN, GREEN, QUIET, UP, VIOLET
-from kanab.tabular import Table
+from kanab.report.pictures import forest_svg
+from kanab.report.text import mapped, printable
+from kanab.tabular import Table, number
 
 Data = Mapping[str, Any]
 
@@ -22,6 +26,34 @@ _KEY = (
     "In the pictures: the smallest change that is found with the planned power, by the days that people are let in. "
     "Grey, plain; blue, after the adjustment that helps most. The dots are the plan as it is."
 )
+
+
+def forecast_chart(data: Data, metric: str | None) -> Chart:
+    """Return the smallest effect that is found on every metric, plain and adjusted."""
+    clean = mapped(data, printable)
+    metrics = dict.fromkeys(row["metric"] for row in clean["effects"])
+    return chosen_chart(
+        {"effects": lambda: {name: [forest_svg(_detectable(clean, name))] for name in metrics}}, "effects", metric
+    )
+
+
+def _detectable(data: Data, metric: str) -> Forest:
+    panels = []
+    effects = [row for row in data["effects"] if row["metric"] == metric]
+    for experiment in dict.fromkeys(row["experiment"] for row in effects):
+        rows: list[dict[str, Any]] = []
+        for row in (row for row in effects if row["experiment"] == experiment):
+            adjusted = row["adjusted_for"]
+            name = f"↳ adjusted for {adjusted}" if adjusted else f"{row['people']:,} people"
+            relative = "" if row["relative"] is None else f" ({100 * row['relative']:+.3g} %)"
+            rows.append({
+                "row": str(len(rows)), "label": name,
+                "weight": "normal" if adjusted else "bold", "text": f"{number(row['effect'])}{relative}",
+                "estimate": row["effect"], "low": 0.0, "high": row["effect"], "colour": UP if adjusted else QUIET,
+            })  # fmt: skip
+        panels.append(Panel(rows, f"smallest change of {metric} in {experiment}"))
+    power = percent(effects[0]["power"])
+    return Forest(panels, f"The smallest change of {metric} that is found with power {power}", f"Power {power}.")
 
 
 def plan_charts(data: Data, later: Mapping[float, Data]) -> dict[str, str]:

@@ -14,8 +14,10 @@ from kanab.portfolio.report.words import (
     portfolio_figures,
 )
 from kanab.report.axes import svg
+from kanab.report.chart import Chart, chosen_chart
 from kanab.report.figures import Row, percent
 from kanab.report.palette import DOWN, INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
+from kanab.report.text import mapped, printable
 
 Data = Mapping[str, Any]
 
@@ -24,6 +26,20 @@ Place = Callable[[float], float]
 
 _ROW = 46.0
 _AXIS = 34.0
+
+
+def combined_chart(data: Data, metric: str | None) -> Chart:
+    """Return the forest plots of combined effects from their plain data, of one metric or of all."""
+    clean = mapped(data, printable)
+    pictures: dict[str, list[str]] = {}
+    for effect in clean["effects"]:
+        pictures.setdefault(effect["metric"], []).append(forest_picture(clean, effect))
+    return chosen_chart({"effects": lambda: pictures}, "effects", metric)
+
+
+def portfolio_chart(data: Data) -> Chart:
+    """Return the picture of shrinkage from the plain data of a portfolio."""
+    return Chart((shrinkage_picture(mapped(data, printable)),))
 
 
 def forest_picture(data: Data, effect: Row) -> str:

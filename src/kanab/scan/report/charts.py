@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
+from kanab.report.chart import Chart, chosen_chart
 from kanab.report.figures import Row, spoken_p
 from kanab.report.palette import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
+from kanab.report.style import LIGHT
+from kanab.report.text import mapped, printable
 from kanab.scan.report.words import PAIRS, effect_figures, name_sides, number_of
 from kanab.scan.stats.verdicts import ALARMS
 
@@ -30,6 +33,61 @@ MOST_DESCRIBED = 20
 """So many marks of a map are put into words for screen readers."""
 
 _ROW = 46
+
+PairChart = Literal["map", "p_values", "effects"]
+"""What a scan of pairs can draw."""
+
+PICTURE_STYLE = """
+.e1,.e2,.e3,.e4{fill:var(--up)}
+.e1{fill-opacity:.22}.e2{fill-opacity:.42}.e3{fill-opacity:.68}
+.none{fill:var(--page)}
+.lines{stroke:var(--page);stroke-width:1;fill:none}
+.lines.strong{stroke:var(--muted);stroke-width:1.5}
+.zero{stroke:var(--muted);stroke-width:1.5}
+.points{stroke:var(--up);stroke-width:5;stroke-linecap:round;fill:none}
+.dot,.tri{stroke:var(--page);stroke-width:1.5;fill:var(--alarm)}
+.tri{fill:var(--down)}
+.cross{stroke:var(--ink);stroke-width:2;fill:none}
+.same{fill:var(--line)}
+"""
+"""What pictures of scans need of a style sheet; pages turn its colours dark."""
+
+
+def pair_chart(data: Data, what: str, metric: str | None) -> Chart:
+    """Return the chart of a scan of pairs from its plain data."""
+    clean = mapped(data, printable)
+    metrics = clean["metrics"]
+    flagged = [pair for pair in clean["effects"] if pair["effects"]]
+    style = PICTURE_STYLE
+    for name, colour in LIGHT.items():  # programs other than browsers know no variables
+        style = style.replace(f"var(--{name})", colour)
+    return chosen_chart(
+        {
+            "map": lambda: {name: _map_with_key(clean, name) for name in metrics if has_map(clean, name)},
+            "p_values": lambda: {name: [drawn] for name in metrics if (drawn := p_chart(clean, name))},
+            "effects": lambda: {
+                name: [effects_chart(clean, pair) for pair in flagged if pair["metric"] == name] for name in metrics
+            },
+        },
+        what,
+        metric,
+        style=style,
+    )
+
+
+def _map_with_key(data: Data, metric: str) -> list[str]:
+    return [heat_map(data, metric), legend(marks_of(data), shades=metric not in data["withheld"])]
+
+
+def has_map(data: Data, metric: str) -> bool:
+    """Tell whether there is a map of a metric: of one over the budget only where it would have a mark."""
+    marked = any(row["metric"] == metric and row["verdict"] in MARKS for row in data[PAIRS.rows])
+    return marked or (metric not in data["withheld"] and bool(data[PAIRS.rows]))
+
+
+def p_chart(data: Data, metric: str) -> str:
+    """Draw p-values against chance: one by one, or as a histogram over the budget."""
+    return histogram_chart(data, metric) if metric in data["withheld"] else expected_chart(data, metric)
 
 
 def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | None = None) -> str:

@@ -10,7 +10,16 @@ from kanab.errors import AnalysisError
 from kanab.report.figures import Row, error_figures, spoken_p
 from kanab.report.html import bullets, marked
 from kanab.report.page import Page, PageSection, card_table, filled, header_html, table_html
-from kanab.scan.report.charts import MARKS, effects_chart, expected_chart, heat_map, histogram_chart, legend, marks_of
+from kanab.scan.report.charts import (
+    MARKS,
+    PICTURE_STYLE,
+    effects_chart,
+    has_map,
+    heat_map,
+    legend,
+    marks_of,
+    p_chart,
+)
 from kanab.scan.report.tables import (
     FEW_ROWS,
     alarm_count,
@@ -44,7 +53,9 @@ Data = Mapping[str, Any]
 OPENED = 3
 """So many flagged tests are unfolded at once; the others wait for a click."""
 
-SCAN_STYLE = """
+SCAN_STYLE = (
+    PICTURE_STYLE
+    + """
 a{color:var(--up)}
 h3{margin:1.75rem 0 .6rem}
 h2+h3,article:first-of-type h3{margin-top:0}
@@ -53,16 +64,6 @@ h2+h3,article:first-of-type h3{margin-top:0}
 .interference,.differs{font-weight:600;color:var(--alarm)}
 .watch{font-weight:600;color:var(--down)}
 tbody th{overflow-wrap:anywhere}
-.e1,.e2,.e3,.e4{fill:var(--up)}
-.e1{fill-opacity:.22}.e2{fill-opacity:.42}.e3{fill-opacity:.68}
-.none{fill:var(--page)}
-.lines{stroke:var(--page);stroke-width:1;fill:none}
-.lines.strong{stroke:var(--muted);stroke-width:1.5}
-.zero{stroke:var(--muted);stroke-width:1.5}
-.points{stroke:var(--up);stroke-width:5;stroke-linecap:round;fill:none}
-.dot,.tri{stroke:var(--page);stroke-width:1.5;fill:var(--alarm)}
-.tri{fill:var(--down)}
-.cross{stroke:var(--ink);stroke-width:2;fill:none}
 svg a:focus-visible{outline:2px solid var(--ink)}
 .maps{overflow-x:auto}
 .maps svg.large{max-width:none}
@@ -72,7 +73,6 @@ section>figure+article{margin-top:1.25rem}
 details{border-top:1px solid var(--line);padding:.7rem 0}
 details:last-of-type{padding-bottom:0}
 .pair>figure+figure{margin-top:0}
-.same{fill:var(--line)}
 summary{cursor:pointer;overflow-wrap:anywhere}
 summary strong{margin-right:.6rem}
 summary span{color:var(--muted);font-size:.9rem}
@@ -82,6 +82,7 @@ summary span{color:var(--muted);font-size:.9rem}
 details{break-inside:avoid}
 details::details-content{content-visibility:visible;display:block}}
 """
+)
 """What the page of a scan adds to the style sheet of all reports."""
 
 _MAP_KEY = (
@@ -189,8 +190,8 @@ def _maps(data: Data, prefix: str) -> str:
             for at, pair in enumerate(data["effects"])
             if pair["metric"] == metric
         }
-        drawn = heat_map(data, metric, links) if metric not in data["withheld"] or _marked(data, metric) else ""
-        chance = histogram_chart(data, metric) if metric in data["withheld"] else expected_chart(data, metric)
+        drawn = heat_map(data, metric, links) if has_map(data, metric) else ""
+        chance = p_chart(data, metric)
         beside = "pair" if 'class="map"' in drawn and chance else "pair words"
         region = f'<figure class="maps" tabindex="0" role="region" aria-label="{escape(f"Map of {metric}")}">'
         figures = (f"{region}{drawn}</figure>" if drawn else "") + (f"<figure>{chance}</figure>" if chance else "")
@@ -210,11 +211,6 @@ def _maps(data: Data, prefix: str) -> str:
         + "".join(f'<p class="key">{escape(key)}</p>' for key in after)
         + "\n".join(articles)
     )
-
-
-def _marked(data: Data, metric: str) -> bool:
-    """Tell whether the map of a metric would have a mark."""
-    return any(row["metric"] == metric and row["verdict"] in MARKS for row in data[PAIRS.rows])
 
 
 def _flagged(data: Data, prefix: str) -> str:
