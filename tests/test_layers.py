@@ -30,7 +30,7 @@ CORE = (
 # Features: nothing in the core imports them, and whoever deletes one (and those below it that use it) finds the rest
 # standing.
 ROOMS = (
-    ("collector", "inspection", "paper", "planning", "portfolio", "scan"),
+    ("collector", "inspection", "planning", "portfolio", "scan"),
     ("client", "dashboard"),
     ("agents", "demo", "notify", "openfeature"),
     ("cli",),

@@ -42,7 +42,6 @@ TASKS: Mapping[str, Mapping[str, str]] = {
     "Other": {
         "example": "Write a CSV file of made-up people.",
         "demo": "Run a shop with made-up visitors, and its dashboard.",
-        "paper": "Recompute every number of the paper.",
     },
 }
 """What each command does, by task: the first sentence of its own help, said here so that no command is imported."""

@@ -19,7 +19,7 @@ from kanab.errors import KanabError, PrivacyError
 
 
 class QuietGroup(click.Group):
-    """A group of commands that end quietly where their reader closes the pipe: ``kanab paper | head``."""
+    """A group of commands that end quietly where their reader closes the pipe: ``kanab attack … | head``."""
 
     def make_context(self, *args: Any, **named: Any) -> click.Context:
         """Read the words of the command line; a page of help may be more than its reader wants."""
@@ -96,7 +96,6 @@ COMMANDS = Commands(
         "mcp": "several.mcp:mcp",
         "demo": "demo:demo",
         "example": "example:example",
-        "paper": "paper:paper",
     }
 )
 

@@ -39,7 +39,7 @@ def test_the_installed_script_ends_with_the_code_of_its_command(words: tuple[str
 
 
 def test_help_names_the_commands_and_options_are_checked(program: Program) -> None:
-    assert "paper" in program("--help").out
+    assert "analyze" in program("--help").out
     done = program("analyze", "visits.csv", "--correction", "tukey")
     assert (done.code, done.out) == (2, "")
     assert "Invalid value for '--correction'" in done.err
@@ -183,10 +183,12 @@ def test_tab_completes_commands_flags_and_choices(words: str, offered: list[str]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("encoding", "ruler"), [("cp1252", "---"), ("latin-1", "---"), ("utf-8", "───")])
-def test_every_encoding_can_be_printed(encoding: str, ruler: str) -> None:
+def test_every_encoding_can_be_printed(encoding: str, ruler: str, tmp_path: Path) -> None:
+    plan = tmp_path / "kanab.toml"
+    plan.write_text('experiments.e.arms = { A = 1, B = 1 }\nmetrics.bought = { kind = "binary" }\n', "utf-8")
     script = Path(sys.executable).with_name("kanab")
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run([script, "paper"], capture_output=True, env=environment, check=True)
+    done = subprocess.run([script, "plan", plan], capture_output=True, env=environment, check=True)
     assert ruler in done.stdout.decode(encoding)
     assert done.stderr == b""
 
@@ -210,9 +212,7 @@ def test_letters_that_an_encoding_lacks_are_spelt(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "words", ["--help", "paper --json", "power --rate 0.1 --effect 0.02 --power 0.8", "attack --help"]
-)
+@pytest.mark.parametrize("words", ["--help", "power --rate 0.1 --effect 0.02 --power 0.8", "attack --help"])
 def test_a_reader_that_closes_the_pipe_is_no_failure(words: str) -> None:
     script = Path(sys.executable).with_name("kanab")
     done = subprocess.run(

@@ -89,7 +89,7 @@ def test_every_command_is_known() -> None:
     }
     collect_and_pass = {"serve", "seal", "export", "restore", "void", "notify"}
     look_after_collectors = {"status", "doctor", "drill"}
-    about_nobody = {"init", "demo", "example", "paper"}
+    about_nobody = {"init", "demo", "example"}
     assert set(cli.commands) == count_and_pass | read_releases | collect_and_pass | look_after_collectors | about_nobody
 
 

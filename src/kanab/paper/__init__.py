@@ -1,1 +1,0 @@
-"""The paper's numbers, recomputed: as printed, from six classes, and from eighteen rows; import ``compare``."""
