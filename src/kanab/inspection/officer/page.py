@@ -63,7 +63,7 @@ a{color:inherit;text-decoration:none}
 """What the page adds to the style sheet of all reports."""
 
 _TABLE = ("table", "why it is needed", "classes", "smallest class", "sums of", "squares of")
-_FIELD = ("field", "what is kept", "how it is limited", "why it is needed")
+FIELD = ("field", "what is kept", "how it is limited", "why it is needed")
 _CHECK = ("rule", "state", "what it says", "what to do")
 _ENTRY = ("entry", "file", "people", "hash")
 _REFUSED = ("what was asked", "refused because", "reviewed")
@@ -91,7 +91,9 @@ def privacy_page(data: Data) -> Page:
     """Return the report of an account in its sections; each released file has one, named file-1, file-2 and so on."""
     releases = data["releases"]
     sections = (
-        PageSection("flow", "Where the data go", f"<figure>{flow_svg(data['flow'])}</figure>{_places(data['places'])}"),
+        PageSection(
+            "flow", "Where the data go", f"<figure>{flow_svg(data['flow'])}</figure>{places_html(data['places'])}"
+        ),
         *(
             PageSection(f"file-{number}", f"Released: {release['file']}", _release(release))
             for number, release in enumerate(releases, start=1)
@@ -148,7 +150,8 @@ def _overview(releases: Sequence[Data]) -> str:
 # ── where the data go ──────────────────────────────────────────────────────────────────────────
 
 
-def _places(places: Sequence[Data]) -> str:
+def places_html(places: Sequence[Data]) -> str:
+    """Return where data are, who can see them, and for how long."""
     header = ("where", "what is there", "who can see it", "for how long")
     rows = [[escape(place[key]) for key in ("place", "what", "who", "how_long")] for place in places]
     return card_table(", ".join(place["place"] for place in places).capitalize(), header, rows, "cards wide prose")
@@ -162,7 +165,7 @@ def _release(release: Data) -> str:
     left_out = [_left_out_sentence(left) for left in release["left_out"]]
     deviations = [f"{_capital(text)}." for text in release["deviations"]]
     tables = Table(_TABLE, tuple(table_rows(release)))
-    fields = Table(_FIELD, tuple(field_rows(release)))
+    fields = Table(FIELD, tuple(field_rows(release)))
     parts = (
         ("In figures", _figures(release)),
         ("Tables", table_html(tables, f"Tables of {file}", kind="cards wide prose")),

@@ -35,57 +35,33 @@ keep = "25 months"
 """
 
 
-def test_purposes_begin_with_the_effect_and_name_every_table() -> None:
-    assert data_sheet(parse_plan(PLAN))["purposes"] == [
-        {"table": "checkout", "asks": ["effect: how do the arms A, B differ in bought, ill, spend?"]},
-        {
-            "table": "checkout/tier",
-            "asks": ["adjustment: a more precise effect, comparing people who are alike in tier"],
-        },
-    ]
+def test_every_field_that_may_be_stored_is_listed_with_its_limits_and_its_purpose() -> None:
+    fields = {row[0]: row[1:] for row in data_sheet(parse_plan(PLAN))["fields"]}
+    assert fields["checkout (arms)"] == ("A, B", "drawn at random", "effect: how do the arms of checkout differ?")
+    assert fields["tier (covariate)"] == (
+        "1, 2, 3",
+        "declared in the plan",
+        "adjustment: a more precise effect, comparing people who are alike in tier",
+    )
+    assert fields["spend (metric)"][1].startswith("values are cut to 0 … 500, in steps of 0.01")
+    assert "sensitive: in no class everybody has the greatest value" in fields["ill (metric)"][1]
+    assert len(fields) == 5
 
 
-def test_every_field_that_may_be_stored_is_listed_with_its_category() -> None:
-    fields = {row["field"]: (row["category"], row["says"]) for row in data_sheet(parse_plan(PLAN))["fields"]}
-    assert fields["checkout"] == ("assignment", "the arm that was drawn: A, B")
-    assert fields["tier"] == ("known beforehand", "one of: 1, 2, 3")
-    assert fields["spend"][1].startswith("values are cut to 0 … 500, in steps of 0.01")
-    assert fields["ill"][0] == "behaviour, marked sensitive"
-    assert set(fields) == {"checkout", "tier", "bought", "ill", "spend"}
-
-
-def test_retention_is_read_off_the_plan() -> None:
-    kept = {row["where"]: row["how_long"] for row in data_sheet(parse_plan(PLAN + SHEET))["retention"]}
-    assert "14d after the period of enrollment" in kept["on the device"]
-    assert "12h" in kept["random numbers of messages"]
-    assert "every 7d" in kept["open counters, encrypted"]
-    assert kept["sealed batches and releases"] == "25 months"
-
-
-def test_who_gets_messages_about_results_is_named() -> None:
-    mail = '[notify.mail]\nserver = "mail.example"\nfrom = "kanab@shop.example"\nto = "team@shop.example"\n'
-    text = f'{PLAN}[notify.slack]\n[notify.json]\nto = "https://hooks.example/kanab?key=x"\n{mail}'
-    told = "Slack or another chat, the webhook at hooks.example, team@shop.example by mail"
-    assert data_sheet(parse_plan(text))["retention"][-1] == {
-        "where": f"messages about results: {told}",
-        "how_long": "What was sealed, in sentences; as long as who gets them keeps them.",
-    }
-
-
-def test_a_plan_that_is_sealed_by_hand_says_so() -> None:
-    kept = {
-        row["where"]: row["how_long"] for row in data_sheet(parse_plan(PLAN.replace('seal = "7d"', "")))["retention"]
-    }
-    assert kept["open counters, encrypted"].startswith("Until kanab seal is run")
-
-
-def test_safeguards_name_k_or_epsilon_but_not_both() -> None:
-    exact = " ".join(data_sheet(parse_plan(PLAN))["safeguards"])
-    noisy = " ".join(data_sheet(parse_plan(PLAN + "[privacy]\nepsilon = 2\n"))["safeguards"])
-    assert "at least 20 people" in exact
+def test_it_names_k_or_epsilon_but_not_both() -> None:
+    exact = sheet_html(data_sheet(parse_plan(PLAN)))
+    noisy = sheet_html(data_sheet(parse_plan(PLAN + "[privacy]\nepsilon = 2\n")))
+    assert "Every released class holds nobody or at least 20 people." in exact
     assert "ε" not in exact
-    assert "ε = 2 (δ = 1e-06)" in noisy
-    assert "at least 20 people" not in noisy
+    assert "all releases together keep to ε = 2." in noisy
+    assert "at least 20 people." not in noisy
+
+
+def test_both_ways_of_counting_say_where_data_are_as_the_report_does() -> None:
+    page = sheet_html(data_sheet(parse_plan(PLAN)))
+    assert page.count("Forever: what has been handed out cannot be taken back.") == 2
+    assert "Until the seal: then records are deleted and the key is erased" in page
+    assert "Rows: as the curator&#x27;s own rules say." in page
 
 
 def test_what_people_say_is_on_the_page_escaped_and_what_they_do_not_say_is_a_line_to_write_on() -> None:
@@ -93,7 +69,7 @@ def test_what_people_say_is_on_the_page_escaped_and_what_they_do_not_say_is_a_li
     assert "Shop Ltd, 1 &lt;Main&gt; Street" in page
     said = {"controller", "legal_basis", "keep"}
     signature = 2  # who reviewed it, and when
-    assert page.count('<span class="blank">') == len(SHEET_ENTRIES) - len(said) + signature
+    assert page.count("………………………………") == len(SHEET_ENTRIES) - len(said) + signature
     HTMLParser().feed(page)
 
 
