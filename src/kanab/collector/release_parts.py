@@ -13,8 +13,8 @@ from typing import NamedTuple
 from kanab.counted import Counted
 from kanab.errors import KanabError, PrivacyError
 from kanab.plan.model import Plan
-from kanab.privacy.experiments import without_people_of
 from kanab.privacy.gate import make_release
+from kanab.privacy.joint_rules import without_people_of
 from kanab.privacy.ledger import Ledger, entry_text, read_entry
 from kanab.privacy.release import Release
 from kanab.tally.tally import Tally

@@ -25,8 +25,8 @@ from kanab.errors import KanabError, PrivacyError, listed
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods, Span
 from kanab.privacy.epsilon.accountant import check_account, planned_spending
-from kanab.privacy.experiments import without_experiments
 from kanab.privacy.gate import make_release
+from kanab.privacy.joint_rules import without_experiments
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
 from kanab.privacy.ledger_note import LedgerNote
 from kanab.privacy.release import COLLECTORS_CLOCK, Release

@@ -42,14 +42,14 @@ def find_relations(metrics: Sequence[MetricSteps]) -> tuple[Relation, ...]:
     values = {part.metric.name: np.where(part.has, part.steps, 0) / part.metric.scale for part in metrics}
     counts = {part.metric.name for part in metrics if _counts_things(part)}
     scales = {part.metric.name: part.metric.scale for part in metrics}
-    found: dict[frozenset[str], Relation] = {}
+    relations: dict[frozenset[str], Relation] = {}
     for target in (name for name in values if name not in counts):
         others = [name for name in values if name != target and values[name].any()]
         for chosen in (*([name] for name in others), *([others] if len(others) > 1 else [])):
             relation = _fit(target, chosen, values, scales, counts)
             if relation is not None:
-                found.setdefault(relation.metrics, relation)
-    return tuple(found.values())
+                relations.setdefault(relation.metrics, relation)
+    return tuple(relations.values())
 
 
 def _counts_things(part: MetricSteps) -> bool:

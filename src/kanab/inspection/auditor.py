@@ -22,9 +22,9 @@ from kanab.privacy.audit import Audit, audit_table, few_events
 from kanab.privacy.budget import RareValues, most_off
 from kanab.privacy.class_rules import LEAST_DF, missing_values_hide, products_hide
 from kanab.privacy.ledger import Ledger
+from kanab.privacy.overlap import ShownTable
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
-from kanab.privacy.shown import ShownTable
 from kanab.tally.tally import Tally
 
 

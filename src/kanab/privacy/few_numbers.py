@@ -13,8 +13,7 @@ import numpy as np
 from kanab.counted import Counted
 from kanab.privacy.class_rules import Draft
 from kanab.privacy.joint_rules import as_published, first_linkages, published_totals
-from kanab.privacy.overlap import Column, column
-from kanab.privacy.shown import Place, ShownTable
+from kanab.privacy.overlap import Column, Place, ShownTable, column
 
 PEOPLE_PER_NUMBER = 2
 

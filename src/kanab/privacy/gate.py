@@ -30,20 +30,25 @@ from kanab.privacy.class_rules import (
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, with_budget, within_ledger
 from kanab.privacy.epsilon.door import check_declared, release_with_noise
 from kanab.privacy.epsilon.witness import ready_witness
-from kanab.privacy.experiments import leave_out_experiments
 from kanab.privacy.few_numbers import few_numbers
-from kanab.privacy.joint_rules import JointDrafts, as_published, first_linkages, merge_jointly, published_totals
+from kanab.privacy.joint_rules import (
+    JointDrafts,
+    as_published,
+    first_linkages,
+    leave_out_experiments,
+    merge_jointly,
+    published_totals,
+)
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.leverage import SLACK, holds
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.rule import weigh_numbers
 from kanab.privacy.numbers.weights import Weights, known_numbers
-from kanab.privacy.overlap import Column, column
+from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.privacy.pairs import cross_pairs, single_tables
 from kanab.privacy.recoding import recode
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
-from kanab.privacy.shown import Place, ShownTable
 from kanab.tally.tally import Tally
 
 

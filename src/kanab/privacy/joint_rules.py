@@ -3,7 +3,8 @@
 The leverage rule is about everything published: new tables, and those of earlier releases, which
 can no longer change. New tables give way first by merging levels, and are left out only where no
 table with more than two levels takes part in singling people out; metrics that some people lack
-give way by being withheld.
+give way by being withheld. Experiments whose people are the same but for a few do not leave together, where it is known
+who is in which; a collector does not know it, and its promise holds within an experiment.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.budget import enough_people, numbers_of_pairs
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
-from kanab.privacy.leverage import SLACK, Leverage, holds, telling_weights
+from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
 from kanab.privacy.numbers.weights import Weights
-from kanab.privacy.overlap import Column, ReleasedTable, by_experiment, column, value_columns
-from kanab.privacy.shown import Place
+from kanab.privacy.overlap import Column, Place, ReleasedTable, by_experiment, column, value_columns
 
 Key = TypeVar("Key")
 
@@ -207,3 +207,68 @@ def published_totals(linkage: Linkage, counted: Counted) -> ReleasedTable:
 def first_linkages(plan: Plan) -> list[Linkage]:
     """Return one table of every experiment: its arms are always published."""
     return [plan.linkages_of(name)[0] for name in plan.experiment_names]
+
+
+# ── experiments subtracted from experiments ────────────────────────────────────────────────────
+
+
+def without_experiments(plan: Plan, names: Sequence[str]) -> Plan:
+    """Return the plan without some experiments, and without the pairs that they are in."""
+    experiments = [
+        replace(
+            experiment,
+            interactions=tuple(other for other in experiment.interactions if other not in names),
+            exclude_with=tuple(other for other in experiment.exclude_with if other not in names),
+            joint_shares={other: shares for other, shares in experiment.joint_shares.items() if other not in names},
+        )
+        for experiment in plan.experiments
+        if experiment.name not in names
+    ]
+    return replace(plan, experiments=tuple(experiments))
+
+
+def without_people_of(counted: Counted, names: Sequence[str]) -> Counted:
+    """Return what was counted without some experiments."""
+    plan = without_experiments(counted.plan, names)
+    tallies = {name: counted.tallies[name] for name in plan.linkage_names}
+    signatures = counted.signatures
+    if signatures is not None:
+        kept = [name for name in signatures.tables if name in tallies]
+        cells = signatures.cells[:, [signatures.tables.index(name) for name in kept]]
+        signatures = replace(signatures, tables=tuple(kept), cells=cells)
+    return replace(counted, plan=plan, tallies=tallies, signatures=signatures)
+
+
+def leave_out_experiments(counted: Counted, earlier: Sequence[Column]) -> tuple[Counted, dict[str, str]]:
+    """Leave out later experiments whose arms, beside those of others, would single people out; with the reasons.
+
+    What was released before stays. Where nothing could be left, nothing is left out: the other rules refuse.
+    """
+    names = counted.plan.experiment_names
+    apart = _apart(counted, earlier) if counted.spans_experiments else {}
+    if not apart or len(apart) == len(names):
+        return counted, {}
+    sentences = {
+        name: f"{name} is left out: its people and those of {other} differ by fewer than k, who would be told apart"
+        for name, other in apart.items()
+    }
+    return without_people_of(counted, list(apart)), sentences
+
+
+def _apart(counted: Counted, earlier: Sequence[Column]) -> dict[str, str]:
+    """Return the experiments whose arms would single people out, and beside whose."""
+    signatures, k = counted.signatures, counted.plan.k
+    assert signatures is not None, "it spans experiments"
+    arms = {
+        link.experiments[0]: column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)
+    }
+    if len(arms) == 1 or holds(leverage(np.stack([*earlier, *arms.values()], axis=1), signatures.people), k):
+        return {}
+    kept: dict[str, Column] = {}
+    apart: dict[str, str] = {}
+    for name, classes in arms.items():
+        if holds(leverage(np.stack([*earlier, *kept.values(), classes], axis=1), signatures.people), k):
+            kept[name] = classes
+        else:
+            apart[name] = " and ".join(kept) or "earlier releases"
+    return apart

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kanab.counted import Counted, Signatures
 from kanab.plan.model import Plan
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.numbers.design import Weighted
 from kanab.tally.tally import Tally
 
 Column = NDArray[np.int64]
@@ -111,3 +112,22 @@ def linkage_of(name: str, plan: Plan) -> tuple[str, bool]:
     if name in plan.linkage_names:
         return name, False
     return plan.linkages_of(name)[0].name, True
+
+
+# ── what was released before ───────────────────────────────────────────────────────────────────
+
+Place = tuple[str, str]
+"""A table (or an experiment, for its arm totals and every table of it) and a metric."""
+
+
+@dataclass(frozen=True, eq=False)
+class ShownTable:
+    """A table that was released before: it counts, and can no longer give way.
+
+    ``columns`` are the classes of every signature in it, as flat indices into its people, and then those of who has a
+    value of each metric that some people lack. ``weighted`` are its products with numbers.
+    """
+
+    tally: Tally
+    columns: tuple[Column, ...]
+    weighted: tuple[Weighted, ...] = ()

@@ -20,8 +20,7 @@ from kanab.privacy.class_rules import Draft, smallest_share
 from kanab.privacy.exposure import Floats, excess, within
 from kanab.privacy.joint_rules import as_published, first_linkages, published_totals
 from kanab.privacy.merging import LevelMap, merge_level
-from kanab.privacy.overlap import Column, column
-from kanab.privacy.shown import Place, ShownTable
+from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 

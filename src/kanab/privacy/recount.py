@@ -13,10 +13,9 @@ from kanab.privacy.asking import batch_at
 from kanab.privacy.batches import continues
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.weights import weighted_sums
-from kanab.privacy.overlap import Column, ReleasedTable, columns, linkage_of
+from kanab.privacy.overlap import Column, ReleasedTable, ShownTable, columns, linkage_of
 from kanab.privacy.pairs import SingleTables, joint_maps, single_tables
 from kanab.privacy.release import Batch, Release
-from kanab.privacy.shown import ShownTable
 from kanab.tally.tally import Tally
 
 
