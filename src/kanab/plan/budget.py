@@ -61,6 +61,7 @@ def table_names(plan: Plan) -> tuple[str, ...]:
 def account_names(plan: Plan) -> tuple[str, ...]:
     """Return what has a part of ε: every experiment, and every table of two experiments.
 
+    >>> from kanab.plan.model import ExperimentPlan
     >>> shop = ExperimentPlan("checkout", interactions=("banner",))
     >>> account_names(Plan((), (shop, ExperimentPlan("banner"))))
     ('checkout', 'banner', 'checkout/banner')
@@ -102,6 +103,7 @@ def epsilon_shares(plan: Plan) -> dict[str, float]:
 
     Nobody is in two experiments that exclude each other, so that each of them has the whole part of its group.
 
+    >>> from kanab.plan.model import ExperimentPlan
     >>> shop = ExperimentPlan("checkout", exclude_with=("prices",))
     >>> epsilon_shares(Plan((), (shop, ExperimentPlan("prices"), ExperimentPlan("banner"))))
     {'checkout': 0.5, 'prices': 0.5, 'banner': 0.5}

@@ -1,7 +1,6 @@
 """Plans: the arms, covariates, levels and metrics that may be counted, k, and the linkages that this needs.
 
-What a plan does not name cannot be stored or released. A plan file and command-line flags build
-the same object.
+What a plan does not name cannot be stored or released. A plan file and command-line flags build the same object.
 """
 
 from __future__ import annotations
@@ -190,9 +189,8 @@ class Cohorts:
 class Budget:
     """What everything that is ever released may tell about one person: ε at a δ.
 
-    ``shares`` are parts of it by experiment or table of two; the others share what is left equally. ``stores`` about
-    the same people share it, too. A release spends ``per_release``, or all. ``weights`` are those of an experiment's
-    tables. ``beside_exact`` is what plans of before could say, and means nothing any more.
+    ``shares`` are its parts by experiment or table of two, ``weights`` those of an experiment by table; ``stores`` share
+    it, too. A release spends ``per_release``, or all. ``beside_exact`` is what plans of before said, and means nothing.
     """
 
     epsilon: float

@@ -56,7 +56,7 @@ def test_a_pair_has_the_levels_of_its_covariates_and_enough_people_or_as_good_as
 def test_classes_with_too_few_people_are_merged_with_one_map_for_all_pairs() -> None:
     rows = people(6000)
     rare = (rows["tier"] == 3) & (rows["age"] < 30)
-    keep = ~rare | (np.cumsum(rare) <= 118)
+    keep = ~rare | (np.cumsum(rare) <= 108)
     made = release(counted({name: values[keep] for name, values in rows.items()}))
     merged = {name: levels.groups for name, levels in made.receipt.maps.items() if ": " in name}
     assert merged
