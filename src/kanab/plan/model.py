@@ -189,8 +189,8 @@ class Cohorts:
 class Budget:
     """What everything that is ever released may tell about one person: ε at a δ.
 
-    ``shares`` are its parts by experiment or table of two, ``weights`` those of an experiment by table; ``stores`` share
-    it, too. A release spends ``per_release``, or all. ``beside_exact`` is what plans of before said, and means nothing.
+    ``shares`` are its parts by experiment or table of two, ``weights`` those of an experiment by table. ``stores``
+    share it. A release spends ``per_release``, or all. ``beside_exact`` is what plans of before said; it means nothing.
     """
 
     epsilon: float
