@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import click
@@ -23,7 +24,7 @@ from kanab.cli.source_options import (
     override_option,
     pairs,
 )
-from kanab.errors import PlanError
+from kanab.errors import PlanError, PrivacyError
 
 if TYPE_CHECKING:
     from kanab.scan.readout import PairReadout, SegmentReadout
@@ -62,12 +63,15 @@ if TYPE_CHECKING:
     metavar="A/B=ARM/ARM:SHARE,…",
     help="Planned shares of two experiments assigned together: checkout/search=A/off:0.4,A/on:0.2,B/off:0.2,B/on:0.2.",
 )
+@click.option("--ledger", type=click.Path(dir_okay=False), help="Share the scan: note in this ledger what it tells.")
+@click.option("--new-ledger", is_flag=True, help="Begin the ledger: nothing was shared about these people before.")
 @json_option
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
 def scan(source: tuple[str, ...], **flags: Any) -> None:
     """Find experiments that interfere with each other.
 
-    SOURCE is a table with one column per experiment, or release files.
+    SOURCE is a table with one column per experiment, or release files. A scan of a table is internal, unless it is
+    noted in a ledger.
 
     \b
     kanab scan users.parquet --experiments 'test_*' --metric revenue,bought
@@ -76,7 +80,10 @@ def scan(source: tuple[str, ...], **flags: Any) -> None:
     from kanab.scan.report.html import scan_report
 
     scanned = _pairs(source, flags)
-    segments = _segments(source, flags, scanned)
+    try:
+        segments = _segments(source, flags, scanned)
+    except PrivacyError as refused:  # the pairs are noted in the ledger: they are shown
+        scanned, segments = replace(scanned, notes=(*scanned.notes, f"By segment: {refused}")), None
     if flags["html"]:
         report = scan_report(pairs=scanned.to_dict(), segments=None if segments is None else segments.to_dict())
         write_whole(flags["html"], report)
@@ -96,14 +103,17 @@ def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
     if is_release(source[0]):
         stored = [read_release(path) for path in source]
         joint = _joint_shares(flags["joint_shares"])
-        return scan_interactions(stored, metrics=names(flags["metric"]), joint_shares=joint, **_rules(flags))
+        return scan_interactions(
+            stored, metrics=names(flags["metric"]), joint_shares=joint, ledger=flags["ledger"], **_rules(flags)
+        )
     check_single(source)
     if not flags["experiments"] or not flags["metric"]:
         raise not_said("what to scan", "Give --experiments and --metric.", source[0], flags)
     with people_bar() as update:
         return scan_interactions(
             source[0], names(flags["experiments"]), names(flags["metric"]), k=flags["k"], override=flags["override"],
-            progress=update, joint_shares=_joint_shares(flags["joint_shares"]), **_counting(flags), **_rules(flags),
+            progress=update, joint_shares=_joint_shares(flags["joint_shares"]), ledger=flags["ledger"],
+            new_ledger=flags["new_ledger"], **_counting(flags), **_rules(flags),
         )  # fmt: skip
 
 
@@ -123,7 +133,7 @@ def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairRe
     with progress(f"counting {len(scanned.scan.experiments)} experiments by {len(covariates)} covariates"):
         return scan_segments(
             source[0], list(scanned.scan.experiments), names(flags["metric"]), covariates, k=flags["k"],
-            override=flags["override"], first_by=flags["first_by"], beside=scanned, **_counting(flags), **rules,
+            override=flags["override"], first_by=flags["first_by"], ledger=flags["ledger"], **_counting(flags), **rules,
         )  # fmt: skip
 
 

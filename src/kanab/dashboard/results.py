@@ -239,15 +239,9 @@ class Results:
     def interactions(self, contents: Contents) -> PairReadout | None:
         """Return every pair of experiments whose table was released; None if none was."""
         sums = self._sums(contents)
-        totals = [(bundle.chain.name, summed(bundle, sums)) for bundle in bundles(contents)]
-        with_pairs = [
-            (chain or str(at), total)
-            for at, (chain, total) in enumerate(totals)
-            if any(len(table.arms) == 2 for table in total.tables.values())
-        ]
-        ledgers = list(dict.fromkeys(ledger for ledger, _ in with_pairs))
-        gates = [ledgers.index(ledger) for ledger, _ in with_pairs]  # what is in one ledger passed one gate
-        return scan_stored_pairs([total for _, total in with_pairs], gates=gates) if with_pairs else None
+        totals = [summed(bundle, sums) for bundle in bundles(contents)]
+        with_pairs = [total for total in totals if any(len(table.arms) == 2 for table in total.tables.values())]
+        return scan_stored_pairs(with_pairs) if with_pairs else None
 
 
 def bundles(contents: Contents) -> list[Bundle]:

@@ -83,12 +83,7 @@ def check_asking(
     waits for a review, `PrivacyError` where its releases were made with other choices.
     """
     file = Path(path)
-    if not new_ledger and not file.exists():
-        raise LedgerError(
-            f"there is no ledger {file}",
-            "Name the one that holds what was released about these people (--ledger FILE), "
-            "or begin a new one (--new-ledger, new_ledger=True).",
-        )
+    check_begun(path, new_ledger=new_ledger)
     if new_ledger and ledger.releases:
         raise LedgerError(
             f"{file.name} holds releases already",
@@ -104,6 +99,16 @@ def check_asking(
     with refusals_noted(path, ledger, question):
         check_question(question, ledger)
     return ledger
+
+
+def check_begun(path: str | PathLike[str], *, new_ledger: bool) -> None:
+    """Raise `LedgerError` where there is no such ledger, and none is to be begun."""
+    if not new_ledger and not Path(path).exists():
+        raise LedgerError(
+            f"there is no ledger {Path(path)}",
+            "Name the one that holds what was released about these people (--ledger FILE), "
+            "or begin a new one (--new-ledger, new_ledger=True).",
+        )
 
 
 @contextmanager

@@ -1,24 +1,71 @@
-"""How many sums of a metric may leave about so many people, and about so few with an unusual value.
+"""How many sums of a metric a scan may share about so many people, and about so few with an unusual value.
 
-Every published sum is one equation about everybody's values. With as many independent equations as
-people, somebody who knows the arms solves for everybody, however large the classes are. Where only a
-few people are off the commonest value, far fewer equations find them: a buyer in tier 3, on a phone,
-in Norway may be the only one who fits. So a metric may be in so many tables only as there are twice
-as many such people as independent numbers; in the others its class sums are withheld, and the arm
-totals stay.
+Every shared sum is one equation about everybody's values. With as many independent equations as people, somebody who
+knows the arms solves for everybody, however large the classes are. Where only a few people are off the commonest
+value, far fewer equations find them. So there have to be twice as many such people as numbers, and 2 (k − 1) times as
+many people: independent assignments put at most about 1.2 × numbers / people of leverage on one person, which is well
+below 1/k then.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-
-from kanab.tally.tally import Tally
+from kanab.counted import floor_to_k
 
 Experiment = TypeVar("Experiment")
+
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What numbers about a metric use up: so many per person, and per person off the commonest value.
+
+    Those of several scans add up, whoever they are about.
+
+    >>> [Spent.on([(50, people, off)], 10).within(10) for people, off in [(900, 100), (899, 100), (900, 99), (900, 0)]]
+    [True, False, False, True]
+    """
+
+    per_person: float = 0.0
+    per_unusual: float = 0.0
+
+    @classmethod
+    def on(cls, groups: Iterable[tuple[int, int, int]], k: int) -> Spent:
+        """Return the largest shares of some groups: numbers, people, and people off the commonest value, of each.
+
+        People are taken in steps of k, so that what is spent tells no count. Nobody off the commonest value is nobody
+        to be found.
+        """
+        known = [(_share(numbers, people, k), _share(numbers, off, k)) for numbers, people, off in groups]
+        return cls(*(max(shares, default=0.0) for shares in zip(*known, strict=True)))
+
+    def __add__(self, other: Spent) -> Spent:
+        """Return what both take together."""
+        return Spent(self.per_person + other.per_person, self.per_unusual + other.per_unusual)
+
+    def within(self, k: int) -> bool:
+        """Return whether it may all be shared."""
+        return 2 * (k - 1) * self.per_person <= 1 + _ROUNDING and 2 * self.per_unusual <= 1 + _ROUNDING
+
+
+def _share(numbers: int, people: int, k: int) -> float:
+    least = floor_to_k(people, k)
+    if least:
+        return numbers / least
+    return math.inf if people else 0.0
+
+
+def enough_unusual(off_commonest: int, numbers: int) -> bool:
+    """Return whether so many independent numbers may leave about so many people with an unusual value.
+
+    Where they are few, the sparsest values that fit the tables are the true ones.
+    """
+    return off_commonest >= 2 * numbers
 
 
 def pair_numbers(arms: Sequence[int]) -> int:
@@ -35,17 +82,6 @@ def pair_numbers(arms: Sequence[int]) -> int:
     single = sum(steps)
     crossed = (single**2 - sum(step**2 for step in steps)) // 2
     return 1 + single + crossed
-
-
-def numbers_of_pairs(arms: Mapping[Experiment, int], pairs: Iterable[tuple[Experiment, ...]]) -> int:
-    """Count the independent sums of one metric in the tables of some pairs; ``arms`` are the numbers of arms.
-
-    >>> numbers_of_pairs({"a": 2, "b": 3, "c": 2}, [("a", "b"), ("b", "c")])
-    9
-    """
-    tables = list(pairs)
-    single = sum(arms[name] - 1 for name in {name for pair in tables for name in pair})
-    return 1 + single + sum(math.prod(arms[name] - 1 for name in pair) for pair in tables)
 
 
 def fewest_off(n: int, s: int, q: int, low: int, high: int) -> int:
@@ -67,6 +103,17 @@ def fewest_off(n: int, s: int, q: int, low: int, high: int) -> int:
     return fewest
 
 
+def numbers_of_pairs(arms: Mapping[Experiment, int], pairs: Iterable[tuple[Experiment, ...]]) -> int:
+    """Count the independent sums of one metric in the tables of some pairs; ``arms`` are the numbers of arms.
+
+    >>> numbers_of_pairs({"a": 2, "b": 3, "c": 2}, [("a", "b"), ("b", "c")])
+    9
+    """
+    tables = list(pairs)
+    single = sum(arms[name] - 1 for name in {name for pair in tables for name in pair})
+    return 1 + single + sum(math.prod(arms[name] - 1 for name in pair) for pair in tables)
+
+
 def enough_people(people: int, numbers: int, k: int) -> bool:
     """Return whether so many independent numbers of a metric may leave about so many people.
 
@@ -74,33 +121,3 @@ def enough_people(people: int, numbers: int, k: int) -> bool:
     that people ≥ 2 (k − 1) × numbers keeps it well below 1/k.
     """
     return people >= 2 * (k - 1) * numbers
-
-
-def enough_unusual(off_commonest: int, numbers: int) -> bool:
-    """Return whether so many independent numbers may leave about so many people with an unusual value.
-
-    Where they are few, the sparsest values that fit the tables are the true ones.
-    """
-    return off_commonest >= 2 * numbers
-
-
-def within_budget(people: int, off_commonest: int, numbers: int, k: int) -> bool:
-    """Return whether tables with so many independent numbers per metric may leave together.
-
-    ``off_commonest`` are the people whose value is not the commonest one.
-
-    >>> within_budget(50_000, 450, pair_numbers([2] * 100), k=10)
-    False
-    >>> within_budget(1_000_000, 100_000, pair_numbers([2] * 100), k=10)
-    True
-    """
-    return enough_people(people, numbers, k) and enough_unusual(off_commonest, numbers)
-
-
-def numbers_of(tables: Sequence[Tally]) -> int:
-    """Count the independent sums of one metric that some tables hold, at most."""
-    total = 0
-    for table in tables:
-        arms = len(table.arms[0].levels) if total and len(table.arms) == 1 else 0  # another one has them as well
-        total += max(int(np.count_nonzero(table.people)) - arms, 0)
-    return total

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kanab.counted import Counted
+from kanab.privacy.budget import enough_unusual
 from kanab.privacy.class_rules import Draft
 from kanab.privacy.joint_rules import as_published, first_linkages, published_totals
 from kanab.privacy.overlap import Column, Place, ShownTable, column
-
-PEOPLE_PER_NUMBER = 2
 
 WHY = "it is sensitive, and its tables hold too many numbers about the few people off its commonest value"
 
@@ -47,6 +46,7 @@ def _enough(tables: Sequence[Column], arms: Column, off: Column, people: Column)
     for arm in range(int(arms.max()) + 1):
         inside = (arms == arm) & (people > 0)
         numbers = 1 + sum(len(np.unique(classes[inside & (classes >= 0)])) - 1 for classes in tables)
-        if 0 < off[inside].sum() < PEOPLE_PER_NUMBER * numbers:
+        few = int(off[inside].sum())
+        if few and not enough_unusual(few, numbers):
             return False
     return True

@@ -1,4 +1,4 @@
-"""What a ledger holds beside releases: attempts that were refused, reviews of them, cohorts that were destroyed."""
+"""What a ledger holds beside releases: refused attempts, reviews of them, scans, cohorts that were destroyed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kanab.errors import LedgerError
 from kanab.privacy.release import new_salt
 from kanab.privacy.release_json import hash_of
 
-NoteKind = Literal["refused", "reviewed", "voided", "kept"]
+NoteKind = Literal["refused", "reviewed", "scanned", "voided", "kept"]
 
 EVERYTHING = "everything"
 """What is voided where a plan has no cohorts."""
@@ -27,7 +27,8 @@ class LedgerNote:
 
     Or a review: ``says`` is why refused attempts up to here are no reason to stop. Or open cohorts of a collector that
     were destroyed (voided): ``says`` is why, ``asked`` holds the last of them and the time. Or that they were kept
-    although something of them was lost: ``says`` is what.
+    although something of them was lost: ``says`` is what. Or a scan that was shared: ``asked`` holds the shares
+    that it spent on each metric, and the experiments.
     """
 
     kind: NoteKind

@@ -22,6 +22,15 @@ def new_salt() -> str:
     return secrets.token_hex(16)
 
 
+def missing_bins(covariate: str, levels: Iterable[object], planned: object) -> list[str]:
+    """Say that a covariate has fewer bins than planned, if it has."""
+    bins = sum(level is not None for level in levels)
+    if not isinstance(planned, int) or bins >= planned:
+        return []
+    word = "bin" if bins == 1 else "bins"
+    return [f"{covariate}: {bins} {word} instead of {planned}, because many people share a value"]
+
+
 COLLECTORS_CLOCK = "the collector's clock"
 """What decides which cohort a person of a collector belongs to, as receipts name it."""
 
@@ -144,11 +153,7 @@ class Release:
             for factor in table.covariates if len(table.covariates) == 1 else ():
                 merged, planned = self.receipt.maps.get(name), self.plan.covariate(factor.name).bins
                 levels = factor.levels if merged is None else [old for _, olds in merged.groups for old in olds]
-                bins = sum(level is not None for level in levels)
-                if isinstance(planned, int) and bins < planned:
-                    word = "bin" if bins == 1 else "bins"
-                    why = "because many people share a value"
-                    sentences[f"{factor.name}: {bins} {word} instead of {planned}, {why}"] = None
+                sentences |= dict.fromkeys(missing_bins(factor.name, levels, planned))
         return list(sentences)
 
     def totals(self, experiment: str) -> Tally:

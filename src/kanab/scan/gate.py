@@ -1,174 +1,112 @@
-"""The gate for scans: what may be shown of all pairs of many experiments.
+"""The gate for scans that are shared: copies of experiments, and what a ledger says was spent on a metric.
 
-The joint of a hundred experiments is everybody, so the leverage rule cannot be evaluated; a budget
-on independent numbers stands in for it. Within it every pair's table may be shown. Over it no statistic
-of a pair leaves, for F and p solve for people like tables do; but those of the most urgent flagged pairs, tables and
-all, as many as the budget allows.
+The joint of a hundred experiments is everybody, so the leverage rule cannot be evaluated; a budget on independent
+numbers stands in for it, over all scans that a ledger notes. Within it every table may be shared, and with it every
+statistic; over it a metric is left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from os import PathLike
+from typing import Any, Literal
 
 import numpy as np
 
-from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
-from kanab.counted import floor_to_k
-from kanab.errors import PrivacyError
-from kanab.plan.model import MetricPlan
-from kanab.privacy.audit import audit_table
-from kanab.privacy.budget import numbers_of_pairs, pair_numbers, within_budget
-from kanab.privacy.class_rules import LEAST_DF, check_k, missing_values_hide
+from kanab.counted import Counted
+from kanab.errors import PrivacyError, listed
+from kanab.privacy.asking import check_begun
+from kanab.privacy.budget import Spent, fewest_off, pair_numbers
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS
+from kanab.privacy.joint_rules import published_totals
+from kanab.privacy.ledger import append_note, hold_ledger
+from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.overlap import column
+from kanab.privacy.release import new_salt
 from kanab.scan.pairs import PairMoments, Pairs
+from kanab.tally.moments import Moments
+from kanab.tally.tally import Tally
 
-ALMOST_SAME = "fewer than k = {k} people of an arm are in it and not in another experiment, or the other way round"
-"""Why an experiment is left out that an earlier one could be subtracted from."""
+COPY = "{copy} is left out: it is a copy of {of}, for their arms differ in fewer than k = {k} people"
+SMALL = "{name} is left out: an arm holds fewer than k = {k} people"
+OVER = (
+    "{metric} is left out: with earlier scans there would be too many numbers for so few people, or for so few whose "
+    "value is not the commonest one or is missing"
+)
+AGAIN = "{metric} is left out: {names} {verb} scanned for it before, and the difference of two scans may be one person"
+REMEDY = "Share the earlier scan, scan fewer experiments, or count missing values as 0 (--missing)."
 
 
-@dataclass(frozen=True)
-class Spent:
-    """How much of the budget of one metric is used up: independent numbers per person they are about.
+# ── experiments that are one ───────────────────────────────────────────────────────────────────
 
-    ``per_unusual`` is per person off the commonest value. Of tables about different groups of the same people the
-    shares add up; alone, they are the rule of ``within_budget``.
 
-    >>> [Spent().plus(50, people, unusual).within(10) for people, unusual in [(900, 100), (899, 100), (900, 99)]]
-    [True, False, False]
+def share_pairs(pairs: Pairs, k: int) -> tuple[Pairs, list[str]]:
+    """Return the experiments that may be shared together, and why the others are left out.
+
+    Raises `PrivacyError` where fewer than two are left.
     """
-
-    per_person: float = 0.0
-    per_unusual: float = 0.0
-
-    def plus(self, numbers: int, people: int, unusual: int) -> Spent:
-        """Return what is used up with so many numbers about so many people, so many of them off the commonest value."""
-        if not numbers:
-            return self
-        shares = (numbers / count if count else math.inf for count in (people, unusual))
-        return Spent(*(mine + more for mine, more in zip((self.per_person, self.per_unusual), shares, strict=True)))
-
-    def __add__(self, other: Spent) -> Spent:
-        """Return what both take together."""
-        return Spent(self.per_person + other.per_person, self.per_unusual + other.per_unusual)
-
-    def within(self, k: int) -> bool:
-        """Return whether it may all leave together."""
-        return 2 * (k - 1) * self.per_person <= 1 + _ROUNDING and 2 * self.per_unusual <= 1 + _ROUNDING
-
-
-_ROUNDING = 1e-9
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedPairs:
-    """Pairs that may be tested. ``open_metrics`` are those whose tables may all be shown.
-
-    ``testable[i, j]`` says that every class of a pair holds nobody or at least k people.
-    """
-
-    pairs: Pairs
-    k: int
-    testable: np.ndarray
-    open_metrics: frozenset[str]
-    left_out: tuple[str, ...] = ()
-    deviations: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"Pairs of {len(self.pairs.experiments)} experiments: k-anonymous at k = {self.k}"
-
-
-def release_pairs(pairs: Pairs, k: int = DEFAULT_K, *, override: str = "") -> ReleasedPairs:
-    """Leave out experiments with an arm below k, and decide by the budget what may be shown of the rest.
-
-    Raises `PrivacyError` where fewer than two experiments are left, or k may not be used.
-    """
-    if not isinstance(pairs, Pairs):
-        raise PrivacyError("only what count_pairs() returns can be scanned", "Call count_pairs() on the source first.")
-    rule = check_k(k, override)
-    slices = [pairs.slice_of(i) for i in range(len(pairs.experiments))]
-    people = [np.diag(pairs.people[arms, arms]) for arms in slices]
-    places = [i for i, arms in enumerate(people) if all(n >= rule for n in arms) and sum(arms) - len(arms) >= LEAST_DF]
-    kept = told_apart(pairs, places, rule)
+    large = [i for i in range(len(pairs.experiments)) if min(np.diagonal(pairs.people)[pairs.slice_of(i)]) >= k]
+    copies = find_copies(pairs, large, k)
+    kept = [i for i in large if i not in copies]
     if len(kept) < 2:
         raise PrivacyError(
-            f"fewer than two experiments have k = {rule} people in every arm"
-            + (" and apart from each other" if len(places) > 1 else ""),
+            f"fewer than two experiments have k = {k} people in every arm, and are no copies",
             "Wait for more people, or scan others.",
         )
-    left_out = tuple(
-        f"{factor.name} is left out: {ALMOST_SAME if i in places else 'an arm holds fewer than k = {k} people'}".format(
-            k=rule
-        )
-        for i, factor in enumerate(pairs.experiments)
-        if i not in kept
-    )
-    some = select_experiments(pairs, kept)
-    numbers = pair_numbers([len(factor.levels) for factor in some.experiments])
-    open_metrics = frozenset(
-        part.metric.name
-        for part in some.moments
-        if within_budget(some.total, some.unusual.get(part.metric.name, 0), numbers, rule)
-    )
-    deviations = (f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()
-    return ReleasedPairs(some, rule, _testable(some, rule), open_metrics, left_out, deviations)
+    names = [factor.name for factor in pairs.experiments]
+    left_out = [SMALL.format(name=name, k=k) for i, name in enumerate(names) if i not in large]
+    left_out += [COPY.format(copy=names[copy], of=names[of], k=k) for copy, of in copies.items()]
+    return select_experiments(pairs, kept), left_out
 
 
-def shown_pairs(released: ReleasedPairs, flagged: Sequence[tuple[int, int]], metric: str) -> list[tuple[int, int]]:
-    """Return the flagged pairs, most urgent first, of which a metric's table and tests may be shown."""
-    shown: list[tuple[int, int]] = []
-    for pair in flagged:
-        if not released.testable[pair]:
-            continue
-        if metric not in released.open_metrics and not _within(released, [*shown, pair], metric):
-            break
-        table = released.pairs.tally(*pair, [metric])
-        audit = audit_table("pair", table, {metric: MetricPlan(metric)})
-        if audit.passed and missing_values_hide(table.moments_of(metric), table, released.k):
-            shown.append(pair)
-    return shown
-
-
-def _within(released: ReleasedPairs, pairs: Sequence[tuple[int, int]], metric: str) -> bool:
-    """Tell whether these few pairs may be shown together: their tables, and a corrected p each."""
-    arms = {place: len(factor.levels) for place, factor in enumerate(released.pairs.experiments)}
-    unusual = released.pairs.unusual.get(metric, 0)
-    return within_budget(released.pairs.total, unusual, numbers_of_pairs(arms, pairs) + len(pairs), released.k)
-
-
-def spent_on_pairs(released: ReleasedPairs, shown: Sequence[tuple[int, int]], metric: str) -> Spent:
-    """Return what a scan of pairs leaves to others: all tables of an open metric count, else the shown ones."""
-    arms = {place: len(factor.levels) for place, factor in enumerate(released.pairs.experiments)}
-    whole = metric in released.open_metrics
-    numbers = pair_numbers(list(arms.values())) if whole else numbers_of_pairs(arms, shown) + len(shown)
-    people, unusual = released.pairs.total, released.pairs.unusual.get(metric, 0)
-    return Spent().plus(numbers if whole or shown else 0, *(floor_to_k(n, released.k) for n in (people, unusual)))
-
-
-def told_apart(pairs: Pairs, places: Sequence[int], k: int) -> list[int]:
-    """Return the experiments without the later one of any two that differ in fewer than k people of an arm."""
+def find_copies(pairs: Pairs, places: Sequence[int], k: int) -> dict[int, int]:
+    """Return the experiments that differ from an earlier one in fewer than k people, and which that is."""
     alone = np.diagonal(pairs.people)
-    experiments = np.add.reduceat(pairs.people, pairs.starts[:-1], axis=1)  # arms by experiment
-    outside = alone[:, None] - experiments
-    close = np.add.reduceat((outside > 0) & (outside < k), pairs.starts[:-1], axis=0) > 0
-    close |= close.T
-    kept: list[int] = []
+    outside = alone[:, None] - np.add.reduceat(pairs.people, pairs.starts[:-1], axis=1)  # arms by experiment
+    beside = _any_of((outside > 0) & (outside < k), pairs.starts[:-1])
+    same = (pairs.people == alone) & (pairs.people == alone[:, None])  # arms of the same people
+    equal = np.logical_and.reduceat(_any_of(same, pairs.starts[:-1]), pairs.starts[:-1], axis=1)
+    few = _any_of(_any_of((pairs.people > 0) & (pairs.people < k), pairs.starts[:-1]).T, pairs.starts[:-1])
+    copies: dict[int, int] = {}
     for place in places:
-        if not close[place, kept].any():
-            kept.append(place)
-    return kept
+        for of in (of for of in places if of < place and of not in copies):
+            close = beside[place, of] or beside[of, place] or equal[place, of]
+            if close or (few[place, of] and differ_little(pairs, of, place, k)):
+                copies[place] = of
+                break
+    return copies
 
 
-def _testable(pairs: Pairs, k: int) -> np.ndarray:
-    """Tell which pairs have nobody or at least k people in every class."""
-    fine = (pairs.people == 0) | (pairs.people >= k)
-    for part in pairs.moments:
-        absent = pairs.people - part.counts
-        fine &= ((part.counts == 0) | (part.counts >= k)) & ((absent == 0) | (absent >= k))
-    firsts = list(pairs.starts[:-1])
-    testable = np.logical_and.reduceat(np.logical_and.reduceat(fine, firsts, axis=0), firsts, axis=1)
-    np.fill_diagonal(testable, val=False)
-    return np.asarray(testable)
+def _any_of(flags: Any, starts: Sequence[int]) -> Any:
+    """Return whether any arm of each experiment has a flag, per column."""
+    return np.logical_or.reduceat(flags, starts, axis=0)
+
+
+def differ_little(pairs: Pairs, first: int, second: int, k: int) -> bool:
+    """Tell whether some arms of one experiment are some arms of the other, but for fewer than k people.
+
+    Arms that share k people hang together. A group of them that nobody else is in is the same people on both sides,
+    but for those in classes between two groups, and their sums can be subtracted.
+    """
+    rows, columns = pairs.slice_of(first), pairs.slice_of(second)
+    inside = np.asarray(pairs.people[rows, columns], dtype=np.int64)
+    alone = np.asarray(np.diagonal(pairs.people), dtype=np.int64)
+    missing = (alone[rows] - inside.sum(axis=1), alone[columns] - inside.sum(axis=0))
+    cells = np.block([[inside, missing[0][:, None]], [missing[1][None, :], np.zeros((1, 1), dtype=np.int64)]])
+    high, wide = cells.shape
+    cells[-1, -1] = k  # people in neither experiment
+    groups = np.arange(high + wide)
+    for row, column in np.argwhere(cells >= k).tolist():
+        groups[groups == groups[high + column]] = groups[row]
+    for group in set(groups.tolist()) - {int(groups[-1])}:
+        between = (groups[:high, None] == group) != (groups[None, high:] == group)
+        if 0 < int(cells[between].sum()) < k:
+            return True
+    return False
 
 
 def select_experiments(pairs: Pairs, places: Sequence[int]) -> Pairs:
@@ -184,3 +122,173 @@ def select_experiments(pairs: Pairs, places: Sequence[int]) -> Pairs:
     return replace(
         pairs, experiments=tuple(pairs.experiments[i] for i in places), people=pairs.people[block], moments=moments
     )
+
+
+# ── what numbers spend ─────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """One metric of a scan that is to be shared: what its numbers spend, and the numbers themselves."""
+
+    spends: Spent
+    numbers: Sequence[Any]
+
+    @cached_property
+    def _plain(self) -> str:
+        return sha256(str([block.tolist() for block in self.numbers]).encode()).hexdigest()
+
+    def digest(self, salt: str) -> str:
+        """Return what tells the same numbers from others."""
+        return sha256(f"{salt}{self._plain}".encode()).hexdigest()
+
+
+def ask_pairs(pairs: Pairs, k: int) -> dict[str, Asked]:
+    """Return what all pair tables of each metric spend: about everybody, and about every arm by itself."""
+    counts = [len(factor.levels) for factor in pairs.experiments]
+    steps = sum(counts) - len(counts)
+    numbers = np.repeat([2 + steps - count for count in counts], counts).tolist()
+    alone = np.diagonal(pairs.people).tolist()
+    asked = {}
+    for part in pairs.moments:
+        unusual, missing = pairs.unusual.get(part.metric.name, 0), pairs.missing.get(part.metric.name, 0)
+        lacking = missing if part.metric.missing == "exclude" else 0
+        groups = [(pair_numbers(counts), pairs.total, _fewest(unusual, lacking, pairs.total))]
+        groups += zip(numbers, alone, _off_by_arm(pairs, part), strict=True)
+        asked[part.metric.name] = Asked(Spent.on(groups, k), (pairs.people, part.counts, part.sums, part.squares))
+    return asked
+
+
+def _off_by_arm(pairs: Pairs, part: PairMoments) -> list[int]:
+    """Return how many people of every arm are off the commonest value, or lack one: as many as sums and squares tell.
+
+    Nor more than the arm's share of all of them, where the commonest value is none of those that sums tell on.
+    """
+    people, counts, sums = (np.diagonal(block) for block in (pairs.people, part.counts, part.sums))
+    unusual = pairs.unusual.get(part.metric.name, 0)
+    off = []
+    for place in range(len(pairs.experiments)):
+        for arm in range(pairs.starts[place], pairs.starts[place + 1]):
+            n, s, q = int(counts[arm]), int(sums[arm]), int(part.squares[arm, place])
+            fewest = 0
+            if n * q != s**2:
+                limits = part.metric.grid_bounds or (-q, q)
+                fewest = max(1, min(fewest_off(n, s, q, *limits), unusual * n // pairs.total))
+            off.append(_fewest(fewest, int(people[arm]) - n, int(people[arm])))
+    return off
+
+
+def _fewest(off: int, lacking: int, people: int) -> int:
+    """Return the fewer of people off the commonest value, and of those who lack one or have one; 0 is nobody."""
+    return min((number for number in (off, lacking, people - lacking) if number), default=0) if lacking else off
+
+
+def ask_segments(counted: Sequence[Counted], tables: Sequence[Tally], k: int) -> dict[str, Asked]:
+    """Return what tables by covariates spend on each metric, experiment by experiment."""
+    sources = {name: each for each in counted for name in each.plan.experiment_names}
+    asked = {}
+    for metric in dict.fromkeys(name for table in tables for name in table.metric_names):
+        mine = [table for table in tables if metric in table.metric_names]
+        spends = Spent()
+        for name in dict.fromkeys(table.axes[0] for table in mine):
+            own = [table for table in mine if table.axes[0] == name]
+            spends += Spent.on(_groups(own, metric, sources[name]), k)
+        parts = [table.moments_of(metric) for table in mine]
+        asked[metric] = Asked(spends, [block for part in parts for block in (part.counts, part.sums)])
+    return asked
+
+
+def _groups(tables: Sequence[Tally], metric: str, counted: Counted) -> Iterable[tuple[int, int, int]]:
+    """Return numbers, people and people off the commonest value: of every arm of an experiment, and of all."""
+    arms = tables[0].keep()
+    people, part = arms.people.tolist(), arms.moments_of(metric)
+    off = [
+        _fewest(each, n - known, n)
+        for each, n, known in zip(_off_in_arms(part, arms.axes[0], counted), people, part.counts.tolist(), strict=True)
+    ]
+    numbers = 1 + sum(math.prod(table.people.shape[1:]) - 1 for table in tables)
+    return [(len(people) * numbers, sum(people), sum(off)), *zip([numbers] * len(people), people, off, strict=True)]
+
+
+def _off_in_arms(part: Moments, experiment: str, counted: Counted) -> list[int]:
+    """Return the people of every arm who are off the commonest value; one, where they were not counted."""
+    if part.metric.binary:
+        return [min(s, n - s) for n, s in zip(part.counts.tolist(), part.sums.tolist(), strict=True)]
+    if counted.signatures is None or part.metric.name not in counted.signatures.values:
+        return [1] * len(part.counts)
+    off = counted.signatures.values[part.metric.name].off
+    arm = column(counted, published_totals(counted.plan.linkages_of(experiment)[0], counted))
+    return [int(off[arm == place].sum()) for place in range(len(part.counts))]
+
+
+def rests_on_several(part: Moments) -> bool:
+    """Return whether no sum of a class can be that of one or two people, as far as bounds tell; of a 0/1 metric always.
+
+    >>> from kanab.datasets import eighteen
+    >>> rests_on_several(eighteen().moments[0])
+    False
+    """
+    if part.metric.binary:
+        return True
+    if part.metric.grid_bounds is None:
+        return False
+    low, high = part.metric.grid_bounds
+    usual = min(max(0, low), high)
+    above = abs(part.sums - part.counts * usual)
+    return bool(np.all((above == 0) | (above >= LEAST_CONTRIBUTORS * max(high - usual, usual - low))))
+
+
+# ── the ledger ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, eq=False)
+class SharedScan:
+    """A scan that is to be shared: which experiments, and what of every metric."""
+
+    kind: Literal["pairs", "segments"]
+    experiments: Sequence[str]
+    asked: Mapping[str, Asked]
+    k: int
+
+    def why_not(self, metric: str, earlier: Iterable[LedgerNote]) -> str:
+        """Say why a metric may not be shared after some scans of it; nothing, if it may.
+
+        Whoever subtracts two scans of an experiment sees who has joined it, and what their values are.
+        """
+        spent = self.asked[metric].spends
+        known: set[str] = set()
+        for note in earlier:
+            spent += Spent(*map(float, note.asked[metric].split()[:2]))
+            known |= note.asked.keys() if note.says == self.kind else set()
+        if again := [name for name in self.experiments if name in known]:
+            verb = "was" if len(again) == 1 else "were"
+            return AGAIN.format(metric=metric, names=listed(again, most=3), verb=verb)
+        return "" if spent.within(self.k) else OVER.format(metric=metric)
+
+
+def spend(path: str | PathLike[str], scan: SharedScan, *, new_ledger: bool = False) -> dict[str, str]:
+    """Note in a ledger what a scan spends on each metric, and return why some metrics may not be shared.
+
+    The same numbers may be shared again, and spend nothing. Raises `PrivacyError` where no metric is left, or the
+    ledger holds releases with ε, `LedgerError` where there is no such ledger.
+    """
+    with hold_ledger(path) as held:
+        check_begun(path, new_ledger=new_ledger)
+        if held.noisy:
+            raise PrivacyError("the ledger holds releases with ε, and a scan has no noise", "Use another ledger.")
+        salt = new_salt()
+        left_out, noted = {}, {}
+        for metric, asked in scan.asked.items():
+            earlier = [note for note in held.notes if note.kind == "scanned" and note.asked.get(metric)]
+            if any(note.asked[metric].endswith(asked.digest(note.salt)) for note in earlier):
+                continue
+            if why := scan.why_not(metric, earlier):
+                left_out[metric] = why
+            else:
+                noted[metric] = f"{asked.spends.per_person!r} {asked.spends.per_unusual!r} {asked.digest(salt)}"
+        if len(left_out) == len(scan.asked):
+            raise PrivacyError("; ".join(left_out.values()), REMEDY)
+        if noted:
+            names = dict.fromkeys(scan.experiments, "")
+            append_note(path, held, LedgerNote("scanned", scan.kind, noted | names, salt=salt))
+    return left_out

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from kanab.arguments import check_arguments
 from kanab.dataframes import Frames, Name, Row, Tables
 from kanab.plan.joint_shares import are_independent
 from kanab.report.chart import Chart
-from kanab.scan.gate import Spent
 from kanab.scan.report.charts import PairChart, pair_chart
 from kanab.scan.report.html import scan_report
 from kanab.scan.report.tables import scan_text
@@ -23,10 +22,10 @@ from kanab.scan.stats.segments import SegmentScan
 from kanab.tally.factor import label
 
 PairRows = Literal[
-    "pairs", "effects", "means", "joint_shares", "quantiles", "withheld", "histogram", "verdicts", "metrics",
-    "experiments", "notes",
+    "pairs", "effects", "means", "joint_shares", "quantiles", "verdicts", "metrics", "notes", "experiments",
 ]  # fmt: skip
-SegmentRows = Literal["segments", "follow_ups", "withheld", "histogram", "verdicts", "metrics", "notes"]
+SegmentRows = Literal["segments", "follow_ups", "verdicts", "metrics", "notes"]
+OWN_ROWS = "own-rows"
 
 
 class _ScanReadout(Frames[Name]):
@@ -52,9 +51,7 @@ class _ScanReadout(Frames[Name]):
 class PairReadout(_ScanReadout[PairRows]):
     """Every pair of experiments, tested together. ``to_dict`` is documented and stable.
 
-    ``open_metrics`` are within the budget: their tables could all be published. Of the others only a few flagged
-    pairs are here, with their ``effects``, and what ``scan.withheld`` says about all others together. ``spent``
-    is how much of the budget that takes.
+    ``own_rows`` says that it is internal.
     """
 
     _tests: ClassVar[str] = "pairs"
@@ -63,14 +60,13 @@ class PairReadout(_ScanReadout[PairRows]):
     effects: tuple[PairEffects, ...]
     people: int
     k: int
-    open_metrics: frozenset[str]
     notes: tuple[str, ...] = ()
     chained: bool = False
-    spent: Mapping[str, Spent] = field(default_factory=dict)
+    own_rows: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scan as plain data, ready for JSON."""
-        return {
+        return _scope(own_rows=self.own_rows) | {
             "pairs": [row.to_dict() for row in self.scan.rows_of(self.scan.listed_lines)],
             **self.scan.summary(),
             "experiments": list(self.scan.experiments),
@@ -90,12 +86,7 @@ class PairReadout(_ScanReadout[PairRows]):
             "verdicts": dict(self.scan.verdicts()),
             "effects": [_effects_to_dict(pair) for pair in self.effects],
             "quantiles": {metric.name: self._quantiles(metric.name) for metric in self.scan.metrics},
-            "withheld": _withheld_to_dict(self.scan),
-            "privacy": {
-                "k": self.k,
-                "shows": _shows(self.scan),
-                "chained": self.chained,
-            },
+            "privacy": {"k": self.k, "chained": self.chained},
             "notes": list(self.notes),
         }
 
@@ -127,7 +118,6 @@ class PairReadout(_ScanReadout[PairRows]):
             ],
             **_common_tables(data),
             "experiments": [{"experiment": name} for name in data["experiments"]],
-            "notes": [{"sentence": sentence} for sentence in data["notes"]],
         }
 
     def _quantiles(self, metric: str) -> dict[str, list[float | None]]:
@@ -148,18 +138,18 @@ class SegmentReadout(_ScanReadout[SegmentRows]):
     k: int
     notes: tuple[str, ...] = ()
     chained: bool = False
+    own_rows: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scan as plain data, ready for JSON."""
         rows = _segments_to_dict(self.scan.rows_of(self.scan.listed_lines))
-        return {
+        return _scope(own_rows=self.own_rows) | {
             "segments": rows,
             **self.scan.summary(),
             "metrics": [metric.name for metric in self.scan.metrics],
             "shares": [metric.name for metric in self.scan.metrics if metric.binary],
             "verdicts": dict(self.scan.verdicts()),
-            "withheld": _withheld_to_dict(self.scan),
-            "privacy": {"k": self.k, "shows": _shows(self.scan), "chained": self.chained},
+            "privacy": {"k": self.k, "chained": self.chained},
             "notes": list(self.notes),
         }
 
@@ -170,7 +160,6 @@ class SegmentReadout(_ScanReadout[SegmentRows]):
             "segments": [_flat(row) for row in rows],
             "follow_ups": [_beside(row, *names) | each for row in rows for each in row["follow_ups"]],
             **_common_tables(data),
-            "notes": [{"sentence": sentence} for sentence in data["notes"]],
         }
 
 
@@ -188,25 +177,16 @@ def _beside(row: Row, *names: str) -> dict[str, Any]:
 
 
 def _common_tables(data: Row) -> dict[str, list[Row]]:
-    """Return the tables that both scans have: what is said of metrics over the budget, verdicts, and metrics."""
-    withheld = data["withheld"].items()
-    shows = data["privacy"]["shows"]
+    """Return the tables that both scans have: verdicts, metrics and notes."""
     return {
-        "withheld": [
-            {"metric": metric} | {name: value for name, value in part.items() if name != "histogram"}
-            for metric, part in withheld
-        ],
-        "histogram": [
-            {"metric": metric, "low": at / len(bars), "high": (at + 1) / len(bars), "tests": n}
-            for metric, part in withheld
-            for bars in [part["histogram"]]
-            for at, n in enumerate(bars)
-        ],
         "verdicts": [{"verdict": verdict, "tests": n} for verdict, n in data["verdicts"].items()],
-        "metrics": [
-            {"metric": name, "share": name in data["shares"], "shows": shows.get(name)} for name in data["metrics"]
-        ],
+        "metrics": [{"metric": name, "share": name in data["shares"]} for name in data["metrics"]],
+        "notes": [{"sentence": sentence} for sentence in data["notes"]],
     }
+
+
+def _scope(*, own_rows: bool) -> dict[str, Any]:
+    return {"scope": OWN_ROWS} if own_rows else {}
 
 
 def _means(pair: Row) -> list[Row]:
@@ -217,14 +197,6 @@ def _means(pair: Row) -> list[Row]:
         for a, means in zip(first, pair["means"], strict=True)
         for b, mean in zip(second, means, strict=True)
     ]
-
-
-def _shows(scan: PairScan | SegmentScan) -> dict[str, str]:
-    return {metric.name: "flagged" if metric.name in scan.withheld else "tables" for metric in scan.metrics}
-
-
-def _withheld_to_dict(scan: PairScan | SegmentScan) -> dict[str, Any]:
-    return {metric: {**asdict(part), "histogram": list(part.histogram)} for metric, part in scan.withheld.items()}
 
 
 def _effects_to_dict(pair: PairEffects) -> dict[str, Any]:

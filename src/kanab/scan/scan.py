@@ -5,37 +5,29 @@ Chooses and calls counting, the gate and statistics; no arithmetic here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
+from os import PathLike
 from typing import Any
 
 from kanab.arguments import check_arguments
-from kanab.choices import DEFAULT_K, Correction
+from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Correction
 from kanab.counted import Counted, floor_to_k
 from kanab.counting.dispatch import count
 from kanab.errors import AnalysisError, PlanError, SourceError, listed
 from kanab.plan.joint_shares import JointShares
-from kanab.plan.model import make_plan
-from kanab.privacy.class_rules import check_k
-from kanab.privacy.gate import release
-from kanab.privacy.release import Release
+from kanab.plan.model import Linkage, Plan, make_plan
+from kanab.privacy.class_rules import check_k, draft_table, published_map
+from kanab.privacy.release import Release, missing_bins
 from kanab.scan.count.counting import count_pairs, read_names
 from kanab.scan.count.stream import Progress
-from kanab.scan.gate import ALMOST_SAME, ReleasedPairs, Spent, release_pairs, shown_pairs, spent_on_pairs, told_apart
-from kanab.scan.read_together import (
-    FILES_ARE_OUT,
-    TableGroup,
-    group_tables,
-    number_gates,
-    withhold_over_budget,
-)
+from kanab.scan.gate import COPY, SharedScan, ask_pairs, ask_segments, find_copies, rests_on_several, share_pairs, spend
 from kanab.scan.readout import PairReadout, SegmentReadout
 from kanab.scan.stats.effects import PairEffects, effects_within
 from kanab.scan.stats.pairs import PairScan, PairTest, scan_pairs
-from kanab.scan.stats.segments import scan_covariates
+from kanab.scan.stats.segments import SegmentScan, scan_covariates
 from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
-from kanab.scan.stats.withheld import withhold_tests
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
@@ -43,11 +35,8 @@ from kanab.tally.tally import Tally
 Pair = tuple[str, str]
 """The names of two experiments."""
 
-BESIDE_PAIRS = "The pairs that are shown beside take part of the budget; scanned without them, more may be shown"
-"""What a scan of segments says where something is withheld, and pairs of the same people are shown."""
-
-MOST_JOINT_TABLES = 12
-"""So many tables of segments are checked together by the leverage rule, which takes seconds; more by the budget."""
+TABLES_AT_ONCE = 12
+"""So many tables of segments are counted in one pass."""
 
 MOST_SHOWN = 20
 """So many flagged pairs are shown with their tables; more than that is read as a list."""
@@ -76,6 +65,8 @@ def scan_interactions(
     assignments: Any = None,
     joint_shares: Mapping[tuple[str, str], Mapping[tuple[Any, Any], float]] | None = None,
     progress: Progress | None = None,
+    ledger: str | PathLike[str] | None = None,
+    new_ledger: bool = False,
 ) -> PairReadout:
     """Test which pairs of concurrent experiments interfere, all of them together, and correct for their number.
 
@@ -87,11 +78,13 @@ def scan_interactions(
     where arms are in a table of their own. ``joint_shares`` say how people were meant to be divided over two
     experiments that were not assigned independently: {("checkout", "search"): {("A", "off"): 0.4, …}}, for every
     pair of arms, adding up to 1; releases take them from their plans. ``progress`` is called with the people
-    counted so far, and with how many there are, if known.
+    counted so far, and with how many there are, if known. A scan of rows is internal; one with ``ledger`` (a path;
+    ``new_ledger`` begins one) may be shared: it notes there what it tells of every metric, and metrics of which scans
+    have told too much are left out.
 
     Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
-    source cannot be counted, `PrivacyError` where fewer than two experiments have k people in every
-    arm, `AnalysisError` where a choice makes no sense or the releases hold no pairs, `ArgumentError`
+    source cannot be counted, `PrivacyError` where nothing may be shared, `LedgerError` where there is no such
+    ledger, `AnalysisError` where a choice makes no sense or the releases hold no pairs, `ArgumentError`
     where one is of the wrong kind.
     """
     rules = Rules(check_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
@@ -102,23 +95,21 @@ def scan_interactions(
     joint = _read_joint_shares({} if joint_shares is None else joint_shares)
     releases = _as_releases(source)
     if releases is not None:
-        _check_nothing_counted(experiments, counting)
+        _check_nothing_counted(experiments, counting | {"ledger": ledger})
         return scan_stored_pairs(releases, read_names(metrics, "metrics"), rules, joint)
     pairs = count_pairs(source, experiments, metrics, progress=progress, **counting)
-    released = release_pairs(pairs, k, override=override)
-    scan = scan_pairs(released.pairs, rules, joint_shares=joint)
-    people = floor_to_k(released.pairs.total, k)
-    notes = (*released.left_out, *released.deviations)
-    shown = _shown_pairs(scan, released)
-    effects = tuple(
-        chain.from_iterable(
-            _effects(released.pairs.tally(*pair, [metric]), metric) for metric, pairs in shown.items() for pair in pairs
-        )
-    )
-    spent = {metric: spent_on_pairs(released, shown[metric], metric) for metric in shown}
-    return PairReadout(
-        _without_closed(scan, released, shown), effects, people, k, released.open_metrics, notes, spent=spent
-    )
+    notes = _deviations(k, override)
+    if ledger is not None:
+        pairs, alone = share_pairs(pairs, k)
+        names = [factor.name for factor in pairs.experiments]
+        left_out = spend(ledger, SharedScan("pairs", names, ask_pairs(pairs, k), k), new_ledger=new_ledger)
+        moments = tuple(part for part in pairs.moments if part.metric.name not in left_out)
+        pairs, rules = replace(pairs, moments=moments), rules.without(left_out)
+        notes = (*alone, *left_out.values(), *notes)
+    scan = scan_pairs(pairs, rules, joint_shares=joint)
+    tables = [(pairs.tally(pairs.place(row.a), pairs.place(row.b), [row.metric]), row.metric) for row in _flagged(scan)]
+    effects = _effects(tables, shared=ledger is not None)
+    return PairReadout(scan, effects, floor_to_k(pairs.total, k), k, notes, ledger is not None, ledger is None)
 
 
 @check_arguments(skip=("k",))
@@ -149,18 +140,18 @@ def scan_segments(
     time: str | None = None,
     exposure_time: str | None = None,
     first_by: str | None = None,
-    beside: PairReadout | None = None,
+    ledger: str | PathLike[str] | None = None,
+    new_ledger: bool = False,
 ) -> SegmentReadout:
     """Test which effects differ between which levels: every experiment × covariate × metric together.
 
-    ``source`` is as for ``scan_interactions``, and the choices of counting are those of ``count``. All experiments
-    pass one gate: by the leverage rule where they are few, else under one budget, over which only flagged tests are
-    shown. ``beside`` is a scan of pairs of the same people that is shown as well: both share the budget.
+    ``source``, ``ledger`` and ``new_ledger`` are as for ``scan_interactions``, and the choices of counting those of
+    ``count``. Sparse levels are merged to k people.
 
     Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
-    source cannot be counted, `PrivacyError` where an arm has fewer than k people, `AnalysisError`
-    where a choice makes no sense or no table by a covariate is left, `ArgumentError` where one is of
-    the wrong kind.
+    source cannot be counted, `PrivacyError` where nothing may be shared, `LedgerError` where there is no such
+    ledger, `AnalysisError` where a choice makes no sense or no table by a covariate is left, `ArgumentError`
+    where one is of the wrong kind.
     """
     rules = Rules(check_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
     counting = {
@@ -172,47 +163,30 @@ def scan_segments(
     segments = read_names(covariates, "covariates")
     stored = _as_releases(source)
     if stored is not None:
-        _check_nothing_counted(arms, counting)
-        gates = number_gates(stored)
-        gated = _Gated(stored, gates, group_tables(stored, gates), checked=1)
-    else:
-        if not arms or not names or not segments:
-            raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
-        choices: dict[str, Any] = {name: choice for name, choice in counting.items() if choice is not None}
-        gated = _gate_segments(_SegmentSource(source, names, segments, choices), arms, k, override, beside)
-    tables = [
-        (gate, tally)
-        for stored_release, gate in zip(gated.releases, gated.gates, strict=True)
-        for tally in stored_release.tables.values()
-        if len(tally.arms) == 1 and tally.covariates
-    ]
-    known = dict.fromkeys(tally.covariates[0].name for _, tally in tables)
-    for name in segments if stored is not None else ():  # of rows, the notes say why a table is left out
-        if name not in known:
-            raise AnalysisError(f"no table is left of covariate {name!r}", f"There are: {listed(known) or 'none'}.")
-    tables = [(gate, tally) for gate, tally in tables if not segments or tally.covariates[0].name in segments]
-    if not tables:
-        raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
-    rules = replace(rules, k=_least_k(gated.releases))
-    scan = scan_covariates([tally for _, tally in tables], rules, metrics=names or None)
-    owners = [(gate, tally.keep(factor.name)) for gate, tally in tables for factor in tally.covariates]
-    spent = {} if beside is None else beside.spent
-    scan = withhold_over_budget(scan, owners, gated.groups, k=rules.k, checked=gated.checked, before=spent)
-    notes = (*gated.left_out, *_left_out(gated.releases), *(() if stored is None else _read_together(scan.withheld)))
-    if scan.withheld and any(spent.get(name, Spent()) != Spent() for name in scan.withheld):
-        notes = (*notes, BESIDE_PAIRS)
-    return SegmentReadout(scan, rules.k, notes, chained=_chained(gated.releases))
+        _check_nothing_counted(arms, counting | {"ledger": ledger})
+        return _scan_stored_segments(stored, names, segments, rules)
+    if not arms or not names or not segments:
+        raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
+    choices: dict[str, Any] = {name: choice for name, choice in counting.items() if choice is not None}
+    rows = _SegmentSource(source, names, segments, choices)
+    notes = _deviations(k, override)
+    if ledger is not None:
+        copies = rows.copies(arms, k)
+        arms = [arm for arm in arms if arm not in copies]
+        notes = (*(COPY.format(copy=copy, of=of, k=k) for copy, of in copies.items()), *notes)
+    counted = rows.count(arms, k)
+    tables, said = _merged_tables(counted)
+    if ledger is not None and tables:
+        tables = [_resting_on_several(table) for table in tables]
+        asked = ask_segments(counted, tables, k)
+        left_out = spend(ledger, SharedScan("segments", arms, asked, k), new_ledger=new_ledger)
+        tables = [table.select_metrics(set(table.metric_names) - left_out.keys()) for table in tables]
+        rules, said = rules.without(left_out), (*left_out.values(), *said)
+    return SegmentReadout(_scan_tables(tables, rules), k, (*said, *notes), ledger is not None, ledger is None)
 
 
-@dataclass(frozen=True, eq=False)
-class _Gated:
-    """Releases to scan, the gate that each of them passed, and the tables by gate; ``checked`` of them hold anyway."""
-
-    releases: Sequence[Release]
-    gates: Sequence[int]
-    groups: Sequence[TableGroup]
-    checked: int = 0
-    left_out: tuple[str, ...] = ()
+def _deviations(k: int, override: str) -> tuple[str, ...]:
+    return (f"k = {k}: {override}",) if k < LEAST_K_WITHOUT_OVERRIDE else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,48 +198,75 @@ class _SegmentSource:
     segments: Sequence[str]
     choices: Mapping[str, Any]
 
-    def count(self, arms: Sequence[str], k: int) -> Counted:
-        """Count some experiments by all covariates, in one pass."""
+    def count(self, arms: Sequence[str], k: int) -> list[Counted]:
+        """Count experiments by all covariates, some of them at a time."""
         planned = {name: self.choices[name] for name in _PLANNED if name in self.choices}
+        others = {name: choice for name, choice in self.choices.items() if name not in _PLANNED}
         plan = make_plan(arms[0], self.metrics, segments=self.segments, k=k, **planned)
         each = tuple(replace(plan.experiments[0], name=arm) for arm in arms)
-        others = {name: choice for name, choice in self.choices.items() if name not in _PLANNED}
-        return count(self.source, replace(plan, experiments=each), **others)
+        size = max(1, TABLES_AT_ONCE // len(self.segments))
+        parts = [each[start : start + size] for start in range(0, len(each), size)]
+        return [count(self.source, replace(plan, experiments=part), **others) for part in parts]
 
-    def told_apart(self, arms: Sequence[str], k: int) -> list[str]:
-        """Return the experiments but for those that differ from an earlier one in fewer than k people of an arm."""
+    def copies(self, arms: Sequence[str], k: int) -> dict[str, str]:
+        """Return the experiments that are copies of an earlier one, and which that is."""
         choices = {name: self.choices[name] for name in ("where", "table", "sql", "unit") if name in self.choices}
         try:
             pairs = count_pairs(self.source, arms, **choices)
-        except SourceError:  # nobody is in two of them, or counting them will say what is wrong
-            return list(arms)
-        kept = told_apart(pairs, [pairs.place(arm) for arm in arms], k)
-        return [arm for arm in arms if pairs.place(arm) in kept]
+        except (SourceError, PlanError):  # nobody is in two of them, or counting them will say what is wrong
+            return {}
+        names = [factor.name for factor in pairs.experiments]
+        return {names[copy]: names[of] for copy, of in find_copies(pairs, range(len(names)), k).items()}
 
 
 _PLANNED = ("bounds", "resolution", "missing", "bins", "top")
 
 
-def _gate_segments(
-    rows: _SegmentSource, arms: Sequence[str], k: int, override: str, beside: PairReadout | None
-) -> _Gated:
-    """Pass the experiments through one gate, where they are few; else each by itself, under one budget.
+def _merged_tables(counted: Sequence[Counted]) -> tuple[list[Tally], tuple[str, ...]]:
+    """Return the tables by a covariate with sparse levels merged to k, and what is not there as it was asked for."""
+    tables: list[Tally] = []
+    said: dict[str, None] = {}
+    for plan, linkage, tally in _linkages(counted):
+        draft = draft_table(linkage, tally, plan, None)
+        levels = published_map(draft, plan)
+        if draft.why:
+            said[draft.why] = None
+        elif levels is not None:
+            tables.append(levels.apply(tally))
+            covariate = plan.covariate(levels.covariate)
+            said |= dict.fromkeys(missing_bins(covariate.name, tally.factor(covariate.name).levels, covariate.bins))
+    return tables, tuple(said)
 
-    Where a scan of pairs is shown ``beside``, its gate has told them apart, and no other gate has checked all.
-    """
-    kept = rows.told_apart(arms, k) if beside is None and len(arms) > 1 else list(arms)
-    left_out = tuple(f"{arm} is left out: {ALMOST_SAME.format(k=k)}" for arm in arms if arm not in kept)
-    together = len(kept) == 1 or len(kept) * len(rows.segments) <= MOST_JOINT_TABLES
-    counted = [rows.count(some, k) for some in ([kept] if together else [[arm] for arm in kept])]
-    releases = [release(each, override=override) for each in counted]
-    groups = [TableGroup(tuple(released.tables.values())) for released in releases]
-    return _Gated(releases, range(len(releases)), groups, int(together and beside is None), left_out)
+
+def _linkages(counted: Sequence[Counted]) -> Iterator[tuple[Plan, Linkage, Tally]]:
+    for each in counted:
+        yield from ((each.plan, linkage, each.tallies[linkage.name]) for linkage in each.plan.linkages)
 
 
-def _read_together(withheld: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what is withheld of several releases, and that their files are out."""
-    verb = "is" if len(withheld) == 1 else "are"
-    return (FILES_ARE_OUT.format(metrics=listed(withheld), verb=verb),) if withheld else ()
+def _resting_on_several(table: Tally) -> Tally:
+    return table.select_metrics(part.metric.name for part in table.moments if rests_on_several(part))
+
+
+def _scan_tables(tables: Sequence[Tally], rules: Rules, metrics: Sequence[str] = ()) -> SegmentScan:
+    if not tables:
+        raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
+    return scan_covariates(tables, rules, metrics=metrics or None)
+
+
+def _scan_stored_segments(
+    releases: Sequence[Release], metrics: Sequence[str], segments: Sequence[str], rules: Rules
+) -> SegmentReadout:
+    """Scan stored tables by covariates, all of which are published already."""
+    tables = [
+        tally for stored in releases for tally in stored.tables.values() if len(tally.arms) == 1 and tally.covariates
+    ]
+    known = dict.fromkeys(tally.covariates[0].name for tally in tables)
+    for name in segments:
+        if name not in known:
+            raise AnalysisError(f"no table is left of covariate {name!r}", f"There are: {listed(known) or 'none'}.")
+    tables = [tally for tally in tables if not segments or tally.covariates[0].name in segments]
+    rules = replace(rules, k=_least_k(releases))
+    return SegmentReadout(_scan_tables(tables, rules, metrics), rules.k, _left_out(releases), _chained(releases))
 
 
 def _as_releases(source: Any) -> list[Release] | None:
@@ -314,25 +315,18 @@ def scan_stored_pairs(
     metrics: Sequence[str] = (),
     rules: Rules | None = None,
     joint: Mapping[Pair, JointShares] | None = None,
-    *,
-    gates: Sequence[int] | None = None,
 ) -> PairReadout:
     """Scan stored pair tables, all of which are published already.
 
-    ``gates`` number the gate that each release passed, where that is known better than from their hashes. Raises
-    `AnalysisError` where the releases hold no pairs, `PlanError` where their joint shares differ.
+    Raises `AnalysisError` where the releases hold no pairs, `PlanError` where their joint shares differ.
     """
-    rules = rules or Rules()
     pairs: dict[tuple[str, str], Tally] = {}
-    gate_of: dict[tuple[str, str], int] = {}
     alone: dict[str, Tally] = {}
-    gates = number_gates(releases) if gates is None else gates
-    for stored, gate in zip(releases, gates, strict=True):
+    for stored in releases:
         for table in stored.tables.values():
             names = table.experiment_names
             if len(names) == 2:
                 pairs[names[0], names[1]] = table
-                gate_of[names[0], names[1]] = gate
         for experiment in stored.plan.experiment_names:
             alone.setdefault(experiment, stored.totals(experiment))
     if not pairs:
@@ -342,18 +336,14 @@ def scan_stored_pairs(
         )
     joint = joint or _planned_together(releases, pairs)
     k = _least_k(releases)
-    scan = scan_pairs(pairs, replace(rules, k=k), metrics=metrics or None, alone=alone, joint_shares=joint)
-    owners = [(gate_of[names], table.keep()) for names, table in pairs.items()]
-    scan = withhold_over_budget(scan, owners, group_tables(releases, gates), k=k, checked=1)
-    flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in _most_urgent(scan))
-    effects = tuple(chain.from_iterable(_effects(*pair) for pair in flagged))
+    rules = replace(rules or Rules(), k=k)
+    scan = scan_pairs(pairs, rules, metrics=metrics or None, alone=alone, joint_shares=joint)
+    effects = _effects((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in _flagged(scan))
     people = floor_to_k(max(table.total for table in alone.values()), k)
-    open_metrics = frozenset(metric.name for metric in scan.metrics if metric.name not in scan.withheld)
-    notes = (*_left_out(releases), *_read_together(scan.withheld))
-    return PairReadout(scan, effects, people, k, open_metrics, notes, chained=_chained(releases))
+    return PairReadout(scan, effects, people, k, _left_out(releases), _chained(releases))
 
 
-def _most_urgent(scan: PairScan) -> list[PairTest]:
+def _flagged(scan: PairScan) -> list[PairTest]:
     return scan.rows_of(scan.flagged_lines[:MOST_SHOWN])
 
 
@@ -372,32 +362,11 @@ def _chained(releases: Sequence[Release]) -> bool:
     return all(stored.chained for stored in releases)
 
 
-def _shown_pairs(scan: PairScan, released: ReleasedPairs) -> dict[str, list[tuple[int, int]]]:
-    """Return by metric the flagged pairs that the gate lets through with their tables, most urgent first."""
-    place = {factor.name: at for at, factor in enumerate(released.pairs.experiments)}
-    shown = {}
-    for at, metric in enumerate(scan.metrics):
-        lines = scan.flagged_lines[scan.metric_of[scan.flagged_lines] == at][:MOST_SHOWN]
-        flagged = [(place[row.a], place[row.b]) for row in scan.rows_of(lines)]
-        shown[metric.name] = shown_pairs(released, flagged, metric.name)
-    return shown
-
-
-def _without_closed(
-    scan: PairScan, released: ReleasedPairs, shown: Mapping[str, Sequence[tuple[int, int]]]
-) -> PairScan:
-    """Return the scan without the tests of metrics over the budget, but for the pairs that are shown."""
-    lines = {
-        metric.name: [released.pairs.number_of(*pair) * len(scan.metrics) + at for pair in shown[metric.name]]
-        for at, metric in enumerate(scan.metrics)
-        if metric.name not in released.open_metrics
-    }
-    return withhold_tests(scan, lines, released.k) if lines else scan
-
-
-def _effects(table: Tally, metric: str) -> list[PairEffects]:
-    """Return the effects within arms, or nothing where they cannot be tested."""
-    try:
-        return [effects_within(table, metric)]
-    except AnalysisError:
-        return []
+def _effects(tables: Iterable[tuple[Tally, str]], *, shared: bool = False) -> tuple[PairEffects, ...]:
+    """Return the effects within arms, but of tables where they cannot be computed, or are shared and tell too much."""
+    effects = []
+    for table, metric in tables:
+        if not shared or rests_on_several(table.moments_of(metric)):
+            with suppress(AnalysisError):
+                effects.append(effects_within(table, metric))
+    return tuple(effects)

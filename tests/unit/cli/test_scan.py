@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kanab.cli.main import cli
-from kanab.errors import AnalysisError, KanabError, PlanError, SourceError
+from kanab.errors import AnalysisError, KanabError, LedgerError, PlanError, SourceError
+from kanab.privacy.ledger import read_ledger
 
 FLAGS = ("--bounds", "revenue=0:500", "--resolution", "revenue=0.01")
 PLAN = """
@@ -54,7 +55,32 @@ def test_a_pattern_scans_every_pair(users: str) -> None:
     shown = run("scan", users, "--experiments", "test_*", "--metric", "revenue,bought", *FLAGS).output
     assert shown.startswith("5 experiments, 10 pairs, 2 metrics (revenue, bought); at least 5,000 people.")
     assert "interference" in shown
-    assert "Curator only, unchained" in shown
+    assert "Internal: computed on personal data you may already read." in shown
+
+
+def test_a_scan_is_internal_unless_it_is_noted_in_a_ledger(users: str, tmp_path: Path) -> None:
+    words = ("scan", users, "--experiments", "test_*", "--metric", "bought", "--segment", "device", "--json")
+    internal = json.loads(run(*words).output)
+    assert internal["scope"] == internal["segment_scan"]["scope"] == "own-rows"
+    ledger = ("--ledger", str(tmp_path / "shop.ledger"))
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        run(*words, *ledger)
+    shared = json.loads(run(*words, *ledger, "--new-ledger").output)
+    assert "scope" not in {*shared, *shared["segment_scan"]}
+    assert shared["pairs"] == internal["pairs"]
+    assert [note.says for note in read_ledger(tmp_path / "shop.ledger").notes] == ["pairs", "segments"]
+    assert json.loads(run(*words, *ledger).output) == shared  # the same again spends nothing
+    assert len(read_ledger(tmp_path / "shop.ledger").notes) == 2
+
+
+def test_pairs_are_shown_where_nothing_is_left_for_segments(users: str, tmp_path: Path) -> None:
+    words = ("scan", users, "--experiments", "test_*", "--metric", "bought", "--where", "revenue < 6", "--json")
+    shared = json.loads(
+        run(*words, "--segment", "device", "--ledger", str(tmp_path / "shop.ledger"), "--new-ledger").output
+    )
+    assert len(shared["pairs"]) == 10
+    assert "segment_scan" not in shared
+    assert shared["notes"][0].startswith("By segment: bought is left out: with earlier scans there would be too many")
 
 
 @pytest.mark.slow

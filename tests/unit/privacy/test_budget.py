@@ -17,7 +17,7 @@ from kanab.inspection.attack.findings import AttackReport
 from kanab.inspection.attack.published import AttackedRelease, Axis, published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.privacy.budget import WHY, fewest_off, pair_numbers, within_budget
+from kanab.privacy.budget import WHY, Spent, enough_unusual, fewest_off, pair_numbers
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.metric import Metric
@@ -79,9 +79,18 @@ def test_of_a_0_1_metric_the_people_off_the_commonest_value_are_known(values: li
 
 
 def test_both_halves_of_the_budget_are_needed() -> None:
-    assert within_budget(18 * 211, 2 * 211, 211, 10)
-    assert not within_budget(18 * 211 - 1, 2 * 211, 211, 10)
-    assert not within_budget(18 * 211, 2 * 211 - 1, 211, 10)
+    assert Spent.on([(210, 18 * 210, 2 * 210)], 10).within(10)
+    assert not Spent.on([(210, 18 * 210 - 1, 2 * 210)], 10).within(10)
+    assert not Spent.on([(210, 18 * 210, 2 * 210 - 1)], 10).within(10)
+    assert (enough_unusual(420, 210), enough_unusual(419, 210)) == (True, False)
+
+
+def test_what_several_scans_spend_adds_up() -> None:
+    half = Spent.on([(105, 18 * 210, 2 * 210)], 10)
+    assert (half + half).within(10)
+    assert not (half + half + Spent.on([(1, 10**6, 10**5)], 10)).within(10)
+    assert Spent.on([(4, 4_000, 0), (2, 2_000, 100)], 10) == Spent(0.001, 0.02)
+    assert not Spent.on([(4, 4_000, 9)], 10).within(10)  # fewer than k are not told from none
 
 
 @pytest.mark.parametrize(("experiments", "people"), [(8, 6_000), (14, 12_000)])
@@ -109,19 +118,19 @@ def test_the_bad_pair_scans_are_over_budget(name: str) -> None:
     numbers = pair_numbers([2] * experiments)
     assert len(one.independent[1]) == min(numbers, len(bad.background.people))
     off = int((bad.people[one.metric.name] > 0).sum())
-    assert not within_budget(len(bad.background.who), off, numbers, 10)
+    assert not Spent.on([(numbers, len(bad.background.who), off)], 10).within(10)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_within_budget_the_attacker_learns_nothing_about_fewer_than_k(seed: int) -> None:
     rng = np.random.default_rng(seed)
     numbers = pair_numbers([2] * 5)
-    people = 18 * numbers
+    people = 18 * numbers + 10
     bought = np.zeros(people, dtype=np.int64)
-    bought[rng.permutation(people)[: 2 * numbers]] = 1
+    bought[rng.permutation(people)[: 2 * numbers + 10]] = 1
     spend = bought * rng.integers(100, 5_000, people)
     arms = {f"experiment {i}": rng.choice(["A", "B"], people) for i in range(5)}
-    assert within_budget(people, int(bought.sum()), numbers, 10)
+    assert Spent.on([(numbers, people, int(bought.sum()))], 10).within(10)
     release, known = pairs(arms, bought, spend)
     assert not play_attacker([release], known).broken
 

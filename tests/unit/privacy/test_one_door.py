@@ -138,13 +138,14 @@ def test_only_a_release_is_analyzed_added_or_written(thing: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize("thing", not_released(), ids=kind)
-def test_scans_count_a_source_themselves_or_read_releases(thing: Any) -> None:
+def test_scans_count_a_source_themselves_or_read_releases(thing: Any, tmp_path: Path) -> None:
     for scan in (kb.scan.scan_interactions, kb.scan.scan_segments):
         with pytest.raises(KanabError):
             scan(thing)
     rows = people() | {"other": np.array(["on"] * 393 + ["off"] * 7)}
+    shared = {"bounds": {"spend": (0, 500)}, "ledger": tmp_path / "kanab.ledger", "new_ledger": True}
     with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10 people"):
-        kb.scan.scan_interactions(rows, ["variant", "other"], ["spend"], bounds={"spend": (0, 500)})
+        kb.scan.scan_interactions(rows, ["variant", "other"], ["spend"], **shared)
 
 
 @pytest.mark.parametrize("thing", not_released(), ids=kind)

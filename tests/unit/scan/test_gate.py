@@ -1,111 +1,274 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kanab.errors import PrivacyError
+import kanab as kb
+from kanab.errors import LedgerError, PlanError, PrivacyError
+from kanab.privacy.ledger import read_ledger
 from kanab.scan.count.counting import count_pairs
-from kanab.scan.gate import Spent, release_pairs, select_experiments, shown_pairs, spent_on_pairs
+from kanab.scan.gate import ask_pairs, differ_little, find_copies, rests_on_several, select_experiments, share_pairs
 from kanab.scan.pairs import Pairs
+from kanab.scan.readout import PairReadout
+from kanab.scan.scan import scan_interactions, scan_segments
+
+Y: dict[str, Any] = {"bounds": {"y": (-50, 100)}, "resolution": {"y": 0.01}}
 
 
-def counted(n: int = 4_000, tests: int = 4, seed: int = 1, **more: Any) -> Pairs:
+def people(n: int = 4_000, tests: int = 4, seed: int = 1, **more: Any) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     rows: dict[str, Any] = {f"t{i}": rng.choice(["off", "on"], n) for i in range(tests)}
-    rows |= {"y": np.round(rng.normal(20, 5, n), 2), "d": (rng.random(n) < 0.3).astype(int)} | more
-    return count_pairs(
-        rows, [f"t{i}" for i in range(tests)], ["y", "d"], bounds={"y": (-50, 100)}, resolution={"y": 0.01}
-    )
+    rows |= {"y": np.round(rng.normal(20, 5, n), 2), "d": (rng.random(n) < 0.3).astype(int)}
+    return rows | {"c": rng.choice(["x", "z"], n)} | more
 
 
-def test_within_the_budget_every_table_may_be_shown() -> None:
-    released = release_pairs(counted())
-    assert released.open_metrics == {"y", "d"}
-    assert released.testable.sum() == 12
-    assert released.left_out == ()
-    assert repr(released) == "Pairs of 4 experiments: k-anonymous at k = 10"
+def flipped(arm: Any, *who: int) -> Any:
+    """Return an experiment with somebody in the other arm."""
+    other = arm.copy()
+    other[list(who)] = np.where(arm[list(who)] == "on", "off", "on")
+    return other
 
 
-def test_over_the_budget_only_a_few_flagged_tables_are_shown() -> None:
-    pairs = counted(n=400, tests=12)  # 79 independent numbers, for which 2 × 9 × 79 people are needed
-    released = release_pairs(pairs)
-    assert released.open_metrics == frozenset()
-    shown = shown_pairs(released, released.pairs.pairs, "y")
-    assert 0 < len(shown) < 12
-    assert shown == released.pairs.pairs[: len(shown)]
+def counted(rows: dict[str, Any]) -> Pairs:
+    return count_pairs(rows, "t*", ["y", "d"], **Y)
 
 
-def test_few_people_off_the_commonest_value_close_the_tables_of_that_metric() -> None:
-    rare = (np.arange(4_000) < 12).astype(int)
-    released = release_pairs(counted(d=rare))
-    assert released.open_metrics == {"y"}
-    assert shown_pairs(released, released.pairs.pairs, "d") != released.pairs.pairs
+def solved(rows: dict[str, Any], scans: list[PairReadout]) -> int:
+    """Count the people whose 0/1 value follows from the sums of all tested pairs, for somebody who knows the arms."""
+    tested = [(row.a, row.b) for found in scans for row in found.scan.rows if row.F is not None]
+    classes = [
+        (rows[one] == a) & (rows[two] == b)
+        for one, two in tested
+        for a in np.unique(rows[one].astype(str))
+        for b in np.unique(rows[two].astype(str))
+    ]
+    if not classes:
+        return 0
+    design = np.array(classes, dtype=float)
+    gram = design @ design.T
+    inverse = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+    leverage = np.einsum("ij,ik,kj->j", design, inverse, design, optimize=True)
+    values = design.T @ (inverse @ (design @ rows["d"]))
+    return int(np.sum((leverage > 1 - 1e-6) & (np.abs(values - rows["d"]) < 1e-4)))
+
+
+# ── two faults ─────────────────────────────────────────────────────────────────────────────────
+
+
+def test_of_two_experiments_whose_arms_differ_in_one_person_the_later_is_a_copy(tmp_path: Path) -> None:
+    rows = people(2_000, 3)
+    rows["t2"] = flipped(rows["t0"], 5)
+    names = ["t0", "t1", "t2"]
+    assert solved(rows, [scan_interactions(rows, names, ["d"])]) == 1  # internal: nothing is withheld
+    shared = scan_interactions(rows, names, ["d"], ledger=tmp_path / "ledger", new_ledger=True)
+    assert solved(rows, [shared]) == 0
+    assert shared.scan.experiments == ("t0", "t1")
+    assert shared.notes == ("t2 is left out: it is a copy of t0, for their arms differ in fewer than k = 10 people",)
+
+
+@pytest.mark.slow
+def test_55_scans_of_one_table_that_are_each_within_the_budget_solve_everybody_and_a_ledger_lets_one_through(
+    tmp_path: Path,
+) -> None:
+    rows = people(1_000, 9 * 55)
+    parts = [[f"t{9 * part + i}" for i in range(9)] for part in range(55)]
+    alone, shared = [], []
+    for at, names in enumerate(parts):
+        alone.append(scan_interactions(rows, names, ["d"], ledger=tmp_path / f"{at}", new_ledger=True))
+        try:
+            shared.append(scan_interactions(rows, names, ["d"], ledger=tmp_path / "ledger", new_ledger=True))
+        except PrivacyError as problem:
+            assert "d is left out: with earlier scans there would be too many numbers" in str(problem)
+    assert solved(rows, alone) == 1_000
+    assert len(shared) == 1
+    assert solved(rows, shared) == 0
+    assert len(read_ledger(tmp_path / "ledger").notes) == 1
+
+
+# ── copies ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_experiment_is_a_copy_up_to_k_people_and_none_from_k_on() -> None:
+    rows = people(tests=3)
+    for differ, copies in ((0, {2: 0}), (1, {2: 0}), (9, {2: 0}), (10, {}), (2_000, {})):
+        found = counted(rows | {"t2": flipped(rows["t0"], *range(differ))})
+        assert find_copies(found, range(3), 10) == copies, differ
+
+
+def test_somebody_who_is_in_one_of_two_experiments_alone_makes_them_copies() -> None:
+    rows = people()
+    almost = rows["t1"].astype(object)
+    almost[17] = None
+    kept, left_out = share_pairs(counted(rows | {"t1": almost}), 10)
+    assert [factor.name for factor in kept.experiments] == ["t0", "t2", "t3"]
+    assert left_out == ["t1 is left out: it is a copy of t0, for their arms differ in fewer than k = 10 people"]
+    almost[:200] = None
+    assert len(share_pairs(counted(rows | {"t1": almost}), 10)[0].experiments) == 4
+
+
+def test_arms_that_are_split_in_another_experiment_are_compared_together() -> None:
+    rng = np.random.default_rng(2)
+    first = rng.choice(["A", "B"], 4_000)
+    split = np.char.add(first, rng.choice(["1", "2"], 4_000))
+    for differ, few in ((0, False), (1, True), (9, True), (10, False)):
+        rows = people(tests=2) | {"t0": first, "t1": split.copy()}
+        rows["t1"][:differ] = np.char.add(np.where(first[:differ] == "A", "B", "A"), "1")
+        found = counted(rows)
+        assert differ_little(found, 0, 1, 10) is few, differ
+        assert (find_copies(found, range(2), 10) == {1: 0}) is few
+
+
+def test_independent_experiments_and_those_that_exclude_each_other_are_no_copies() -> None:
+    rows = people()
+    half = np.arange(4_000) < 2_000
+    rows["t2"], rows["t3"] = (np.where(side, rows[name], None) for name, side in (("t2", half), ("t3", ~half)))
+    pairs = counted(rows)
+    assert find_copies(pairs, range(4), 10) == {}
+    assert not any(differ_little(pairs, one, two, 10) for one, two in combinations(range(4), 2))
 
 
 def test_an_experiment_with_an_arm_below_k_is_left_out_without_a_count() -> None:
     few = np.where(np.arange(4_000) < 7, "on", "off")
-    released = release_pairs(counted(t2=few))
-    assert [factor.name for factor in released.pairs.experiments] == ["t0", "t1", "t3"]
-    assert released.left_out == ("t2 is left out: an arm holds fewer than k = 10 people",)
-    with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10"):
-        release_pairs(counted(n=30, tests=2, t1=np.where(np.arange(30) < 3, "on", "off")))
+    kept, left_out = share_pairs(counted(people(t2=few)), 10)
+    assert [factor.name for factor in kept.experiments] == ["t0", "t1", "t3"]
+    assert left_out == ["t2 is left out: an arm holds fewer than k = 10 people"]
+    with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10 people in every arm"):
+        share_pairs(counted(people(tests=2, t1=few)), 10)
 
 
-def test_an_experiment_that_differs_from_another_in_a_few_people_is_left_out_without_a_count() -> None:
-    rng = np.random.default_rng(7)
-    almost = rng.choice(["off", "on"], 4_000).astype(object)
-    almost[17] = None
-    released = release_pairs(counted(t1=almost))
-    assert [factor.name for factor in released.pairs.experiments] == ["t0", "t2", "t3"]
-    assert released.left_out == (
-        "t1 is left out: fewer than k = 10 people of an arm are in it and not in another experiment, or the other way "
-        "round",
-    )
-    almost[:200] = None
-    assert len(release_pairs(counted(t1=almost)).pairs.experiments) == 4
-    almost[:200], almost[17] = "on", None
-    with pytest.raises(PrivacyError, match="in every arm and apart from each other"):
-        release_pairs(counted(tests=2, t1=almost))
+def test_selecting_experiments_is_counting_them_alone() -> None:
+    pairs = counted(people())
+    assert select_experiments(pairs, [0, 3]).tally(0, 1) == pairs.tally(0, 3)
+    assert select_experiments(pairs, [0, 1, 2, 3]) is pairs
 
 
-def test_what_a_scan_leaves_of_the_budget_is_what_it_shows() -> None:
-    whole = release_pairs(counted())
-    assert spent_on_pairs(whole, [], "y").per_person == pytest.approx(11 / 4_000)
-    over = release_pairs(counted(n=400, tests=12))
-    assert spent_on_pairs(over, [], "y") == Spent()
-    shown = shown_pairs(over, over.pairs.pairs, "y")
-    assert spent_on_pairs(over, shown, "y").within(10)
-    assert spent_on_pairs(over, shown, "y").per_person > 0
+# ── the budget ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_pair_with_a_small_class_is_not_testable_and_never_shown() -> None:
+def test_a_scan_spends_its_numbers_on_everybody_and_on_every_arm() -> None:
+    asked = ask_pairs(counted(people()), 10)
+    off = int(people()["d"].sum()) // 10 * 10
+    assert asked["d"].spends.per_person == 11 / 4_000
+    assert asked["d"].spends.per_unusual == 11 / off
+    nearly = people(d=((np.arange(4_000) % 2 == 0) & (people()["t0"] == "on")).astype(int))
+    nearly["d"][np.flatnonzero(nearly["t0"] == "off")[:20]] = 1  # 20 people of one arm: four numbers about them
+    assert ask_pairs(counted(nearly), 10)["d"].spends.per_unusual == 4 / 20
+
+
+def test_people_off_a_commonest_value_between_the_bounds_are_an_arms_share_of_all_at_most() -> None:
+    rare = np.random.default_rng(3).permutation(np.where(np.arange(4_000) < 200, 35.0, 20.0))
+    tenth = np.where(np.arange(4_000) % 10 == 0, "on", "off")
+    assert ask_pairs(counted(people(y=rare, t0=tenth)), 10)["y"].spends.per_unusual == 4 / 20
+
+
+def test_people_who_lack_a_value_are_rare_like_those_who_have_another() -> None:
+    y = people()["y"].astype(object)
+    y[:60] = None
+    assert ask_pairs(counted(people(y=y)), 10)["y"].spends.per_unusual > 11 / 60
+    y[:] = people()["y"]
+    y[:3] = None
+    assert not ask_pairs(counted(people(y=y)), 10)["y"].spends.within(10)
+
+
+def test_a_metric_that_few_people_have_is_left_out_and_the_others_are_shared(tmp_path: Path) -> None:
+    rows = people(rare=(np.arange(4_000) % 200 == 0).astype(int))
+    choices: dict[str, Any] = {"ledger": tmp_path / "ledger", "new_ledger": True, "tolerance": {"rare": 0.1}}
+    found = scan_interactions(rows, "t*", ["y", "rare"], **Y, **choices)
+    assert [metric.name for metric in found.scan.metrics] == ["y"]
+    assert found.notes[0].startswith("rare is left out: with earlier scans there would be too many numbers for so few")
+    with pytest.raises(PrivacyError, match=r"rare is left out.*Share the earlier scan, scan fewer experiments"):
+        scan_interactions(rows, "t*", ["rare"], **choices)
+
+
+def test_a_shared_scan_is_not_marked_and_an_internal_one_is(tmp_path: Path) -> None:
+    shared = scan_interactions(people(), "t*", ["d"], ledger=tmp_path / "ledger", new_ledger=True)
+    internal = scan_interactions(people(), "t*", ["d"])
+    assert "scope" not in shared.to_dict()
+    assert shared.to_dict()["privacy"] == {"k": 10, "chained": True}
+    assert internal.to_dict()["scope"] == "own-rows"
+    assert "Internal: computed" not in str(shared)
+    for text in (str(internal), internal.to_report()):
+        assert "Internal: computed on personal data you may already read. Not k-anonymous" in " ".join(text.split())
+    assert [row.to_dict() for row in shared.scan] == [row.to_dict() for row in internal.scan]
+
+
+def test_the_same_scan_spends_once_and_another_of_the_same_experiments_is_refused(tmp_path: Path) -> None:
+    path, rows = tmp_path / "ledger", people()
+    first = scan_interactions(rows, "t*", ["d"], ledger=path, new_ledger=True)
+    again = scan_interactions(rows, "t*", ["d"], ledger=path)
+    assert first.to_dict() == again.to_dict()
+    assert len(read_ledger(path).notes) == 1
+    one_more = {name: np.append(column, column[0]) for name, column in rows.items()}
+    with pytest.raises(PrivacyError, match=r"t0, t1, t2, … \(4 in all\) were scanned for it before"):
+        scan_interactions(one_more, "t*", ["d"], ledger=path)
+    scan_interactions(one_more, "t*", ["y"], ledger=path, **Y)  # of another metric nothing was told
+    assert [note.kind for note in read_ledger(path).notes] == ["scanned", "scanned"]
+
+
+def test_a_note_holds_no_count_and_follows_the_entry_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    scan_interactions(people(4_003), ["t0", "t1"], ["d"], ledger=path, new_ledger=True)
+    scan_interactions(people(4_003), ["t2", "t3"], ["d"], ledger=path)
+    book = read_ledger(path)
+    assert [note.previous for note in book.notes] == ["", book.hashes[0]]
+    per_person, per_unusual, _ = book.notes[0].asked["d"].split()
+    assert (2 / float(per_person)) % 10 == (4 / float(per_unusual)) % 10 == 0
+    path.write_text(path.read_text().replace(per_person, "0.0", 1))
+    with pytest.raises(LedgerError, match="entry 1 of ledger has been changed"):
+        scan_interactions(people(4_003), ["t0", "t2"], ["d"], ledger=path)
+
+
+def test_pairs_and_segments_of_one_ledger_share_the_budget(tmp_path: Path) -> None:
+    rows = people(900, 8)
+    tests = [f"t{i}" for i in range(8)]
+    scan_segments(rows, tests, ["d"], ["c"], ledger=tmp_path / "alone", new_ledger=True)
+    scan_interactions(rows, tests, ["d"], ledger=tmp_path / "ledger", new_ledger=True)
+    with pytest.raises(PrivacyError, match="d is left out: with earlier scans"):
+        scan_segments(rows, tests, ["d"], ["c"], ledger=tmp_path / "ledger")
+
+
+def test_a_copy_is_left_out_of_segments_too(tmp_path: Path) -> None:
+    rows = people(2_000, 2)
+    rows["t2"] = flipped(rows["t0"], 5)
+    shared = scan_segments(rows, ["t0", "t1", "t2"], ["d"], ["c"], ledger=tmp_path / "ledger", new_ledger=True)
+    assert {row.experiment for row in shared.scan} == {"t0", "t1"}
+    assert shared.notes == ("t2 is left out: it is a copy of t0, for their arms differ in fewer than k = 10 people",)
+    assert {row.experiment for row in scan_segments(rows, ["t0", "t1", "t2"], ["d"], ["c"]).scan} == {"t0", "t1", "t2"}
+
+
+def test_means_that_may_rest_on_one_or_two_people_are_not_shared(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    base = rng.choice(["off", "on"], 4_000)
-    other = np.where(base == "on", "x", "y")
-    other[np.flatnonzero(base == "off")[:4]] = "x"
-    released = release_pairs(counted(t0=base, t1=other))
-    assert not released.testable[0, 1]
-    assert released.testable[0, 2]
-    assert (0, 1) not in shown_pairs(released, released.pairs.pairs, "y")
+    rows = people(tests=2)
+    both = (rows["t0"] == "on") & (rows["t1"] == "on")
+    rows["y"] = np.where(both, rng.integers(5, 15, 4_000), rng.integers(0, 3, 4_000)).astype(float)
+    for bounds, effects in (((0, 20), 1), ((0, 5_000), 0)):
+        choices: dict[str, Any] = {"bounds": {"y": bounds}, "resolution": {"y": 1}, "new_ledger": True}
+        shared = scan_interactions(rows, "t*", ["y"], ledger=tmp_path / str(bounds), **choices)
+        assert len(shared.effects) == effects
+        assert len(shared.scan.flagged) == 1
+    table = kb.count_columns(rows, arm="t0", metrics=["y", "d"], covariates=["c"])
+    assert rests_on_several(table.moments_of("d"))
+    assert not rests_on_several(table.moments_of("y"))  # without bounds nobody knows
+
+
+def test_a_scan_goes_into_a_ledger_that_is_there_and_has_no_noise(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="there is no ledger"):
+        scan_interactions(people(), "t*", ["d"], ledger=tmp_path / "ledger")
+    noisy: dict[str, Any] = {"epsilon": 1.0, "ledger": tmp_path / "noisy", "new_ledger": True}
+    two = kb.count(people(), arm="t0", metrics=["d"], shares={"off": 1, "on": 1}, bounds={"d": (0, 1)})
+    kb.release(two, **noisy)
+    with pytest.raises(PrivacyError, match="the ledger holds releases with ε"):
+        scan_interactions(people(), "t*", ["d"], ledger=tmp_path / "noisy")
+    released = kb.release(kb.count(people(), arm="t0", metrics=["d"]))
+    with pytest.raises(PlanError, match="releases already say what was counted"):
+        scan_interactions(released, ledger=tmp_path / "ledger")
 
 
 def test_k_below_5_needs_a_reason() -> None:
     with pytest.raises(PrivacyError, match="below 5"):
-        release_pairs(counted(), 3)
-    assert release_pairs(counted(), 3, override="made-up people").deviations == ("k = 3: made-up people",)
-
-
-def test_only_counted_pairs_pass() -> None:
-    with pytest.raises(PrivacyError, match="only what count_pairs"):
-        release_pairs({"t0": []})  # type: ignore[arg-type]
-
-
-def test_selecting_experiments_is_counting_them_alone() -> None:
-    pairs = counted()
-    some = select_experiments(pairs, [0, 3])
-    assert some.tally(0, 1) == pairs.tally(0, 3)
-    assert select_experiments(pairs, [0, 1, 2, 3]) is pairs
-    assert replace(some).experiments == some.experiments
+        scan_interactions(people(), "t*", ["d"], k=3)
+    assert scan_interactions(people(), "t*", ["d"], k=3, override="made-up people").notes == ("k = 3: made-up people",)

@@ -63,8 +63,10 @@ def pair_chart(data: Data, what: str, metric: str | None) -> Chart:
         style = style.replace(f"var(--{name})", colour)
     return chosen_chart(
         {
-            "map": lambda: {name: _map_with_key(clean, name) for name in metrics if has_map(clean, name)},
-            "p_values": lambda: {name: [drawn] for name in metrics if (drawn := p_chart(clean, name))},
+            "map": lambda: {
+                name: [heat_map(clean, name), legend(marks_of(clean))] for name in metrics if clean["pairs"]
+            },
+            "p_values": lambda: {name: [drawn] for name in metrics if (drawn := expected_chart(clean, name))},
             "effects": lambda: {
                 name: [effects_chart(clean, pair) for pair in flagged if pair["metric"] == name] for name in metrics
             },
@@ -73,21 +75,6 @@ def pair_chart(data: Data, what: str, metric: str | None) -> Chart:
         metric,
         style=style,
     )
-
-
-def _map_with_key(data: Data, metric: str) -> list[str]:
-    return [heat_map(data, metric), legend(marks_of(data), shades=metric not in data["withheld"])]
-
-
-def has_map(data: Data, metric: str) -> bool:
-    """Tell whether there is a map of a metric: of one over the budget only where it would have a mark."""
-    marked = any(row["metric"] == metric and row["verdict"] in MARKS for row in data[PAIRS.rows])
-    return marked or (metric not in data["withheld"] and bool(data[PAIRS.rows]))
-
-
-def p_chart(data: Data, metric: str) -> str:
-    """Draw p-values against chance: one by one, or as a histogram over the budget."""
-    return histogram_chart(data, metric) if metric in data["withheld"] else expected_chart(data, metric)
 
 
 def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | None = None) -> str:
@@ -255,32 +242,6 @@ def expected_chart(data: Data, metric: str) -> str:
     )
 
 
-def histogram_chart(data: Data, metric: str) -> str:
-    """Draw how many tests of a metric over the budget have which p; nothing where all bars are empty."""
-    bars = data["withheld"][metric]["histogram"]
-    most = max(bars)
-    if not most:
-        return ""
-    wide, high, left, top = WIDTH - 86.0, 280.0, 66.0, 10.0
-    step = wide / len(bars)
-    parts = [f'<rect x="{left:g}" y="{top:g}" width="{wide:g}" height="{high:g}" fill="{TRACK}"/>']
-    level = top + high * (1 - min(1.0, sum(bars) / len(bars) / most))
-    for at, bar in enumerate(bars):
-        tall = high * bar / most
-        parts.append(
-            f'<rect x="{_short(left + at * step + 2)}" y="{_short(top + high - tall)}" width="{_short(step - 4)}" '
-            f'height="{_short(tall)}" fill="{UP}"/>'
-        )
-    parts.append(f'<path class="lines strong" d="M{left:g} {_short(level)}H{_short(left + wide)}"/>')
-    ticks = range(0, len(bars) + 1, 2)
-    parts += [_text(left + at * step, top + high + 20, f"{at / len(bars):g}", "middle") for at in ticks]
-    parts += [_text(left - 8, top + high * (1 - share) + 4.5, f"{most * share:,.0f}", "end") for share in (0.0, 1.0)]
-    parts.append(_text(left, top + high + 42, "p observed; the line is chance alone", "start"))
-    parts.append(_text(-top - high, 12, f"pairs, in steps of {data['k']}", "start", more=' transform="rotate(-90)"'))
-    description = f"From p = 0 to p = 1: {', '.join(map(str, bars))}."
-    return _svg((WIDTH, top + high + 52), f"P-values of all pairs of {metric}", description, parts, "expected")
-
-
 def _ticks(most: float) -> list[int]:
     step = max(1, math.ceil(most / 6))
     return list(range(0, int(most) + 1, step))
@@ -340,11 +301,10 @@ def _two_arms(effects: Sequence[Row], experiment: str) -> bool:
     return len({effect["arm"] for effect in effects if effect["experiment"] == experiment}) == 1
 
 
-def legend(verdicts: Iterable[str], *, shades: bool = True) -> str:
-    """Draw what the squares and marks mean, as a small picture with words; maps of withheld tests have no shades."""
-    parts, x = [], 0.0
-    steps = [f"p ≥ {LIMITS[0]:g}", *(f"< {limit:g}" for limit in LIMITS)] if shades else []
-    below = 36 if shades else 11
+def legend(verdicts: Iterable[str]) -> str:
+    """Draw what the squares and marks mean, as a small picture with words."""
+    parts, x, below = [], 0.0, 36
+    steps = [f"p ≥ {LIMITS[0]:g}", *(f"< {limit:g}" for limit in LIMITS)]
     for at, words in enumerate(steps):
         style = f'class="e{at}"' if at else f'fill="{TRACK}"'
         parts.append(f'<rect x="{_short(x)}" y="3" width="16" height="16" fill="{TRACK}"/>')
@@ -359,7 +319,7 @@ def legend(verdicts: Iterable[str], *, shades: bool = True) -> str:
     return _svg(
         (WIDTH, below + 12 if x else below - 14),
         "Key to the map",
-        f"Darker squares have smaller p: {', '.join(steps)}." if shades else "Marks show the verdict.",
+        f"Darker squares have smaller p: {', '.join(steps)}.",
         parts,
         "legend",
     )

@@ -14,22 +14,21 @@ from kanab.scan.report.charts import (
     MARKS,
     PICTURE_STYLE,
     effects_chart,
-    has_map,
+    expected_chart,
     heat_map,
     legend,
     marks_of,
-    p_chart,
 )
 from kanab.scan.report.tables import (
     FEW_ROWS,
     alarm_count,
     broken_tables,
     means_table,
-    nothing_shown,
     ranked_table,
     strongest,
 )
 from kanab.scan.report.words import (
+    OWN_ROWS,
     PAIRS,
     alarms,
     assignment_sentences,
@@ -93,16 +92,7 @@ _EXPECTED_KEY = (
     "The chart beside or below the map compares p-values with chance. On the line: as many small ones as chance makes. "
     "Points above the line at the right are more than chance; a triangle is beyond the edge."
 )
-_WITHHELD_MAP_KEY = (
-    "Every square is a pair of experiments, named at the side and numbered along the top; each pair appears on both "
-    "sides of the diagonal. Empty: not testable. Only flagged pairs that may be shown are marked."
-)
 _LISTED_KEY = "Drawn are the {listed:,} most urgent of {tests:,} tests; squares of the others are left plain."
-_MIXED_KEY = "Maps of metrics over the budget have marks only."
-_HISTOGRAM_KEY = (
-    "The bars of a metric over the budget count all its pairs by p, in steps of k. Level bars: chance alone. A first "
-    "bar that stands out: more small p-values than chance makes."
-)
 _EFFECTS_KEY = "Dot, the effect; line, its 95 % interval; upright mark, no effect. Blue where the interval excludes 0."
 
 
@@ -123,7 +113,9 @@ def _header(data: Data) -> str:
     scope, _, people = scope_line(data).partition("; ")
     experiments, _, rest = scope.partition(", ")
     lede = f"{rest}; {people}" if people else rest
-    return header_html("Scan", experiments, *(marked(text) for text in (f"{lede}.", expectation(data)) if text))
+    internal = OWN_ROWS if data.get("scope") == "own-rows" else ""
+    texts = (internal, f"{lede}.", expectation(data))
+    return header_html("Scan", experiments, *(marked(text) for text in texts if text))
 
 
 def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:
@@ -159,7 +151,7 @@ def _attention(data: Data) -> str:
         verdict = marked(verdict_text[:1].upper() + verdict_text[1:])
         call = f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
     if not shown:
-        return f"{call}<p>{nothing_shown(data)}</p>"
+        return f"{call}<p>Nothing could be tested.</p>"
     cut = f'<p class="key">The {len(shown)} most urgent of {alarm_count(data):,}.</p>'
     cut = cut if len(flagged) > len(shown) else ""
     near = "" if flagged else '<p class="key">The tests with the smallest p:</p>'
@@ -190,25 +182,19 @@ def _maps(data: Data, prefix: str) -> str:
             for at, pair in enumerate(data["effects"])
             if pair["metric"] == metric
         }
-        drawn = heat_map(data, metric, links) if has_map(data, metric) else ""
-        chance = p_chart(data, metric)
+        drawn, chance = heat_map(data, metric, links), expected_chart(data, metric)
         beside = "pair" if 'class="map"' in drawn and chance else "pair words"
         region = f'<figure class="maps" tabindex="0" role="region" aria-label="{escape(f"Map of {metric}")}">'
-        figures = (f"{region}{drawn}</figure>" if drawn else "") + (f"<figure>{chance}</figure>" if chance else "")
+        figures = f"{region}{drawn}</figure>" + (f"<figure>{chance}</figure>" if chance else "")
         articles.append(f'<article>\n<h3>{escape(metric)}</h3>\n<div class="{beside}">{figures}</div>\n</article>')
-    open_maps = [metric for metric in data["metrics"] if metric not in data["withheld"]]
-    marks = marks_of(data)
-    keys = [_MAP_KEY] if open_maps else [_WITHHELD_MAP_KEY] if marks else []
-    after = ([_EXPECTED_KEY] if open_maps else []) + ([_HISTOGRAM_KEY] if data["withheld"] else [])
-    if open_maps and data["withheld"]:
-        keys.append(_MIXED_KEY)
-    if open_maps and data.get("unlisted"):
+    keys = [_MAP_KEY]
+    if data.get("unlisted"):
         listed = len(data[PAIRS.rows])
         keys.append(_LISTED_KEY.format(listed=listed, tests=listed + data["unlisted"]["tests"]))
     return (
         "".join(f'<p class="key">{escape(key)}</p>' for key in keys)
-        + (f"<figure>{legend(marks, shades=bool(open_maps))}</figure>" if open_maps or marks else "")
-        + "".join(f'<p class="key">{escape(key)}</p>' for key in after)
+        + f"<figure>{legend(marks_of(data))}</figure>"
+        + f'<p class="key">{escape(_EXPECTED_KEY)}</p>'
         + "\n".join(articles)
     )
 

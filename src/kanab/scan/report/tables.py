@@ -64,7 +64,7 @@ def sections(data: Data) -> list[Section]:
         more = f"{number_of(left, 'more flagged test')} in the report (--html) and plain data."
         parts.append(Section("More", (more,)))
     quiet = with_verdict(data, "nothing found", "clear within tolerance")
-    few = len(quiet) <= FEW_ROWS and not data["withheld"] and not data.get("unlisted")  # these are shown one by one
+    few = len(quiet) <= FEW_ROWS and not data.get("unlisted")  # these are shown one by one
     if not few and (rest := rest_sentences(data)):
         parts.append(Section("The rest", tuple(rest)))
     parts.append(Section("Assignment", (*assignment_sentences(data), *broken_tables(data))))
@@ -89,7 +89,7 @@ def attention(data: Data) -> tuple[str | Table, ...]:
     """Return the ranked table, and in words whether there is any alarm at all."""
     flagged, shown = alarms(data), strongest(data)
     if not shown:
-        return (nothing_shown(data),)
+        return ("Nothing could be tested.",)
     if not flagged:
         nearest = "The nearest test:" if len(shown) == 1 else f"The {len(shown)} tests with the smallest p:"
         return (f"No alarms. {nearest}", ranked_table(data, shown))
@@ -101,14 +101,6 @@ def attention(data: Data) -> tuple[str | Table, ...]:
 def alarm_count(data: Data) -> int:
     """Return how many alarms there are, listed or not."""
     return len(alarms(data)) + tests_of(unlisted(data, *ALARMS))
-
-
-def nothing_shown(data: Data) -> str:
-    """Say why there is no test to show."""
-    withheld = data["withheld"].values()
-    if not withheld:
-        return "Nothing could be tested."
-    return "Flagged tests cannot be shown." if any(part["more_flagged"] for part in withheld) else "No alarms."
 
 
 def ranked_table(data: Data, rows: Sequence[Row]) -> Table:

@@ -21,6 +21,11 @@ Data = Mapping[str, Any]
 MOST_SENTENCES = 6
 """So many effects or levels of one flagged test are put into words; tables and plain data hold all."""
 
+OWN_ROWS = (
+    "Internal: computed on personal data you may already read. Not k-anonymous, not checked against earlier outputs. "
+    "To share: kanab scan --ledger L."
+)
+
 FEW_NAMED = 3
 """So few tests are named beside the reason why they cannot be done."""
 
@@ -107,33 +112,26 @@ def scope_line(data: Data) -> str:
 def expectation(data: Data) -> str:
     """Say how many small p-values chance alone would make, and how many there are."""
     tests = sum(data["tests"].values())
-    least = "at least " if data["withheld"] else ""
     if not tests:
-        return "" if least else "No test could be done; the reasons are below."
+        return "No test could be done; the reasons are below."
     expected = "fewer than one" if data["expected"] < 1 else f"about {data['expected']:,.0f}"
     observed = {0: "none does", 1: "1 does"}.get(data["observed"], f"{data['observed']:,} do")
     limit, nothing = f"{data['alpha']:g}", kind_of_scan(data).nothing
-    if least:
-        observed = f"at least {data['observed']:,} do" if data["observed"] else f"fewer than {data['k']} do"
-    elif tests == 1:
+    if tests == 1:
         below = "is" if data["observed"] else "is not"
         return f"1 test, and its p {below} below {limit}; by chance it would be in {percent(data['alpha'])}."
-    return f"If {nothing}, {expected} of {least}{tests:,} tests would still show p < {limit}; {observed}."
+    return f"If {nothing}, {expected} of {tests:,} tests would still show p < {limit}; {observed}."
 
 
 def outcome(data: Data) -> str:
     """Say how many alarms are left after which correction over which family."""
-    if not sum(data["tests"].values()) and not data["withheld"]:
+    if not sum(data["tests"].values()):
         return ""
     alarm = kind_of_scan(data).alarm
     counts = data["verdicts"]
     alarmed = counts.get(alarm, 0)
     wording = {"interference": "interference in {}", "differs": "effects differ in {}"}[alarm]
     parts = [wording.format(number_of(alarmed, "test")) if alarmed else wording.format("no test")]
-    if more := [part for part in data["withheld"].values() if part["more_flagged"]]:
-        least = sum(part["flagged"] for part in more)
-        many = f"at least {least:,} more tests" if least else f"fewer than {data['k']} more tests"
-        parts.append(f"{many} were flagged and cannot be shown")
     if watch := counts.get("watch", 0):
         parts.append(f"{watch:,} to watch (a few people could have caused it)")
     if broken := counts.get("assignment broken", 0):
@@ -147,8 +145,6 @@ def corrected_how(data: Data) -> str:
     if not correction:
         return "Without any correction"
     sizes = [count for count in data["tests"].values() if count]
-    if data["withheld"]:
-        return f"Corrected ({correction}, over all tests{'' if data['family'] == 'all' else ' of each metric'})"
     if max(sizes, default=0) <= 1 and data["family"] == "metric":
         return "With one test per metric there is nothing to correct"
     if len(sizes) == 1 or data["family"] == "all":
@@ -167,9 +163,6 @@ def rest_sentences(data: Data) -> list[str]:
     sentences = []
     for metric in data["metrics"]:
         rows = [row for row in data[kind_of_scan(data).rows] if row["metric"] == metric]
-        if metric in data["withheld"]:
-            sentences += _withheld_sentences(data, metric, len([row for row in rows if row["p_robust"] is not None]))
-            continue
         quiet = [row for row in rows if row["verdict"] == "nothing found"]
         if count := len(quiet) + _more(data, "nothing found", metric):
             missed = _missed(_missed_sizes(data, metric, quiet), share=metric in data["shares"])
@@ -196,26 +189,6 @@ def _missed_sizes(data: Data, metric: str, quiet: Iterable[Row]) -> tuple[float,
         return data["unlisted"]["could_miss"].get(metric)  # type: ignore[no-any-return]
     sizes = [size for row in quiet if (size := row["could_miss"]) is not None and math.isfinite(size)]
     return (median(sizes), max(sizes)) if sizes else None
-
-
-def _withheld_sentences(data: Data, metric: str, shown: int) -> list[str]:
-    """Sum up the tests of a metric over the budget, in steps of k."""
-    part, k = data["withheld"][metric], data["k"]
-    if part["more_flagged"]:
-        many = f"at least {part['flagged']:,}" if part["flagged"] else f"fewer than {k}"
-        rest = f"more tests were flagged than may be shown ({many} more); which ones stays with the curator"
-    else:
-        rest = f"nothing found in {'the others' if shown else 'any test'}"
-    missed = part["could_miss"]
-    if missed is not None:
-        size = f"{missed * 100:g} points" if metric in data["shares"] else f"{missed:g}"
-        rest += f"; a difference of effects of up to ± {size} could have been missed (in half of all tests; rounded up)"
-    bars = part["histogram"]
-    sentence = f"{metric}, over the budget: {rest}."
-    if not any(bars):
-        return [sentence]
-    width, counts = 1 / len(bars), ", ".join(f"{bar:,}" for bar in bars)
-    return [sentence, f"{metric}: tests by p, from 0–{width:g} up to {1 - width:g}–1, in steps of {k}: {counts}."]
 
 
 def size_words(size: float, *, share: bool) -> str:
@@ -255,7 +228,7 @@ def assignment_sentences(data: Data) -> list[str]:
             f"A broken assignment ({limit}) is not an interaction: find its cause before comparing these experiments. "
             "If two of them were assigned together on purpose, declare their joint shares (--joint-shares)."
         )
-    elif data["withheld"] or data.get("unlisted") or any(row["assignment_p"] is not None for row in data[kind.rows]):
+    elif data.get("unlisted") or any(row["assignment_p"] is not None for row in data[kind.rows]):
         sentences.append(f"No sign that the assignment to one experiment depends on another ({limit}).")
     sentences += _joint_sentences(data, broken)
     if not data["enrollment_checked"]:
@@ -347,25 +320,12 @@ def _follow_up_sentence(row: Row, *, share: bool) -> str:
 
 
 def privacy_sentences(data: Data) -> list[str]:
-    """Say which tables could be published, which stay with the curator, and why."""
-    privacy = data["privacy"]
-    sentences = [f"k-anonymous at k = {privacy['k']}: no class with fewer people is tested or shown."]
-    shows: Mapping[str, str] = privacy.get("shows", {})
-    fine = [name for name, extent in shows.items() if extent == "tables"]
-    over = [name for name, extent in shows.items() if extent != "tables"]
-    if fine and kind_of_scan(data) is PAIRS:
-        sentences.append(f"Within the pair budget: {listed(fine)}. All pair tables could be published.")
-    if over:
-        tables, sides = ("pair tables", "arms") if kind_of_scan(data) is PAIRS else ("tables", "arms and levels")
-        sentences.append(
-            f"Over the budget: {listed(over)}. {tables.capitalize()} of all tests hold too many independent numbers "
-            f"for so many people: together they would tell single values to whoever knows the {sides}, however large "
-            "the classes are, and F or p of every test would tell as much (docs/privacy.md). So only the most urgent "
-            "flagged tests are shown, as many as the budget allows; of the others one histogram, and no number."
-        )
-    if not privacy["chained"]:
-        sentences.append(UNCHAINED)
-    return sentences
+    """Say whether the scan may be shared, and at what k."""
+    k = data["privacy"]["k"]
+    if data.get("scope") == "own-rows":
+        return [OWN_ROWS, f"No class with fewer than k = {k} people is tested."]
+    sentences = [f"k-anonymous at k = {k}: no class with fewer people is tested or shown."]
+    return sentences if data["privacy"]["chained"] else [*sentences, UNCHAINED]
 
 
 def note_sentences(data: Data) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
@@ -16,7 +16,7 @@ from kanab.errors import LevelError, listed
 from kanab.scan.pairs import Pairs, Whole
 from kanab.scan.stats.assignment import check_assignment
 from kanab.scan.stats.cells import Flags, MetricTables, Places, TableBlock, tables_last
-from kanab.scan.stats.f_tests import EQUAL_LEVELS, NO_SQUARES, FTests, Texts, run_f_tests
+from kanab.scan.stats.f_tests import EQUAL_LEVELS, FTests, Texts, run_f_tests
 from kanab.scan.stats.guard import GuardedTests, critical_values, guard_tests, largest_contrast, widen_critical
 from kanab.scan.stats.verdicts import (
     ALARMS,
@@ -54,8 +54,7 @@ class Lines:
     """Everything a scan computed, one number per table and metric; not a number where there is none.
 
     Line i is metric i mod m of table i div m. ``check`` says which assignment check has the
-    smallest p (see ``assignment.CHECKS``). ``barred`` are lines that could not be tested whatever the
-    values are.
+    smallest p (see ``assignment.CHECKS``).
     """
 
     F: Floats
@@ -73,7 +72,6 @@ class Lines:
     variance: Texts
     verdict: Texts
     note: Texts
-    barred: Flags
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +94,15 @@ def scan_blocks(
     names = list(metrics)
     parts: list[_TestedMetric] = []
     assignment_p, check = np.full(tables, np.nan), np.zeros(tables, dtype=np.intp)
-    barred = np.zeros(tables, dtype=bool)
     for block in blocks:
         checks, reasons = check_assignment(block, planned), _reasons(block.people, rules.k, alarm)
         assignment_p[block.places] = np.where(reasons == "", checks.combined, np.nan)
-        check[block.places], barred[block.places] = checks.worst, reasons != ""
+        check[block.places] = checks.worst
         for part in block.metrics:
             lines = block.places * len(names) + names.index(part.metric.name)
             parts.append(_test(lines, reasons, part, rules, alarm))
     tested = _Tested(tuple(parts), tables * len(names))
-    return _judge(tested, (assignment_p, check, barred), names, rules, alarm)
+    return _judge(tested, (assignment_p, check), names, rules, alarm)
 
 
 def _test(lines: Places, reasons: Texts, part: MetricTables, rules: Rules, alarm: Alarm) -> _TestedMetric:
@@ -150,12 +147,10 @@ class _Tested:
         return column
 
 
-def _judge(
-    tested: _Tested, by_table: tuple[Floats, Places, Flags], names: Sequence[str], rules: Rules, alarm: Alarm
-) -> Lines:
+def _judge(tested: _Tested, by_table: tuple[Floats, Places], names: Sequence[str], rules: Rules, alarm: Alarm) -> Lines:
     """Correct over families, ask how much could be missed, and say what follows."""
     families = rules.families(np.arange(tested.size) % len(names))
-    assignment_p, check, barred = by_table
+    assignment_p, check = by_table
     whole = correct_families(assignment_p, np.zeros(len(assignment_p), dtype=np.intp), "holm")
     evidence = _evidence(tested, families, rules, np.repeat(whole, len(names)), names)
     verdict, note = decide(evidence, rules.alpha, alarm)
@@ -179,7 +174,6 @@ def _judge(
         variance=variance,
         verdict=verdict,
         note=np.where(verdict == "not testable", reasons, note),
-        barred=np.repeat(barred, len(names)) | (reasons == NOT_HELD) | (reasons == NO_SQUARES),
     )
 
 
@@ -248,37 +242,16 @@ class Quantiles:
     observed: Floats
 
 
-@dataclass(frozen=True)
-class WithheldTests:
-    """What is left of a metric's tests that may not be shown one by one; all numbers are multiples of k.
-
-    ``tests`` were done, ``observed`` have a p below alpha, ``flagged`` are alarms that are not among the rows shown;
-    ``more_flagged`` says that there are some, were it fewer than k. ``histogram`` counts p-values in equal steps from
-    0 to 1. ``could_miss`` is what half of the tests could have missed at most, rounded up to a 1, 2 or 5.
-    """
-
-    tests: int
-    observed: int
-    flagged: int
-    more_flagged: bool
-    histogram: tuple[int, ...]
-    could_miss: float | None
-
-
 Row = TypeVar("Row", bound=Outcome)
 
 
 @dataclass(frozen=True, eq=False)
 class Scan(ABC, Generic[Row]):
-    """Lines and the rules by which they were judged; each kind of scan says what a row is.
-
-    ``withheld`` sums up metrics of which only some lines may be shown; the numbers of the others are not here.
-    """
+    """Lines and the rules by which they were judged; each kind of scan says what a row is."""
 
     metrics: tuple[Metric, ...]
     lines: Lines
     rules: Rules
-    withheld: Mapping[str, WithheldTests] = field(default_factory=dict, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.lines.p)
@@ -325,15 +298,13 @@ class Scan(ABC, Generic[Row]):
 
     @cached_property
     def listed_lines(self) -> Places:
-        """The lines that are listed as plain data: all, or of many the most urgent ones that say anything."""
+        """The lines that are listed as plain data: all, or of many the most urgent ones."""
         if len(self) <= MOST_LISTED:
             return np.arange(len(self))
         verdict, p = self.lines.verdict.astype(str), self.lines.p_robust
-        telling = np.flatnonzero(~np.isnan(p) | np.isin(verdict, ("assignment broken", "not testable")))
         quiet = np.isin(verdict, ("nothing found", "clear within tolerance"))  # of these the nearest to an alarm
         urgency = np.where(np.isin(verdict, ALARMS), 0, np.where(quiet, 2, np.where(verdict == "not testable", 3, 1)))
-        order = np.lexsort((np.where(np.isnan(p), 1.0, p)[telling], urgency[telling]))
-        return np.sort(telling[order[:MOST_LISTED]])
+        return np.sort(np.lexsort((np.where(np.isnan(p), 1.0, p), urgency))[:MOST_LISTED])
 
     def unlisted(self) -> dict[str, Any] | None:
         """Count the lines that are not listed, by metric, verdict and note; None where all are listed.
@@ -362,15 +333,13 @@ class Scan(ABC, Generic[Row]):
 
     @property
     def tested(self) -> int:
-        """How many tests could be done; at least so many, where some are withheld."""
+        """How many tests could be done."""
         return sum(self._tested.values())
 
     @cached_property
     def _tested(self) -> dict[str, int]:
         """How many tests of every metric could be done."""
-        done = ~np.isnan(self.lines.p_adjusted)
-        counted = {m.name: int(np.sum(done & (self.metric_of == at))) for at, m in enumerate(self.metrics)}
-        return counted | {name: part.tests for name, part in self.withheld.items()}
+        return {m.name: int(np.sum(self._done & (self.metric_of == at))) for at, m in enumerate(self.metrics)}
 
     @property
     def families(self) -> dict[str, int]:
@@ -384,16 +353,14 @@ class Scan(ABC, Generic[Row]):
 
     @property
     def observed(self) -> int:
-        """How many raw p-values of the robust test lie below alpha; at least so many, where some are withheld."""
+        """How many raw p-values of the robust test lie below alpha."""
         with np.errstate(invalid="ignore"):
-            below = self._open & (self.lines.p_robust < self.rules.alpha)
-        return int(np.sum(below)) + sum(part.observed for part in self.withheld.values())
+            return int(np.sum(self._done & (self.lines.p_robust < self.rules.alpha)))
 
     @property
-    def _open(self) -> Flags:
-        """The tests that were done of metrics all of whose tests are shown."""
-        shown = np.array([metric.name not in self.withheld for metric in self.metrics])
-        return np.asarray(~np.isnan(self.lines.p_adjusted) & shown[self.metric_of])
+    def _done(self) -> Flags:
+        """The tests that were done."""
+        return np.asarray(~np.isnan(self.lines.p_adjusted))
 
     def verdicts(self) -> dict[Verdict, int]:
         """Count the lines of each verdict."""
@@ -401,11 +368,8 @@ class Scan(ABC, Generic[Row]):
         return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
     def quantiles(self, metric: str | None = None, most: int = 500) -> Quantiles:
-        """Return observed against expected p-values; of more than ``most`` all small ones and some of the others.
-
-        Metrics whose tests are withheld have none.
-        """
-        chosen = self._open
+        """Return observed against expected p-values; of more than ``most`` all small ones and some of the others."""
+        chosen = self._done
         if metric is not None:
             chosen &= np.array([known.name == metric for known in self.metrics])[self.metric_of]
         observed = np.sort(self.lines.p_robust[chosen])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Literal, get_args
 
@@ -22,15 +22,11 @@ Verdict = Literal[
     "differs",
     "watch",
     "assignment broken",
-    "not shown",
     "nothing found",
     "clear within tolerance",
     "not testable",
 ]
-"""Pairs of experiments show "interference", an effect "differs" between levels; the others are shared.
-
-"not shown" may be an alarm: over the budget more tests were flagged than may be named.
-"""
+"""Pairs of experiments show "interference", an effect "differs" between levels; the others are shared."""
 
 Family = Literal["metric", "all"]
 
@@ -78,6 +74,10 @@ class Rules:
             raise AnalysisError("alpha must lie between 0 and 1", "For example 0.05.")
         if not all(isinstance(limit, Real) and limit > 0 for limit in self.tolerance.values()):
             raise AnalysisError("a tolerance must be a positive number", "Give it in units of the metric.")
+
+    def without(self, metrics: Collection[str]) -> Rules:
+        """Return the same rules where some metrics are left out."""
+        return replace(self, tolerance={name: size for name, size in self.tolerance.items() if name not in metrics})
 
     def families(self, metric: NDArray[np.intp]) -> NDArray[np.intp]:
         """Return the number of each test's family, from the number of its metric."""

@@ -9,13 +9,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kanab.errors import AnalysisError
 from kanab.scan.report.charts import effects_chart, expected_chart, heat_map
 from kanab.scan.report.html import scan_report
-from kanab.scan.scan import scan_interactions
 
 Scan = dict[str, Any]
 STORED = Path(__file__).parent / "scan.json"
@@ -210,23 +208,3 @@ def test_many_alarms_are_cut_with_their_number(six: Scan) -> None:
     assert "The 20 most urgent of 30." in page
     assert page.count('<span class="interference">') == 20
     assert "and 10 more." in page
-
-
-def test_over_the_budget_bars_stand_for_p_values_and_maps_have_marks_only() -> None:
-    rng = np.random.default_rng(1)
-    rows = {f"t{i}": rng.choice(["off", "on"], 600) for i in range(14)}
-    rows["y"] = rng.integers(0, 20, 600) + 12 * ((rows["t1"] == "on") & (rows["t3"] == "on"))
-    rows["d"] = (rng.random(600) < 0.3).astype(int)
-    page = scan_interactions(rows, "t*", ["y", "d"]).to_report()
-    assert "Observed against expected" not in page
-    assert 'aria-label="P-values of all pairs of y"' in page
-    assert 'aria-label="P-values of all pairs of d"' in page
-    assert 'aria-label="Pairs of experiments on y"' in page
-    assert 'aria-label="Pairs of experiments on d"' not in page
-    assert "Only flagged pairs that may be shown are marked." in page
-    quiet = scan_interactions(rows, "t*", ["d"]).to_report()
-    assert 'aria-label="Key to the map"' not in quiet
-    mixed = rows | {"d": np.repeat([0, 1], 300)}
-    mixed = {name: np.concatenate([column] * 6) for name, column in mixed.items()}
-    mixed["y"] = (np.arange(3_600) < 40).astype(int)
-    assert "Maps of metrics over the budget have marks only." in scan_interactions(mixed, "t*", ["y", "d"]).to_report()

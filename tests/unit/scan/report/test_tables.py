@@ -11,7 +11,7 @@ import pytest
 
 from kanab.report.words import UNCHAINED
 from kanab.scan.report.tables import scan_text
-from kanab.scan.report.words import effect_sentences, expectation, outcome, privacy_sentences
+from kanab.scan.report.words import OWN_ROWS, effect_sentences, expectation, outcome, privacy_sentences
 
 Scan = dict[str, Any]
 STORED = Path(__file__).parent / "scan.json"
@@ -118,61 +118,12 @@ def test_reasons_are_counted_in_tests_and_never_in_people(six: Scan) -> None:
     assert "1 test: reason of banner (banner × beta on bought)." in scan_text(six)
 
 
-def over_budget(six: Scan, **more: Any) -> Scan:
-    """Return the scan with bought over the budget."""
-    part = {"tests": 10, "observed": 0, "flagged": 0, "more_flagged": False, "histogram": [10, 0, 0, 10]} | more
-    numbers = ("F", "df", "p", "F_robust", "df_robust", "p_robust", "p_adjusted", "assignment_p", "could_miss")
-    rows = [
-        row | dict.fromkeys(numbers) | {"verdict": "not shown" if part["more_flagged"] else "nothing found", "note": ""}
-        if row["metric"] == "bought"
-        else row
-        for row in six["pairs"]
-    ]
-    privacy = six["privacy"] | {"shows": {"revenue": "tables", "bought": "flagged"}}
-    withheld = {"bought": {"could_miss": 0.02} | part}
-    return six | {"pairs": rows, "privacy": privacy, "withheld": withheld, "effects": six["effects"][:1]}
-
-
-def test_the_budget_says_what_may_leave_and_why(six: Scan) -> None:
-    said = privacy_sentences(over_budget(six))
-    assert said[1] == "Within the pair budget: revenue. All pair tables could be published."
-    assert said[2].startswith("Over the budget: bought. Pair tables of all tests hold too many independent numbers for")
-    assert "to whoever knows the arms" in said[2]
-    assert "and F or p of every test would tell as much" in said[2]
-    assert said[-1] == UNCHAINED
-    six["privacy"]["chained"] = True
-    assert UNCHAINED not in privacy_sentences(six)
-
-
-def test_tests_over_the_budget_are_summed_up_in_steps_of_k(six: Scan) -> None:
-    text = flat(scan_text(over_budget(six)))
-    assert (
-        "bought, over the budget: nothing found in any test; a difference of effects of up to ± 2 points could" in text
-    )
-    assert "bought: tests by p, from 0–0.25 up to 0.75–1, in steps of 10: 10, 0, 0, 10." in text
-    assert "at least 2 do." in text
-    assert "Corrected (Holm, over all tests of each metric)" in text
-
-
-def test_alarms_beyond_the_budget_are_counted_in_steps_of_k(six: Scan) -> None:
-    text = flat(scan_text(over_budget(six, more_flagged=True, flagged=10, could_miss=None)))
-    assert "at least 10 more tests were flagged and cannot be shown" in text
-    assert "bought, over the budget: more tests were flagged than may be shown (at least 10 more);" in text
-    text = flat(scan_text(over_budget(six, more_flagged=True)))
-    assert "fewer than 10 more tests were flagged and cannot be shown" in text
-    assert "more tests were flagged than may be shown (fewer than 10 more);" in text
-
-
-@pytest.mark.parametrize(("more", "says"), [(False, "No alarms."), (True, "Flagged tests cannot be shown.")])
-def test_a_scan_without_any_test_to_show_says_why(six: Scan, more: bool, says: str) -> None:
-    rows = [row for row in over_budget(six)["pairs"] if row["metric"] == "bought"]
-    alone = over_budget(six, more_flagged=more) | {
-        "pairs": rows, "metrics": ["bought"], "tests": {"bought": 0}, "effects": [], "verdicts": {}, "observed": 0,
-    }  # fmt: skip
-    text = scan_text(alone)
-    assert says in text
-    assert "No test could be done" not in text
-    assert "Nothing could be tested" not in text
+def test_the_receipt_says_who_may_read_the_scan(six: Scan) -> None:
+    said = privacy_sentences(six)
+    assert said == ["k-anonymous at k = 10: no class with fewer people is tested or shown.", UNCHAINED]
+    assert privacy_sentences(six | {"privacy": {"k": 10, "chained": True}}) == said[:1]
+    internal = privacy_sentences(six | {"scope": "own-rows"})
+    assert internal == [OWN_ROWS, "No class with fewer than k = 10 people is tested."]
 
 
 @pytest.mark.slow
