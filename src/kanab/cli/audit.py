@@ -126,7 +126,7 @@ def _attempts(refused: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             reviewed = " (reviewed)" if attempt["reviewed"] else ""
             yield f"  refused{reviewed}: {attempt['rule']}. Asked: {asked_text(attempt['asked'])}."
         yield from (f"  reviewed: {ended(reason)}" for reason in notes["reviews"])
-        yield from (f"{name}: {ended(sentence)}" for sentence in notes["voided"])
+        yield from (f"{name}: {ended(sentence)}" for sentence in (*notes["voided"], *notes["scans"]))
         yield ""
 
 

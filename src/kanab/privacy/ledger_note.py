@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kanab.errors import LedgerError
+from kanab.errors import LedgerError, listed
 from kanab.privacy.release import new_salt
 from kanab.privacy.release_json import hash_of
 
@@ -96,6 +96,17 @@ def void_sentence(note: LedgerNote) -> str:
     if "epoch" in note.asked:
         return f"{cohorts} were voided at {at}, and nobody who had enrolled until then is in a batch: {why}"
     return f"{cohorts} were voided at {at}, and nobody of them is in a batch: {why}"
+
+
+def scan_sentence(note: LedgerNote) -> str:
+    """Say what a shared scan told of.
+
+    >>> scan_sentence(LedgerNote("scanned", "pairs", {"revenue": "0.1 0.2 ab", "search": "", "banner": ""}))
+    'a scan of pairs was shared: revenue of search, banner'
+    """
+    metrics = [name for name, spent in note.asked.items() if spent]
+    experiments = [name for name, spent in note.asked.items() if not spent]
+    return f"a scan of {note.says} was shared: {listed(metrics)} of {listed(experiments)}"
 
 
 def asked_text(asked: Mapping[str, str]) -> str:

@@ -69,6 +69,8 @@ def test_a_scan_is_internal_unless_it_is_noted_in_a_ledger(users: str, tmp_path:
     assert "scope" not in {*shared, *shared["segment_scan"]}
     assert shared["pairs"] == internal["pairs"]
     assert [note.says for note in read_ledger(tmp_path / "shop.ledger").notes] == ["pairs", "segments"]
+    audited = CliRunner().invoke(cli, ["audit", str(tmp_path / "shop.ledger")]).output
+    assert "shop.ledger: a scan of pairs was shared: bought of test_00, test_01, test_02, test_03, test_04." in audited
     assert json.loads(run(*words, *ledger).output) == shared  # the same again spends nothing
     assert len(read_ledger(tmp_path / "shop.ledger").notes) == 2
 

@@ -21,7 +21,7 @@ from kanab.inspection.officer.statements import deviations, flow, places, questi
 from kanab.privacy.costs import costs_of
 from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.ledger_note import void_sentence
+from kanab.privacy.ledger_note import scan_sentence, void_sentence
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release
 from kanab.privacy.release_json import release_to_dict
 
@@ -259,7 +259,7 @@ def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> P
     if ledger is None:
         return None
     if isinstance(ledger, LedgerError):
-        return {"verified": False, "name": None, "entries": [], "refused": [], "reviews": [], "voided": []}
+        return {"verified": False, "name": None, "entries": [], "refused": [], "reviews": [], "voided": [], "scans": []}
     files = {digest: name for name, digest in hashes.items()}
     entries = [
         {"entry": number, "hash": digest, "file": files.get(digest), "cohorts": _cohorts(release.receipt.batch)}
@@ -275,7 +275,7 @@ def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> P
 
 
 def plain_notes(ledger: Ledger) -> Plain:
-    """Return what a ledger refused (what was asked, and by which rule), what reviews say, and what was voided."""
+    """Return what a ledger refused (what, and by which rule), what reviews say, what was voided, what scans told."""
     refused = [
         {"asked": dict(note.asked), "rule": note.says, "reviewed": note not in ledger.unreviewed}
         for note in ledger.notes
@@ -285,4 +285,5 @@ def plain_notes(ledger: Ledger) -> Plain:
         "refused": refused,
         "reviews": [note.says for note in ledger.notes if note.kind == "reviewed"],
         "voided": [void_sentence(note) for note in ledger.notes if note.kind == "voided"],
+        "scans": [scan_sentence(note) for note in ledger.notes if note.kind == "scanned"],
     }

@@ -454,9 +454,10 @@ def _ledger(ledger: Data | None) -> str:
         if few or entry["file"] is not None or entry is entries[-1]
     ]
     table = card_table("Entries of the ledger", _ENTRY, rows, "cards wide prose")
-    voided = "".join(f"<p>{escape(sentence[:1].upper() + sentence[1:])}.</p>" for sentence in ledger.get("voided", ()))
+    sentences = (*ledger.get("voided", ()), *ledger.get("scans", ()))
+    said = "".join(f"<p>{escape(sentence[:1].upper() + sentence[1:])}.</p>" for sentence in sentences)
     spent = f"<p>{escape(noisy.spent_sentence(ledger['noise']))}</p>\n" if "noise" in ledger else ""
-    return f"<p>{summary}</p>\n{spent}{table}{voided}{_refused(ledger)}"
+    return f"<p>{summary}</p>\n{spent}{table}{said}{_refused(ledger)}"
 
 
 def _refused(ledger: Data) -> str:

@@ -329,6 +329,7 @@ def test_a_ledger_that_cannot_be_verified_breaks_the_verdict(
         "refused": [],
         "reviews": [],
         "voided": [],
+        "scans": [],
     }
     assert [one["says"] for one in found["releases"][0]["checks"] if one["rule"] == "ledger"] == [
         "its ledger could not be verified"
