@@ -100,8 +100,8 @@ def differ_little(pairs: Pairs, first: int, second: int, k: int) -> bool:
     high, wide = cells.shape
     cells[-1, -1] = k  # people in neither experiment
     groups = np.arange(high + wide)
-    for row, column in np.argwhere(cells >= k).tolist():
-        groups[groups == groups[high + column]] = groups[row]
+    for first_arm, second_arm in np.argwhere(cells >= k).tolist():
+        groups[groups == groups[high + second_arm]] = groups[first_arm]
     for group in set(groups.tolist()) - {int(groups[-1])}:
         between = (groups[:high, None] == group) != (groups[None, high:] == group)
         if 0 < int(cells[between].sum()) < k:
