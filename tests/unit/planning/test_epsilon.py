@@ -157,7 +157,7 @@ def test_stores_share_what_one_person_spends() -> None:
 
 
 def test_the_forecast_prints_the_account_and_has_it_as_plain_data() -> None:
-    forecast = forecast_plan(SEVERAL, overlap=False)
+    forecast = forecast_plan(SEVERAL)
     assert ["prices", "50", "%", "0.691"] in [line.split() for line in str(forecast).splitlines()]
     assert "Whoever takes part in everything spends ε = 1 of 1" in str(forecast)
     assert forecast.to_dict()["account"]["parts"][1]["name"] == "prices"

@@ -96,7 +96,7 @@ def test_where_there_is_nothing_to_draw_there_is_no_chart(small: Maker, effect: 
 def test_an_effect_of_exactly_nothing_still_has_an_axis(small: Maker, effect: Maker, untestable: Readout) -> None:
     forest = effect_forest(small(effect(**untestable, estimate=0.0)))
     assert forest is not None
-    assert forest.panels[0].domain == [-1.0, 1.0]
+    assert list(forest.panels[0].domain) == [-1.0, 1.0]
 
 
 def test_the_segment_plot_has_the_effect_at_each_level_with_intervals_that_hold_together(hillstrom: Readout) -> None:
