@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,17 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kanab as kb
 from kanab.inspection.attack.background import Background, independent_rows, place_people
 from kanab.inspection.attack.examples.catalogue import example
 from kanab.inspection.attack.examples.making import tabulate
-from kanab.inspection.attack.findings import AttackReport
-from kanab.inspection.attack.published import AttackedRelease, Axis, published_from_dict
+from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import play_attacker
-from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.privacy.budget import WHY, Spent, enough_unusual, fewest_off, pair_numbers
-from kanab.privacy.release import Release
-from kanab.privacy.release_json import release_to_dict
+from kanab.privacy.budget import Spent, enough_unusual, fewest_off, pair_numbers
 from kanab.tally.metric import Metric
 
 BOUGHT = Metric("bought", 1, (0.0, 1.0))
@@ -133,99 +127,3 @@ def test_within_budget_the_attacker_learns_nothing_about_fewer_than_k(seed: int)
     assert Spent.on([(numbers, people, int(bought.sum()))], 10).within(10)
     release, known = pairs(arms, bought, spend)
     assert not play_attacker([release], known).broken
-
-
-# ── what the gate lets through ─────────────────────────────────────────────────────────────────
-
-
-def attack(rows: dict[str, Any], plan: Plan) -> tuple[Release, AttackReport]:
-    """The release, and what somebody learns from it who knows everybody's arms and covariates."""
-    made = kb.release(kb.count(rows, plan))
-    published = published_from_dict(release_to_dict(made), "release")
-    axes = {name: rows[name] for name in (*plan.experiment_names, *plan.covariates_in_use)}
-    return made, play_attacker([published], place_people(axes, [published]))
-
-
-def tables_with(made: Release, metric: str) -> list[str]:
-    return [name for name, table in made.tables.items() if metric in table.metric_names]
-
-
-def crossed(metric: MetricPlan, covariates: int = 8) -> Plan:
-    names = tuple(f"c{i}" for i in range(covariates))
-    experiment = ExperimentPlan("arm", segments=names)
-    return Plan((metric,), (experiment,), tuple(CovariatePlan(name) for name in names))
-
-
-def crowd(rng: np.random.Generator, n: int = 2_000, covariates: int = 8) -> dict[str, Any]:
-    levels = {f"c{i}": rng.integers(0, 3, n) for i in range(covariates)}
-    return {"arm": rng.choice(["A", "B"], n), **levels}
-
-
-def test_a_metric_that_one_person_of_an_arm_has_is_in_one_table_only() -> None:
-    rng = np.random.default_rng(1)
-    rows = crowd(rng)
-    rows["y"] = ((rows["arm"] == "B") & (rng.random(2_000) < 0.3)).astype(int)
-    rows["y"][np.flatnonzero(rows["arm"] == "A")[0]] = 1
-    made, report = attack(rows, crossed(MetricPlan("y", binary=True)))
-    assert not report.broken, str(report)
-    assert tables_with(made, "y") == ["arm/c0"]
-    assert made.receipt.left_out["arm/c1: y"] == f"y is withheld in arm/c1: {WHY}"
-
-
-def test_a_metric_that_nobody_of_an_arm_has_is_in_all_tables() -> None:
-    rng = np.random.default_rng(1)
-    rows = crowd(rng)
-    rows["y"] = ((rows["arm"] == "B") & (rng.random(2_000) < 0.3)).astype(int)
-    made, report = attack(rows, crossed(MetricPlan("y", binary=True)))
-    assert len(tables_with(made, "y")) == 8
-    assert not report.broken
-
-
-def test_arm_totals_of_many_experiments_are_withheld_in_the_later_ones() -> None:
-    rng = np.random.default_rng(2)
-    rows: dict[str, Any] = {f"e{i}": rng.choice(["A", "B"], 1_000) for i in range(25)}
-    rows["y"] = np.zeros(1_000, dtype=int)
-    rows["y"][rng.permutation(1_000)[:20]] = 1
-    plan = Plan((MetricPlan("y", binary=True),), tuple(ExperimentPlan(f"e{i}") for i in range(25)))
-    made, report = attack(rows, plan)
-    assert not report.broken, str(report)
-    assert tables_with(made, "y") == [f"e{i}" for i in range(9)]  # 1 + 9 numbers, 20 people
-    assert made.receipt.left_out["e9: y"] == f"y is withheld altogether: {WHY}"
-
-
-@pytest.mark.parametrize(
-    ("usual", "unusual", "bounds"), [(9.99, [4.99, 19.99], (0, 50)), (1, [2, 3], (0, 20)), (0, [-1, 1], (-1, 1))]
-)
-def test_people_off_a_commonest_value_between_the_bounds_count(
-    usual: float, unusual: list[float], bounds: tuple[int, int]
-) -> None:
-    rng = np.random.default_rng(3)
-    rows = crowd(rng, 3_000)
-    rows["y"] = np.where(rng.random(3_000) < 0.007, rng.choice(unusual, 3_000), usual)
-    made, report = attack(rows, crossed(MetricPlan("y", bounds, 0.01 if usual > 1 else 1)))
-    assert not report.broken, str(report)
-    assert len(tables_with(made, "y")) <= 2
-
-
-@pytest.mark.slow
-def test_odd_cents_among_whole_amounts_are_rare_values() -> None:
-    rng = np.random.default_rng(4)
-    rows = crowd(rng)
-    rows["y"] = rng.integers(1, 400, 2_000).astype(float)
-    plan = crossed(MetricPlan("y", (0, 500), 0.01))
-    made, _ = attack(rows, plan)
-    assert len(tables_with(made, "y")) == 8
-    rows["y"][7] += 0.37
-    made, report = attack(rows, plan)
-    assert tables_with(made, "y") == ["arm/c0"]
-    assert not report.broken, str(report)
-
-
-def test_a_table_that_was_released_before_counts_once(tmp_path: Path) -> None:
-    rng = np.random.default_rng(5)
-    rows = crowd(rng, covariates=3)
-    rows["y"] = (rng.random(2_000) < 0.03).astype(int)
-    plan = crossed(MetricPlan("y", binary=True), 3)
-    first = kb.release(kb.count(rows, plan), ledger=tmp_path / "ledger", new_ledger=True)
-    again = kb.release(kb.count(rows, plan, earlier=[plan]), ledger=tmp_path / "ledger")
-    assert tables_with(first, "y") == tables_with(again, "y") == ["arm/c0", "arm/c1", "arm/c2"]

@@ -231,6 +231,17 @@ def test_pairs_and_segments_of_one_ledger_share_the_budget(tmp_path: Path) -> No
         scan_segments(rows, tests, ["d"], ["c"], ledger=tmp_path / "ledger")
 
 
+def test_segments_spend_people_off_the_commonest_value_of_every_arm(tmp_path: Path) -> None:
+    rows = people(tests=1, d=(np.arange(4_000) % 40 == 0).astype(int))
+    rows["y"] = np.where(rows["d"] == 1, 60.0, 0.0)
+    on = int(((rows["t0"] == "on") & (rows["d"] == 1)).sum())
+    fewest = min(on, 100 - on) // 10 * 10
+    choices: dict[str, Any] = {"ledger": tmp_path / "ledger", "new_ledger": True}
+    scan_segments(rows, "t0", ["y", "d"], ["c"], bounds={"y": (0, 100)}, resolution={"y": 1}, **choices)
+    spent = [note.asked[name].split()[1] for note in read_ledger(tmp_path / "ledger").notes for name in ("y", "d")]
+    assert [float(text) for text in spent] == [2 / fewest, 2 / fewest]
+
+
 def test_a_copy_is_left_out_of_segments_too(tmp_path: Path) -> None:
     rows = people(2_000, 2)
     rows["t2"] = flipped(rows["t0"], 5)
