@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.errors import PrivacyError
-from kanab.inspection.attack.background import place_people
+from kanab.inspection.attack.background import KnownPeople, place_people
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
@@ -68,12 +68,14 @@ def published(people: dict[str, Any], wanted: Plan, name: str, ledger: Path | No
 
 
 def check(people: dict[str, Any], releases: list[AttackedRelease]) -> None:
-    """The attacker knows everybody's arms and covariates, and all of it fits."""
+    """The attacker knows everybody's arms and covariates, and even everybody's values, and all of it fits."""
     axes = {name: values for name, values in people.items() if name in ("arm", "other") or name.startswith("c")}
-    known = place_people(axes, releases)
-    assert len(known.tables) == sum(len(release.tables) for release in releases)
+    values = {metric.name: np.asarray(people[metric.name], dtype=np.float64) for metric in METRICS}
+    known = KnownPeople(axes, values)
+    assert len(place_people(known, releases).tables) == sum(len(release.tables) for release in releases)
     played = play_attacker(releases, known)
     assert not played.broken, str(played)
+    assert {attempt.attack for attempt in played.attempts if attempt.not_tried} <= {"scan statistics"}
 
 
 seeds, sizes, rules = st.integers(0, 10**6), st.integers(60, 900), st.sampled_from([5, 10, 20])

@@ -16,69 +16,48 @@ from kanab.atomicfile import read_text
 from kanab.cli.output import echo_json, json_option, progress
 from kanab.cli.released_sources import is_ledger, releases_at
 from kanab.cli.source_options import level, number
-from kanab.errors import KanabError, PlanError, SourceError
+from kanab.errors import KanabError, SourceError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kanab.inspection.attack.all_but_one import KnownPeople
+    from kanab.inspection.attack.background import KnownPeople
     from kanab.inspection.attack.published import AttackedRelease
     from kanab.tally.factor import Level
 
 
 @click.command()
-@click.argument("file", nargs=-1)
+@click.argument("file", nargs=-1, required=True, metavar="FILE...")
 @click.option("--known", type=click.Path(dir_okay=False), help="CSV of what the attacker knows: one row per person.")
 @click.option(
     "--k",
     type=click.IntRange(2),
     help="Fewer people than this are a break; default: the largest k of the files.",
 )
-@click.option("--exact", is_flag=True, help="Solve in whole numbers, too, which takes longer.")
-@click.option("--example", "name", metavar="NAME", help="Attack a bundled bad example; 'list' names them.")
 @json_option
-def attack(
-    file: tuple[str, ...], *, known: str | None, k: int | None, exact: bool, name: str | None, as_json: bool
-) -> None:
+def attack(file: tuple[str, ...], *, known: str | None, k: int | None, as_json: bool) -> None:
     """Try to learn about people from releases.
 
     Play the attacker on release FILEs (or scans in JSON), ledgers or data directories, all of them together. Exits with
-    1 if something was learnt about fewer than k people. The columns of --known are named like the arms and covariates
-    of the tables, and like metrics whose values are known, too.
+    1 if something was learnt about fewer than k people that k promises to hide. The columns of --known are named like
+    the arms and covariates of the tables, and like metrics whose values are known, too.
 
     \b
     kanab attack monday.release.json tuesday.release.json
     kanab attack checkout.release.json --known people.csv
     kanab attack kanab.ledger
     kanab attack scan.json --known people.csv
-    kanab attack checkout.release.json --known people.csv --exact
-    kanab attack --example daily-dashboard
     """
-    from kanab.inspection.attack.background import place_people
-    from kanab.inspection.attack.examples.catalogue import EXAMPLES, example
     from kanab.inspection.attack.run import play_attacker
 
-    if name == "list":
-        click.echo("\n".join(EXAMPLES))
-        return
-    if bool(file) == (name is not None) or (name is not None and known):
-        raise PlanError("what to attack is not said", "Name release files, or one --example.")
-    named: KnownPeople | None = None
     with progress("attacking"):
-        if name is not None:
-            bad = example(name)
-            story, releases, background, exact = bad.story, bad.releases, bad.background, exact or bad.exact
-        else:
-            story, releases, background = "", read_published(file), None
-            if known:
-                named = _people(known, releases)
-                background = place_people(named.levels, releases)
-        report = play_attacker(releases, background, k, exact=exact, known=named)
+        releases = read_published(file)
+        report = play_attacker(releases, None if known is None else _people(known, releases), k)
     if as_json:
-        echo_json(({} if name is None else {"example": name, "story": story}) | report.to_dict())
+        echo_json(report.to_dict())
     else:
-        click.echo(f"{story}\n\n{report}" if story else str(report))
+        click.echo(str(report))
     if report.broken:
         sys.exit(1)
 
@@ -117,8 +96,7 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
     """Read the columns of a CSV file: arms and levels as the releases have them, and values of their metrics."""
     import numpy as np
 
-    from kanab.inspection.attack.all_but_one import KnownPeople
-    from kanab.inspection.attack.background import weighing_metrics
+    from kanab.inspection.attack.background import KnownPeople
     from kanab.inspection.attack.published import finest_levels
     from kanab.tally.factor import label
 
@@ -134,8 +112,6 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
         ]
         if any(name in sides for release in releases for shown in release.statistics for sides in shown.sides):
             columns[name] = [value or None for value in values]
-        if name in weighing_metrics(releases):
-            columns[name] = [number(value, "--known") if value else 0.0 for value in values]
         if name in metrics:
             numbers[name] = np.array([_value(value) for value in values], dtype=np.float64)
         if versions:

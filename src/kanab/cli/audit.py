@@ -32,7 +32,7 @@ def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
     """Check releases against every rule.
 
     FILE is a release file, a ledger or the data directory of a collector. Lists also where few people of a class have
-    a 0/1 metric, or lack it. Exits with 1 if a rule is broken.
+    a 0/1 metric, or lack it, and what k does not cover. Exits with 1 if a rule is broken.
 
     \b
     kanab audit checkout.release.json
@@ -40,6 +40,7 @@ def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
     kanab audit ./kanab-data
     """
     from kanab.inspection.auditor import list_few_events, passes
+    from kanab.privacy.promises import NOT_COVERED
 
     checked, releases = _audit_files(files, ledger)
     few = {name: list_few_events(released) for name, released in releases.items()}
@@ -48,9 +49,12 @@ def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
     if as_json:
         plain = {name: [asdict(check) for check in checks] for name, checks in checked.items()}
         events = {name: [asdict(each) for each in listed] for name, listed in few.items()}
-        echo_json({"passed": whole, "files": plain, "few_events": events, "ledgers": refused})
+        uncovered = [{"what": what, "example": says} for what, says in NOT_COVERED]
+        echo_json({"passed": whole, "files": plain, "few_events": events, "ledgers": refused, "not_covered": uncovered})
     else:
-        click.echo("\n".join([*_attempts(refused), _as_text(checked, few, whole=whole)]))
+        exact = any(released.receipt.noise is None for released in releases.values())
+        text = [*_attempts(refused), _as_text(checked, few, whole=whole), *(_uncovered() if exact else ())]
+        click.echo("\n".join(text))
     if not whole:
         sys.exit(1)
 
@@ -138,6 +142,13 @@ def _as_text(checked: Mapping[str, list[Check]], few: Mapping[str, Sequence[FewE
     broken = sum(check.holds is False for checks in checked.values() for check in checks)
     lines.append("No rule is broken." if whole else f"{broken} rule{'s are' if broken > 1 else ' is'} broken.")
     return "\n".join(lines)
+
+
+def _uncovered() -> Iterator[str]:
+    """Yield what k does not cover, by its titles."""
+    from kanab.privacy.promises import NOT_COVERED
+
+    yield f"k does not cover: {'; '.join(what for what, _ in NOT_COVERED)}. ε does: kanab release --epsilon."
 
 
 def _line(check: Check) -> str:

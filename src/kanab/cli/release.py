@@ -185,7 +185,7 @@ def _how_anonymous(released: Release) -> str:
         return f"{promise(receipt.noise)}; classes of at least k = {receipt.k} people, by counts with noise"
     effective = "not evaluated" if receipt.effective_k is None else f"at least {receipt.effective_k:,}"
     over = f"everything in ledger {receipt.ledger}" if released.chained else "this release alone"
-    return f"k-anonymous at k = {receipt.k}; effective k over {over}: {effective}; audit passed"
+    return f"k-anonymous at k = {receipt.k}; effective k of class sums over {over}: {effective}; audit passed"
 
 
 def _when(batch: Batch) -> str:

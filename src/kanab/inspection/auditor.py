@@ -1,28 +1,26 @@
 """The auditor: every rule, checked again on what was published, without the rows.
 
-What only the rows can tell (dominance by one or two people, how the tables overlap) was checked by
-the gate; of that the auditor sees the receipt.
+What only the rows can tell (how the tables overlap, contributors and dominance) was checked by the gate; of that the
+auditor sees the receipt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from kanab.errors import listed
 from kanab.inspection.attack.differencing import find_differences
-from kanab.inspection.attack.experiment_differences import find_experiment_differences
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
+from kanab.inspection.attack.value_bounds import find_few_contributors
 from kanab.inspection.checks import Check
 from kanab.inspection.noise_audit import check_noise, check_together
 from kanab.privacy.audit import Audit, audit_table, few_events
-from kanab.privacy.budget import RareValues, most_off
-from kanab.privacy.class_rules import LEAST_DF, missing_values_hide, products_hide
+from kanab.privacy.class_rules import missing_values_hide, products_hide
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.overlap import ShownTable
+from kanab.privacy.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
@@ -97,28 +95,65 @@ def check_release(release: Release, audited: Mapping[str, Audited] | None = None
     """Check every rule for one release; with ε other rules hold. ``audited`` is its audit, where that was done."""
     if release.receipt.noise is not None:
         return check_noise(release, release.receipt.noise)
-    inference = _inference(release, audit_release(release) if audited is None else audited)
-    return (*(check(release) for check in _RULES), inference, _unusual(release), _overlap(release))
+    audits = audit_release(release) if audited is None else audited
+    return (
+        _people(release), _overlap(release), _contributors(release), _values(audits), _totals(release),
+        _squares(release), _bounds(release),
+    )  # fmt: skip
 
 
 def _people(release: Release) -> Check:
-    k = release.receipt.k
-    small = sum(int(np.count_nonzero((table.people > 0) & (table.people < k))) for table in release.tables.values())
-    says = f"every class holds nobody or at least k = {k} people"
+    """Check every published count of people: classes, who has a value, and the cells of two 0/1 metrics."""
+    k, small = release.receipt.k, 0
+    for table in release.tables.values():
+        binary = {part.metric.name for part in table.moments if part.metric.binary}
+        small += int(np.count_nonzero((table.people > 0) & (table.people < k)))
+        small += sum(not missing_values_hide(part, table, k) for part in table.moments)
+        small += sum(not products_hide(cross, table, k, binary) for cross in table.crosses)
+    says = f"every class holds nobody or at least k = {k} people, and so do those with, and without, a value"
     return Check("k", not small, says, "Do not use it; release it again.", small)
 
 
-def _missing(release: Release) -> Check:
-    k = release.receipt.k
-    gaps = [
-        part
-        for table in release.tables.values()
-        for part in table.moments
-        if part.metric.missing == "exclude" and not missing_values_hide(part, table, k)
-    ]
+def _overlap(release: Release) -> Check:
+    effective, k = release.receipt.effective_k, release.receipt.k
+    if effective is None:
+        return Check(
+            "overlap", None, "how the tables overlap is not known, so effective k of class sums was not evaluated"
+        )
+    within = "within each experiment " if release.receipt.effective_k_within else ""
+    sums = f"published sums of one metric{weighing(release)}"
     return Check(
-        "missing values", not gaps, "in every class nobody or at least k people have, and lack, a value",
-        "Release it again.", len(gaps),
+        "overlap", effective >= k,
+        f"{within}no combination of {sums} rests on fewer than {effective:,} people (effective k of class sums)",
+        "Do not use it.",
+    )  # fmt: skip
+
+
+def weighing(release: Release) -> str:
+    """Name the numbers that weigh published sums, where there are any: ", also those weighted by before,"."""
+    crosses = [cross for table in release.tables.values() for cross in table.crosses]
+    names = sorted({name for cross in crosses for name in cross.pair if name in release.plan.numbers})
+    return f", also those weighted by {listed(names)}," if names else ""
+
+
+def _contributors(release: Release) -> Check:
+    """Say who checked contributors and dominance: a file shows them only where a 0/1 metric says who has any."""
+    told = find_few_contributors([published_from_dict(release_to_dict(release), "")])
+    says, receipt = "no amount rests on fewer than 3 people, or mostly on one", release.receipt
+    if told:
+        return Check("contributors", False, says, "Release it again.", len(told))
+    if "dominance" in receipt.checked:
+        return Check("contributors", True, f"{says}: checked at release, on the rows; a file cannot show it")
+    unseen = NOT_IN_A_BATCH if receipt.effective_k_within or receipt.store else NOT_IN_A_FILE
+    return Check("contributors", None, unseen)
+
+
+def _values(audited: Mapping[str, Audited]) -> Check:
+    """Check the rules for metrics that are marked sensitive, and for squares by class."""
+    broken = [rule for each in audited.values() for audit in (each.classes, each.arms) for rule in audit.broken]
+    return Check(
+        "sensitive values", not broken, "metrics that are sensitive, or have squares by class, tell nobody's value",
+        broken[0].remedy if broken else "", sum(rule.classes for rule in broken),
     )  # fmt: skip
 
 
@@ -164,72 +199,6 @@ def _bounds(release: Release) -> Check:
     )
 
 
-def _freedom(release: Release) -> Check:
-    short = sum(table.total - int(np.count_nonzero(table.people)) < LEAST_DF for table in release.tables.values())
-    return Check(
-        "degrees of freedom", not short, f"every table leaves at least {LEAST_DF} residual degrees of freedom",
-        "Wait for more people.", short,
-    )  # fmt: skip
-
-
-def _inference(release: Release, audited: Mapping[str, Audited]) -> Check:
-    audits = [*(each.classes for each in audited.values()), *(each.arms for each in audited.values())]
-    broken = [rule for audit in audits for rule in audit.broken]
-    products = sum(
-        not products_hide(cross, table, release.receipt.k)
-        for table in release.tables.values()
-        for cross in table.crosses
-    )
-    return Check(
-        "inference", not broken and not products, "counts, sums and squares of a class give nobody's value away",
-        broken[0].remedy if broken else "Release it again." if products else "",
-        sum(rule.classes for rule in broken) + products,
-    )  # fmt: skip
-
-
-def _unusual(release: Release) -> Check:
-    """Check what tables tell by themselves: people off the commonest value are known of 0/1 metrics, others at most."""
-    few = 0
-    for metric in {name for table in release.tables.values() for name in table.metric_names}:
-        shown = [ShownTable(name, table) for name, table in release.tables.items() if metric in table.metric_names]
-        for total in {table.tally.total for table in shown}:  # of experiments with as many people: the same ones
-            tables = [table for table in shown if table.tally.total == total]
-            if len(tables) == 1:  # nothing to cross it with
-                continue
-            rare = RareValues.of(tables, partial(most_off, metric))
-            for table in tables[:-1]:
-                rare.add(table)
-            few += not rare.hides(tables[-1])
-    return Check(
-        "unusual values", not few, "a metric is in several tables only where enough people are off its commonest value",
-        "Release it again, with fewer covariates.", few,
-    )  # fmt: skip
-
-
-def _overlap(release: Release) -> Check:
-    effective, k = release.receipt.effective_k, release.receipt.k
-    if effective is None:
-        return Check(
-            "overlap", None, "how the tables overlap is not known to anybody, so effective k was not evaluated"
-        )
-    within = "within each experiment " if release.receipt.effective_k_within else ""
-    sums = f"published sums{weighing(release)}"
-    return Check(
-        "overlap", effective >= k, f"{within}no combination of {sums} rests on fewer than {effective:,} people",
-        "Do not use it.",
-    )  # fmt: skip
-
-
-def weighing(release: Release) -> str:
-    """Name the numbers that weigh published sums, where there are any: ", also those weighted by before,"."""
-    crosses = [cross for table in release.tables.values() for cross in table.crosses]
-    names = sorted({name for cross in crosses for name in cross.pair if name in release.plan.numbers})
-    return f", also those weighted by {listed(names)}," if names else ""
-
-
-_RULES: tuple[Callable[[Release], Check], ...] = (_people, _missing, _totals, _squares, _bounds, _freedom)
-
-
 def check_chain(release: Release, ledger: Ledger | None, digest: str | None = None) -> Check:
     """Check that the release stands in its ledger. ``digest`` is its hash, where that is known."""
     if not release.chained:
@@ -246,28 +215,23 @@ def check_chain(release: Release, ledger: Ledger | None, digest: str | None = No
 def check_differences(
     releases: Mapping[str, Release], files: Mapping[str, AttackedRelease] | None = None
 ) -> Iterator[Check]:
-    """Check that no release differs from another by a few people, nor an experiment from another of its release.
+    """Check that no release differs from another by a few people; batches are of different people anyway.
 
-    Batches are of different people anyway. Releases with ε are added up instead: noise differs by more than people.
-    ``files`` are the same releases as an attacker reads them, where that was done.
+    Releases with ε are added up instead: noise differs by more than people. ``files`` are the same releases as an
+    attacker reads them, where that was done.
     """
-
-    def read(names: Iterable[str]) -> list[AttackedRelease]:
-        known = files or {}
-        return [known.get(name) or published_from_dict(release_to_dict(releases[name]), name) for name in names]
-
     yield from check_together(releases.values())
-    releases = {name: release for name, release in releases.items() if release.receipt.noise is None}
-    several = {name: release for name, release in releases.items() if len(release.plan.experiments) > 1}
-    if several:
-        told = find_experiment_differences(read(several), min(release.receipt.k for release in several.values()))
-        yield Check(
-            "experiments", not told, "no experiment differs from another of its release by fewer than k people",
-            "Do not use both; release them again.", len(told),
-        )  # fmt: skip
-    alone = {name: release for name, release in releases.items() if release.receipt.batch is None}
+    alone = {
+        name: release
+        for name, release in releases.items()
+        if release.receipt.noise is None and release.receipt.batch is None
+    }
     if len(alone) > 1:
-        differences = find_differences(read(alone), min(release.receipt.k for release in alone.values()))
+        known = files or {}
+        read = [
+            known.get(name) or published_from_dict(release_to_dict(release), name) for name, release in alone.items()
+        ]
+        differences = find_differences(read, min(release.receipt.k for release in alone.values()))
         yield Check(
             "differences", not differences, "no two releases differ by fewer than k people in a class",
             "Release growing data by cohorts.", len(differences),

@@ -328,6 +328,7 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
         receipts[0].choices if len({str(receipt.choices) for receipt in receipts}) == 1 else None,
         receipts[0].ledger if len({receipt.ledger for receipt in receipts}) == 1 else "",
         noise=_noise(releases, tables),
+        checked=tuple(rule for rule in receipts[0].checked if all(rule in receipt.checked for receipt in receipts)),
     )  # fmt: skip
 
 

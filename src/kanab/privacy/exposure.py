@@ -29,6 +29,21 @@ MOST_DOMINANCE_OF_TWO = 0.99
 """The same for somebody who knows the other person with a large value."""
 MOST_OF_SQUARES = 1 / 1.21
 """The largest share of a published sum of squares that may be one person's: its root is off by a tenth or more."""
+MOST_STEPS = 20
+"""Whole numbers of up to so many steps are counts of things: that somebody ordered twice identifies nobody."""
+
+
+def is_harmless(values: SignatureValues, scale: int, low: int) -> bool:
+    """Return whether a metric is 0/1, or a whole number of a few steps, for everybody, whatever bounds it has.
+
+    ``low`` is the lower bound in grid steps: below 0, values that cancel out are no counts of things.
+    """
+    farthest = float(values.largest.max(initial=0))
+    if low < 0:
+        return False
+    if scale == 1 and values.commonest + farthest <= MOST_STEPS:
+        return True
+    return farthest <= scale and bool(np.all(values.squares == values.off * float(scale) ** 2))
 
 
 def excess(columns: Sequence[Column], squared: Sequence[Column], values: SignatureValues) -> Floats:

@@ -169,7 +169,7 @@ def make_release(
         )
     _check_events(counted)
     earlier = () if counted.span is not None else recount_earlier(counted, before.releases)
-    old = [classes for table in earlier for classes in table.columns]
+    old = [classes for table in earlier for classes in (*table.columns, *(having for _, having in table.cut))]
     counted, apart = leave_out_experiments(counted, old)
     weights = Weights(known_numbers(counted)).with_columns(column for table in earlier for column in table.weighted)
     joint = merge_jointly(counted, _drafts(counted, maps, before, without or {}), old, weights)
@@ -378,7 +378,7 @@ class _Gate:
             batch=batch_of(counted),
             effective_k_within="" if effective is None or counted.spans_experiments else "experiment",
             choices={name: text for name, text in counted.choices.items() if name != "where"},
-            ledger=ledger,
+            ledger=ledger, checked=("contributors", "dominance") if counted.spans_experiments else (),
         )  # fmt: skip
 
     def _without_gaps(self, name: str, table: Tally) -> Tally:

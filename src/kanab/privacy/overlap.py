@@ -125,9 +125,11 @@ class ShownTable:
     """A table that was released before: it counts, and can no longer give way.
 
     ``columns`` are the classes of every signature in it, as flat indices into its people, and then those of who has a
-    value of each metric that some people lack. ``weighted`` are its products with numbers.
+    value of each metric that some people lack. ``weighted`` are its products with numbers, ``cut`` those with 0/1
+    metrics: the two metrics, and the arms of those who have one of them.
     """
 
     tally: Tally
     columns: tuple[Column, ...]
     weighted: tuple[Weighted, ...] = ()
+    cut: tuple[tuple[frozenset[str], Column], ...] = ()

@@ -17,7 +17,7 @@ from kanab.counted import Counted, SignatureValues
 from kanab.errors import flag, listed
 from kanab.plan.model import Linkage
 from kanab.privacy.class_rules import Draft, smallest_share
-from kanab.privacy.exposure import Floats, excess, within
+from kanab.privacy.exposure import Floats, excess, is_harmless, within
 from kanab.privacy.joint_rules import as_published, first_linkages, published_totals
 from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, Place, ShownTable, column
@@ -26,9 +26,6 @@ from kanab.tally.tally import Tally
 
 ENOUGH_CONTRIBUTORS = 7.5
 """A level stays if the people behind an amount in it, over all arms, times the smallest planned share reach this."""
-
-MOST_STEPS = 20
-"""Whole numbers of up to so many steps are counts of things: that somebody ordered twice identifies nobody."""
 
 FEW = "few people are behind its sums, or one of them is most of a sum"
 FOLLOWS = "for most people it follows from {others}, and few people are behind what is left"
@@ -95,19 +92,13 @@ def _by_role(counted: Counted) -> list[str]:
 
 
 def _harmless(counted: Counted, name: str) -> bool:
-    """Return whether a metric is 0/1, or a whole number of a few steps, for everybody, whatever bounds it has."""
+    """Return whether a metric that is not sensitive is 0/1, or a whole number of a few steps, for everybody."""
     assert counted.signatures is not None, "callers check this"
     if counted.plan.metrics_by_name[name].sensitive != "no":
         return False
-    values = counted.signatures.values[name]
     metric = next(each for tally in counted.tallies.values() for each in tally.metrics if each.name == name)
     low, _ = metric.grid_bounds or counted.ranges.get(name, (-1, 0))
-    farthest = float(values.largest.max(initial=0))
-    if low < 0:
-        return False
-    if metric.scale == 1 and values.commonest + farthest <= MOST_STEPS:
-        return True
-    return farthest <= metric.scale and bool(np.all(values.squares == values.off * float(metric.scale) ** 2))
+    return is_harmless(counted.signatures.values[name], metric.scale, low)
 
 
 @dataclass
@@ -123,6 +114,7 @@ class _Recoding:
     def ask(self, subject: _Subject) -> None:
         """Merge or withhold until nobody is told by the sums of one amount."""
         old = [table.columns[0] for table in self.earlier if self._told_before(subject, table.tally)]
+        old += [having for table in self.earlier for pair, having in table.cut if pair.issuperset(subject.metrics)]
         before = excess(old, (), subject.values)
         arms = self._arms(subject, old, before)
         base = [*old, *arms, *self._cut_columns(subject, [*old, *arms], arms, before)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import CovariatePlan, Plan, settle_missing
@@ -13,7 +15,7 @@ from kanab.privacy.asking import batch_at
 from kanab.privacy.batches import continues
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.weights import weighted_sums
-from kanab.privacy.overlap import Column, ReleasedTable, ShownTable, columns, linkage_of
+from kanab.privacy.overlap import Column, ReleasedTable, ShownTable, column, columns, linkage_of
 from kanab.privacy.pairs import SingleTables, joint_maps, single_tables
 from kanab.privacy.release import Batch, Release
 from kanab.tally.tally import Tally
@@ -48,7 +50,7 @@ def recount_earlier(counted: Counted, releases: Sequence[Release]) -> tuple[Show
             )
         for name, table in old.tables.items():
             weighted = weighted_sums(again, linkage_of(name, old.plan)[0], table.crosses) if table.crosses else []
-            tables.append(ShownTable(table, _columns(again, old, name), tuple(weighted)))
+            tables.append(ShownTable(table, _columns(again, old, name), tuple(weighted), _cut(again, old, name)))
     return tuple(tables)
 
 
@@ -83,6 +85,20 @@ def _columns(again: Counted, old: Release, name: str) -> tuple[Column, ...]:
         return columns(again, _published(old, name))
     singles = _singles(again, old, pair)
     return (singles.column(pair, joint_maps(pair, singles, old.receipt.maps)),)
+
+
+def _cut(again: Counted, old: Release, name: str) -> tuple[tuple[frozenset[str], Column], ...]:
+    """Return who of every arm has a 0/1 metric that multiplies another in an earlier table: its sums are published."""
+    crosses = old.tables[name].crosses
+    if again.signatures is None or not crosses:
+        return ()
+    arms = column(again, ReleasedTable(linkage_of(name, old.plan)[0], totals=True))
+    return tuple(
+        (frozenset(cross.pair), np.where(again.signatures.cut[metric], arms, -1))
+        for cross in crosses
+        for metric in cross.pair
+        if metric in again.signatures.cut
+    )
 
 
 def _singles(again: Counted, old: Release, pair: Pair) -> SingleTables:

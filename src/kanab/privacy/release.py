@@ -58,8 +58,9 @@ class Receipt:
     excluded, outside) are floored to multiples of k. ``where`` and ``choices`` (unit, sql, join, …) say word for
     word which rows counted and how they became people; choices are None in releases of before they were
     recorded. ``ledger`` is the name of the file that it was released into, ``store`` the key chain of the
-    collector that sealed it: which one, without a way to any key. With ``noise`` nothing else of the data is in the
-    receipt: the smallest class is one with noise.
+    collector that sealed it: which one, without a way to any key. ``checked`` names rules that need values, which no
+    file shows: "contributors" and, where it was known how large values are, "dominance". With ``noise`` nothing else of
+    the data is in the receipt: the smallest class is one with noise.
     """
 
     k: int
@@ -83,6 +84,7 @@ class Receipt:
     ledger: str = ""
     store: str = ""
     noise: NoiseReceipt | None = None
+    checked: tuple[str, ...] = ()
 
     @property
     def promise(self) -> str:

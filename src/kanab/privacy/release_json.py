@@ -82,6 +82,7 @@ class ReceiptEntry(_ReleasePart):
     store: str = ""
     cohorts: BatchEntry | None = None
     noise: NoiseEntry | None = None
+    checked: list[str] = []
 
 
 class ReleaseEntry(_ReleasePart):
@@ -194,7 +195,10 @@ def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
     }  # fmt: skip
     batch = None if entry.cohorts is None else Batch(**_fields(entry.cohorts, BatchEntry))
     noise = None if entry.noise is None else NoiseReceipt(**_fields(entry.noise, NoiseEntry))
-    fields = _fields(entry, ReceiptEntry) | {"deviations": tuple(entry.deviations)}
+    fields = _fields(entry, ReceiptEntry) | {
+        "deviations": tuple(entry.deviations),
+        "checked": tuple(entry.checked),
+    }
     return Receipt(**fields, maps=maps, batch=batch, noise=noise)
 
 

@@ -548,7 +548,7 @@ def privacy_sentences(data: Data) -> list[str]:
     else:
         effective = privacy["effective_k"]
         where = effective_k_scope(privacy)
-        over_all = f"; effective k {where} at least {effective:,}" if effective is not None else ""
+        over_all = f"; effective k of class sums {where} at least {effective:,}" if effective is not None else ""
         sentences = [
             f"k-anonymous at k = {privacy['k']}: {privacy['classes']:,} classes, the smallest holds "
             f"{smallest_class(data)}{over_all}; audit {privacy['audit']}."

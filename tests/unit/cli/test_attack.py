@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,7 @@ from click.testing import CliRunner, Result
 import kanab as kb
 from kanab.cli.attack import attack
 from kanab.datasets import shop_rows
-from kanab.errors import KanabError, PlanError, SourceError
-from kanab.inspection.attack.examples.catalogue import EXAMPLES
+from kanab.errors import KanabError, SourceError
 from kanab.inspection.attack.run import DOES
 from kanab.plan.model import make_plan
 from kanab.privacy.release_json import release_to_dict
@@ -64,11 +64,21 @@ def test_a_release_of_ours_gives_nothing_away_and_exits_with_0(ours: str) -> Non
 
 
 def test_what_the_attacker_knows_about_people_is_read_from_a_csv_file(ours: str, people: str) -> None:
-    done = run(ours, "--known", people, "--exact")
+    done = run(ours, "--known", people)
     assert done.exit_code == 0
+    assert "leverage: learnt nothing" in done.output
+    assert re.findall(r"(.+): not tried", done.output) == ["contributors", "several metrics"]
+
+
+def test_values_that_the_attacker_knows_are_read_from_the_same_file(tmp_path: Path, ours: str) -> None:
+    file = tmp_path / "people.csv"
+    names = ("variant", "tier", "country", "bought", "spend")
+    lines = zip(*(ROWS[name].tolist() for name in names), strict=True)
+    file.write_text("\n".join([",".join(names), *(",".join(map(str, line)) for line in lines)]), encoding="utf-8")
+    done = run(ours, "--known", str(file))
+    assert done.exit_code == 0, done.output
     assert "not tried" not in done.output
-    assert run(ours, "--known", people).output.count("not tried") == 1
-    assert "sparse values: learnt nothing" in done.output
+    assert "contributors: learnt nothing" in done.output
 
 
 def test_two_cuts_of_growing_data_exit_with_1(tmp_path: Path, ours: str) -> None:
@@ -139,31 +149,8 @@ def test_another_k_is_another_rule(ours: str) -> None:
     assert "The rule to break: k = 200." in done.output
 
 
-def test_an_example_breaks_with_its_story() -> None:
-    done = run("--example", "two-cuts")
-    assert done.exit_code == 1
-    assert done.output.startswith("The same table is released twice")
-    assert "differences: LEARNT 3 things" in done.output
-    data = json.loads(run("--example", "paper", "--json").output)
-    assert data["example"] == "paper"
-    assert data["broken"] is True
-    assert "[2.17, 2.17]" in json.dumps(data, ensure_ascii=False)
-
-
-def test_examples_are_listed_and_unknown_ones_name_them() -> None:
-    listed = run("--example", "list")
-    assert listed.exit_code == 0
-    assert listed.output.split() == list(EXAMPLES)
-    with pytest.raises(SourceError, match="daily-dashboard, two-cuts"):
-        run("--example", "nonsense")
-
-
-@pytest.mark.parametrize(
-    "arguments", [[], ["x.json", "--example", "paper"], ["--example", "paper", "--known", "x.csv"]]
-)
-def test_files_or_one_example_are_needed(arguments: list[str]) -> None:
-    with pytest.raises(PlanError, match="Name release files, or one --example"):
-        run(*arguments)
+def test_a_file_is_needed() -> None:
+    assert run().exit_code == 2
 
 
 def test_files_that_cannot_be_read_are_said_by_name(tmp_path: Path, ours: str) -> None:

@@ -9,14 +9,13 @@ variance μ² = Σ x² / v; no way to guess whether the person was counted is ri
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.background import everybodys_places
+from kanab.inspection.attack.background import KnownPeople, everybodys_places
 from kanab.inspection.attack.findings import Attempt, Finding, in_people
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, StatedNoise
 from kanab.privacy.epsilon.account import epsilon_of, rho_per_person
@@ -37,14 +36,6 @@ RARE = 1e-6
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class KnownPeople:
-    """What the attacker knows of people, one entry each: arms and levels, and values of metrics (NaN: has none)."""
-
-    levels: Mapping[str, Sequence[Any]]
-    values: Mapping[str, Floats]
 
 
 def right_at_most(epsilon: float, delta: float) -> float:

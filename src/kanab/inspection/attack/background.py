@@ -1,7 +1,7 @@
-"""What an attacker knows besides the release: who is in which class of every table.
+"""What an attacker knows besides the releases, and the design that follows: who weighs how much in every published sum.
 
-Every published sum is then an equation about people's values. Where people are alike in all tables
-only their sum can be had; they are one *signature*, and one unknown.
+Every published sum of a metric is linear in people's values. People who are alike in all of them are one *signature*;
+a design is the matrix of signatures × published classes, with the sums of products as further columns.
 """
 
 from __future__ import annotations
@@ -14,19 +14,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.counted import SignatureValues
+from kanab.counting.columns import MetricSteps
+from kanab.counting.commonest import add_up, values_of
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, ShownStatistics, flat_places
 from kanab.privacy.leverage import leverages
+from kanab.privacy.numbers.design import Weighted
+from kanab.tally.cells import Cells
 from kanab.tally.factor import as_level
 from kanab.tally.metric import Metric
+from kanab.tally.moments import Cross
 
 MOST_ENTRIES = 20_000_000
 """Of the matrix that is solved; larger ones are not tried."""
 
-MANY_ENTRIES = 1_000_000
-"""Of a linear program: from here on an interior-point method is quicker than the simplex method."""
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Coded = Mapping[str, tuple[list[Any], Ints]]
+
+
+@dataclass(frozen=True, eq=False)
+class KnownPeople:
+    """What the attacker knows of people, one entry each: arms and levels, and values of metrics (NaN: has none)."""
+
+    levels: Mapping[str, Sequence[Any]]
+    values: Mapping[str, Floats] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,86 +60,272 @@ class KnownScan:
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """Who is in which class of every table, and on which side of every test of a scan.
+    """The class of everybody who is known in every table, −1 outside, and on which side of every test of a scan."""
 
-    ``cells[i, j]`` is the class of signature i in table j as a flat index, −1 for people who are
-    not in it; ``people[i]`` is how many have that signature, ``who[i]`` the first of them, as a row
-    of what is known. ``signatures`` are everybody's, and ``numbers`` everybody's values of metrics that are known, too.
-    """
-
+    known: KnownPeople
     tables: tuple[AttackedTable, ...]
-    titles: tuple[str, ...]
+    releases: tuple[AttackedRelease, ...]
+    places: tuple[Ints, ...]
+    scans: tuple[KnownScan, ...] = ()
+
+    @cached_property
+    def designs(self) -> tuple[Design, ...]:
+        """One design per metric; of a collector's batches, which promise k within an experiment, one per experiment."""
+        full: dict[tuple[Metric, frozenset[str]], list[int]] = {}
+        for number, (table, release) in enumerate(zip(self.tables, self.releases, strict=True)):
+            for part in table.moments:
+                within = table.experiments if release.collected else frozenset[str]()
+                if self.classes_of(number, part.metric) is not None:
+                    full.setdefault((part.metric, within), []).append(number)
+        classes: dict[tuple[object, ...], Classes] = {}
+        return tuple(self._design(metric, tuple(numbers), classes) for (metric, _), numbers in full.items())
+
+    def classes_of(self, number: int, metric: Metric) -> Ints | None:
+        """Return everybody's class among those who have a value; None where it is not known who has one."""
+        table, places = self.tables[number], self.places[number]
+        part = table.part(metric.name)
+        shown = np.where((places != OUT) & ~table.hidden.ravel()[places], places, OUT)
+        if part is None or np.array_equal(part.counts, table.people):
+            return None if part is None else shown
+        values = self.known.values.get(metric.name)
+        if values is None:
+            return None
+        having = np.where(np.isnan(values), OUT, shown)
+        return having if _fits(having, part.counts, table.hidden) else None
+
+    def _design(self, metric: Metric, numbers: tuple[int, ...], known: dict[tuple[object, ...], Classes]) -> Design:
+        """Return the design of a metric; metrics of the same tables, and without products, share its classes."""
+        columns, sums, squared = [], [], []
+        for number in numbers:
+            table, part = self.tables[number], self.tables[number].part(metric.name)
+            classes = self.classes_of(number, metric)
+            assert part is not None and classes is not None, "it is one of these tables"  # noqa: PT018
+            columns.append(classes)
+            sums.append(part.sums.ravel())
+            squared += [_marginal(table, classes, by) for by in part.squares]
+        cuts = [cut for number in numbers for cut in _cuts(self, number, metric)]
+        columns += [column for column, _ in cuts]
+        sums += [added for _, added in cuts]
+        key = (numbers, *(column.tobytes() for column in columns[len(numbers) :]), metric.missing, metric.name if
+               metric.missing == "exclude" else "")  # fmt: skip
+        if key not in known:
+            known[key] = Classes.of(columns)
+        weighted = [added for number in numbers for added in _weighted(self, number, metric)]
+        return Design(metric, self, numbers, known[key], tuple(sums), tuple(squared), tuple(weighted))
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Signatures: their classes in every column, how many people have them, the first of those, and everybody's."""
+
     cells: Ints
     people: Ints
     who: Ints
-    scans: tuple[KnownScan, ...] = ()
-    signatures: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    numbers: Mapping[str, Floats] = field(default_factory=dict)
+    of_everybody: Ints
+
+    @classmethod
+    def of(cls, columns: Sequence[Ints]) -> Classes:
+        """Put people together who are alike in all columns, in the order in which they are known."""
+        cells, who, number, people = np.unique(
+            np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
+        )
+        order = np.argsort(who)
+        return cls(cells[order], people[order], who[order], np.argsort(order)[number.ravel()])
+
+    @cached_property
+    def leverages(self) -> Floats:
+        """The leverage of one person of every signature."""
+        return leverages(self.cells, self.people)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSum:
+    """The sum of a metric that a known number weighs in one arm, the number on its grid, and the plain sum."""
+
+    column: Weighted
+    steps: Floats
+    total: int
+    plain: int
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Everything published of one metric: ``sums[j][c]`` is that of class c of column j.
+
+    ``squared`` are everybody's cells in the published sums of squares, ``weighted`` the sums of products with known
+    numbers.
+    """
+
+    metric: Metric
+    background: Background
+    tables: tuple[int, ...]
+    classes: Classes
+    sums: tuple[Cells, ...]
+    squared: tuple[Ints, ...]
+    weighted: tuple[WeightedSum, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The tables that say something about the metric."""
+        of = self.background
+        names = [f"{of.releases[number].name}, {of.tables[number].name}" for number in self.tables]
+        return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the metric is marked so in some release."""
+        return any(self.metric.name in self.background.releases[number].sensitive for number in self.tables)
+
+    @property
+    def people(self) -> Ints:
+        """How many people have every signature."""
+        return self.classes.people
 
     def name(self, signature: int) -> str:
         """Say whom a finding is about."""
-        n, first = int(self.people[signature]), int(self.who[signature]) + 1
+        n, first = int(self.people[signature]), int(self.classes.who[signature]) + 1
         return f"person {first}" if n == 1 else f"the {n} people who are like person {first} in every table"
 
-    @cached_property
-    def leverages_by_tables(self) -> dict[tuple[int, ...], Floats]:
-        """What was computed of leverages so far."""
-        return {}
+    @property
+    def too_large(self) -> bool:
+        """Whether the matrix would be too large to solve."""
+        return sum(len(added) for added in self.sums) * len(self.people) > MOST_ENTRIES
 
     @cached_property
-    def equations(self) -> tuple[Equations, ...]:
-        """One set of equations per metric of which nobody lacks a value."""
-        full: dict[Metric, list[int]] = {}
-        for number, table in enumerate(self.tables):
-            for part in table.moments:
-                if bool(np.all(part.counts == table.people)):
-                    full.setdefault(part.metric, []).append(number)
-        return tuple(Equations(metric, self, tuple(numbers)) for metric, numbers in full.items())
+    def rows(self) -> tuple[Floats, Floats]:
+        """The equations matrix @ totals = sums that do not follow from others, an unknown total per signature."""
+        distinct: dict[bytes, tuple[NDArray[np.bool_], float]] = {}
+        for column, added in zip(self.classes.cells.T, self.sums, strict=True):
+            for cell in np.unique(column[column != OUT]).tolist():
+                distinct.setdefault((column == cell).tobytes(), (column == cell, float(added[cell])))
+        matrix = np.array([inside for inside, _ in distinct.values()], dtype=np.float64).reshape(-1, len(self.people))
+        totals = np.array([total for _, total in distinct.values()])
+        rows = independent_rows(matrix)
+        return matrix[rows], totals[rows]
+
+    @cached_property
+    def solved(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """The smallest totals that fit, and which of them every fitting solution has in common."""
+        if bool((self.classes.leverages * self.people < 1 - 1e-6).all()):  # no combination is one signature's total
+            return np.zeros(len(self.people)), np.zeros(len(self.people), dtype=bool)
+        return solve(*self.rows)
+
+    @cached_property
+    def values(self) -> SignatureValues | None:
+        """How far people of every signature are off the commonest value, where values are known."""
+        steps = self.steps
+        if steps is None:
+            return None
+        everybody = values_of(steps)
+        return add_up(everybody, self.classes.of_everybody.astype(np.intp), len(self.people))
+
+    @property
+    def steps(self) -> MetricSteps | None:
+        """Everybody's value on the metric's grid, where it is known; who is in no class has none."""
+        known = self.background.known.values.get(self.metric.name)
+        if known is None:
+            return None
+        inside = (self.classes.cells != OUT).any(axis=1)[self.classes.of_everybody]
+        return MetricSteps(self.metric, self.metric.to_grid(np.nan_to_num(known)), inside)
 
 
-def place_people(columns: Mapping[str, Any], releases: Sequence[AttackedRelease]) -> Background:
-    """Place people, one entry each in every column, in the published tables.
+def place_people(known: KnownPeople, releases: Sequence[AttackedRelease]) -> Background:
+    """Place people in the published tables.
 
-    Tables with an axis that is not among the columns are left out, and so are those whose counts
-    are not these people's. Columns that are named like a metric whose products are published are numbers.
+    Tables with an axis that is not known are left out, and so are those whose counts are not these people's.
     """
-    tables, titles, placed = [], [], []
-    names = weighing_metrics(releases)
-    numbers = {name: np.asarray(values, dtype=np.float64) for name, values in columns.items() if name in names}
-    levels = {name: _coded(values) for name, values in columns.items() if name not in names}
+    levels = {name: _coded(values) for name, values in known.levels.items()}
+    tables, sources, placed = [], [], []
     for release in releases:
         for table in release.tables if release.noise is None else ():
-            if set(table.names) <= levels.keys():
-                places = _places(table, levels)
-                shown = ~table.hidden.ravel()
-                counts = np.bincount(places[places != OUT], minlength=table.people.size)
-                if np.array_equal(counts[shown], table.people.ravel()[shown]):
-                    tables.append(table)
-                    titles.append(f"{release.name}, {table.name}")
-                    placed.append(places)
-    everyone = max((len(codes) for _, codes in levels.values()), default=0)
-    matrix = np.array(placed, dtype=np.int64).T if placed else np.empty((everyone, 0), dtype=np.int64)
-    cells, who, signatures, people = np.unique(
-        matrix, axis=0, return_index=True, return_inverse=True, return_counts=True
-    )
-    order = np.argsort(who)
+            places = _places(table, levels) if set(table.names) <= levels.keys() else None
+            if places is not None and _fits(places, table.people, table.hidden):
+                tables.append(table)
+                sources.append(release)
+                placed.append(places)
     scans = [_known_scan(release.name, shown, levels) for release in releases for shown in release.statistics]
-    known = tuple(scan for scan in scans if len(scan.f))
-    return Background(
-        tuple(tables), tuple(titles), cells[order], people[order], who[order], known,
-        np.argsort(order)[signatures.ravel()], numbers,
-    )  # fmt: skip
+    return Background(known, tuple(tables), tuple(sources), tuple(placed), tuple(scan for scan in scans if len(scan.f)))
 
 
-def weighing_metrics(releases: Iterable[AttackedRelease]) -> set[str]:
-    """Return the metrics whose products with others are published, but for names of arms and covariates."""
-    tables = [table for release in releases for table in release.tables]
-    return {name for table in tables for cross in table.crosses for name in cross.pair} - {
-        name for table in tables for name in table.names
-    }
+def _fits(places: Ints, people: Cells, hidden: NDArray[np.bool_]) -> bool:
+    """Return whether so many people are in every class that is shown."""
+    counts, shown = np.bincount(places[places != OUT], minlength=people.size), ~hidden.ravel()
+    return bool(np.array_equal(counts[shown], people.ravel()[shown]))
 
 
-def _known_scan(name: str, shown: ShownStatistics, levels: Mapping[str, tuple[list[Any], Ints]]) -> KnownScan:
+def everybodys_places(table: AttackedTable, columns: Mapping[str, Sequence[Any]]) -> Ints:
+    """Return everybody's class in one table, as a flat index; ``OUT`` for people who are not in it."""
+    return _places(table, {name: _coded(columns[name]) for name in table.names})
+
+
+def _coded(values: Iterable[Any]) -> tuple[list[Any], Ints]:
+    """Return the distinct levels of a column, and everybody's place among them."""
+    places: dict[tuple[bool, Any], int] = {}
+    codes = []
+    for value in values:
+        level = as_level(value, "known")
+        codes.append(places.setdefault((isinstance(level, bool), level), len(places)))
+    return [level for _, level in places], np.array(codes, dtype=np.int64)
+
+
+def _places(table: AttackedTable, levels: Coded) -> Ints:
+    places = []
+    for axis in table.axes:
+        distinct, codes = levels[axis.name]
+        places.append(np.array([axis.place(level) for level in distinct], dtype=np.int64)[codes])
+    return flat_places(table, places)
+
+
+def _marginal(table: AttackedTable, places: Ints, by: Sequence[str]) -> Ints:
+    """Return everybody's place in a marginal of a table."""
+    along = np.unravel_index(np.maximum(places, 0), table.people.shape)
+    axes = [table.names.index(name) for name in by]
+    flat = np.ravel_multi_index([along[axis] for axis in axes], [table.people.shape[axis] for axis in axes])
+    return np.where(places == OUT, OUT, flat)
+
+
+# ── products ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _products(background: Background, number: int, metric: Metric) -> Iterator[tuple[Cross, str, Ints, Floats]]:
+    """Yield the products of a metric with one that is known: by arm, the other's name, everybody's arm and steps."""
+    table, classes = background.tables[number], background.classes_of(number, metric)
+    assert classes is not None, "it is one of these tables"
+    for cross in table.crosses:
+        other = next((name for name in cross.pair if name != metric.name), "")
+        part, known = table.part(other), background.known.values.get(other)
+        if metric.name in cross.pair and part is not None and known is not None:
+            steps = part.metric.to_grid(np.nan_to_num(known)).astype(np.float64)
+            yield cross, other, _marginal(table, classes, cross.by), steps
+
+
+def _cuts(background: Background, number: int, metric: Metric) -> Iterator[tuple[Ints, Cells]]:
+    """Yield who of every arm has a known 0/1 metric, with the sums over them: products cut the arms by it."""
+    for cross, other, arms, steps in _products(background, number, metric):
+        scale = float(steps.max(initial=1))
+        if np.isin(steps, (0, scale)).all():
+            column = np.where(steps > 0, arms, OUT)
+            having = cross.sums[cross.pair.index(other)] // int(scale)
+            if _fits(column, having, np.zeros(having.shape, dtype=bool)):
+                yield column, cross.products.ravel() // int(scale)
+
+
+def _weighted(background: Background, number: int, metric: Metric) -> Iterator[WeightedSum]:
+    """Yield the sums that a known number weighs, arm by arm, where its own sum there is that of these people."""
+    for cross, other, arms, steps in _products(background, number, metric):
+        place = cross.pair.index(other)
+        if len(np.unique(steps)) > 2:  # else it cuts the arms
+            for arm in range(cross.counts.size):
+                rows = arms == arm
+                if rows.sum() == cross.counts.flat[arm] and steps[rows].sum() == cross.sums[place].flat[arm]:
+                    total, plain = int(cross.products.flat[arm]), int(cross.sums[1 - place].flat[arm])
+                    yield WeightedSum(Weighted(other, rows), steps, total, plain)
+
+
+# ── scans ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _known_scan(name: str, shown: ShownStatistics, levels: Coded) -> KnownScan:
     """Place people in the tests of a scan whose sides are known, have two levels, and add up to as many people."""
     sides = {}
     for side in dict.fromkeys(side for pair in shown.sides for side in pair):
@@ -149,104 +347,7 @@ def _known_scan(name: str, shown: ShownStatistics, levels: Mapping[str, tuple[li
     )
 
 
-def _coded(values: Iterable[Any]) -> tuple[list[Any], Ints]:
-    """Return the distinct levels of a column, and everybody's place among them."""
-    places: dict[tuple[bool, Any], int] = {}
-    codes = []
-    for value in values:
-        level = as_level(value, "known")
-        codes.append(places.setdefault((isinstance(level, bool), level), len(places)))
-    return [level for _, level in places], np.array(codes, dtype=np.int64)
-
-
-def everybodys_places(table: AttackedTable, columns: Mapping[str, Sequence[Any]]) -> Ints:
-    """Return everybody's class in one table, as a flat index; ``OUT`` for people who are not in it."""
-    return _places(table, {name: _coded(columns[name]) for name in table.names})
-
-
-def _places(table: AttackedTable, levels: Mapping[str, tuple[list[Any], Ints]]) -> Ints:
-    places = []
-    for axis in table.axes:
-        distinct, codes = levels[axis.name]
-        places.append(np.array([axis.place(level) for level in distinct], dtype=np.int64)[codes])
-    return flat_places(table, places)
-
-
-@dataclass(frozen=True, eq=False)
-class Equations:
-    """The published sums of one metric: ``matrix @ totals = sums``, an unknown total per signature."""
-
-    metric: Metric
-    background: Background
-    tables: tuple[int, ...]
-
-    @property
-    def title(self) -> str:
-        """The tables that say something about the metric."""
-        names = [self.background.titles[number] for number in self.tables]
-        return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
-
-    @property
-    def cells(self) -> Ints:
-        """The classes of every signature in those tables."""
-        return self.background.cells[:, list(self.tables)]
-
-    @property
-    def too_large(self) -> bool:
-        """Whether the matrix would be too large to solve."""
-        classes = sum(int(self.background.tables[number].people.size) for number in self.tables)
-        return classes * len(self.background.people) > MOST_ENTRIES
-
-    @property
-    def covered(self) -> bool:
-        """Whether everybody is in some table that shows all its classes."""
-        return any(
-            bool((self.background.cells[:, number] != OUT).all()) and not self.background.tables[number].hidden.any()
-            for number in self.tables
-        )
-
-    @cached_property
-    def rows(self) -> tuple[Floats, Floats]:
-        """The matrix and its sums; the same people are one equation."""
-        distinct = {inside.tobytes(): (inside, total) for inside, total in self._rows()}
-        matrix = np.array([inside for inside, _ in distinct.values()], dtype=np.float64)
-        sums = np.array([float(total) for _, total in distinct.values()])
-        return matrix.reshape(len(distinct), len(self.background.people)), sums
-
-    def _rows(self) -> Iterator[tuple[NDArray[np.bool_], int]]:
-        """Yield who is in a class, and what its people have between them, for every class that holds somebody."""
-        for column, number in zip(self.cells.T, self.tables, strict=True):
-            part = self.background.tables[number].part(self.metric.name)
-            sums = [] if part is None else part.sums.ravel().tolist()
-            hidden = self.background.tables[number].hidden.ravel()
-            for cell in np.unique(column[column != OUT]).tolist():
-                if not hidden[cell]:
-                    yield column == cell, sums[cell]
-
-    @cached_property
-    def independent(self) -> tuple[Floats, Floats]:
-        """The rows that do not follow from others, which say all there is to say."""
-        matrix, sums = self.rows
-        rows = independent_rows(matrix)
-        return matrix[rows], sums[rows]
-
-    @cached_property
-    def leverages(self) -> Floats:
-        """The leverage of one person of every signature; metrics in the same tables share it."""
-        known = self.background.leverages_by_tables
-        if self.tables not in known:
-            known[self.tables] = leverages(self.cells, self.background.people)
-        return known[self.tables]
-
-    @property
-    def nothing_determined(self) -> bool:
-        """Whether no combination of sums is the total of one signature."""
-        return bool((self.leverages * self.background.people < 1 - 1e-6).all())
-
-    @cached_property
-    def solved(self) -> tuple[Floats, NDArray[np.bool_]]:
-        """The smallest totals that fit, and which of them every fitting solution has in common."""
-        return solve(*self.independent)
+# ── equations ──────────────────────────────────────────────────────────────────────────────────
 
 
 def independent_rows(matrix: Floats) -> NDArray[np.int64]:
@@ -279,17 +380,3 @@ def solve(matrix: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     directions = solve_triangular(root, matrix, lower=True)
     totals = directions.T @ solve_triangular(root, sums, lower=True)
     return totals, (directions**2).sum(axis=0) > 1 - 1e-7
-
-
-def is_large(matrix: Any) -> bool:
-    """Tell whether a linear program with these equations takes long."""
-    return int(matrix.shape[0] * matrix.shape[1]) > MANY_ENTRIES
-
-
-def minimize_linear(costs: Floats, matrix: Any, sums: Floats, bounds: Any) -> Floats | None:
-    """Return the cheapest totals within bounds that fit ``matrix @ totals = sums``; None if none do."""
-    from scipy.optimize import linprog  # noqa: PLC0415 - `import kanab` stays light
-
-    method: Any = "highs-ipm" if is_large(matrix) else "highs"
-    answer = linprog(costs, A_eq=matrix, b_eq=sums, bounds=bounds, method=method)
-    return np.asarray(answer.x, dtype=np.float64) if answer.status == 0 else None

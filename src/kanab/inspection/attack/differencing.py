@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import isqrt
 
+import numpy as np
+
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, alike
 from kanab.tally.describe import in_units
 from kanab.tally.metric import Metric
-from kanab.tally.moments import Moments
+from kanab.tally.moments import Cross, Moments
 
 SMALL = "small classes"
 DIFFERENCES = "differences"
@@ -21,7 +23,7 @@ _Place = tuple[int, ...]
 
 
 def find_small_classes(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
-    """Find classes with fewer than k people, and with fewer than k who have, or lack, a value."""
+    """Find fewer than k people in a class, who have or lack a value there, or in a cell of two 0/1 metrics."""
     findings = []
     for release in releases:
         for table in release.tables:
@@ -39,7 +41,27 @@ def find_small_classes(releases: Sequence[AttackedRelease], k: int) -> list[Find
                     if 0 < n - have < k and have > 0:
                         learnt = f"{in_people(n - have)} of {where} have no {name}"
                         findings.append(Finding(SMALL, title, name, n - have, learnt))
+            for cross in table.crosses:
+                findings += _small_cells(table, cross, title, k)
     return findings
+
+
+def _small_cells(table: AttackedTable, cross: Cross, title: str, k: int) -> Iterator[Finding]:
+    """Yield small cells of the table of two 0/1 metrics that their products make, arm by arm."""
+    parts = [table.part(name) for name in cross.pair]
+    if not all(part is not None and part.metric.binary for part in parts):
+        return
+    n, (y, z), both = cross.counts, cross.sums, cross.products
+    a, b = cross.pair
+    cells = {f"{a} and {b}": both, f"{a} and no {b}": y - both, f"{b} and no {a}": z - both,
+             f"neither {a} nor {b}": n - y - z + both}  # fmt: skip
+    for has, people in cells.items():
+        for place in np.ndindex(people.shape):
+            there = int(people[place])
+            if 0 < there < k:
+                verb = "has" if there == 1 else "have"
+                learnt = f"{in_people(there)} of {table.words(place, cross.by)} {verb} {has}"
+                yield Finding(SMALL, title, f"{a}, {b}", there, learnt)
 
 
 def find_differences(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
@@ -56,13 +78,6 @@ def find_differences(releases: Sequence[AttackedRelease], k: int) -> list[Findin
             if not comparison.after.hidden[place]:
                 findings += comparison.at(place)
     return findings
-
-
-def values_of_few(before: AttackedTable, after: AttackedTable, place: _Place) -> list[str]:
-    """Say what the few people by whom two tables of the same classes differ in one of them have between them."""
-    comparison = _TableComparison(before, after, "", 0)
-    pairs = [(part, other) for part in before.moments if (other := _same(part, after)) is not None]
-    return [text for text in (comparison._values(*pair, place) for pair in pairs) if text]
 
 
 def _comparable(

@@ -8,6 +8,12 @@ from typing import Any, Literal
 
 from kanab.dataframes import Frames, Tables
 
+NOT_ATTEMPTED = (
+    "Not attempted: more than two metrics at once, long searches in whole numbers, prices that end alike, several "
+    "experiments of a collector together, and what else somebody may know."
+)
+"""What none of the attacks does."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -32,7 +38,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attack: what it found, or why it was not tried, and what else it ``says``, with its ``figures``."""
+    """One attack: what it found, or why it was not tried, and what else it ``says``, with its ``figures``.
+
+    What it finds breaks what was ``promised``, or is beyond what k covers.
+    """
 
     attack: str
     does: str
@@ -40,6 +49,7 @@ class Attempt:
     not_tried: str = ""
     says: tuple[str, ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
+    promised: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,12 +67,21 @@ class AttackReport(Frames[Literal["attacks", "findings", "says", "releases"]]):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was learnt about fewer than k people."""
-        return tuple(finding for attempt in self.attempts for finding in attempt.findings if finding.people < self.k)
+        """What was learnt about fewer than k people, against the promise."""
+        return self._learnt(promised=True)
+
+    @property
+    def beyond(self) -> tuple[Finding, ...]:
+        """What was learnt about fewer than k people by means that promise k does not cover."""
+        return self._learnt(promised=False)
+
+    def _learnt(self, *, promised: bool) -> tuple[Finding, ...]:
+        attempts = [attempt for attempt in self.attempts if attempt.promised == promised]
+        return tuple(finding for attempt in attempts for finding in attempt.findings if finding.people < self.k)
 
     @property
     def broken(self) -> bool:
-        """Whether anything was learnt about fewer than k people."""
+        """Whether anything was learnt about fewer than k people, against the promise."""
         return bool(self.findings)
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,6 +94,7 @@ class AttackReport(Frames[Literal["attacks", "findings", "says", "releases"]]):
                 {
                     "attack": attempt.attack,
                     "does": attempt.does,
+                    "promised": attempt.promised,
                     "not_tried": attempt.not_tried or None,
                     "findings": [finding.to_dict() for finding in attempt.findings],
                 }
@@ -107,19 +127,27 @@ class AttackReport(Frames[Literal["attacks", "findings", "says", "releases"]]):
     def _verdict(self) -> list[str]:
         if self.broken:
             about = in_people(min(finding.people for finding in self.findings))
-            times = "once" if len(self.findings) == 1 else f"{len(self.findings):,} times"
             return [
-                f"BROKEN: something was learnt about fewer than {self.k} people, {times}; the worst is about {about}."
+                f"BROKEN: something was learnt about fewer than {self.k} people, {_times(len(self.findings))}; "
+                f"the worst is about {about}."
             ]
         if self.noisy:
             return [
                 "Nothing was learnt that ε does not allow.",
                 "No other attack on these files can do better: that is a theorem about noise, whatever somebody knows.",
             ]
+        held = f"Nothing was learnt about fewer than {self.k} people"
+        if self.beyond:
+            held += f" that k promises to hide. Beyond that, something was, {_times(len(self.beyond))}; ε prevents it"
         return [
-            f"Nothing was learnt about fewer than {self.k} people.",
+            f"{held}.",
             "That is what these attacks could do, with what they know; it is no proof that no other can do more.",
+            NOT_ATTEMPTED,
         ]
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def _paragraph(attempt: Attempt, most: int) -> list[str]:
@@ -130,7 +158,8 @@ def _paragraph(attempt: Attempt, most: int) -> list[str]:
         return [f"{name}: learnt nothing", f"  {attempt.does}", *(f"  {sentence}" for sentence in attempt.says)]
     times = len(attempt.findings)
     shown = sorted(attempt.findings, key=lambda finding: finding.people)[:most]
-    lines = [f"{name}: LEARNT {'one thing' if times == 1 else f'{times:,} things'}", f"  {attempt.does}"]
+    beyond = "" if attempt.promised else ", which k does not cover"
+    lines = [f"{name}: LEARNT {'one thing' if times == 1 else f'{times:,} things'}{beyond}", f"  {attempt.does}"]
     lines += [f"  {sentence}" for sentence in attempt.says]
     lines += [f"  - {finding.table}: {finding.learnt}" for finding in shown]
     return [*lines, f"  - … and {times - most:,} more"] if times > most else lines

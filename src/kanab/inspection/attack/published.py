@@ -95,12 +95,12 @@ class AttackedTable:
     moments: tuple[Moments, ...] = ()
     crosses: tuple[Cross, ...] = ()
 
-    @property
+    @cached_property
     def names(self) -> By:
         """The names of its axes."""
         return tuple(axis.name for axis in self.axes)
 
-    @property
+    @cached_property
     def experiments(self) -> frozenset[str]:
         """The experiments that somebody must be in to be in this table."""
         return frozenset(axis.name for axis in self.axes if axis.role == "arm")
@@ -246,8 +246,9 @@ class StatedNoise:
 class AttackedRelease:
     """One release: its tables, the k that it claims, and the cohorts that it is about.
 
-    ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0. A scan has
-    ``statistics`` instead of tables; ``noise`` is what every number of a release with ε carries.
+    ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0, ``sensitive`` are metrics
+    that are marked so. A scan has ``statistics`` instead of tables; ``noise`` is what every number of a release with ε
+    carries. A batch that was ``collected`` promises k within each experiment.
     """
 
     name: str
@@ -257,6 +258,8 @@ class AttackedRelease:
     contributors: Mapping[str, str] = field(default_factory=dict)
     statistics: tuple[ShownStatistics, ...] = ()
     noise: StatedNoise | None = None
+    sensitive: frozenset[str] = frozenset()
+    collected: bool = False
 
     def apart(self, other: AttackedRelease) -> bool:
         """Tell whether the two are about different people: batches of different cohorts are."""
@@ -293,6 +296,8 @@ def published_from_dict(data: Any, name: str) -> AttackedRelease:
         cohorts if isinstance(cohorts, str) else json.dumps(cohorts, sort_keys=True),
         {metric: _dict(metrics, metric)["of"] for metric in metrics if _dict(metrics, metric).get("of")},
         noise=_noise(data, read_tables),
+        sensitive=frozenset(name for name in metrics if _dict(metrics, name).get("sensitive")),
+        collected=bool(receipt.get("store") or receipt.get("effective_k_within")),
     )
 
 

@@ -4,81 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kanab.inspection.attack.all_but_one import KnownPeople, attack_all_but_one, promised
-from kanab.inspection.attack.background import Background
-from kanab.inspection.attack.count_bounds import BOUNDS, bound_counts
+from kanab.inspection.attack.all_but_one import attack_all_but_one, promised
+from kanab.inspection.attack.background import Background, KnownPeople, place_people
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
-from kanab.inspection.attack.experiment_differences import EXPERIMENTS, find_experiment_differences
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
-from kanab.inspection.attack.metric_differences import (
-    METRIC_DIFFERENCES,
-    PRODUCTS,
-    find_by_products,
-    find_metric_differences,
-    with_differences,
-)
-from kanab.inspection.attack.nested_classes import NESTED, find_nested_classes
+from kanab.inspection.attack.linked_tables import LINKED, find_linked
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.reconstruct import (
+    CONTRIBUTORS,
     LEAST_SQUARES,
     LEVERAGE,
-    SPARSE,
+    SEVERAL_METRICS,
     find_by_least_squares,
+    find_contributors,
     find_leverage,
-    find_sparse_values,
+    several_metrics,
 )
 from kanab.inspection.attack.scan_statistics import SCANS, find_from_statistics
-from kanab.inspection.attack.subset_sums import SUBSETS, find_subset_sums
-from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values
-from kanab.inspection.attack.weights import WEIGHTS, find_by_weights
+from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values, find_few_contributors
 from kanab.inspection.attack.whole_numbers import WHOLE_NUMBERS, find_whole_numbers
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
 
 DOES = {
-    SMALL: "Looks for classes of fewer than k people.",
+    SMALL: "Looks for fewer than k people in a class, with a value, without one, or in a cell of two 0/1 metrics.",
     DIFFERENCES: "Subtracts tables about the same people from each other.",
-    BOUNDS: "Bounds counts that nobody published by linear programming.",
-    CLOSED_FORMS: "Infers the largest and the smallest value of a class from people, sum and squares.",
-    METRIC_DIFFERENCES: "Subtracts metrics of one table from each other, or multiples of them.",
-    PRODUCTS: "Cuts arms by a 0/1 metric, by its products with another.",
-    EXPERIMENTS: "Subtracts experiments from each other whose people are the same but for a few.",
-    NESTED: "Subtracts classes from larger ones that they lie in: what is left is in no table.",
-    LEVERAGE: "Combines the sums of all tables so that one person weighs as much as possible.",
-    LEAST_SQUARES: "Solves all sums of all tables for everybody's values.",
-    SPARSE: "Solves the sums for the few people who are off the commonest value.",
+    LINKED: "Solves linked tables for classes that nobody published, by linear programming and least squares.",
+    LEVERAGE: "Combines the sums of a metric in all tables, weighted ones among them, so that one person weighs most.",
+    LEAST_SQUARES: "Solves all sums of a metric in all tables for everybody's values.",
+    CONTRIBUTORS: "Combines the sums of an amount so that they rest on one or two people who have any, or mostly on "
+    "one.",
     SCANS: "Solves the F statistics of a scan for everybody's 0/1 values, by phase retrieval.",
-    WEIGHTS: "Combines sums that a known number weighs so that an outlier in it weighs as much as possible.",
-    SUBSETS: "Searches for the few people whose known numbers add up to a sum over those who have a 0/1 metric.",
-    WHOLE_NUMBERS: "Solves the sums of 0/1 metrics and small whole numbers exactly, by whole-number programs.",
+    CLOSED_FORMS: "Infers the largest and the smallest value of a class from people, sum and squares.",
+    WHOLE_NUMBERS: "Solves the sums in whole numbers, as far as a small budget of work goes.",
+    SEVERAL_METRICS: "Combines the sums of two metrics so that the result is mostly one person's.",
 }
 """What every attack does, in the order in which they are tried."""
 
 NEEDS_KNOWLEDGE = "It needs to know who is in which class of every table (--known)."
+NEEDS_VALUES = "It needs everybody's values of the metrics, too (--known)."
 NOTHING_KNOWN = "The people who are known do not add up to any of the tables."
-NEEDS_EXACT = "It takes longer than the others; ask for it (--exact)."
-TOO_MUCH_WORK = "For some people that was too much work."
+TOO_MUCH_WORK = "For some metrics or people that was too much work."
 ONLY_NOISE = "Every number carries noise: what it would find is noise, not people."
 
 
 def play_attacker(
-    releases: Sequence[AttackedRelease | Release],
-    background: Background | None = None,
-    k: int | None = None,
-    *,
-    exact: bool = False,
-    known: KnownPeople | None = None,
+    releases: Sequence[AttackedRelease | Release], known: KnownPeople | None = None, k: int | None = None
 ) -> AttackReport:
     """Try every attack on releases, or on what was read of their files.
 
-    ``background`` is what the attacker knows about people besides; k is the releases' largest.
+    ``known`` is what the attacker knows about people besides; k is the releases' largest.
 
-    ``exact`` adds the one that solves in whole numbers; ``known`` are people whose values are known, too.
-
-    >>> from kanab.inspection.attack.examples.catalogue import example
-    >>> paper = example("paper")
-    >>> print(play_attacker(paper.releases).findings[0].learnt)
-    the largest minutes of treatment = A, tier = 1 lies in [2.17, 2.17], and one person has it
+    >>> from kanab.datasets import eighteen
+    >>> small = published_from_dict({"tables": {"treatment/tier": eighteen().to_dict()}}, "eighteen people")
+    >>> print(play_attacker([small]).findings[0].learnt)
+    treatment = A, tier = 1 holds 3 people
     """
     published = [
         published_from_dict(release_to_dict(release), f"release {place}") if isinstance(release, Release) else release
@@ -88,7 +68,7 @@ def play_attacker(
     noisy = [(release, release.noise) for release in published if release.noise is not None]
     without = [release for release in published if release.noise is None]
     attempts = (
-        _attack_exact_numbers(without, background, rule, exact=exact)
+        _attack_exact_numbers(without, None if known is None else place_people(known, without), rule)
         if without
         else [Attempt(name, does, not_tried=ONLY_NOISE) for name, does in DOES.items()]
     )
@@ -98,47 +78,55 @@ def play_attacker(
     return AttackReport(tuple(release.name for release in published), rule, tuple(attempts), promise, not without)
 
 
-def _attack_exact_numbers(
-    releases: Sequence[AttackedRelease], background: Background | None, rule: int, *, exact: bool
-) -> list[Attempt]:
-    """Try what takes numbers for what they are."""
-    attempts = [
-        Attempt(SMALL, DOES[SMALL], tuple(find_small_classes(releases, rule))),
-        Attempt(DIFFERENCES, DOES[DIFFERENCES], tuple(find_differences(releases, rule))),
-        Attempt(BOUNDS, DOES[BOUNDS], tuple(bound_counts(releases, rule))),
-        Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(find_exposed_values(releases, rule))),
-        Attempt(METRIC_DIFFERENCES, DOES[METRIC_DIFFERENCES], tuple(find_metric_differences(releases, rule))),
-        Attempt(PRODUCTS, DOES[PRODUCTS], tuple(find_by_products(releases, rule))),
-        Attempt(EXPERIMENTS, DOES[EXPERIMENTS], tuple(find_experiment_differences(releases, rule))),
-        Attempt(NESTED, DOES[NESTED], tuple(find_nested_classes(releases, rule, background))),
-    ]
-    if background is not None:
-        background = with_differences(background)
+def _attack_exact_numbers(releases: Sequence[AttackedRelease], background: Background | None, k: int) -> list[Attempt]:
+    """Try what takes numbers for what they are: first what promise k is about, then what it does not cover."""
+    closely, for_information = find_exposed_values(releases, k)
     solving: dict[str, Callable[[Background, int], list[Finding]]] = {
         LEVERAGE: find_leverage,
         LEAST_SQUARES: find_by_least_squares,
-        SPARSE: find_sparse_values,
+        CONTRIBUTORS: find_contributors,
         SCANS: find_from_statistics,
-        WEIGHTS: find_by_weights,
-        SUBSETS: find_subset_sums,
     }
+    attempts = [
+        Attempt(SMALL, DOES[SMALL], tuple(find_small_classes(releases, k))),
+        Attempt(DIFFERENCES, DOES[DIFFERENCES], tuple(find_differences(releases, k))),
+        Attempt(LINKED, DOES[LINKED], tuple(find_linked(releases, k))),
+    ]
     for name, find in solving.items():
-        if background is None or not (background.tables or background.scans):
-            reason = NEEDS_KNOWLEDGE if background is None else NOTHING_KNOWN
-            attempts.append(Attempt(name, DOES[name], not_tried=reason))
+        more = find_few_contributors(releases) if name == CONTRIBUTORS else []
+        missing = _missing(background, values=name == CONTRIBUTORS)
+        if missing and not more:
+            attempts.append(Attempt(name, DOES[name], not_tried=missing))
         else:
-            attempts.append(Attempt(name, DOES[name], tuple(find(background, rule))))
+            solved = find(background, k) if background is not None else []
+            attempts.append(Attempt(name, DOES[name], (*more, *solved)))
     attempts.append(
-        _solve_exactly(background, rule)
-        if exact
-        else Attempt(WHOLE_NUMBERS, DOES[WHOLE_NUMBERS], not_tried=NEEDS_EXACT)
+        Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(closely), says=tuple(f.learnt for f in for_information[:3]))
     )
-    return attempts
+    return [*attempts, *_beyond(background, k)]
 
 
-def _solve_exactly(background: Background | None, k: int) -> Attempt:
-    does = DOES[WHOLE_NUMBERS]
+def _missing(background: Background | None, *, values: bool = False) -> str:
+    """Return what somebody would have to know besides."""
+    if background is None:
+        return NEEDS_KNOWLEDGE
+    if not background.tables and not background.scans:
+        return NOTHING_KNOWN
+    return NEEDS_VALUES if values and not background.known.values else ""
+
+
+def _beyond(background: Background | None, k: int) -> list[Attempt]:
+    """Try what promise k does not cover, but for metrics that are marked sensitive."""
     if background is None or not background.tables:
-        return Attempt(WHOLE_NUMBERS, does, not_tried=NEEDS_KNOWLEDGE if background is None else NOTHING_KNOWN)
-    solved = find_whole_numbers(background, k)
-    return Attempt(WHOLE_NUMBERS, f"{does} {TOO_MUCH_WORK}" if solved.unsettled else does, solved.findings)
+        missing = _missing(background) or NOTHING_KNOWN
+        return [Attempt(name, DOES[name], not_tried=missing) for name in (WHOLE_NUMBERS, SEVERAL_METRICS)]
+    attempts = []
+    for sensitive in (True, False):
+        if not sensitive or any(design.sensitive for design in background.designs):
+            solved = find_whole_numbers(background, k, sensitive=sensitive)
+            says = (TOO_MUCH_WORK,) if solved.unsettled else ()
+            attempts.append(Attempt(WHOLE_NUMBERS, DOES[WHOLE_NUMBERS], solved.findings, says=says, promised=sensitive))
+    if len(background.known.values) < 2:
+        return [*attempts, Attempt(SEVERAL_METRICS, DOES[SEVERAL_METRICS], not_tried=NEEDS_VALUES)]
+    together = tuple(several_metrics(background))
+    return [*attempts, Attempt(SEVERAL_METRICS, DOES[SEVERAL_METRICS], says=together, promised=False)]

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from kanab.errors import TallyError
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable
-from kanab.privacy.audit import LEAST_CONTRIBUTORS
+from kanab.inspection.attack.reconstruct import CONTRIBUTORS
 from kanab.privacy.enumeration import enumerate_classes
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_STEPS
 from kanab.privacy.inference import class_squares, edges, extremes_on_grid
 from kanab.tally.cells import Cells
 from kanab.tally.consistency import check_moments
@@ -27,21 +28,34 @@ WHOLE = 1_000
 _Ends = tuple[Cells, Cells]
 
 
-def find_exposed_values(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
-    """Find values that the numbers of one class give away: extremes, and sums of one or two contributors.
+def find_exposed_values(releases: Sequence[AttackedRelease], k: int) -> tuple[list[Finding], list[Finding]]:
+    """Find extremes that the numbers of one class give away; and those that numbers of a marginal do.
 
     An extreme counts as found if less than a quarter of its distance from the mean is left to guess,
-    if it is not simply the bound, and if fewer than k people can have it.
+    if it is not simply the bound, and if fewer than k people can have it. Only squares by class break a promise.
     """
-    findings: list[Finding] = []
+    by_class: dict[tuple[str, str], Finding] = {}
+    others: dict[tuple[str, str], Finding] = {}
     for release in releases:
         for table in release.tables:
-            title = f"{release.name}, {table.name}"
             for view in _views(table):
                 for part in view.moments:
-                    findings += _extremes(view, part, title, k)
-                    findings += _contributors(view, part, release.contributors.get(part.metric.name), title)
-    return list({(finding.table, finding.learnt): finding for finding in findings if finding.people < k}.values())
+                    promised = table.names in part.squares and len(table.names) > 1 and view is table
+                    for finding in _extremes(view, part, f"{release.name}, {table.name}", k):
+                        if finding.people < k:
+                            (by_class if promised else others)[finding.table, finding.learnt] = finding
+    return list(by_class.values()), list(others.values())
+
+
+def find_few_contributors(releases: Sequence[AttackedRelease]) -> list[Finding]:
+    """Find classes in which one or two people have the whole sum, and another metric says how many they are."""
+    findings: dict[tuple[str, str], Finding] = {}
+    for release in releases:
+        for table in release.tables:
+            for part in table.moments:
+                for finding in _contributors(table, part, release.contributors.get(part.metric.name), release):
+                    findings[finding.table, finding.learnt] = finding
+    return list(findings.values())
 
 
 def _views(table: AttackedTable) -> Iterator[AttackedTable]:
@@ -139,15 +153,23 @@ def _extreme_finding(where: str, metric: Metric, interval: tuple[int, int], peop
     return Finding(CLOSED_FORMS, title, metric.name, abs(people), learnt)
 
 
-def _contributors(table: AttackedTable, part: Moments, of: str | None, title: str) -> Iterator[Finding]:
-    """Yield classes in which one or two people have the whole sum, and another metric says how many they are."""
-    buyers = None if of is None else table.part(of)
+def _contributors(table: AttackedTable, part: Moments, of: str | None, release: AttackedRelease) -> Iterator[Finding]:
+    buyers, name = None if of is None else table.part(of), part.metric.name
     if buyers is None or not buyers.metric.binary:
         return
     for place in table.places():
-        few = int(buyers.sums[place])
-        if 0 < few < LEAST_CONTRIBUTORS:
-            value = in_units(int(part.sums[place]), part.metric.scale)
-            who = "alone has" if few == 1 else "have between them"
-            learnt = f"{in_people(few)} of {table.words(place)} {who} {part.metric.name} = {value}"
-            yield Finding(CLOSED_FORMS, title, part.metric.name, few, learnt)
+        few, total = int(buyers.sums[place]), int(part.sums[place])
+        if 0 < few < LEAST_CONTRIBUTORS and (name in release.sensitive or not is_count(part.metric, total, few)):
+            learnt = few_have(table.words(place), part.metric, total, few)
+            yield Finding(CONTRIBUTORS, f"{release.name}, {table.name}", name, few, learnt)
+
+
+def is_count(metric: Metric, total: int, people: int) -> bool:
+    """Tell whether a sum of a few people is of 0/1 values, or of whole numbers of a few steps: no amount."""
+    return total == people * metric.scale or (metric.scale == 1 and 0 <= total <= MOST_STEPS * people)
+
+
+def few_have(where: str, metric: Metric, total: int, people: int) -> str:
+    """Say that one or two people have a sum."""
+    who = "alone has" if people == 1 else "have between them"
+    return f"{in_people(people)} of {where} {who} {metric.name} = {in_units(total, metric.scale)}"

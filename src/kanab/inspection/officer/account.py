@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kanab.errors import LedgerError, SourceError
+from kanab.inspection.attack.all_but_one import ALL_BUT_ONE
 from kanab.inspection.attack.findings import AttackReport, Attempt
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import play_attacker
@@ -17,7 +18,7 @@ from kanab.inspection.checks import Check
 from kanab.inspection.noise_audit import check_spent
 from kanab.inspection.officer import noisy
 from kanab.inspection.officer.fields import fields_of
-from kanab.inspection.officer.statements import deviations, flow, places, questions, risks
+from kanab.inspection.officer.statements import deviations, flow, places, promises, questions, risks
 from kanab.privacy.costs import costs_of
 from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.ledger import Ledger
@@ -71,6 +72,7 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
     return {
         "format": FORMAT,
         "verdict": _verdict(plain, broken, everything, remaining) | {"effective_k": effective_k},
+        **promises(plain, everything),
         "flow": flow(plain),
         "places": places(plain),
         "releases": plain,
@@ -86,8 +88,12 @@ _OPEN = {
     "ledger": "Release into a ledger, and name it with --ledger.",
     "overlap": "Count from rows, so that the gate sees how the tables overlap.",
     "account": "Release into a ledger, and name it with --ledger.",
+    "contributors": "Release it again from rows: the gate checks it.",
 }
-_OPEN_AT_COLLECTORS = {"overlap": "Update every collector on the store; declare fewer levels or covariates."}
+_OPEN_AT_COLLECTORS = {
+    "overlap": "Update every collector on the store; declare fewer levels or covariates.",
+    "contributors": "Declare bounds near what is usual: they limit how much one person can be.",
+}
 """What to do about rules that could not be evaluated."""
 
 
@@ -229,7 +235,7 @@ def _plain_checks(checks: Iterable[Check], *, collector: bool = False) -> list[P
 
 
 def _attacked(published: Sequence[AttackedRelease]) -> AttackReport:
-    """Try every attack that needs no further knowledge, against the least k that was promised."""
+    """Try every attack that needs nobody's rows, against the least k that was promised."""
     return play_attacker(published, k=min(release.k for release in published))
 
 
@@ -243,7 +249,7 @@ def _attacks(attacked: AttackReport) -> Plain:
 
 
 def _attempt(attempt: Attempt, k: int) -> Plain:
-    learnt = [finding for finding in attempt.findings if finding.people < k]
+    learnt = [finding for finding in attempt.findings if finding.people < k and attempt.promised]
     return {
         "attack": attempt.attack,
         "does": attempt.does,
@@ -251,7 +257,7 @@ def _attempt(attempt: Attempt, k: int) -> Plain:
         "times": len(learnt),
         "where": list(dict.fromkeys(finding.table for finding in learnt)),
         "why_not": attempt.not_tried or None,
-        **({"says": list(attempt.says)} if attempt.says else {}),
+        **({"says": list(attempt.says)} if attempt.attack == ALL_BUT_ONE and attempt.says else {}),
     }
 
 

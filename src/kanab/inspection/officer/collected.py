@@ -55,7 +55,7 @@ PLACES = (
 )
 """What is in flight, in memory, at rest, sealed and released; who can see it, and for how long."""
 
-NOT_OF_ROWS = ("the curator's rows", "who counts as a person", "invented people", "changes that cancel out")
+NOT_OF_ROWS = ("the curator's rows", "who counts as a person", "changes that cancel out")
 """Risks of counting rows that a collector does not have, or has in another form."""
 
 
@@ -75,27 +75,6 @@ def collector_risks(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]
             "that is not checked: it becomes known after enrollment, and is not part of a combination.",
             'Let everybody begin with 0 (missing = "zero"), or use one covariate.',
         )
-    if any(why.startswith("quantiles:") for release in releases for table in release["tables"] for why in table["why"]):
-        yield (
-            "bins beside the other tables",
-            "Which bin of a metric somebody ends in becomes known after enrollment, and is not part of a combination. "
-            "k people of every arm are in each bin, without sums; together with other tables that is not checked.",
-            "Declare fewer bins, or none where no quantile is read.",
-        )
-    if len({name for release in releases for name in release["experiments"]}) > 1:
-        yield (
-            "people of several experiments",
-            "Effective k holds within each experiment. Between experiments only counts can be compared: populations of "
-            "the same size may be different people, and then nobody notices.",
-            "Enroll people of one page in its experiments at one moment, so that populations agree.",
-        )
-    if len({metric["name"] for metric in _metrics(releases)}) > 1:
-        yield (
-            "differences of two metrics",
-            "A collector does not count the difference of two metrics of a person (gross less net): where two metrics "
-            "agree for all but a few people of a class, the difference of their sums tells about these few.",
-            "Declare one of two metrics that are nearly the same.",
-        )
     yield from _ALWAYS
 
 
@@ -107,8 +86,8 @@ _ALWAYS = (
     ),
     (
         "invented clients",
-        "Anybody can post to a public page. Who invents k − 1 clients of a class can subtract them, and who invents "
-        "very many combinations of levels keeps effective k from being evaluated.",
+        "Anybody can post to a public page. Who invents very many combinations of levels keeps the effective k of "
+        "class sums from being evaluated.",
         "Limit rates at the proxy, watch the sample-ratio alarm and the counters of what was dropped.",
     ),
     (

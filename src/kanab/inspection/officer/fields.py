@@ -9,7 +9,8 @@ from kanab.errors import listed
 from kanab.inspection.auditor import Audited, audit_release
 from kanab.plan.model import CovariatePlan, MetricPlan, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.audit import LEAST_CONTRIBUTORS, NARROW, Audit
+from kanab.privacy.audit import NARROW, Audit
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Release
 from kanab.tally.factor import OTHER, Factor

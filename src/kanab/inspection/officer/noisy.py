@@ -21,14 +21,8 @@ COVERED = (
     "tables whose overlap is not known",
     "batches whose overlap was not evaluated",
     "who has a value at all",
-    "bins beside the other tables",
-    "people of several experiments",
-    "differences of two metrics",
-    "invented people",
-    "knowledge from elsewhere",
     "changes that cancel out",
     "who counts as a person",
-    "what is true of a whole class",
 )
 """Risks of exact numbers that noise is the answer to, or that it has in another form."""
 

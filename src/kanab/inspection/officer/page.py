@@ -11,7 +11,6 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.inspection.officer import noisy
-from kanab.inspection.officer.flow_chart import flow_svg
 from kanab.privacy.ledger_note import asked_text
 from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table, table_html
@@ -46,10 +45,7 @@ h2+h3,article:first-of-type h3{margin-top:0}
 code{overflow-wrap:anywhere}
 .hash{color:var(--muted);font-size:.8em}
 .hash b{color:var(--ink)}
-.down{display:none!important}
 @media screen and (max-width:40rem){
-.across{display:none!important}
-.down{display:block!important;width:100%}
 .prose tr{grid-template-columns:minmax(0,1fr)}
 .cards td{min-width:0}
 .cards td:empty{display:none}
@@ -91,9 +87,8 @@ def privacy_page(data: Data) -> Page:
     """Return the report of an account in its sections; each released file has one, named file-1, file-2 and so on."""
     releases = data["releases"]
     sections = (
-        PageSection(
-            "flow", "Where the data go", f"<figure>{flow_svg(data['flow'])}</figure>{places_html(data['places'])}"
-        ),
+        PageSection("promises", "What is promised", _promises(data)),
+        PageSection("flow", "Where the data go", f"{_flow(data['flow'])}{places_html(data['places'])}"),
         *(
             PageSection(f"file-{number}", f"Released: {release['file']}", _release(release))
             for number, release in enumerate(releases, start=1)
@@ -144,10 +139,45 @@ def _overview(releases: Sequence[Data]) -> str:
         )
         for release in releases
     ]
-    return card_table("The files", ("file", "about", "k", "smallest class", "effective k", "audit"), rows, "cards wide")
+    header = ("file", "about", "k", "smallest class", "effective k of class sums", "audit")
+    return card_table("The files", header, rows, "cards wide")
+
+
+# ── what is promised ───────────────────────────────────────────────────────────────────────────
+
+
+def _promises(data: Data) -> str:
+    rows = [
+        (escape(each["promise"]), escape(each["for"]), escape(each["says"]), escape(each["costs"]),
+         "these files" if each["made"] else "")
+        for each in data["promises"]
+    ]  # fmt: skip
+    header = ("promise", "for", "what it says", "what it costs", "made by")
+    parts = [card_table("Two promises", header, rows, "cards wide prose")]
+    if data["rules"]:
+        rules = [(escape(rule["rule"]), _state(_STATES[rule["holds"]]), escape(rule["says"])) for rule in data["rules"]]
+        parts += ["<h3>The rules behind k</h3>", card_table("Rules", _CHECK[:3], rules, "cards wide prose")]
+    if data["within"]:
+        parts.append(f"<p>{escape(data['within'])}</p>")
+    if data["not_covered"]:
+        items = "".join(
+            f"<li><strong>{escape(_capital(each['what']))}.</strong> {escape(each['example'])}</li>"
+            for each in data["not_covered"]
+        )
+        parts += ["<h3>What k does not cover</h3>", f'<ul class="told">{items}</ul>', "<p>ε covers all of it.</p>"]
+    return "\n".join(parts)
 
 
 # ── where the data go ──────────────────────────────────────────────────────────────────────────
+
+
+SIDES = {"visitor": "With the visitor", "curator": "Stays with the curator", "outside": "Leaves"}
+
+
+def _flow(steps: Sequence[Data]) -> str:
+    """Return the way of the data as a list, step by step."""
+    rows = [(escape(step["step"]), escape(step["says"]), SIDES[step["side"]], escape(step["kind"])) for step in steps]
+    return card_table("The way of the data", ("step", "what happens", "where", "with"), rows, "cards wide prose")
 
 
 def places_html(places: Sequence[Data]) -> str:
@@ -271,10 +301,10 @@ def _exact_figures(release: Data) -> list[tuple[str, str]]:
         ("Rule", f"every class holds nobody or at least k = {k} people"),
         ("Smallest class", f"{release['smallest_class']:,} people (the k that was reached)"),
         (
-            "Effective k",
+            "Effective k of class sums",
             "not evaluated: how the tables overlap is not known"
             if effective is None
-            else f"at least {effective:,} people behind any combination of the numbers released up to then"
+            else f"at least {effective:,} people behind any combination of one metric's sums released up to then"
             + _within(release),
         ),
         ("Classes", f"{release['classes']:,}"),
@@ -283,10 +313,6 @@ def _exact_figures(release: Data) -> list[tuple[str, str]]:
         (
             "Everybody alike",
             f"{_times(release['homogeneous'])} (all people of a class have the same value of a metric)",
-        ),
-        (
-            "Not tried out",
-            f"{_counted(release['not_enumerated'], 'class', 'classes')} too large to try every whole number",
         ),
         ("Cut to the bounds", _by_metric(release["clamped"], k)),
         ("Without a value", _by_metric(release["missing"], k)),
@@ -333,8 +359,7 @@ def _narrowest(narrowest: Data | None) -> str:
         return "no largest or smallest value can be narrowed down; metrics are 0/1 or reach their bounds"
     return (
         f"the largest or smallest {narrowest['metric']} of a class of {narrowest['table']} is known up to a range "
-        f"that is {percent(round(narrowest['share'], 2))} as wide as its distance from the average; "
-        f"below {percent(narrowest['least'])} it would be withheld"
+        f"that is {percent(round(narrowest['share'], 2))} as wide as its distance from the average"
     )
 
 
@@ -406,8 +431,9 @@ def _attacks(data: Data) -> str:
     ]
     if effective is not None and any(attempt["why_not"] for attempt in attacks["tried"]):
         sentences.append(
-            "Some attacks need to know who is in which class. The overlap rule covers them: even with that knowledge, "
-            f"every combination of numbers{_of_one(data)} rests on at least {effective:,} people."
+            "Some attacks need to know who is in which class. The rules cover what k promises: even with that "
+            f"knowledge, every combination of sums of one metric{_of_one(data)} rests on at least {effective:,} "
+            "people."
         )
     between = _checks("Checks of all files together", data["together"]) if data["together"] else ""
     return (

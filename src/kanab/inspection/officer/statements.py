@@ -13,14 +13,15 @@ from kanab.choices import DEFAULT_K
 from kanab.inspection.checks import Check
 from kanab.inspection.officer import collected, noisy
 from kanab.inspection.officer.fields import origin
+from kanab.privacy.promises import NOT_COVERED, PROMISES, RULES, WITHIN_AN_EXPERIMENT
 from kanab.privacy.release import Release
 
 Plain = dict[str, Any]
 
 TESTS = {
-    "singling out": ("tests/unit/privacy/test_gate.py", "tests/unit/privacy/test_joint_rules.py"),
+    "singling out": ("tests/unit/privacy/test_gate.py", "tests/property/test_exposure.py"),
     "linkability": ("tests/unit/privacy/test_joint_rules.py", "tests/unit/privacy/test_ledger.py"),
-    "inference": ("tests/unit/privacy/test_audit.py", "tests/property/test_inference.py"),
+    "inference": ("tests/property/test_exposure.py", "tests/property/test_everybody.py"),
 }
 """Which of Kanab's own tests prove the rules behind each question."""
 
@@ -154,19 +155,6 @@ def _risks_of(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
             "Each table holds to k by itself. Whether a combination of tables rests on fewer people was not evaluated.",
             "Count from rows, so that the gate sees how the tables overlap.",
         )
-    if any(release["homogeneous"] for release in releases):
-        yield (
-            "classes in which everybody is alike",
-            "Whoever knows that a person is in such a class knows the person's value.",
-            "Mark a metric as sensitive if that must not be; then it is withheld.",
-        )
-    if any(release["not_enumerated"] for release in releases):
-        yield (
-            "classes too large to try everything",
-            "For them the audit used formulas for the largest and the smallest value, which can miss what follows "
-            "from values being whole numbers.",
-            "Use coarser steps or fewer levels for that metric.",
-        )
 
 
 _NOT_ALONE = "k-anonymity does not answer this question by itself (WP216, table 6)."
@@ -182,17 +170,6 @@ _ALWAYS = (
         "Count by the best identifier of a person that you have (--unit).",
     ),
     (
-        "invented people",
-        "Somebody who can put k − 1 invented people into a class can subtract them and see the one who is real.",
-        "Guard who can create accounts, and watch for floods of them.",
-    ),
-    (
-        "knowledge from elsewhere",
-        "Other systems may log the same people. Somebody who knows the values of all others in a class knows the "
-        "last one.",
-        "Hand releases only to those who need them, and look at what else is logged.",
-    ),
-    (
         "releases made elsewhere",
         "The rules look at one ledger. What left by another ledger or by another tool is not seen.",
         "Keep one ledger for one population.",
@@ -202,12 +179,6 @@ _ALWAYS = (
         "Before a further release the earlier tables are counted again, and one changed digit stops it. Changes that "
         "leave every digit as it was are not noticed.",
         "Release growing or changing data by cohorts.",
-    ),
-    (
-        "what is true of a whole class",
-        "A class may do or spend more than another one; showing that is the purpose. t-closeness, which would hide "
-        "it, is not a goal.",
-        "Leave out covariates about which such a statement would do harm.",
     ),
     (
         "names in the plan",
@@ -226,6 +197,43 @@ _ALWAYS = (
         "Keep a copy of the ledger, or of its last hash, somewhere else.",
     ),
 )
+
+
+# ── promises and rules ─────────────────────────────────────────────────────────────────────────
+
+_CHECKS = {
+    "k per class": ("k", "totals"),
+    "combinations of class sums": ("overlap", "differences"),
+    "contributors and dominance": ("contributors",),
+    "sensitive values": ("sensitive values", "squares"),
+}
+"""Which checks bear out each rule."""
+
+
+def promises(releases: Sequence[Plain], checks: Sequence[Check]) -> Plain:
+    """Return page one: the two promises, the rules behind k and whether they hold, and what k does not cover."""
+    made = {"ε" if "noise" in release else "k" for release in releases}
+    rules = [
+        {"rule": name, "says": says, "holds": _worst(check for check in checks if check.rule in _CHECKS[name])}
+        for name, says in RULES
+    ]
+    return {
+        "promises": [
+            {"promise": name, "for": readers, "says": says, "costs": costs, "made": name in made}
+            for name, readers, says, costs in PROMISES
+        ],
+        "rules": rules if "k" in made else [],
+        "not_covered": [{"what": what, "example": example} for what, example in NOT_COVERED] if "k" in made else [],
+        "within": WITHIN_AN_EXPERIMENT if any(release["effective_k_within"] for release in releases) else None,
+    }
+
+
+def _worst(checks: Iterable[Check]) -> bool | None:
+    """Return whether all checks hold; None where one could not be evaluated, or there is none."""
+    states = [check.holds for check in checks]
+    if False in states:
+        return False
+    return None if None in states or not states else True
 
 
 # ── three questions ────────────────────────────────────────────────────────────────────────────
@@ -266,9 +274,9 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
         _OfficerQuestion(
             "singling out",
             "Can one person be picked out?",
-            ("k", "missing values", "totals", "degrees of freedom", "overlap", "differences", "ledger"),
+            ("k", "totals", "overlap", "differences", "ledger"),
             (f"Every class holds nobody or at least {_least_k(releases)} people.", combinations),
-            ("Somebody who invents people, or knows all others of a class, can subtract them.",),
+            ("Somebody who forges people, or knows all others of a class, can subtract them.",),
             partly=False,
         ),
         _OfficerQuestion(
@@ -284,16 +292,16 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
         _OfficerQuestion(
             "inference",
             "Can a person's value be worked out?",
-            ("squares", "bounds", "inference", "unusual values"),
+            ("contributors", "sensitive values", "squares", "bounds"),
             (
+                "No amount rests on fewer than 3 people, or mostly on one; metrics marked sensitive have more rules.",
                 "Values are cut to declared bounds; squares are kept by arm or level, unless the plan says otherwise.",
-                "Where counts, sums and squares would give a value away closely, the metric is withheld.",
-                "A metric that few people have is not in so many tables that they could be found by crossing them.",
             ),
             (
                 _NOT_ALONE,
+                "What k does not cover, above: arithmetic with values, and classes where everybody is alike"
+                + (f" (here {_times(alike)})." if alike else "."),
                 "The average of a class is the best guess about everybody in it.",
-                *((f"Everybody has the same value of a metric in a class, {_times(alike)}.",) if alike else ()),
             ),
         ),
     )
@@ -327,7 +335,7 @@ def _combinations(releases: Sequence[Plain], effective_k: int | None) -> str:
         scope = (
             "within one experiment" if any(release["effective_k_within"] for release in releases) else "over all tables"
         )
-        return f"No combination of published sums, {scope}, rests on fewer than {effective_k:,} people."
+        return f"No combination of class sums of one metric, {scope}, rests on fewer than {effective_k:,} people."
     if any(release["effective_k"] is None for release in releases):
         return "How the tables overlap is not known, so their combinations were not evaluated."
     return "A file is outside any ledger, so what the files give away together was not evaluated."

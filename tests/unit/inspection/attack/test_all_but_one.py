@@ -18,12 +18,12 @@ from kanab.cli.main import cli
 from kanab.errors import SourceError
 from kanab.inspection.attack.all_but_one import (
     ANOTHERS,
-    KnownPeople,
     _remainders,
     attack_all_but_one,
     right_at_most,
     right_by_noise,
 )
+from kanab.inspection.attack.background import KnownPeople
 from kanab.inspection.attack.findings import AttackReport, Attempt
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import ONLY_NOISE, play_attacker

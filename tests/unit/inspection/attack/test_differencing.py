@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.bad_releases import tabulate
 
 from kanab.inspection.attack.differencing import find_differences, find_small_classes
-from kanab.inspection.attack.examples.making import tabulate
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -7,19 +8,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.bad_releases import products_by_arm, tabulate
 
-from kanab.inspection.attack import background, reconstruct
-from kanab.inspection.attack.background import Background, independent_rows, place_people, solve
-from kanab.inspection.attack.examples.making import tabulate
+from kanab.inspection.attack import background
+from kanab.inspection.attack.background import Background, KnownPeople, independent_rows, place_people, solve
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
-from kanab.inspection.attack.reconstruct import find_by_least_squares, find_leverage, find_sparse_values
+from kanab.inspection.attack.reconstruct import find_by_least_squares, find_contributors, find_leverage, several_metrics
+from kanab.inspection.attack.whole_numbers import find_whole_numbers
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric
 
 BOUGHT = Metric("bought", 1, (0.0, 1.0))
 SPEND = Metric("spend", 100, (0.0, 500.0))
 RATING = Metric("rating", 1, (1.0, 5.0))
-BALANCE = Metric("balance", 1, (-50.0, 50.0))
 ARM = Axis("arm", ("A", "B"), "arm")
 
 
@@ -32,7 +33,7 @@ def tables(people: dict[str, Any], values: dict[Metric, Any], *links: tuple[str,
 
 
 def knows(people: dict[str, Any], values: dict[Metric, Any], *links: tuple[str, ...]) -> Background:
-    return place_people(people, [tables(people, values, *links)])
+    return place_people(KnownPeople(people), [tables(people, values, *links)])
 
 
 def crowd(n: int, seed: int = 1) -> dict[str, Any]:
@@ -52,11 +53,12 @@ LINKS = (("arm", "tier"), ("arm", "town"))
 
 def test_people_are_placed_in_every_table_and_counted_by_signature() -> None:
     people = {"arm": ["A", "B", "A", "A"], "tier": [1, 1, 2, 1]}
-    known = knows(people, {}, ("arm", "tier"), ("tier",))
-    assert known.titles == ("r, arm/tier", "r, tier")
-    assert known.cells.tolist() == [[0, 0], [2, 0], [1, 1]]
+    (known,) = knows(people, {BOUGHT: np.zeros(4, dtype=np.int64)}, ("arm", "tier"), ("tier",)).designs
+    assert known.title == "r, arm/tier and 1 more"
+    assert known.classes.cells.tolist() == [[0, 0], [2, 0], [1, 1]]
     assert known.people.tolist() == [2, 1, 1]
-    assert known.who.tolist() == [0, 1, 2]
+    assert known.classes.who.tolist() == [0, 1, 2]
+    assert known.classes.of_everybody.tolist() == [0, 1, 2, 0]
     assert known.name(0) == "the 2 people who are like person 1 in every table"
     assert known.name(2) == "person 3"
 
@@ -66,27 +68,31 @@ def test_merged_levels_and_people_outside_a_table_are_placed() -> None:
     axis = Axis("tier", (1, "2 … 3"), "covariate", LevelMap("tier", ((1, (1,)), ("2 … 3", (2, 3))), {}))
     inside = {key: values[:3] for key, values in people.items()}
     plain = tabulate("arm/tier", inside, [ARM, Axis("tier", (1, 2, 3))], {}, [])
-    known = place_people(people, [AttackedRelease("r", (plain.folded(axis, [0, 1, 1]),))])
-    assert known.cells.ravel().tolist() == [0, 3, 1, -1]
+    known = place_people(KnownPeople(people), [AttackedRelease("r", (plain.folded(axis, [0, 1, 1]),))])
+    assert [places.tolist() for places in known.places] == [[0, 3, 1, -1]]
 
 
 def test_tables_about_other_people_or_with_unknown_axes_are_left_out() -> None:
     people = crowd(50)
     release = tables(people, {}, *LINKS)
-    assert len(place_people(people, [release]).tables) == 2
-    assert len(place_people({key: people[key] for key in ("arm", "tier")}, [release]).tables) == 1
+    assert len(place_people(KnownPeople(people), [release]).tables) == 2
+    assert len(place_people(KnownPeople({key: people[key] for key in ("arm", "tier")}), [release]).tables) == 1
     fewer = {key: values[:-1] for key, values in people.items()}
-    assert place_people(fewer, [release]).tables == ()
-    assert place_people({}, [release]).tables == ()
+    assert place_people(KnownPeople(fewer), [release]).tables == ()
+    assert place_people(KnownPeople({}), [release]).tables == ()
 
 
-def test_metrics_that_some_people_lack_are_not_solved_for() -> None:
+def test_metrics_that_some_people_lack_are_solved_for_only_if_it_is_known_who() -> None:
     people = {"arm": ["A", "A", "B"]}
     (table,) = tables(people, {RATING: np.array([3, 4, 5])}, ("arm",)).tables
     (part,) = table.moments
     gap = type(part)(part.metric, part.counts - np.array([1, 0], dtype=object), part.sums, {})
     gone = AttackedTable(table.name, table.axes, table.people, table.hidden, (gap,))
-    assert place_people(people, [AttackedRelease("r", (gone,))]).equations == ()
+    release = AttackedRelease("r", (gone,))
+    assert place_people(KnownPeople(people), [release]).designs == ()
+    assert place_people(KnownPeople(people, {"rating": np.array([3.0, 4, np.nan])}), [release]).designs == ()
+    (design,) = place_people(KnownPeople(people, {"rating": np.array([np.nan, 4, 5])}), [release]).designs
+    assert design.classes.cells.ravel().tolist() == [-1, 0, 1]
 
 
 # ── leverage ───────────────────────────────────────────────────────────────────────────────────
@@ -140,9 +146,9 @@ def test_what_least_squares_determines_is_true(seed: int, n: int) -> None:
     arms = {f"e{i}": rng.choice(["A", "B"], n).tolist() for i in range(6)}
     spend = rng.integers(0, 50_000, n)
     known = knows(arms, {SPEND: spend}, *combinations(arms, 2))
-    (one,) = known.equations
+    (one,) = known.designs
     totals, determined = one.solved
-    places = [tuple(row) for row in known.cells.tolist()]
+    places = [tuple(row) for row in one.classes.cells.tolist()]
     truth = np.zeros(len(places))
     for place, value in zip(_places(known, arms), spend, strict=True):
         truth[places.index(place)] += value
@@ -181,126 +187,106 @@ def test_matrices_beyond_the_limit_are_not_solved(monkeypatch: pytest.MonkeyPatc
     known = knows(people, {BOUGHT: np.arange(100) % 2}, ("arm",), ("tier",))
     monkeypatch.setattr(background, "MOST_ENTRIES", 10)
     assert find_by_least_squares(known, 10) == []
-    assert find_sparse_values(known, 10) == []
+    assert find_whole_numbers(known, 10, sensitive=False).findings == ()
 
 
-# ── few people off the commonest value ─────────────────────────────────────────────────────────
+# ── products ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_lone_buyer_is_named_where_the_tables_cross() -> None:
-    people = crowd(60, 2)
-    alone = somebody_alone(people)
-    bought = np.zeros(60, dtype=np.int64)
-    bought[alone] = 1
-    known = knows(people, {BOUGHT: bought}, *LINKS)
-    assert find_by_least_squares(known, 5) == []
-    (found,) = find_sparse_values(known, 5)
-    assert (found.attack, found.people) == ("sparse values", 1)
-    assert found.learnt == f"person {alone + 1} has bought = 1"
-
-
-def test_the_lone_person_who_did_not_buy_is_named_as_well() -> None:
-    people = crowd(60, 2)
-    alone = somebody_alone(people)
-    bought = np.ones(60, dtype=np.int64)
-    bought[alone] = 0
-    (found,) = find_sparse_values(knows(people, {BOUGHT: bought}, *LINKS), 5)
-    assert found.learnt == f"person {alone + 1} has bought = 0"
-
-
-def somebody_alone(people: dict[str, Any]) -> int:
-    """Who is like nobody else."""
-    rows = [_row(people, i) for i in range(60)]
-    return next(i for i, row in enumerate(rows) if rows.count(row) == 1)
-
-
-def _row(people: dict[str, Any], i: int) -> tuple[Any, ...]:
-    return tuple(values[i] for values in people.values())
-
-
-def test_a_class_in_which_everyone_bought_is_no_reconstruction() -> None:
-    people = crowd(60, 2)
-    bought = np.array([a == "A" and t == 1 for a, t in zip(people["arm"], people["tier"], strict=True)], dtype=np.int64)
-    assert 0 < bought.sum() < 30
-    assert find_sparse_values(knows(people, {BOUGHT: bought}, *LINKS), 5) == []
-
-
-def test_many_buyers_hide_each_other() -> None:
-    rng = np.random.default_rng(5)
-    people = crowd(400, 3)
-    bought = (rng.random(400) < 0.3).astype(np.int64)
-    assert find_sparse_values(knows(people, {BOUGHT: bought}, *LINKS), 10) == []
-
-
-@pytest.mark.parametrize(
-    ("metric", "commonest", "others"), [(RATING, 1, (4, 5)), (RATING, 5, (1, 4)), (BALANCE, 0, (-7, 20))]
-)
-def test_other_commonest_values_are_solved_for_too(metric: Metric, commonest: int, others: tuple[int, int]) -> None:
-    rng = np.random.default_rng(8)
-    arms = {f"e{i}": rng.choice(["A", "B"], 120).tolist() for i in range(10)}
-    values = np.full(120, commonest)
-    values[[17, 88]] = others
-    found = find_sparse_values(knows(arms, {metric: values}, *combinations(arms, 2)), 10)
-    assert [one.learnt for one in found] == [
-        f"person 18 has {metric.name} = {others[0]}",
-        f"person 89 has {metric.name} = {others[1]}",
+def test_products_with_a_known_0_1_metric_are_sums_over_those_who_have_it() -> None:
+    people = {"arm": ["A"] * 50 + ["B"] * 50}
+    bought, spend = np.array(([1] * 49 + [0]) * 2), np.arange(100) * 10
+    plain = tabulate("arm", people, [ARM], {SPEND: spend, BOUGHT: bought}, [])
+    arms = np.array(people["arm"])
+    table = replace(plain, crosses=(products_by_arm(plain, arms, {SPEND: spend, BOUGHT: bought}),))
+    release = AttackedRelease("r", (table,))
+    assert find_leverage(place_people(KnownPeople(people), [release]), 10) == []
+    known = place_people(KnownPeople(people, {"bought": bought.astype(float)}), [release])
+    assert [finding.learnt for finding in find_by_least_squares(known, 10) if finding.metric == "spend"] == [
+        "person 50 has spend = 4.9",
+        "person 100 has spend = 9.9",
     ]
+    others = KnownPeople(people, {"bought": 1.0 - bought})
+    assert find_by_least_squares(place_people(others, [release]), 10) == []
 
 
-def test_in_large_systems_few_people_off_a_value_between_bounds_are_found_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "MANY_ENTRIES", 0)
-    test_other_commonest_values_are_solved_for_too(BALANCE, 0, (-7, 20))
+# ── contributors ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_sums_that_nobody_can_have_name_nobody() -> None:
-    people = crowd(60, 2)
-    made = tables(people, {BOUGHT: np.zeros(60, dtype=np.int64)}, *LINKS)
-    (part,) = made.tables[0].moments
-    wrong = type(part)(part.metric, part.counts, part.counts * 2, {})
-    first = made.tables[0]
-    broken = AttackedTable(first.name, first.axes, first.people, first.hidden, (wrong,))
-    assert find_sparse_values(place_people(people, [AttackedRelease("r", (broken, made.tables[1]))]), 5) == []
+def paying(people: dict[str, Any], spend: Any, *links: tuple[str, ...], metric: Metric = SPEND) -> Background:
+    values = {metric.name: spend / metric.scale}
+    return place_people(KnownPeople(people, values), [tables(people, {metric: spend}, *links)])
 
 
-def test_metrics_without_bounds_are_not_tried() -> None:
-    people = crowd(60, 2)
-    assert find_sparse_values(knows(people, {Metric("free"): np.zeros(60, dtype=np.int64)}, *LINKS), 5) == []
+def test_two_people_behind_an_amount_of_a_class_are_found_and_three_alike_are_not() -> None:
+    people = {"arm": ["A"] * 50 + ["B"] * 50}
+    spend = np.zeros(100, dtype=np.int64)
+    spend[[1, 2, 3, 60, 61, 62]] = 1_000
+    assert find_contributors(paying(people, spend, ("arm",)), 10) == []
+    spend[3] = 0
+    (finding,) = find_contributors(paying(people, spend, ("arm",)), 10)
+    assert (finding.people, finding.metric) == (2, "spend")
+    assert "rests on 2 of those who have any" in finding.learnt
 
 
-@pytest.mark.slow
-@given(st.integers(0, 10_000), st.integers(1, 12), st.booleans())
-@settings(max_examples=25)
-def test_whoever_is_named_has_that_value(seed: int, buyers: int, mostly: bool) -> None:
-    rng = np.random.default_rng(seed)
-    people = crowd(80, seed)
-    bought = np.zeros(80, dtype=np.int64)
-    bought[rng.permutation(80)[:buyers]] = 1
-    bought = 1 - bought if mostly else bought
-    known = knows(people, {BOUGHT: bought}, *LINKS)
-    rows = [_row(people, i) for i in range(80)]
-    for found in find_sparse_values(known, 80):
-        first = int(found.learnt.split("person ")[1].split()[0]) - 1
-        total = int(found.learnt.split(" = ")[1].split()[0])
-        alike = [i for i in range(80) if rows[i] == rows[first]]
-        assert found.people == len(alike)
-        assert total == bought[alike].sum()
+def test_contributors_of_a_difference_of_two_tables_are_found() -> None:
+    people = {"arm": ["A"] * 60 + ["B"] * 60, "tier": [1] * 40 + [2] * 80}
+    spend = np.where(np.arange(120) % 3, 0, 500)
+    assert find_contributors(paying(people, spend, ("arm",), ("tier",)), 10) == []
+    spend[40:60] = 0
+    spend[45] = 700  # the only one with any in A without tier 1
+    (finding,) = find_contributors(paying(people, spend, ("arm",), ("tier",)), 10)
+    assert finding.people == 1
+    assert "rests on 1 of those who have any (the 20 people who are like person 41 in every table)" in finding.learnt
 
 
-def test_where_everybody_can_have_more_and_less_no_program_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(3)
-    people = {"arm": rng.choice(["A", "B"], 3_000), **{f"x{i}": rng.integers(0, 20, 3_000) for i in range(8)}}
-    bought = (rng.random(3_000) < 0.3).astype(np.int64)
-    release = tables(people, {BOUGHT: bought}, *(("arm", f"x{i}") for i in range(8)))
-    monkeypatch.setattr(reconstruct, "minimize_linear", None)
-    assert find_sparse_values(place_people(people, [release]), 10) == []
+def test_one_buyer_of_9_000_among_hundreds_is_mostly_the_sum() -> None:
+    people = {"arm": ["A"] * 300 + ["B"] * 300}
+    wide = Metric("spend", 100, (0.0, 10_000.0))
+    spend = np.where(np.arange(600) % 3 == 0, 2_000, 0)
+    assert find_contributors(paying(people, spend, ("arm",), metric=wide), 10) == []
+    spend[3] = 900_000
+    (finding,) = find_contributors(paying(people, spend, ("arm",), metric=wide), 10)
+    assert finding.people == 1
+    assert "is mostly one person's (the 300 people who are like person 1" in finding.learnt
 
 
-@pytest.mark.slow
-def test_in_large_systems_no_program_is_solved_where_many_are_off_every_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(4)
-    people = {"arm": rng.choice(["A", "B"], 2_000), **{f"x{i}": rng.integers(0, 20, 2_000) for i in range(6)}}
-    balance = rng.integers(-9, 30, 2_000)
-    release = tables(people, {BALANCE: balance}, *(("arm", f"x{i}") for i in range(6)))
-    monkeypatch.setattr(background, "MANY_ENTRIES", 0)
-    monkeypatch.setattr(reconstruct, "minimize_linear", None)
-    assert find_sparse_values(place_people(people, [release]), 10) == []
+def test_counts_of_things_are_no_amounts_unless_they_are_sensitive() -> None:
+    people = {"arm": ["A"] * 50 + ["B"] * 50}
+    orders = np.zeros(100, dtype=np.int64)
+    orders[7] = 2
+    metric = Metric("orders", 1, (0.0, 50.0))
+    known = KnownPeople(people, {"orders": orders.astype(float)})
+    release = tables(people, {metric: orders}, ("arm",))
+    assert find_contributors(place_people(known, [release]), 10) == []
+    marked = replace(release, sensitive=frozenset({"orders"}))
+    assert len(find_contributors(place_people(known, [marked]), 10)) == 1
+
+
+def test_experiments_of_a_collector_are_not_combined_with_each_other() -> None:
+    people = {"e": ["A", "B"] * 50, "f": ["A", "B"] * 49 + [None, "B"]}
+    inside = {name: values[:98] + values[99:] for name, values in people.items()}
+    spend = np.arange(100) * 10
+    tables_of = (
+        tabulate("e", people, [Axis("e", ("A", "B"), "arm")], {SPEND: spend}, []),
+        tabulate("f", inside, [Axis("f", ("A", "B"), "arm")], {SPEND: np.delete(spend, 98)}, []),
+    )
+    rows = AttackedRelease("r", tables_of)
+    assert len(find_leverage(place_people(KnownPeople(people), [rows]), 10)) == 1
+    assert find_leverage(place_people(KnownPeople(people), [replace(rows, collected=True)]), 10) == []
+
+
+# ── several metrics ────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_refund_is_what_gross_and_net_together_tell() -> None:
+    people = {"arm": ["A"] * 50 + ["B"] * 50}
+    gross = np.arange(100) * 100
+    net = gross.copy()
+    values = {Metric("gross", 100, (0.0, 500.0)): gross, Metric("net", 100, (0.0, 500.0)): net}
+    for refund, sentences in ((0, 0), (400, 1)):
+        net[70] = gross[70] - refund
+        known = KnownPeople(people, {"gross": gross / 100, "net": net / 100})
+        said = several_metrics(place_people(known, [tables(people, values, ("arm",))]))
+        assert len(said) == sentences
+    assert said[0].endswith("100 % of the result, in squares, is person 71's.")

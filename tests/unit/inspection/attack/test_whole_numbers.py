@@ -1,29 +1,38 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.bad_releases import BOUGHT, SPEND, tabulate, whole_numbers
 
-import kanab as kb
-from kanab.inspection.attack.background import place_people
-from kanab.inspection.attack.examples.catalogue import example
-from kanab.inspection.attack.published import published_from_dict
-from kanab.inspection.attack.run import NEEDS_EXACT, TOO_MUCH_WORK, play_attacker
+from kanab.inspection.attack.background import Background, KnownPeople, place_people
+from kanab.inspection.attack.published import AttackedRelease, Axis
+from kanab.inspection.attack.run import TOO_MUCH_WORK, play_attacker
 from kanab.inspection.attack.whole_numbers import find_whole_numbers
-from kanab.plan.model import make_plan
-from kanab.privacy import gate
-from kanab.privacy.release_json import release_to_dict
-from kanab.privacy.whole_numbers import withhold_whole_numbers
+from kanab.tally.metric import Metric
+
+ORDERS = Metric("orders", 1, (0.0, 3.0))
 
 
-def test_the_example_gives_34_people_away_and_every_total_is_right() -> None:
-    bad = example("whole-numbers")
-    assert bad.background is not None
-    assert not play_attacker(bad.releases, bad.background).broken
-    findings = find_whole_numbers(bad.background, 10).findings
-    assert sum(finding.people for finding in findings) == 34
+def known(people: dict[str, Any], metric: Metric, values: Any, *links: tuple[str, ...]) -> Background:
+    made = [
+        tabulate("/".join(link), people, [Axis(name, tuple(sorted(set(people[name])))) for name in link],
+                 {metric: np.asarray(values)}, [])
+        for link in links
+    ]  # fmt: skip
+    return place_people(KnownPeople(people), [AttackedRelease("r", tuple(made))])
+
+
+def test_the_bad_release_gives_people_away_and_every_total_is_right() -> None:
+    bad = whole_numbers()
+    assert bad.known is not None
+    findings = find_whole_numbers(place_people(bad.known, bad.releases), 10, sensitive=True).findings
+    assert sum(finding.people for finding in findings) >= 10
     table = np.column_stack([bad.people[name] for name in ("variant", "tier", "device", "region")])
     for finding in findings:
         person = int(re.findall(r"person (\d+)", finding.learnt)[0]) - 1
@@ -32,49 +41,55 @@ def test_the_example_gives_34_people_away_and_every_total_is_right() -> None:
         assert (int(like.sum()), int(bad.people["bought"][like].sum())) == (finding.people, total)
 
 
-def crowd(seed: int) -> dict[str, Any]:
-    """300 people whose rates differ a lot."""
-    rng = np.random.default_rng(seed)
-    people: dict[str, Any] = {"variant": rng.choice(["A", "B"], 300)}
-    logit = np.zeros(300)
-    for name, size in (("tier", 4), ("device", 3), ("region", 4)):
-        people[name] = rng.integers(1, size + 1, 300)
-        logit = logit + rng.normal(0, 2, size)[people[name] - 1]
-    people["bought"] = (rng.random(300) < 1 / (1 + np.exp(-logit))).astype(int)
-    return people
+def test_only_of_sensitive_metrics_it_breaks_the_promise() -> None:
+    bad = whole_numbers()
+    plain = AttackedRelease("shop", bad.releases[0].tables)
+    report = play_attacker([plain], bad.known)
+    assert not report.broken
+    assert len(report.beyond) > 0
+    assert "whole numbers: LEARNT" in str(report)
+    assert "which k does not cover" in str(report)
+    assert f"Beyond that, something was, {len(report.beyond)} times; ε prevents it." in str(report)
+    assert play_attacker(bad.releases, bad.known).broken
+
+
+def test_amounts_and_large_systems_are_too_much_work_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    people = {"arm": ["A", "B"] * 20}
+    spend = known(people, SPEND, np.arange(40), ("arm",))
+    assert find_whole_numbers(spend, 10, sensitive=False).unsettled
+    bad = whole_numbers()
+    monkeypatch.setattr("kanab.inspection.attack.whole_numbers.MOST_ENTRIES", 10)
+    assert TOO_MUCH_WORK in str(play_attacker(bad.releases, bad.known))
+
+
+def test_a_class_in_which_everybody_is_at_a_bound_is_no_search() -> None:
+    people = {"arm": ["A"] * 20 + ["B"] * 20, "tier": ([1] * 10 + [2] * 10) * 2}
+    bought = np.array([0] * 20 + [1, 0] * 10)
+    findings = find_whole_numbers(known(people, BOUGHT, bought, ("arm",), ("tier",)), 11, sensitive=False).findings
+    assert [finding.learnt.split(" in every")[0] for finding in findings] == [
+        "the 10 people who are like person 21",
+        "the 10 people who are like person 31",
+    ]
 
 
 @pytest.mark.slow
-def test_what_the_other_rules_let_pass_is_closed_by_the_one_about_whole_numbers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert withhold_whole_numbers in gate.VALUE_RULES
-    others = tuple(rule for rule in gate.VALUE_RULES if rule is not withhold_whole_numbers)
-    broken = dict.fromkeys((others, gate.VALUE_RULES), 0)
-    for seed in (6, 11, 41, 76, 89):
-        people = crowd(seed)
-        known = {name: people[name] for name in ("variant", "tier", "device", "region")}
-        plan = make_plan("variant", ["bought"], segments=["tier", "device", "region"], bounds={"bought": (0, 1)},
-                         resolution={"bought": 1})  # fmt: skip
-        for rules in broken:
-            monkeypatch.setattr(gate, "VALUE_RULES", rules)
-            release = published_from_dict(release_to_dict(kb.release(kb.count(people, plan))), "ours")
-            broken[rules] += play_attacker([release], place_people(known, [release]), exact=True).broken
-    before, now = broken.values()
-    assert before >= 3
-    assert now == 0
-
-
-def test_it_is_tried_only_if_asked_for_and_says_so() -> None:
-    bad = example("whole-numbers")
-    (attempt,) = [a for a in play_attacker(bad.releases, bad.background).attempts if a.attack == "whole numbers"]
-    assert attempt.not_tried == NEEDS_EXACT
-
-
-def test_what_was_too_much_work_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kanab.inspection.attack import whole_numbers  # noqa: PLC0415
-
-    monkeypatch.setattr(whole_numbers, "_WORK", whole_numbers.Work(classes=1))
-    bad = example("whole-numbers")
-    report = play_attacker(bad.releases, bad.background, exact=True)
-    assert TOO_MUCH_WORK in str(report)
+@given(st.integers(0, 10**6), st.sampled_from([BOUGHT, ORDERS]))
+@settings(max_examples=40)
+def test_whoever_is_named_can_have_no_other_total_by_brute_force(seed: int, metric: Metric) -> None:
+    rng = np.random.default_rng(seed)
+    people = {name: rng.choice(["x", "y"], 7).tolist() for name in ("a", "b", "c")}
+    high = 1 if metric is BOUGHT else 3
+    values = (rng.random(7) < rng.uniform(0.1, 0.9)) * rng.integers(1, high + 1, 7)
+    links = (("a", "b"), ("b", "c"), ("a", "c"))
+    background = known(people, metric, values, *links)
+    (design,) = background.designs
+    matrix, sums = design.rows
+    fits = [
+        totals
+        for totals in product(*(range(high * n + 1) for n in design.people.tolist()))
+        if np.array_equal(matrix @ totals, sums)
+    ]
+    pinned = {place: totals for place, totals in enumerate(zip(*fits, strict=True)) if len(set(totals)) == 1}
+    for finding in find_whole_numbers(background, 7, sensitive=False).findings:
+        place = [design.name(place) for place in range(len(design.people))].index(finding.learnt.split(" ha")[0])
+        assert finding.learnt.split(" = ")[1].split()[0] == str(pinned[place][0])

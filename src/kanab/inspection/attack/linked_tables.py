@@ -1,8 +1,9 @@
-"""Bounds on counts that nobody published: linear programming over linked tables.
+"""Linked tables: what they say about classes that nobody published, without knowing anybody.
 
-Blacked-out classes, levels that were merged in two ways, and classes of crossed tables are unknown
-counts. Every published count is an equation about them. An unknown that can only lie between 1 and
-k − 1 has been found out.
+Blacked-out classes, levels that were merged in two ways, and classes of crossed tables are unknown. Every published
+count is an equation about their people, every published sum one about their values. A count that can only lie between 1
+and k − 1 has been found out (linear programming), and so has a sum that follows (least squares) and rests on one or two
+people.
 """
 
 from __future__ import annotations
@@ -11,54 +12,59 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, islice, product
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.background import Floats, minimize_linear
+from kanab.inspection.attack.background import Floats, independent_rows, solve
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, Axis, finest_levels, flat_places
+from kanab.inspection.attack.value_bounds import few_have, is_count
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.tally.describe import in_units
 from kanab.tally.factor import Level, label
+from kanab.tally.metric import Metric
 
-BOUNDS = "bounds on counts"
-MOST_SYSTEMS = 60
+LINKED = "linked tables"
+MOST_SYSTEMS = 20
 """Sets of linked tables that are tried."""
 MOST_UNKNOWNS = 2_000
 MOST_PROGRAMS = 400
+MANY_ENTRIES = 1_000_000
+"""Of a linear program: from here on an interior-point method is quicker than the simplex method."""
 _TINY = 1e-5
 
-_Axes = frozenset[str]
 
-
-def bound_counts(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
-    """Find unpublished classes whose count must lie between 1 and k − 1, and their sums if they follow."""
+def find_linked(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
+    """Find unpublished classes of fewer than k people, or whose sum rests on one or two."""
     findings: list[Finding] = []
     for cohorts in dict.fromkeys(release.cohorts for release in releases):
         same = [release for release in releases if release.cohorts == cohorts]
-        linked = _bound(same, k) if len(same) > 1 else None
-        if linked is None:  # no counts fit all releases if people joined in between; then each is bounded by itself
-            linked = [finding for release in same for finding in _bound([release], k) or []]
+        linked = _solve(same, k) if len(same) > 1 else None
+        if linked is None:  # no counts fit all releases if people joined in between; then each is solved by itself
+            linked = [finding for release in same for finding in _solve([release], k) or []]
         findings += linked
     return findings
 
 
-def _bound(releases: Sequence[AttackedRelease], k: int) -> list[Finding] | None:
+def _solve(releases: Sequence[AttackedRelease], k: int) -> list[Finding] | None:
     """Return the findings about some releases of the same people; None if the same people cannot be in all."""
     tables = [table for release in releases for table in release.tables]
+    contributors = {metric: of for release in releases for metric, of in release.contributors.items()}
     title = ", ".join(dict.fromkeys(release.name for release in releases))
     findings: list[Finding] = []
     for system in islice(_systems(tables), MOST_SYSTEMS):
-        exposed = system.exposed(k)
+        exposed = system.exposed(k) if _may_expose(system.tables) else {}
         if exposed is None:
             return None
-        linked = " + ".join(dict.fromkeys(table.name for table in system.tables))
+        where = f"{title}, {' + '.join(dict.fromkeys(table.name for table in system.tables))}"
         for unknown, (low, high) in exposed.items():
             exactly = f"exactly {in_people(low)}" if low == high else f"between {low} and {high} people"
             learnt = [f"{system.words(unknown)} holds {exactly}", *system.sums(unknown)]
-            findings.append(Finding(BOUNDS, f"{title}, {linked}", "", high, "; ".join(learnt)))
+            findings.append(Finding(LINKED, where, "", high, "; ".join(learnt)))
+        findings += [Finding(LINKED, where, name, few, learnt) for name, few, learnt in system.few(contributors)]
     return list({finding.learnt: finding for finding in findings}.values())
 
 
@@ -66,99 +72,57 @@ def _bound(releases: Sequence[AttackedRelease], k: int) -> list[Finding] | None:
 
 
 def _systems(tables: Sequence[AttackedTable]) -> Iterator[_System]:
-    """Yield sets of tables from which more may follow than each of them says."""
-    seen: set[_Axes] = set()
-    edges = [frozenset(table.names) for table in tables]
-    for axes in _Links(tables, edges).unions():
-        if axes not in seen:
-            seen.add(axes)
-            inside = tuple(table for table, edge in zip(tables, edges, strict=True) if axes.issuperset(edge))
-            if _may_expose(inside):
-                system = _System(inside)
-                if system.size <= MOST_UNKNOWNS:
-                    yield system
+    """Yield tables with all that hang together with them, from those with the most axes on."""
+    beside: dict[str, list[int]] = {}
+    for place, table in enumerate(tables):
+        for name in table.names:
+            beside.setdefault(name, []).append(place)
+    done: set[int] = set()
+    for seed in sorted(range(len(tables)), key=lambda place: -len(tables[place].axes)):
+        if seed in done:
+            continue
+        linked = _Linked([seed], dict(_widths(tables[seed])))
+        others = sorted({place for name in tables[seed].names for place in beside[name]} - {seed})
+        for other in [*others, *others]:  # twice: what was added links others
+            linked.try_table(other, tables)
+        done.update(linked.chosen)
+        system = _System(tuple(tables[place] for place in sorted(linked.chosen)))
+        if (len(linked.chosen) > 1 or tables[seed].hidden.any()) and system.size <= MOST_UNKNOWNS:
+            yield system
 
 
-class _Links:
-    """Which sets of axes hang together, so that tables of hundreds of experiments need not be tried two by two.
+@dataclass
+class _Linked:
+    """Tables that hang together, by their places, and how many levels each of their axes has at least."""
 
-    Two sets that share an axis expose nothing if neither does by itself, they have the same levels of what they
-    share, and no table reaches from what only one of them has to what only the other has: then everything inside
-    their union is inside one of them.
-    """
+    chosen: list[int]
+    widths: dict[str, int]
 
-    def __init__(self, tables: Sequence[AttackedTable], edges: Sequence[_Axes]) -> None:
-        self.edges = list(dict.fromkeys(edges))
-        names = {name: place for place, name in enumerate(dict.fromkeys(name for edge in edges for name in edge))}
-        self.names = [[names[name] for name in edge] for edge in self.edges]
-        shape = (len(self.edges), len(names))
-        self.holds = np.zeros(shape, dtype=bool)
-        self.versions = np.full(shape, -1, dtype=np.int32)
-        self.exposing = np.zeros(len(self.edges), dtype=bool)
-        self._read(tables, edges, names)
-        met = self.holds.astype(np.float32)
-        beside = ((met.T @ met) > 0).astype(np.float32)
-        np.fill_diagonal(beside, 0)
-        self.reach = (met @ beside).astype(np.int32)
-        """How many axes of a set are beside an axis in some table."""
+    def try_table(self, place: int, tables: Sequence[AttackedTable]) -> None:
+        """Add a table that is linked with the others, unless that makes too many crossed classes."""
+        more = self.widths | {name: max(n, self.widths.get(name, 1)) for name, n in _widths(tables[place])}
+        fits = place not in self.chosen and math.prod(more.values()) <= MOST_UNKNOWNS
+        if fits and self._is_linked(tables[place], tables[self.chosen[0]]):
+            self.chosen.append(place)
+            self.widths = more
 
-    def _read(self, tables: Sequence[AttackedTable], edges: Sequence[_Axes], names: Mapping[str, int]) -> None:
-        """Note which axes every set has, in which version, and whether its own tables may expose something."""
-        of_edge: dict[_Axes, list[AttackedTable]] = {}
-        for table, edge in zip(tables, edges, strict=True):
-            of_edge.setdefault(edge, []).append(table)
-        known: dict[str, list[Axis]] = {name: [] for name in names}
-        for place, edge in enumerate(self.edges):
-            self.holds[place, self.names[place]] = True
-            inside = [table for part in _parts(edge, of_edge) for table in of_edge[part]]
-            self.exposing[place] = _may_expose(inside)
-            for axis in of_edge[edge][0].axes:
-                versions = known[axis.name]
-                if axis not in versions:
-                    versions.append(axis)
-                self.versions[place, names[axis.name]] = versions.index(axis)
-
-    def unions(self) -> Iterator[_Axes]:
-        """Yield the axes of sets, of two that share one, and of three that run in a circle, where more may follow."""
-        yield from (edge for edge, exposing in zip(self.edges, self.exposing, strict=True) if exposing)
-        for place, edge in enumerate(self.edges):
-            linked, crossed = self._beside(place)
-            suspect = linked & (self.exposing | self.exposing[place] | crossed)
-            for name in self.names[place]:
-                suspect |= self.holds[:, name] & (self.versions[:, name] != self.versions[place, name])
-            for other in place + 1 + np.flatnonzero(suspect[place + 1 :]):
-                yield edge | self.edges[other]
-        crossing: dict[_Axes, list[_Axes]] = {}
-        for edge in self.edges:
-            for pair in combinations(sorted(edge), 2):
-                crossing.setdefault(frozenset(pair), []).append(edge)
-        for place, left in enumerate(self.edges):
-            linked, crossed = self._beside(place)
-            for other in place + 1 + np.flatnonzero((linked & crossed)[place + 1 :]):
-                right = self.edges[other]
-                for first, second in product(left - right, right - left):
-                    for third in crossing.get(frozenset((first, second)), ()):
-                        yield left | right | third
-
-    def _beside(self, place: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Return which sets share an axis with one, and from which a table reaches over to it, past what they share."""
-        names = self.names[place]
-        own = self.holds[:, names]
-        shared = own.sum(axis=1)
-        over = self.reach[:, names] - (shared[:, None] - own)
-        return shared > 0, (~own & (over > 0)).any(axis=1)
+    def _is_linked(self, table: AttackedTable, seed: AttackedTable) -> bool:
+        """Tell whether a table is about the same axes, or shares a covariate, or one of several arms, with the seed."""
+        shared = {*table.names}.intersection(seed.names)
+        nested = table.experiments <= seed.experiments or table.experiments >= seed.experiments
+        if nested and shared - table.experiments:
+            return True
+        both = len(table.experiments) > 1 and len(seed.experiments) > 1
+        return self.widths.keys() >= {*table.names} or (both and bool(shared))
 
 
-def _parts(edge: _Axes, known: Mapping[_Axes, object]) -> list[_Axes]:
-    """Return the known sets of axes inside one."""
-    if 2 ** len(edge) > len(known):
-        return [part for part in known if part <= edge]
-    subsets = (frozenset(part) for length in range(len(edge) + 1) for part in combinations(edge, length))
-    return [part for part in subsets if part in known]
+def _widths(table: AttackedTable) -> list[tuple[str, int]]:
+    """Return how many levels axes have; somebody may be in no arm of an experiment."""
+    return [(axis.name, len(axis.levels) + (axis.role == "arm" and len(table.experiments) > 1)) for axis in table.axes]
 
 
 def _may_expose(tables: Sequence[AttackedTable]) -> bool:
-    """Tell whether anything could be exposed: not where plain tables hang together like a tree.
+    """Tell whether counts could be exposed: not where plain tables hang together like a tree.
 
     There every crossed class can be as large as the smallest published one that it is in.
     """
@@ -171,7 +135,7 @@ def _may_expose(tables: Sequence[AttackedTable]) -> bool:
     return _circular({frozenset(table.names) for table in tables})
 
 
-def _circular(edges: Iterable[_Axes]) -> bool:
+def _circular(edges: Iterable[frozenset[str]]) -> bool:
     """Tell whether a set of tables hangs together in a circle (Graham's reduction leaves something over)."""
     left = set(edges)
     while True:
@@ -272,27 +236,56 @@ class _System:
 
     def _extreme(self, unknowns: Sequence[int], sign: float) -> Floats | None:
         """Return counts that fit everything published with the least (sign 1) or most people in some classes."""
-        costs = np.zeros(self.size)
+        from scipy.optimize import linprog  # noqa: PLC0415 - `import kanab` stays light
+
+        costs, matrix = np.zeros(self.size), self.equations[0]
         costs[list(unknowns)] = sign
-        return minimize_linear(costs, self.equations[0], self.people, (0, None))
+        method: Any = "highs-ipm" if matrix.shape[0] * matrix.shape[1] > MANY_ENTRIES else "highs"
+        answer = linprog(costs, A_eq=matrix, b_eq=self.people, bounds=(0, None), method=method)
+        return np.asarray(answer.x, dtype=np.float64) if answer.status == 0 else None
+
+    # ── sums ───────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def there(self) -> NDArray[np.int64]:
+        """The unknowns that may hold somebody: no published class that they are in is empty."""
+        empty = self.equations[0][self.people == 0]
+        return np.flatnonzero(np.asarray(empty.sum(axis=0)).ravel() == 0)
+
+    @cached_property
+    def totals(self) -> dict[Metric, dict[int, int]]:
+        """The sums of unpublished classes that follow from published ones, by metric and unknown."""
+        matrix, rows = self.equations
+        metrics = dict.fromkeys(
+            part.metric for table in self.tables for part in table.moments if part.metric.missing == "zero"
+        )
+        return {metric: self._totals(metric, matrix[:, self.there].toarray(), rows) for metric in metrics}
+
+    def _totals(self, metric: Metric, matrix: Floats, rows: Sequence[tuple[int, tuple[int, ...]]]) -> dict[int, int]:
+        parts = [self.tables[number].part(metric.name) for number, _ in rows]
+        held = [row for row, part in enumerate(parts) if part is not None and part.metric == metric]
+        sums = np.array([float(part.sums[place]) for part, (_, place) in zip(parts, rows, strict=True)
+                         if part is not None and part.metric == metric])  # fmt: skip
+        unique = [row for row in independent_rows(matrix[held]).tolist() if matrix[held][row].any()]
+        solved, determined = solve(matrix[held][unique], sums[unique])
+        return {int(self.there[place]): round(float(solved[place])) for place in np.flatnonzero(determined)}
 
     def sums(self, unknown: int) -> Iterator[str]:
         """Yield the sums of a crossed class, where the published sums leave no choice."""
-        matrix, rows = self.equations
-        target = np.zeros(self.size)
-        target[unknown] = 1.0
-        dense = matrix.toarray()
-        parts = [self.tables[number].moments for number, _ in rows]
-        for metric in dict.fromkeys(
-            part.metric for moments in parts for part in moments if part.metric.missing == "zero"
-        ):
-            held = [row for row, moments in enumerate(parts) if any(part.metric == metric for part in moments)]
-            weights, *_ = np.linalg.lstsq(dense[held].T, target, rcond=None)
-            if np.abs(dense[held].T @ weights - target).max() > 1e-9:
-                continue
-            values = [self.tables[rows[row][0]].part(metric.name) for row in held]
-            sums = [float(part.sums[rows[row][1]]) for part, row in zip(values, held, strict=True) if part is not None]
-            yield f"their {metric.name} adds up to {in_units(round(float(weights @ np.array(sums))), metric.scale)}"
+        for metric, totals in self.totals.items():
+            if unknown in totals:
+                yield f"their {metric.name} adds up to {in_units(totals[unknown], metric.scale)}"
+
+    def few(self, contributors: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+        """Yield sums of crossed classes that one or two people have, by the 0/1 metric that says who has any."""
+        by_name = {metric.name: (metric, totals) for metric, totals in (self.totals if contributors else {}).items()}
+        for name, of in contributors.items():
+            if name in by_name and of in by_name and by_name[of][0].binary:
+                metric, totals = by_name[name]
+                for unknown, total in totals.items():
+                    having = by_name[of][1].get(unknown, 0)
+                    if 0 < having < LEAST_CONTRIBUTORS and not is_count(metric, total, having):
+                        yield name, having, few_have(self.words(unknown), metric, total, having)
 
 
 def _still(unknowns: Sequence[int], fits: Floats, k: int) -> list[int]:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.bad_releases import tabulate
 
-from kanab.inspection.attack import count_bounds
-from kanab.inspection.attack.count_bounds import bound_counts
-from kanab.inspection.attack.examples.making import tabulate
+from kanab.inspection.attack import linked_tables
+from kanab.inspection.attack.linked_tables import find_linked
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric
@@ -43,8 +43,8 @@ def test_a_blacked_out_class_follows_from_its_total() -> None:
     rows = people(TOWNS, "arm", "town")
     full = table(rows, "arm", "town", spend=True)
     shown = blacked(full, (0, 1))
-    (found,) = bound_counts([AttackedRelease("r", (shown, full.by(("arm",))))], 10)
-    assert (found.attack, found.people) == ("bounds on counts", 4)
+    (found,) = find_linked([AttackedRelease("r", (shown, full.by(("arm",))))], 10)
+    assert (found.attack, found.people) == ("linked tables", 4)
     spend = sum(range(41, 45)) / 100
     assert found.learnt == f"arm = A, town = y holds exactly 4 people; their spend adds up to {spend:g}"
     assert found.table == "r, arm/town"
@@ -52,13 +52,13 @@ def test_a_blacked_out_class_follows_from_its_total() -> None:
 
 def test_without_totals_a_blacked_out_class_stays_hidden() -> None:
     full = table(people(TOWNS, "arm", "town"), "arm", "town")
-    assert bound_counts([AttackedRelease("r", (blacked(full, (0, 1)),))], 10) == []
+    assert find_linked([AttackedRelease("r", (blacked(full, (0, 1)),))], 10) == []
 
 
 def test_two_blacked_out_classes_of_each_row_protect_each_other() -> None:
     full = table(people(TOWNS, "arm", "town"), "arm", "town")
     shown = blacked(full, (0, 0), (0, 1), (1, 0), (1, 1))
-    assert bound_counts([AttackedRelease("r", (shown, full.by(("arm",)), full.by(("town",))))], 10) == []
+    assert find_linked([AttackedRelease("r", (shown, full.by(("arm",)), full.by(("town",))))], 10) == []
 
 
 def test_inequalities_alone_can_pin_a_count() -> None:
@@ -66,7 +66,7 @@ def test_inequalities_alone_can_pin_a_count() -> None:
     cells = {("A", "x"): 1, ("A", "y"): 1, ("A", "z"): 10, ("B", "x"): 1, ("B", "y"): 0, ("B", "z"): 20}
     full = table(people(cells, "arm", "town"), "arm", "town", spend=True)
     shown = blacked(full, *product((0, 1), (0, 1, 2)))
-    found = bound_counts([AttackedRelease("r", (shown, full.by(("arm",)), full.by(("town",))))], 15)
+    found = find_linked([AttackedRelease("r", (shown, full.by(("arm",)), full.by(("town",))))], 15)
     assert [(one.learnt, one.people) for one in found] == [("arm = A, town = z holds between 9 and 12 people", 12)]
 
 
@@ -80,18 +80,18 @@ def test_levels_merged_in_two_ways_give_the_level_between_away() -> None:
 
     low, high = merged(("1 … 2", (1, 2)), (3, (3,))), merged((1, (1,)), ("2 … 3", (2, 3)))
     assert min(low.people.min(), high.people.min()) >= 10
-    (found,) = bound_counts([AttackedRelease("first", (low,)), AttackedRelease("second", (high,))], 10)
+    (found,) = find_linked([AttackedRelease("first", (low,)), AttackedRelease("second", (high,))], 10)
     assert found.learnt.startswith("arm = A, tier = 2 holds exactly 3 people; their spend adds up to ")
     assert found.table == "first, second, arm/tier"
     separate = [AttackedRelease("first", (low,), cohorts="W1"), AttackedRelease("second", (high,), cohorts="W2")]
-    assert bound_counts(separate, 10) == []
+    assert find_linked(separate, 10) == []
 
 
 def test_releases_that_nobody_can_be_in_together_are_bounded_one_by_one() -> None:
     full = table(people(TOWNS, "arm", "town"), "arm", "town")
     grown = table(people(TOWNS | {("B", "x"): 95}, "arm", "town"), "arm", "town")
     shown = blacked(full, (0, 1))
-    found = bound_counts([AttackedRelease("mon", (shown, full.by(("arm",)))), AttackedRelease("tue", (grown,))], 10)
+    found = find_linked([AttackedRelease("mon", (shown, full.by(("arm",)))), AttackedRelease("tue", (grown,))], 10)
     assert [one.table for one in found] == ["mon, arm/town"]
 
 
@@ -106,25 +106,25 @@ def test_three_tables_in_a_circle_can_pin_a_crossed_class() -> None:
     cells |= {("A", 1, "x"): 3, ("A", 2, "y"): 40, ("A", 1, "y"): 12, ("B", 1, "x"): 20, ("B", 2, "x"): 17}
     release = circle(cells)
     assert all(n == 0 or n >= 10 for made in release.tables for n in made.people.ravel() if n not in (3,))
-    found = bound_counts([release], 10)
+    found = find_linked([release], 10)
     assert "arm = A, tier = 1, town = x holds exactly 3 people" in {one.learnt for one in found}
 
 
 def test_tables_that_hang_together_like_a_tree_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(count_bounds._System, "exposed", lambda *_: pytest.fail("tried"))
+    monkeypatch.setattr(linked_tables._System, "exposed", lambda *_: pytest.fail("tried"))
     rows = people({("A", 1, "x"): 12, ("B", 2, "y"): 15, ("A", 2, "y"): 30}, "arm", "tier", "town")
-    assert bound_counts([AttackedRelease("r", (table(rows, "arm", "tier"), table(rows, "arm", "town")))], 10) == []
+    assert find_linked([AttackedRelease("r", (table(rows, "arm", "tier"), table(rows, "arm", "town")))], 10) == []
 
 
 def test_systems_beyond_the_limits_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = dict.fromkeys(product("AB", (1, 2), "xy"), 0)
     cells |= {("A", 1, "x"): 3, ("A", 2, "y"): 40, ("A", 1, "y"): 12, ("B", 1, "x"): 20, ("B", 2, "x"): 17}
-    monkeypatch.setattr(count_bounds, "MOST_UNKNOWNS", 7)
-    assert bound_counts([circle(cells)], 10) == []
-    monkeypatch.setattr(count_bounds, "MOST_UNKNOWNS", 8)
-    assert bound_counts([circle(cells)], 10) != []
-    monkeypatch.setattr(count_bounds, "MOST_SYSTEMS", 0)
-    assert bound_counts([circle(cells)], 10) == []
+    monkeypatch.setattr(linked_tables, "MOST_UNKNOWNS", 7)
+    assert find_linked([circle(cells)], 10) == []
+    monkeypatch.setattr(linked_tables, "MOST_UNKNOWNS", 8)
+    assert find_linked([circle(cells)], 10) != []
+    monkeypatch.setattr(linked_tables, "MOST_SYSTEMS", 0)
+    assert find_linked([circle(cells)], 10) == []
 
 
 def fitting(cells: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
@@ -150,7 +150,7 @@ def test_bounds_are_those_of_all_tables_that_fit(counts: list[int]) -> None:
             n = "one person" if high[place] == 1 else f"{high[place]} people"
             size = f"exactly {n}" if one else f"between {low[place]} and {high[place]} people"
             expected.add(f"arm = {a}, tier = {t}, town = {w} holds {size}")
-    assert {one.learnt for one in bound_counts([release], k)} == expected
+    assert {one.learnt for one in find_linked([release], k)} == expected
 
 
 @given(st.integers(0, 10_000))
@@ -166,7 +166,7 @@ def test_the_circle_test_knows_trees(seed: int) -> None:
         first, second = parts[one], parts[two]
         circular |= first == second
         parts = {node: first if part == second else part for node, part in parts.items()}
-    assert count_bounds._circular(edges) == circular
+    assert linked_tables._circular(edges) == circular
 
 
 @given(st.integers(0, 10_000))
@@ -181,4 +181,4 @@ def test_a_tree_of_plain_tables_pins_nothing_below_its_smallest_class(seed: int)
     }
     tables = tuple(table(rows, "arm", name) for name in ("tier", "town", "shop"))
     k = min(int(n) for made in tables for n in made.people.ravel())
-    assert count_bounds._System(tables).exposed(k) == {}
+    assert linked_tables._System(tables).exposed(k) == {}
