@@ -1,19 +1,26 @@
 """What does the privacy gate cost? How many tables and levels of ordinary plans are left, and what a seal publishes.
 
     python benchmarks/bench_utility.py [--quick] [--sentences]
+    python benchmarks/bench_utility.py --seal
 
 Five made-up shops and Hillstrom's e-mail test (../shared/data or $KANAB_SHARED; left out where it is absent), k = 10. A
 shop has six metrics (converted, orders, revenue, revenue capped at 200, sessions, latency) and six covariates (2 to 30
 levels), so 36 tables of a metric by a covariate; they differ in how many people buy and how amounts spread. Levels are
 those of all six covariates that any metric keeps, of so many that have people. Nobody attacks; seeds are fixed.
+
+``--seal`` is about local mode: 20 unrelated experiments with Poisson traffic in one store, arms only and with two
+covariates that all of them share. Printed is the share of what was planned that a seal publishes.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +28,16 @@ import numpy as np
 import pandas as pd
 
 import kanab as kb
+from kanab.collector.counting.accept import PostAcceptor
+from kanab.collector.counting.plan_versions import Version, Versions
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.protocol.nonces import hour_of, make_nonce
+from kanab.collector.sealing import seal_cohorts
+from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.store import CountedPost
 from kanab.errors import PrivacyError
+from kanab.plan.file import parse_plan
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 SHARED = Path(os.environ.get("KANAB_SHARED") or Path(__file__).parents[2] / "shared")
@@ -133,11 +149,94 @@ def mail(quick: bool) -> Iterator[tuple[str, list[Kept]]]:
         yield f"Hillstrom, 3 arms, {people:,} people", [Kept(some, plan)]
 
 
+# ── a seal ─────────────────────────────────────────────────────────────────────────────────────
+
+MONDAY = datetime(2026, 11, 9, 12, tzinfo=UTC)  # of week 46
+UNRELATED = 20
+COUNTRIES = {"DE": 0.4, "FR": 0.25, "AT": 0.15, "IT": 0.1, "NL": 0.07, "MT": 0.03}
+COLLECTED = """
+k = 10
+[cohorts]
+every = "7d"
+[covariates]
+country = ["DE", "FR", "AT", "IT", "NL", "MT"]
+device = ["phone", "laptop", "tablet"]
+[metrics]
+bought = { kind = "binary" }
+spend = { bounds = [0, 500], resolution = 0.01, of = "bought" }
+minutes = { bounds = [0, 240], resolution = 0.1 }
+"""
+
+
+def sealed_shares(people: int, seed: int, *, covariates: bool) -> dict[str, tuple[int, int]]:
+    """What a seal publishes of what was planned: numbers of experiments, metrics by arm, tables, levels, metrics."""
+    rng, adjust = np.random.default_rng([seed, people]), 'adjust = ["country", "device"]\n' if covariates else ""
+    plan = parse_plan(
+        COLLECTED + "".join(f"[experiments.e{n}]\narms = {{ A = 1, B = 1 }}\n{adjust}" for n in range(UNRELATED))
+    )
+    acceptor, cipher = PostAcceptor(plan), RecordCipher(Keyring(KeyChain.new()))
+    entries = []
+    for name in plan.experiment_names:
+        for _ in range(rng.poisson(people)):
+            arm, device = rng.choice(["A", "B"]), rng.choice(["phone", "laptop", "tablet"], p=[0.6, 0.3, 0.1])
+            country = rng.choice([*COUNTRIES], p=[*COUNTRIES.values()])
+            heads = (
+                [f"{name}/country:{arm}:{country}", f"{name}/device:{arm}:{device}"] if adjust else [f"{name}:{arm}"]
+            )
+            totals = {"minutes": round(rng.gamma(2, 3), 1)}
+            totals |= {"bought": 1, "spend": round(5 + rng.gamma(2, 20), 2)} if rng.random() < 0.1 else {}
+            lines = [f"{head}@2026-W46" for head in heads]
+            lines += [f"{line}:{metric}:0>{total}" for line in lines for metric, total in totals.items()]
+            body = "\n".join([f"kanab/1 {make_nonce(MONDAY)}", *lines, ""]).encode()
+            accepted = acceptor.accept(body, "text/plain", MONDAY)
+            entries.append(CountedPost(accepted.nonce, hour_of(accepted.nonce), accepted.deltas))
+    (cohort,) = entries[0].deltas
+    with tempfile.TemporaryDirectory() as folder:
+        store = SqliteStore(Path(folder) / "store.db")
+        store.append(entries, cipher.encrypt)
+        released = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort).release
+        store.close()
+    names = [name for name in plan.experiment_names if released and released.tables_of(name)]
+    tables = {name: released.tables[name] for name in plan.linkage_names if released and name in released.tables}
+    metrics, planned = len(plan.counted_metrics), sum(bool(linkage.covariate) for linkage in plan.linkages)
+    crossed = [table for table in tables.values() if table.covariates]
+    return {
+        "experiments": (len(names), UNRELATED),
+        "metrics by arm": (sum(len(released.totals(n).metric_names) for n in names if released), UNRELATED * metrics),
+        "tables": (len(crossed), planned),
+        "levels": (sum(len(table.covariates[0].levels) for table in crossed), UNRELATED * 9 if covariates else 0),
+        "metrics by table": (sum(len(table.metric_names) for table in crossed), planned * metrics),
+    }
+
+
+def print_seals(runs: int) -> None:
+    """The share of what was planned that a seal publishes."""
+    print(f"\n== a seal of {UNRELATED} unrelated experiments, k = 10, {runs} runs each")
+    for covariates in (False, True):
+        print("country and device, in all experiments" if covariates else "arms only")
+        for people in (300, 1_000, 3_000):
+            sums: Counter[str] = Counter()
+            whole: Counter[str] = Counter()
+            for seed in range(runs):
+                for what, (part, planned) in sealed_shares(people, seed, covariates=covariates).items():
+                    sums[what] += part
+                    whole[what] += planned
+            print(f"{people:>9,} people  " + "  ".join(f"{what} {share(sums[what], whole[what])}" for what in whole))
+
+
+def share(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer people")
     parser.add_argument("--sentences", action="store_true", help="what each receipt says was withheld")
+    parser.add_argument("--seal", action="store_true", help="only what a seal publishes of unrelated experiments")
     asked = parser.parse_args()
+    if asked.seal:
+        print_seals(runs=1 if asked.quick else 3)
+        return
     print(f"{'':38} {'tables kept':>16} {'levels kept':>16} {'arm totals':>11} {'processor':>10}")
     for cases in (shops(asked.quick), mail(asked.quick)):
         for name, kept in cases:

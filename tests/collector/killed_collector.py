@@ -77,11 +77,15 @@ def seal(place: str, key: str) -> None:
 
 
 def state(place: str, key: str) -> list[Any]:
-    """The sealed batches, how many records there are, and the first period that the key file can open."""
-    store = SqliteStore(place)
-    found = [[json.loads(one) for one in store.sealed()], sum(store.sizes().values())]
+    """The sealed batches, how many records there are of which cohort, and the first period that the key file can open.
+
+    And what is held back, once the cohort is sealed.
+    """
+    store, keyring = SqliteStore(place), Keyring.from_file(key)
+    found = [[json.loads(one) for one in store.sealed()], [*store.sizes().items()], keyring.period]
+    later = [record for record in store.records() if record.cohort > COHORT]
     store.close()
-    return [*found, Keyring.from_file(key).period]
+    return [*found, RecordCipher(keyring).genuine(later).counters]
 
 
 def seal_once(place: str, key: str, die_before: int = -1) -> None:
@@ -101,7 +105,11 @@ def seal_once(place: str, key: str, die_before: int = -1) -> None:
     store._db.set_trace_callback(step)
     real = os.pwrite
     os.pwrite = lambda *given: (step(), real(*given))[1]  # type: ignore[assignment]
-    store.seal(COHORT, make)
+
+    def carry(epoch: str, generation: int) -> bytes:
+        return cipher.encrypt(COHORT + 1, {"small|on|n": 3}, epoch, generation)
+
+    store.seal(COHORT, make, carry)
     cipher.keyring.forget(store.sealed_through())
     os.pwrite = real
     store._db.set_trace_callback(None)

@@ -126,7 +126,12 @@ def test_a_seal_killed_before_any_of_its_steps_is_done_once_in_the_end(
         [sys.executable, str(SCRIPT), "seal", str(path), str(key)], capture_output=True, timeout=120, check=True
     )
     batch = {"banner|on|n": 50, "banner|on|spend|s": sum(range(50))}
-    open_, sealed, over = [[], 5, 0], [[batch], 0, 0], [[batch], 0, COHORT + 1]
+    kept = [[COHORT + 1, 1]], {"small|on|n": 3}
+    open_, sealed, over = (
+        [[], [[COHORT, 5]], 0, {}],
+        [[batch], kept[0], 0, kept[1]],
+        [[batch], kept[0], COHORT + 1, kept[1]],
+    )
     crashes = json.loads(done.stdout)
     assert [after for _, after in crashes] == [over] * len(crashes)  # however it crashed, it is finished once
     found = [before for before, _ in crashes]

@@ -1,7 +1,8 @@
 """A batch of everything that passes the gate, where the gate fails on some of it.
 
 Anybody can post, so numbers may reach the gate that nobody thought of. What it fails on, the smallest part that can be
-told (a metric of an experiment, a table, an experiment), is left out with a sentence, and costs nothing else.
+told (a metric of an experiment, a table), is left out with a sentence, and costs nothing else. An experiment of which
+not even the people by arm pass is held back.
 """
 
 from __future__ import annotations
@@ -30,20 +31,28 @@ class BatchPart(NamedTuple):
     metric: str = ""
 
 
-def release_what_holds(counted: Counted, ledger: Ledger) -> tuple[Release, dict[str, str]]:
-    """Return the release of everything, or of as much as passes; and what else is left out of it, with the reasons.
+class Passed(NamedTuple):
+    """What passed the gate, which metrics are left out of it, and which experiments failed; with the reasons."""
+
+    release: Release
+    left_out: dict[str, str]
+    failed: dict[str, str]
+
+
+def release_what_holds(counted: Counted, ledger: Ledger) -> Passed:
+    """Return the release of everything, or of as much as passes.
 
     Raises `PrivacyError` where not even the people of one experiment pass.
     """
     try:
-        return _readable(make_release(counted, ledger=ledger)), {}
+        return Passed(_readable(make_release(counted, ledger=ledger)), {}, {})
     except Exception as problem:  # numbers that nobody thought of may fail anywhere
         refusal = problem if isinstance(problem, PrivacyError) else PrivacyError(_reason(problem), _REMEDY)
     gate = _PartialGate(counted, ledger)
     release = gate.release()
     if release is None:
         raise refusal
-    return release, gate.left_out()
+    return Passed(release, gate.left_out(), gate.failed())
 
 
 class _PartialGate:
@@ -68,16 +77,16 @@ class _PartialGate:
         return self._release
 
     def left_out(self) -> dict[str, str]:
-        """Return the experiments and metrics that are left out, with the reasons; the receipt names the tables."""
+        """Return the metrics that are left out, with the reasons; the receipt names the tables."""
         return {
-            f"{part.experiment}: {part.metric}" if part.metric else part.experiment: (
-                f"{part.metric} is withheld altogether: {why}"
-                if part.metric
-                else f"{part.experiment} is left out of this batch: {why}"
-            )
+            f"{part.experiment}: {part.metric}": f"{part.metric} is withheld altogether: {why}"
             for part, why in self._reasons.items()
-            if not part.table
+            if part.metric
         }
+
+    def failed(self) -> dict[str, str]:
+        """Return the experiments of which not even the people by arm pass, with the reasons."""
+        return {part.experiment: why for part, why in self._reasons.items() if not part.metric and not part.table}
 
     def _add(self, parts: Sequence[BatchPart]) -> None:
         """Keep as many parts as pass together with those that are kept."""

@@ -1,22 +1,24 @@
 """Sealing: ripe cohorts go through the privacy gate and become a sealed batch.
 
 At a tick all ripe cohorts become one batch: all tables and all arms, checked and sealed together, or
-left to join the next tick. An experiment of which an arm is still below k is left out of the batch
-if others are large enough: it must not hold them back.
+left to join the next tick. An experiment of which an arm is still below k is held back if others are large enough: its
+counters go on to the next cohort, under that one's key, and join the next seal until the experiment ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kanab.collector.counting.counters import Counters
+from kanab.collector.counting.layout import layouts
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.counting.signatures import signatures_of
 from kanab.collector.counting.tables import PossibleTable, possible_tables, unchecked_tables, without_bins
 from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.protocol.encoding import encode
 from kanab.collector.release_parts import release_what_holds, without_metrics
 from kanab.collector.stores.store import Record, Store
 from kanab.collector.voiding import voided_since
@@ -24,6 +26,7 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import KanabError, PrivacyError, listed
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods, Span
+from kanab.privacy.class_rules import check_arms
 from kanab.privacy.epsilon.accountant import check_account, planned_spending
 from kanab.privacy.gate import make_release
 from kanab.privacy.joint_rules import without_experiments
@@ -35,10 +38,16 @@ from kanab.tally.tally import Tally
 
 @dataclass(frozen=True)
 class Sealed:
-    """The result of a seal: the batch, or why the cohorts were left to join the next tick."""
+    """The result of a seal: the batch, or why the cohorts were left to join the next tick.
+
+    ``waiting`` are experiments that this seal held back, ``destroyed`` those that no seal can publish any more; with a
+    sentence each.
+    """
 
     release: Release | None = None
     held_back: str = ""
+    waiting: Mapping[str, str] = field(default_factory=dict)
+    destroyed: Mapping[str, str] = field(default_factory=dict)
 
 
 def seal_ripe(
@@ -72,41 +81,105 @@ def seal_cohorts(
     then, and what does not get into the store is never seen: the batch in it is the only draw.
     """
     first = min(first_open(store, versions), through)
-    plan = versions.over(first, through)
-    made: list[Release] = []
-    seen: list[tuple[list[Record], list[bytes]]] = []
-
-    def make(records: list[Record], entries: list[bytes]) -> bytes:
-        if seen == [(records, entries)]:
-            return _document(made[-1])
-        counters, odd = _sum(records, cipher, first, noisy=plan.budget is not None)
-        ledger = verified_entries(entries, "the store")
-        after = _last_sealed(ledger)
-        left: dict[str, str] = {}
-        failed: dict[str, str] = {}
-        doubts: list[str] = []
-        if plan.budget is not None:
-            counted = Counted(plan, unchecked_tables(plan, counters), None, span=_span(plan, after, through))
-            release = make_release(counted, ledger=ledger)
-        else:
-            counted, left, doubts = _counted(plan, counters, after, through)
-            counted = replace(counted, tallies=_as_begun(counted.tallies, versions))
-            release, failed = release_what_holds(counted, ledger)
-        left_out = dict(release.receipt.left_out) | left | failed
-        noted = (*release.receipt.deviations, *deviations, *voided_since(ledger), *doubts, *odd)
-        receipt = replace(release.receipt, left_out=left_out, deviations=noted, store=cipher.keyring.fingerprint.hex())
-        made.append(replace(release, receipt=receipt))
-        seen[:] = [(records, entries)]
-        return _document(made[-1])
-
+    maker = _BatchMaker(cipher, versions, first, through, deviations)
     try:
         with suppress(KanabError):  # another collector may be sealing: the transaction tells
-            make(store.records(through), store.sealed())
-        new = store.seal(through, make)
+            maker.make(store.records(through), store.sealed())
+        new = store.seal(through, maker.make, maker.carry)
     except PrivacyError as problem:
         return Sealed(held_back=f"{problem.fact}. These cohorts wait for the next seal")
     cipher.keyring.forget(through)
-    return Sealed(made[-1]) if new else Sealed(held_back="another collector has sealed these cohorts")
+    return maker.sealed if new else Sealed(held_back="another collector has sealed these cohorts")
+
+
+class _BatchMaker:
+    """Makes the batch of some cohorts, and what goes on to the cohort after them."""
+
+    def __init__(
+        self, cipher: RecordCipher, versions: Versions, first: int, through: int, deviations: Sequence[str]
+    ) -> None:
+        self.sealed = Sealed()
+        self._cipher, self._versions = cipher, versions
+        self._first, self._through, self._deviations = first, through, deviations
+        self._plan = versions.over(first, through)
+        self._seen: tuple[list[Record], list[bytes]] | None = None
+        self._carried: Counters = {}
+
+    def make(self, records: list[Record], entries: list[bytes]) -> bytes:
+        """Return the batch as the ledger holds it. Raises `PrivacyError` where nothing can be published."""
+        if self._seen != (records, entries):
+            self._seen = None
+            self._make(records, verified_entries(entries, "the store"))
+            self._seen = records, entries
+        assert self.sealed.release is not None
+        return _document(self.sealed.release)
+
+    def carry(self, epoch: str, generation: int) -> bytes | None:
+        """Return what is held back, encrypted for the next cohort; None if nothing is."""
+        return self._cipher.encrypt(self._through + 1, self._carried, epoch, generation) if self._carried else None
+
+    def _make(self, records: list[Record], ledger: Ledger) -> None:
+        plan = self._plan
+        counters, odd = _sum(records, self._cipher, self._first, noisy=plan.budget is not None)
+        span = _span(plan, _last_sealed(ledger), self._through)
+        collected = _Collected(Counted(plan, {}, None, span=span))
+        if plan.budget is not None:
+            tallies = unchecked_tables(plan, counters)
+            release = make_release(replace(collected.counted, tallies=tallies), ledger=ledger)
+        else:
+            collected = _collected(plan, counters, span)
+            counted = replace(collected.counted, tallies=_as_begun(collected.counted.tallies, self._versions))
+            release, withheld, failed = release_what_holds(counted, ledger)
+            collected.left_out.update(withheld)
+            collected.too_small.update(failed)
+        self._hold_back(collected, counters)
+        left_out = {**release.receipt.left_out, **collected.left_out, **self.sealed.waiting, **self.sealed.destroyed}
+        joined = _joined_late(release, ledger)
+        noted = (
+            *release.receipt.deviations,
+            *self._deviations,
+            *voided_since(ledger),
+            *collected.doubts,
+            *joined,
+            *odd,
+        )
+        store = self._cipher.keyring.fingerprint.hex()
+        receipt = replace(release.receipt, left_out=left_out, deviations=noted, store=store)
+        self.sealed = replace(self.sealed, release=replace(release, receipt=receipt))
+
+    def _hold_back(self, collected: _Collected, counters: Counters) -> None:
+        """Decide which experiments that are not in the batch join the next seal: those that go on."""
+        ended = {name: why for name, why in collected.too_small.items() if not self._goes_on(name)}
+        waiting = {name: why for name, why in collected.too_small.items() if name not in ended}
+        destroyed = {name: f"{name} is destroyed: {why}" for name, why in collected.spoilt.items()}
+        destroyed |= {name: f"{name} has ended, and its people are destroyed: {why}" for name, why in ended.items()}
+        self.sealed = Sealed(waiting={name: f"{_held_back(name)}: {why}" for name, why in waiting.items()})
+        self.sealed = replace(self.sealed, destroyed=destroyed)
+        self._carried = _counters_of(self._plan, counters, waiting)
+
+    def _goes_on(self, experiment: str) -> bool:
+        """Return whether people may still enroll in an experiment after the cohorts of this batch."""
+        after = self._versions.in_force(self._through + 1)
+        return after.cohorts is not None and experiment in after.experiment_names
+
+
+def _held_back(experiment: str) -> str:
+    return f"{experiment} is held back until the next seal"
+
+
+def _joined_late(release: Release, ledger: Ledger) -> list[str]:
+    """Say which experiments of a batch hold people of earlier cohorts, too, because the batch before had to wait."""
+    before = ledger.releases[-1].receipt.left_out if ledger.releases else {}
+    names = release.plan.experiment_names
+    late = [name for name in names if before.get(name, "").startswith(_held_back(name))]
+    return [f"{name} also holds its people of earlier cohorts, who were held back" for name in late]
+
+
+def _counters_of(plan: Plan, counters: Counters, experiments: Collection[str]) -> Counters:
+    """Return the counters of all tables that some experiments are in, and of their joint signatures."""
+    tables = {layout.name for layout in layouts(plan) if {*experiments} & {*layout.linkage.experiments}}
+    tables |= {f"{encode(name)}/*" for name in experiments}
+    return {name: value for name, value in counters.items() if name.partition("|")[0] in tables}
 
 
 def stored_ledger(store: Store) -> Ledger:
@@ -162,19 +235,31 @@ def _last_sealed(ledger: Ledger) -> str | None:
     return None if batch is None else batch.through
 
 
-def _counted(
-    plan: Plan, counters: Counters, after: str | None, through: int
-) -> tuple[Counted, dict[str, str], list[str]]:
-    """Return what was collected, as if rows had been counted; what is left out of it, with the reasons; and doubts."""
+@dataclass(frozen=True)
+class _Collected:
+    """What was collected, as if rows had been counted, and what is left out of it; doubts go into the receipt.
+
+    ``too_small`` are experiments with an arm below k, ``spoilt`` those whose records do not fit together; with the
+    reasons.
+    """
+
+    counted: Counted
+    left_out: dict[str, str] = field(default_factory=dict)
+    too_small: dict[str, str] = field(default_factory=dict)
+    spoilt: dict[str, str] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+
+
+def _collected(plan: Plan, counters: Counters, span: Span | None) -> _Collected:
+    """Return what can be published of some counters. Raises `PrivacyError` where no experiment is large enough."""
     tallies, left = _without_forged(plan, possible_tables(plan, counters))
-    apart = {name: _DISAGREE.format(name) for name in plan.experiment_names if not _agree(plan, name, tallies)}
-    small = {name: _SMALL.format(name) for name in plan.experiment_names if _too_small(name, tallies, plan.k)}
-    for gone in (apart, small):
-        if gone and not gone.keys() >= {*plan.experiment_names}:
-            plan = without_experiments(plan, [*gone])
-            tallies = {name: tallies[name] for name in plan.linkage_names}
-            left |= gone
-    span = _span(plan, after, through)
+    spoilt = {name: _DISAGREE for name in plan.experiment_names if not _agree(plan, name, tallies)}
+    problems = {name: _too_small(plan, name, tallies) for name in plan.experiment_names if name not in spoilt}
+    too_small = {name: _SMALL for name, problem in problems.items() if problem is not None}
+    if len(spoilt) + len(too_small) == len(plan.experiments):
+        raise next((problem for problem in problems.values() if problem), PrivacyError(_DISAGREE, _SPOILT_REMEDY))
+    plan = without_experiments(plan, [*spoilt, *too_small])
+    tallies = {name: tallies[name] for name in plan.linkage_names}
     signatures, unknown = signatures_of(plan, tallies, counters)
     doubts = [f"effective k of {name} was not evaluated: {why}" for name, why in unknown.items()]
     doubts += [
@@ -182,7 +267,7 @@ def _counted(
         for each in plan.experiments
         if each.quantiles and each.name not in unknown
     ]
-    return Counted(plan, tallies, signatures, span=span), left, doubts
+    return _Collected(Counted(plan, tallies, signatures, span=span), left, too_small, spoilt, tuple(doubts))
 
 
 def _span(plan: Plan, after: str | None, through: int) -> Span | None:
@@ -204,8 +289,9 @@ def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tal
 _FORGED = "{} is withheld {}: its messages do not add up, some were forged or lost"
 _FORGED_BINS = "{} is left out: messages do not add up in bins of it, some were forged or lost"
 _BINS_APART = "effective k of {} takes people by bins of {} by themselves, not together with its other tables"
-_SMALL = "{} is left out of this batch: an arm holds fewer than k people"
-_DISAGREE = "{} is left out of this batch: its tables are not about the same people, some records were lost"
+_SMALL = "an arm holds fewer than k people"
+_DISAGREE = "its tables are not about the same people, some records were lost"
+_SPOILT_REMEDY = "Take the store from a backup, or destroy these cohorts (kanab void)."
 
 
 def _without_forged(plan: Plan, possible: Mapping[str, PossibleTable]) -> tuple[dict[str, Tally], dict[str, str]]:
@@ -245,6 +331,11 @@ def _agree(plan: Plan, experiment: str, tallies: Mapping[str, Tally]) -> bool:
     return all(other == arms[0] for other in arms)
 
 
-def _too_small(experiment: str, tallies: Mapping[str, Tally], k: int) -> bool:
-    table = next(tally for tally in tallies.values() if tally.experiment_names == (experiment,))
-    return min(table.people_by(experiment).values()) < k
+def _too_small(plan: Plan, experiment: str, tallies: Mapping[str, Tally]) -> PrivacyError | None:
+    """Return what the gate would say of an experiment with too few people; None where there are enough."""
+    table = tallies[plan.linkages_of(experiment)[0].name]
+    try:
+        check_arms(table, plan.experiment(experiment), plan.k)
+    except PrivacyError as problem:
+        return problem
+    return None

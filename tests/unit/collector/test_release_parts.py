@@ -10,7 +10,7 @@ import pytest
 
 from kanab import count
 from kanab.collector import release_parts
-from kanab.collector.release_parts import release_what_holds
+from kanab.collector.release_parts import Passed, release_what_holds
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.file import parse_plan
@@ -50,7 +50,7 @@ def counted() -> Counted:
     )
 
 
-def released(monkeypatch: pytest.MonkeyPatch, counted: Counted, fails: Fails) -> tuple[Release, dict[str, str]]:
+def released(monkeypatch: pytest.MonkeyPatch, counted: Counted, fails: Fails) -> Passed:
     """Release by a gate that fails on something."""
 
     def gate(given: Counted, *, ledger: Ledger, without: dict[str, str] | None = None) -> Release:
@@ -67,15 +67,18 @@ def metrics_of(given: Counted, table: str) -> tuple[str, ...]:
 
 
 def test_nothing_is_left_out_where_everything_passes(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
-    release, left = released(monkeypatch, counted, lambda *_: False)
-    assert left == {}
+    release, left, failed = released(monkeypatch, counted, lambda *_: False)
+    assert (left, failed) == ({}, {})
     assert {*release.tables} >= {"banner", "checkout/tier", "checkout/device"}
 
 
 def test_a_metric_that_the_gate_fails_on_is_withheld_in_its_experiment_with_what_is_defined_by_it(
     monkeypatch: pytest.MonkeyPatch, counted: Counted
 ) -> None:
-    release, left = released(monkeypatch, counted, lambda given, _: "bought" in metrics_of(given, "checkout/tier"))
+    release, left, failed = released(
+        monkeypatch, counted, lambda given, _: "bought" in metrics_of(given, "checkout/tier")
+    )
+    assert failed == {}
     assert left["checkout: bought"] == "bought is withheld altogether: a rule fails on its numbers (ZeroDivisionError)"
     assert metrics_of_tables(release, "checkout") == {"orders"}
     assert metrics_of_tables(release, "banner") == {"bought", "spend", "orders"}
@@ -83,8 +86,8 @@ def test_a_metric_that_the_gate_fails_on_is_withheld_in_its_experiment_with_what
 
 
 def test_a_table_that_the_gate_fails_on_is_left_out_alone(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
-    release, left = released(monkeypatch, counted, lambda _, without: "checkout/device" not in without)
-    assert left == {}
+    release, left, failed = released(monkeypatch, counted, lambda _, without: "checkout/device" not in without)
+    assert (left, failed) == ({}, {})
     assert "checkout/device" not in release.tables
     assert release.receipt.left_out["checkout/device"] == (
         "device is left out: a rule fails on its numbers (ZeroDivisionError)"
@@ -92,12 +95,12 @@ def test_a_table_that_the_gate_fails_on_is_left_out_alone(monkeypatch: pytest.Mo
     assert metrics_of_tables(release, "checkout") >= {"bought", "spend"}
 
 
-def test_an_experiment_whose_people_alone_fail_is_left_out(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
-    release, left = released(monkeypatch, counted, lambda given, _: "checkout/tier" in given.tallies)
-    assert [*left] == ["checkout"]
-    assert left["checkout"].startswith("checkout is left out of this batch: a rule fails on its numbers")
+def test_an_experiment_whose_people_alone_fail_is_said_to(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
+    release, left, failed = released(monkeypatch, counted, lambda given, _: "checkout/tier" in given.tallies)
+    assert left == {}
+    assert failed == {"checkout": "a rule fails on its numbers (ZeroDivisionError)"}
     monkeypatch.undo()
-    whole, _ = release_what_holds(counted, Ledger())
+    whole = release_what_holds(counted, Ledger()).release
     assert release.tables_of("banner") == whole.tables_of("banner")
     assert release.tables_of("checkout") == {}
 

@@ -384,6 +384,10 @@ class Service:
             else:
                 batch = sealed.release.receipt.batch
                 self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
+            for sentence in sealed.waiting.values():
+                self._say(f"kanab: {sentence}.", Level.WARNING)
+            for sentence in sealed.destroyed.values():
+                self._say(f"kanab: {sentence}.", Level.ERROR)
         self._sealed_through = max(self._sealed_through, self.store.sealed_through())
         self._due_since = None
 

@@ -7,13 +7,14 @@ when the process ends. One collector at a time, which also does the sealing.
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 
 from kanab.collector.stores.sqlite import OPEN_TABLES, SqliteStore
-from kanab.collector.stores.store import Appended, CountedPost, Encrypt, MakeNote
+from kanab.collector.stores.store import Appended, Carry, CountedPost, Encrypt, MakeNote
 from kanab.errors import StoreError
 
 
@@ -45,6 +46,13 @@ class MemoryStore(SqliteStore):
                 db.executemany("INSERT OR IGNORE INTO lost VALUES (?)", [(cohort,) for cohort in appended.cohorts])
             self._named.update(appended.cohorts)
         return appended
+
+    def _carry(self, db: sqlite3.Connection, through: int, carry: Carry | None) -> None:
+        """Write what a seal holds back, and name its cohort in the file."""
+        super()._carry(db, through, carry)
+        if db.execute("SELECT 1 FROM records WHERE cohort = ?", (through + 1,)).fetchone():
+            db.execute("INSERT OR IGNORE INTO lost VALUES (?)", (through + 1,))
+            self._named.add(through + 1)
 
     def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
         """Destroy open cohorts; those that are filled again are named again."""

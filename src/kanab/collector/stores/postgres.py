@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
     Appended,
+    Carry,
     CountedPost,
     Encrypt,
     MakeBatch,
@@ -301,7 +302,7 @@ class PostgresStore:
         """Let new records take the space of old ones; the nonce table is left to autovacuum."""
         self._run(lambda db: db.execute("VACUUM (SKIP_LOCKED) kanab_records"))
 
-    def seal(self, through: int, make: MakeBatch) -> bool:
+    def seal(self, through: int, make: MakeBatch, carry: Carry | None = None) -> bool:
         """Replace the records through a period by a sealed batch; return False if they were sealed before."""
 
         def work(db: Connection) -> bool:
@@ -321,6 +322,7 @@ class PostgresStore:
                     db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, batch))
                     db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
                     db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
+                    _carry(db, through, carry)
                     return True
             raise AssertionError("the last time it is sealed")
 
@@ -592,6 +594,14 @@ def _records(db: Connection, through: int | None) -> list[Record]:
 def _sealed(db: Connection) -> list[bytes]:
     query = "SELECT batch FROM kanab_sealed ORDER BY number"
     return [batch for (batch,) in db.execute(query, binary=True).fetchall()]
+
+
+def _carry(db: Connection, through: int, carry: Carry | None) -> None:
+    """Write what a seal holds back as a record of the next cohort."""
+    [(epoch, generation)] = db.execute("SELECT epoch, generation FROM kanab_store").fetchall()
+    carried = None if carry is None else carry(epoch, generation)
+    if carried is not None:
+        db.execute(_ADD_RECORD, (through + 1, carried))
 
 
 def _take(new: set[bytes], nonce: bytes) -> bool:

@@ -27,6 +27,7 @@ from kanab.collector.stores.sqlite_reading import FileToRead
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
     Appended,
+    Carry,
     CountedPost,
     Encrypt,
     MakeBatch,
@@ -220,7 +221,7 @@ class SqliteStore:
             db.executescript("PRAGMA incremental_vacuum")  # execute() would free a single page
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def seal(self, through: int, make: MakeBatch) -> bool:
+    def seal(self, through: int, make: MakeBatch, carry: Carry | None = None) -> bool:
         """Replace the records through a period by a sealed batch; return False if they were sealed before."""
         with self._transaction() as db:
             if through <= db.execute("SELECT sealed_through FROM store").fetchone()[0]:
@@ -229,9 +230,16 @@ class SqliteStore:
             db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, batch))
             db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
             db.execute("UPDATE store SET sealed_through = ?", (through,))
+            self._carry(db, through, carry)
         with suppress(StoreError):  # the batch is sealed; space can be given back later
             self.tidy()
         return True
+
+    def _carry(self, db: sqlite3.Connection, through: int, carry: Carry | None) -> None:
+        """Write what a seal holds back as a record of the next cohort."""
+        carried = None if carry is None else carry(*db.execute("SELECT epoch, generation FROM store").fetchone())
+        if carried is not None:
+            db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (through + 1, carried))
 
     def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
         """Destroy the records through a period and append the note of it; return False if it was done before."""

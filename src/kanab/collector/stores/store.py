@@ -68,6 +68,11 @@ class StoredPlan(NamedTuple):
 MakeBatch = Callable[[list[Record], list[bytes]], bytes]
 """Makes the sealed batch from the records of its cohorts and the entries of the ledger before it."""
 
+Carry = Callable[[str, int], bytes | None]
+"""Encrypts what a seal holds back for the cohort after the last sealed one, with epoch and generation; None: nothing.
+
+It is called after the batch was made, in the same transaction."""
+
 MakeNote = Callable[[list[bytes]], bytes]
 """Makes an entry that holds no batch from the entries before it."""
 
@@ -120,10 +125,10 @@ class Store(Protocol):
     def tidy(self) -> None:
         """Give free space back to the disk."""
 
-    def seal(self, through: int, make: MakeBatch) -> bool:
+    def seal(self, through: int, make: MakeBatch, carry: Carry | None = None) -> bool:
         """Replace the records through a period by a sealed batch; return False if they were sealed before.
 
-        If ``make`` raises, nothing changes.
+        What ``carry`` returns becomes a record of the next cohort. If one of them raises, nothing changes.
         """
 
     def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:

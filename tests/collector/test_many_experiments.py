@@ -1,0 +1,158 @@
+"""Unrelated experiments in one store: all of them are published at a seal, and a small one waits for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kanab import analyze
+from kanab.collector import release_parts
+from kanab.collector.counting.accept import PostAcceptor
+from kanab.collector.counting.plan_versions import Version, Versions
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.protocol.nonces import hour_of, make_nonce
+from kanab.collector.sealing import seal_cohorts, stored_ledger
+from kanab.collector.stores.store import CountedPost, Store
+from kanab.counted import Counted
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Plan
+from kanab.privacy.batches import add_releases
+from kanab.privacy.gate import make_release
+from kanab.privacy.release import Release
+
+MONDAY = datetime(2026, 11, 9, 12, tzinfo=UTC)  # of week 46
+
+
+def plan_of(experiments: int, *, covariate: bool) -> Plan:
+    adjusted = 'adjust = ["tier"]\n' if covariate else ""
+    texts = [f"[experiments.e{number}]\narms = {{ A = 1, B = 1 }}\n{adjusted}" for number in range(experiments)]
+    return parse_plan("""
+        k = 10
+        [cohorts]
+        every = "7d"
+        window = "7d"
+        [covariates]
+        tier = [1, 2, 3]
+        [metrics]
+        bought = { kind = "binary" }
+        minutes = { bounds = [0, 600], resolution = 0.01 }
+        """ + "".join(texts))  # fmt: skip
+
+
+def bodies(plan: Plan, sizes: dict[str, int], week: str, rng: np.random.Generator) -> Iterator[str]:
+    """One post per person, each of one experiment: enrolled, a rate and an amount."""
+    for name, people in sizes.items():
+        for _ in range(people):
+            table = f"{name}/tier" if plan.experiment(name).adjust else name
+            level = f":{rng.integers(1, 4)}" if "/" in table else ""
+            head = f"{table}:{rng.choice(['A', 'B'])}{level}@{week}"
+            lines = [head, f"{head}:minutes:0>{round(rng.gamma(2, 30), 2)}"]
+            yield "\n".join([*lines, *([f"{head}:bought:0>1"] if rng.random() < 0.3 else [])])
+
+
+def send(store: Store, cipher: RecordCipher, plan: Plan, posts: Iterator[str], now: datetime) -> None:
+    acceptor, entries = PostAcceptor(plan), []
+    for body in posts:
+        accepted = acceptor.accept(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), "text/plain", now)
+        assert accepted.dropped == ()
+        nonce = cipher.keyring.nonce_hash(accepted.nonce)
+        entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas))
+    store.append(entries, cipher.encrypt)
+
+
+def cohort(plan: Plan, now: datetime) -> int:
+    periods = PostAcceptor(plan).calendar.periods
+    assert periods is not None
+    return periods.of_day(now.date())
+
+
+@pytest.fixture
+def cipher() -> RecordCipher:
+    return RecordCipher(Keyring(KeyChain.new()))
+
+
+@pytest.mark.parametrize("covariate", [False, True])
+def test_twenty_unrelated_experiments_of_three_hundred_people_are_all_published(
+    store: Store, cipher: RecordCipher, covariate: bool
+) -> None:
+    plan, rng = plan_of(20, covariate=covariate), np.random.default_rng(1)
+    sizes = {name: int(rng.poisson(300)) for name in plan.experiment_names}
+    send(store, cipher, plan, bodies(plan, sizes, "2026-W46", rng), MONDAY)
+    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY)).release
+    assert release is not None
+    assert {name: release.totals(name).total for name in release.plan.experiment_names} == sizes
+    assert all(release.totals(name).metric_names == ("bought", "minutes") for name in sizes)
+    assert not [why for why in release.receipt.left_out.values() if "of this batch" in why or "held back" in why]
+    assert store.records() == []
+
+
+def test_a_forged_enrollment_costs_no_experiment(store: Store, cipher: RecordCipher) -> None:
+    plan, rng = plan_of(8, covariate=False), np.random.default_rng(2)
+    sizes = dict.fromkeys(plan.experiment_names, 300)
+    send(store, cipher, plan, bodies(plan, sizes | {"e0": 301}, "2026-W46", rng), MONDAY)
+    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY)).release
+    assert release is not None
+    assert set(release.plan.experiment_names) == set(sizes)
+
+
+def test_an_experiment_with_an_arm_below_k_is_held_back_and_published_at_the_next_seal(
+    store: Store, cipher: RecordCipher
+) -> None:
+    plan, rng = plan_of(3, covariate=True), np.random.default_rng(3)
+    versions, later = Versions((Version(0, plan),)), MONDAY + timedelta(weeks=1)
+    send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 300, "e2": 12}, "2026-W46", rng), MONDAY)
+    first = seal_cohorts(store, cipher, versions, cohort(plan, MONDAY)).release
+    assert first is not None
+    assert first.plan.experiment_names == ("e0", "e1")
+    assert first.receipt.left_out["e2"] == ("e2 is held back until the next seal: an arm holds fewer than k people")
+    assert {record.cohort for record in store.records()} == {cohort(plan, later)}
+    send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 300, "e2": 100}, "2026-W47", rng), later)
+    second = seal_cohorts(store, cipher, versions, cohort(plan, later)).release
+    assert second is not None
+    assert second.totals("e2").total == 112
+    assert second.totals("e0").total == 300
+    assert store.records() == []
+    assert "e2 also holds its people of earlier cohorts, who were held back" in second.receipt.deviations
+    whole = add_releases(stored_ledger(store).releases)
+    assert {name: whole.totals(name).total for name in plan.experiment_names} == {"e0": 600, "e1": 600, "e2": 112}
+    assert analyze(whole, experiment="e2").to_dict()["experiment"] == "e2"
+
+
+def test_an_experiment_that_ends_with_an_arm_below_k_is_destroyed_and_said_so(
+    store: Store, cipher: RecordCipher
+) -> None:
+    plan, rng = plan_of(2, covariate=False), np.random.default_rng(4)
+    week = cohort(plan, MONDAY)
+    versions = Versions((Version(week - 1, plan), Version(week, plan_of(1, covariate=False))))
+    send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 12}, "2026-W46", rng), MONDAY)
+    sealed = seal_cohorts(store, cipher, versions, week)
+    assert sealed.release is not None
+    assert sealed.waiting == {}
+    assert sealed.destroyed == {"e1": "e1 has ended, and its people are destroyed: an arm holds fewer than k people"}
+    assert sealed.release.receipt.left_out == sealed.destroyed
+    assert store.records() == []
+
+
+def test_an_experiment_that_the_gate_fails_on_is_held_back_whole(
+    store: Store, cipher: RecordCipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(counted: Counted, **choices: Any) -> Release:
+        if "e1" in counted.plan.experiment_names:
+            raise ZeroDivisionError("17 people")
+        return make_release(counted, **choices)
+
+    plan, rng = plan_of(2, covariate=True), np.random.default_rng(5)
+    send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 300}, "2026-W46", rng), MONDAY)
+    before = cipher.genuine(store.records()).counters
+    monkeypatch.setattr(release_parts, "make_release", fails)
+    sealed = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY))
+    assert sealed.waiting == {
+        "e1": "e1 is held back until the next seal: a rule fails on its numbers (ZeroDivisionError)"
+    }
+    carried = cipher.genuine(store.records()).counters
+    assert carried == {name: value for name, value in before.items() if name.startswith("e1") and value}
