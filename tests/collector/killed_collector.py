@@ -106,8 +106,8 @@ def seal_once(place: str, key: str, die_before: int = -1) -> None:
     real = os.pwrite
     os.pwrite = lambda *given: (step(), real(*given))[1]  # type: ignore[assignment]
 
-    def carry(epoch: str, generation: int) -> bytes:
-        return cipher.encrypt(COHORT + 1, {"small|on|n": 3}, epoch, generation)
+    def carry(epoch: str, generation: int) -> Record:
+        return Record(COHORT + 1, cipher.encrypt(COHORT + 1, {"small|on|n": 3}, epoch, generation))
 
     store.seal(COHORT, make, carry)
     cipher.keyring.forget(store.sealed_through())

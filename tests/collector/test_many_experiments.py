@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from kanab import analyze
+from kanab.cli.operating.status import _store_lines, store_state
 from kanab.collector import release_parts
+from kanab.collector.account import PeopleAccount, people_accounts
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -111,6 +113,11 @@ def test_an_experiment_with_an_arm_below_k_is_held_back_and_published_at_the_nex
     assert first.plan.experiment_names == ("e0", "e1")
     assert first.receipt.left_out["e2"] == ("e2 is held back until the next seal: an arm holds fewer than k people")
     assert {record.cohort for record in store.records()} == {cohort(plan, later)}
+    Versions().record(store, plan, 0)
+    state = store_state(store, later)
+    assert state["people"]["e0"] == {"published": 300, "held_back": 0, "destroyed": 0}
+    assert state["people"]["e2"] == {"published": 0, "held_back": 10, "destroyed": 0}
+    assert "people of e2, in steps of k: 0 published, 10 held back, 0 destroyed" in [*_store_lines(state)]
     send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 300, "e2": 100}, "2026-W47", rng), later)
     second = seal_cohorts(store, cipher, versions, cohort(plan, later)).release
     assert second is not None
@@ -120,7 +127,12 @@ def test_an_experiment_with_an_arm_below_k_is_held_back_and_published_at_the_nex
     assert "e2 also holds its people of earlier cohorts, who were held back" in second.receipt.deviations
     whole = add_releases(stored_ledger(store).releases)
     assert {name: whole.totals(name).total for name in plan.experiment_names} == {"e0": 600, "e1": 600, "e2": 112}
-    assert analyze(whole, experiment="e2").to_dict()["experiment"] == "e2"
+    readout = analyze(whole, experiment="e2")
+    assert readout.to_dict()["privacy"]["people"] == {"published": 110, "held_back": 0, "destroyed": 0}
+    assert "until this seal, in steps of k = 10: 110 published, 0 held back, 0 destroyed." in " ".join(
+        str(readout).split()
+    )
+    assert not [why for why in whole.receipt.left_out.values() if "held back" in why]
 
 
 def test_an_experiment_that_ends_with_an_arm_below_k_is_destroyed_and_said_so(
@@ -135,7 +147,15 @@ def test_an_experiment_that_ends_with_an_arm_below_k_is_destroyed_and_said_so(
     assert sealed.waiting == {}
     assert sealed.destroyed == {"e1": "e1 has ended, and its people are destroyed: an arm holds fewer than k people"}
     assert sealed.release.receipt.left_out == sealed.destroyed
-    assert store.records() == []
+    counters = cipher.genuine(store.records()).counters
+    assert counters == {"e1/!|n": 12}
+    assert people_accounts(plan, [sealed.release], counters) == {
+        "e0": PeopleAccount(published=300), "e1": PeopleAccount(destroyed=12),
+    }  # fmt: skip
+    assert sealed.release.receipt.people == {
+        "e0": {"published": 300, "held_back": 0, "destroyed": 0},
+        "e1": {"published": 0, "held_back": 0, "destroyed": 10},
+    }
 
 
 def test_an_experiment_that_the_gate_fails_on_is_held_back_whole(

@@ -146,6 +146,16 @@ def test_a_cohort_is_sealed_once(store: Store) -> None:
     assert store.sealed() == [b"1 records after 0 batches"]
 
 
+def test_what_a_seal_or_a_void_holds_back_is_a_record_of_a_later_cohort(store: Store) -> None:
+    of_store = cipher()
+    store.append([entry(1, 3), entry(2, 4)], of_store.encrypt)
+    for through, close in ((3, store.seal), (4, store.void)):
+        kept = Record(through + 1, of_store.encrypt(through + 1, {"small|on|n": through}, "", 0))
+        assert close(through, joined, carry=lambda *_, kept=kept: kept)  # type: ignore[call-arg, misc]
+    assert store.sealed() == [b"1 records after 0 batches", b"2 records after 1 batches"]
+    assert totals(store) == {5: {"small|on|n": 4}}
+
+
 def test_a_seal_that_is_refused_changes_nothing(store: Store) -> None:
     def refused(records: list[Record], before: list[bytes]) -> bytes:
         raise ZeroDivisionError
@@ -160,21 +170,21 @@ def test_a_seal_that_is_refused_changes_nothing(store: Store) -> None:
 def test_voided_cohorts_are_gone_and_closed_and_their_note_follows_the_entries_before(store: Store) -> None:
     store.append([entry(1, cohort=3), entry(2, cohort=4), entry(3, cohort=5)], cipher().encrypt)
     assert store.seal(3, joined)
-    assert store.void(4, lambda before: b"a note after %d" % len(before))
-    assert store.sealed() == [b"1 records after 0 batches", b"a note after 1"]
+    assert store.void(4, lambda records, before: b"a note of %d after %d" % (len(records), len(before)))
+    assert store.sealed() == [b"1 records after 0 batches", b"a note of 1 after 1"]
     assert (store.sizes(), store.sealed_through()) == ({5: 1}, 4)
     assert store.append([entry(4, cohort=4)], cipher().encrypt).outcomes == [PostOutcome.LATE]
-    assert not store.void(4, lambda _: b"again")
+    assert not store.void(4, lambda *_: b"again")
     assert store.seal(5, joined)
     assert len(store.sealed()) == 3
 
 
 def test_a_new_epoch_voids_cohorts_that_stay_open_and_begins_once(store: Store) -> None:
     store.append([entry(1, cohort=4)], cipher().encrypt)
-    assert store.void(4, lambda _: b"a new epoch", "00c0ffee")
-    assert not store.void(4, lambda _: b"the same one again", "00c0ffee")
+    assert store.void(4, lambda *_: b"a new epoch", "00c0ffee")
+    assert not store.void(4, lambda *_: b"the same one again", "00c0ffee")
     assert (store.epoch(), store.sizes(), store.sealed_through()) == ("00c0ffee", {}, NOTHING_SEALED)
-    assert store.void(4, lambda _: b"another one", "0badcafe")
+    assert store.void(4, lambda *_: b"another one", "0badcafe")
     assert store.seal(4, joined)
     assert store.sealed() == [b"a new epoch", b"another one", b"0 records after 2 batches"]
 
@@ -182,7 +192,7 @@ def test_a_new_epoch_voids_cohorts_that_stay_open_and_begins_once(store: Store) 
 def test_a_void_that_fails_changes_nothing(store: Store) -> None:
     store.append([entry(1)], cipher().encrypt)
 
-    def fail(_before: list[bytes]) -> bytes:
+    def fail(*_: object) -> bytes:
         raise StoreError("no", "")
 
     with pytest.raises(StoreError, match="no"):
@@ -278,7 +288,7 @@ def test_cohorts_that_were_in_memory_only_are_known_to_be_lost_until_another_epo
     first.close()
     second = closing(MemoryStore(tmp_path / "store.sqlite"))
     assert second.lost() == [5, 6]
-    assert second.void(6, noted, "5f3a9c01")
+    assert second.void(6, joined, "5f3a9c01")
     assert second.lost() == []
     second.append([of_epoch("5f3a9c01", 4)], cipher().encrypt)  # too late: sealed
     second.close()
@@ -301,7 +311,7 @@ def test_numbers_grow_and_the_number_of_a_commit_is_not_above_them(store: Store)
     store.seal(4, joined)
     store.forget_nonces(HOUR + 1)
     store.tidy()
-    store.void(5, noted, "5f3a9c01")
+    store.void(5, joined, "5f3a9c01")
     assert sorted({*numbers}) == numbers
     assert store.number() >= numbers[-1]
 

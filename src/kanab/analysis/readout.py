@@ -188,7 +188,9 @@ class Readout(Frames[ReadoutRows]):
             "segments": [row.to_dict() for row in self.segments],
             "segment_effects": [row.to_dict() for row in self.segment_effects],
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
-            "privacy": _privacy(self.receipt, self.rates, chained=self.chained) | {"costs": list(self.costs)},
+            "privacy": _privacy(self.receipt, self.rates, chained=self.chained)
+            | ({"people": dict(people)} if (people := self.receipt.people.get(self.experiment)) else {})
+            | {"costs": list(self.costs)},
             "notes": list(self.notes),
             "received": [row.to_dict() for row in self.received],
             "quantiles": [row.to_dict() for row in self.quantiles],

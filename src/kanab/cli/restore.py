@@ -79,7 +79,7 @@ def restore(
             missing.put_back(opened)
             if lost is not None:
                 append_void(opened, lost, "their batch was lost with the store, and no ledger had it", now)
-            begin_epoch(opened, RESTORED, now, keep=keep_open, witness=seen)
+            begin_epoch(opened, RESTORED, now, keep=keep_open, witness=seen, keyring=keyring)
     finally:
         opened.close()
     for sentence in sentences:

@@ -89,6 +89,7 @@ def seal(
 def _describe(sealed: Sealed) -> None:
     from kanab.privacy.costs import costs_of
     from kanab.privacy.epsilon.noise_receipt import promise, spent_sentence
+    from kanab.report.words import account_words
 
     if sealed.release is None:
         return
@@ -98,6 +99,8 @@ def _describe(sealed: Sealed) -> None:
     click.echo(f"Sealed {people}: {len(sealed.release.tables)} tables, {rule}.")
     if receipt.noise is not None:
         click.echo(f"- {spent_sentence(receipt.noise, chained=True, batch=receipt.batch is not None)}.")
+    for name, states in receipt.people.items():
+        click.echo(f"- {name}, in steps of k: {account_words(states)}.")
     costs = (f"Cost: {cost}" for cost in costs_of(sealed.release))
     deviations = (f"Deviation: {deviation}" for deviation in receipt.deviations)
     for sentence in (*receipt.left_out.values(), *costs, *deviations):

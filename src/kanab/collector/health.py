@@ -25,11 +25,15 @@ _ROUNDS, _STEPS = 4, 17
 
 @dataclass(frozen=True)
 class LiveHealth:
-    """People per experiment and arm, floored to multiples of k, as of an hour; and the experiments with an alarm."""
+    """People per experiment and arm, floored to multiples of k, as of an hour; and the experiments with an alarm.
+
+    ``would_be_lost`` are experiments that have ended with an arm below k.
+    """
 
     as_of: datetime | None = None
     people: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     alarms: frozenset[str] = frozenset()
+    would_be_lost: frozenset[str] = frozenset()
 
 
 def live_health(plan: Plan, people: Mapping[str, Mapping[str, int]], as_of: datetime) -> LiveHealth:

@@ -25,11 +25,12 @@ class Problem(StrEnum):
     KEY = "key"
     EXPORT = "export"
     NOTIFY = "notify"
+    LOSS = "loss"
 
     @property
     def stops(self) -> bool:
-        """Whether a collector with this problem is not ready; an export or a message that fails is only noted."""
-        return self not in (Problem.EXPORT, Problem.NOTIFY)
+        """Whether a collector with this problem is not ready; what only a person can mend is only noted."""
+        return self not in (Problem.EXPORT, Problem.NOTIFY, Problem.LOSS)
 
     @property
     def stops_posts(self) -> bool:
@@ -51,6 +52,7 @@ _LINES = {
     Problem.KEY: "the key of a sealed cohort cannot be erased. Make the key file writable for the collector.",
     Problem.EXPORT: "the ledger of the last seal could not be exported. The log says why; it is tried again.",
     Problem.NOTIFY: "people could not be told about a seal or an alarm. The log says why; it is tried again.",
+    Problem.LOSS: "an experiment has ended with an arm below k: a seal would destroy its people. The log says which.",
 }
 
 

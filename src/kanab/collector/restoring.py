@@ -14,11 +14,13 @@ from datetime import UTC, datetime
 
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.keys.witness import Witness
 from kanab.collector.protocol.nonces import seconds_of
-from kanab.collector.sealing import stored_ledger
-from kanab.collector.stores.store import NOTHING_SEALED, Store
+from kanab.collector.sealing import first_open, stored_ledger
+from kanab.collector.stores.store import NOTHING_SEALED, Record, Store
+from kanab.collector.voiding import VoidedPeople
 from kanab.errors import LedgerError, StoreError
 from kanab.plan.periods import Periods
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
@@ -73,23 +75,47 @@ def _ended_epochs(ledger: Ledger) -> set[str]:
 # ── a new epoch ────────────────────────────────────────────────────────────────────────────────
 
 
-def begin_epoch(store: Store, reason: str, now: datetime, *, keep: bool = False, witness: Witness | None = None) -> str:
+def begin_epoch(
+    store: Store,
+    reason: str,
+    now: datetime,
+    *,
+    keep: bool = False,
+    witness: Witness | None = None,
+    keyring: Keyring | None = None,
+) -> str:
     """Begin another epoch of a store, and return its name; nonces stay.
 
     Open cohorts are voided, or kept if ``keep``; either way the ledger has a note, and the receipts of their batches
-    say what was lost.
+    say what was lost. With the ``keyring`` of the store it is counted who is voided.
     """
     epoch, (through, label) = secrets.token_hex(4), last_open(store, now)
     seen = None if witness is None else witness.read()
     asked = {"through": label, "at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "epoch": epoch}
     asked |= {"ends": seen.epoch} if seen is not None and seen.epoch else {}
 
-    def make(entries: list[bytes]) -> bytes:
-        head = verified_entries(entries, "the store").head
-        return entry_text(LedgerNote("kept" if keep else "voided", reason, asked, head)).encode()
+    voided = _voided_people(store, keyring)
 
-    (store.begin_epoch if keep else store.void)(through, make, epoch)
+    def keep_open(entries: list[bytes]) -> bytes:
+        return entry_text(LedgerNote("kept", reason, asked, verified_entries(entries, "the store").head)).encode()
+
+    def void(records: list[Record], entries: list[bytes]) -> bytes:
+        ledger = verified_entries(entries, "the store")
+        return entry_text(LedgerNote("voided", reason, asked | voided.note(records, ledger), ledger.head)).encode()
+
+    if keep:
+        store.begin_epoch(through, keep_open, epoch)
+    else:
+        store.void(through, void, epoch, voided.carry)
     return epoch
+
+
+def _voided_people(store: Store, keyring: Keyring | None) -> VoidedPeople:
+    """Return who counts the people of cohorts that stay open, for the first of them."""
+    versions = Versions.read(store)
+    if keyring is None or not versions.entries:
+        return VoidedPeople(None, versions, 0)
+    return VoidedPeople(RecordCipher(keyring), versions, max(first_open(store, versions), keyring.period))
 
 
 def last_open(store: Store, now: datetime) -> tuple[int, str]:
@@ -176,7 +202,7 @@ def _put(store: Store, through: int, entry: Entry) -> bool:
     epoch = entry.asked.get("epoch")
     if entry.kind == "kept" and epoch is not None:
         return store.begin_epoch(through, lambda _entries: document, epoch)
-    return store.void(through, lambda _entries: document, epoch)
+    return store.void(through, lambda _records, _entries: document, epoch)
 
 
 def _is_stored(entry: Entry) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from kanab.collector.account import destroyed_counters, floored_accounts, people_accounts
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.layout import layouts
 from kanab.collector.counting.plan_versions import Versions
@@ -32,7 +33,7 @@ from kanab.privacy.gate import make_release
 from kanab.privacy.joint_rules import without_experiments
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
 from kanab.privacy.ledger_note import LedgerNote
-from kanab.privacy.release import COLLECTORS_CLOCK, Release
+from kanab.privacy.release import COLLECTORS_CLOCK, HELD_BACK, Release
 from kanab.tally.tally import Tally
 
 
@@ -114,9 +115,12 @@ class _BatchMaker:
         assert self.sealed.release is not None
         return _document(self.sealed.release)
 
-    def carry(self, epoch: str, generation: int) -> bytes | None:
-        """Return what is held back, encrypted for the next cohort; None if nothing is."""
-        return self._cipher.encrypt(self._through + 1, self._carried, epoch, generation) if self._carried else None
+    def carry(self, epoch: str, generation: int) -> Record | None:
+        """Return what is held back, and how many were destroyed, as a record of the next cohort; None if nothing is."""
+        if not self._carried or self._plan.cohorts is None:
+            return None
+        after = self._through + 1
+        return Record(after, self._cipher.encrypt(after, self._carried, epoch, generation))
 
     def _make(self, records: list[Record], ledger: Ledger) -> None:
         plan = self._plan
@@ -145,7 +149,11 @@ class _BatchMaker:
         )
         store = self._cipher.keyring.fingerprint.hex()
         receipt = replace(release.receipt, left_out=left_out, deviations=noted, store=store)
-        self.sealed = replace(self.sealed, release=replace(release, receipt=receipt))
+        release = replace(release, receipt=receipt)
+        if plan.budget is None:
+            accounts = people_accounts(self._versions.known, (*ledger.releases, release), self._carried)
+            release = replace(release, receipt=replace(receipt, people=floored_accounts(accounts, plan.k)))
+        self.sealed = replace(self.sealed, release=release)
 
     def _hold_back(self, collected: _Collected, counters: Counters) -> None:
         """Decide which experiments that are not in the batch join the next seal: those that go on."""
@@ -153,9 +161,13 @@ class _BatchMaker:
         waiting = {name: why for name, why in collected.too_small.items() if name not in ended}
         destroyed = {name: f"{name} is destroyed: {why}" for name, why in collected.spoilt.items()}
         destroyed |= {name: f"{name} has ended, and its people are destroyed: {why}" for name, why in ended.items()}
-        self.sealed = Sealed(waiting={name: f"{_held_back(name)}: {why}" for name, why in waiting.items()})
-        self.sealed = replace(self.sealed, destroyed=destroyed)
+        self.sealed = Sealed(
+            waiting={name: f"{name} {HELD_BACK}: {why}" for name, why in waiting.items()}, destroyed=destroyed
+        )
         self._carried = _counters_of(self._plan, counters, waiting)
+        known = self._versions.known
+        over = {*known.experiment_names} - {*self._plan.experiment_names}  # enrolled after it had ended
+        self._carried |= destroyed_counters(known, counters, {*destroyed, *over})
 
     def _goes_on(self, experiment: str) -> bool:
         """Return whether people may still enroll in an experiment after the cohorts of this batch."""
@@ -163,15 +175,10 @@ class _BatchMaker:
         return after.cohorts is not None and experiment in after.experiment_names
 
 
-def _held_back(experiment: str) -> str:
-    return f"{experiment} is held back until the next seal"
-
-
 def _joined_late(release: Release, ledger: Ledger) -> list[str]:
     """Say which experiments of a batch hold people of earlier cohorts, too, because the batch before had to wait."""
     before = ledger.releases[-1].receipt.left_out if ledger.releases else {}
-    names = release.plan.experiment_names
-    late = [name for name in names if before.get(name, "").startswith(_held_back(name))]
+    late = [name for name in release.plan.experiment_names if HELD_BACK in before.get(name, "")]
     return [f"{name} also holds its people of earlier cohorts, who were held back" for name in late]
 
 

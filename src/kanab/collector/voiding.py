@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from kanab.collector.account import destroyed_counters, floored_accounts, noted_accounts, people_accounts
+from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.stores.store import Store
+from kanab.collector.stores.store import Record, Store
 from kanab.plan.periods import Periods
 from kanab.privacy.ledger import Ledger, entry_text, verified_entries
 from kanab.privacy.ledger_note import EVERYTHING, LedgerNote, void_sentence
@@ -20,21 +23,52 @@ from kanab.privacy.release import Batch
 def void_cohorts(store: Store, keyring: Keyring, through: int, reason: str, now: datetime) -> bool:
     """Destroy all open cohorts through one of them, and their keys; return False if they were closed before."""
     store.claim(keyring.fingerprint)  # another store's key must not be moved
-    new = append_void(store, through, reason, now)
+    new = append_void(store, through, reason, now, RecordCipher(keyring))
     keyring.forget(store.sealed_through())
     return new
 
 
-def append_void(store: Store, through: int, reason: str, now: datetime) -> bool:
+def append_void(store: Store, through: int, reason: str, now: datetime, cipher: RecordCipher | None = None) -> bool:
     """Destroy the records of cohorts and append the note of it to the ledger; keys are the caller's."""
-    cohorts = Versions.read(store).newest.cohorts
+    versions = Versions.read(store)
+    cohorts = versions.newest.cohorts
+    voided = VoidedPeople(cipher, versions, through + 1)
     label = EVERYTHING if cohorts is None else Periods(cohorts.every).label(through)
     asked = {"through": label, "at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
-    def make(entries: list[bytes]) -> bytes:
-        return entry_text(LedgerNote("voided", reason, asked, verified_entries(entries, "the store").head)).encode()
+    def make(records: list[Record], entries: list[bytes]) -> bytes:
+        ledger = verified_entries(entries, "the store")
+        return entry_text(LedgerNote("voided", reason, asked | voided.note(records, ledger), ledger.head)).encode()
 
-    return store.void(through, make)
+    return store.void(through, make, carry=voided.carry)
+
+
+class VoidedPeople:
+    """Counts the people of records that are destroyed, for the account: in a note floored to k, exactly as ciphertext.
+
+    Without the key of the store, or with an ε, nobody is counted.
+    """
+
+    def __init__(self, cipher: RecordCipher | None, versions: Versions, cohort: int) -> None:
+        exact = bool(versions.entries) and versions.newest.budget is None
+        self._cipher = cipher if exact else None
+        self._versions, self._cohort = versions, cohort
+        self._carried: Counters = {}
+
+    def note(self, records: list[Record], ledger: Ledger) -> dict[str, str]:
+        """Return what a note of the ledger says of everybody who was destroyed so far."""
+        if self._cipher is None:
+            return {}
+        plan, counters = self._versions.known, self._cipher.genuine(records).counters
+        self._carried = destroyed_counters(plan, counters, plan.experiment_names)
+        accounts = people_accounts(plan, ledger.releases, self._carried)
+        return noted_accounts(floored_accounts(accounts, self._versions.newest.k))
+
+    def carry(self, epoch: str, generation: int) -> Record | None:
+        """Return how many were destroyed, as a record of a later cohort."""
+        if self._cipher is None or not self._carried:
+            return None
+        return Record(self._cohort, self._cipher.encrypt(self._cohort, self._carried, epoch, generation))
 
 
 def voided_since(ledger: Ledger) -> list[str]:

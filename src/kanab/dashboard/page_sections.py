@@ -14,7 +14,7 @@ from kanab.inspection.officer.page import privacy_page
 from kanab.privacy.release import concerns
 from kanab.report.html import bullets, report_page
 from kanab.report.page import PageSection, card_table, table_html
-from kanab.report.words import ended, merged_by_covariate, merged_levels
+from kanab.report.words import account_sentence, ended, merged_by_covariate, merged_levels
 from kanab.scan.report.charts import MARKS as VERDICT_MARKS
 from kanab.scan.report.charts import heat_map, legend, marks_of
 from kanab.scan.report.html import scan_sections
@@ -104,6 +104,7 @@ def _merged(data: Data) -> str:
     sentences = [] if merged_levels(data) else ["No level was merged: every class had enough people."]
     left_out = [reason for name, reason in data["privacy"]["left_out"].items() if concerns(name, data["experiment"])]
     sentences += [ended(reason) for reason in left_out] or ["Nothing of this experiment was left out."]
+    sentences += [account] if (account := account_sentence(data["privacy"])) else []
     table = Table(("covariate", "level", "stands for"), rows)
     return (table_html(table, "Merged levels", kind="cards wide") if rows else "") + bullets(sentences)
 

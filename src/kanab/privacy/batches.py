@@ -16,7 +16,7 @@ from kanab.privacy.epsilon.account import epsilon_of
 from kanab.privacy.epsilon.accountant import spent_rho
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, add_noises
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release import Batch, Receipt, Release
+from kanab.privacy.release import HELD_BACK, Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.factor import OTHER, Level
 from kanab.tally.tally import Tally
@@ -310,7 +310,10 @@ def _scores(covariate: str, tallies: Sequence[Tally], targets: Sequence[Mapping[
 def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Mapping[str, LevelMap]) -> Receipt:
     receipts = [batch.receipt for batch in releases]
     classes = [int(n) for tally in tables.values() for n in tally.people.ravel() if n]
-    left_out = {name: sentence for receipt in receipts for name, sentence in receipt.left_out.items()}
+    left_out: dict[str, str] = {}
+    for batch in releases:
+        joined = {name for name in batch.plan.experiment_names if HELD_BACK in left_out.get(name, "")}
+        left_out = {name: why for name, why in left_out.items() if name not in joined} | dict(batch.receipt.left_out)
     gone = {name for batch in releases for name in batch.tables if name not in tables}
     left_out |= {name: f"{name} is left out: not every batch has it" for name in gone}
     metrics = list(dict.fromkeys(name for batch in releases for name in batch.plan.metric_names))
@@ -327,6 +330,7 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
         _batch(releases), max(receipt.effective_k_within for receipt in receipts),
         receipts[0].choices if len({str(receipt.choices) for receipt in receipts}) == 1 else None,
         receipts[0].ledger if len({receipt.ledger for receipt in receipts}) == 1 else "",
+        people=receipts[-1].people,
         noise=_noise(releases, tables),
         checked=tuple(rule for rule in receipts[0].checked if all(rule in receipt.checked for receipt in receipts)),
     )  # fmt: skip

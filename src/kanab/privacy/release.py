@@ -45,6 +45,13 @@ class Batch:
     column: str = ""
 
 
+HELD_BACK = "is held back until the next seal"
+"""What a receipt says of an experiment whose people are in a later batch."""
+
+PeopleAccounts = Mapping[str, Mapping[str, int]]
+"""People per experiment of a collector by what became of them (published, held_back, destroyed), floored to k."""
+
+
 @dataclass(frozen=True)
 class Receipt:
     """What the gate did: the rule, what was merged, withheld or left out, and deviations from defaults.
@@ -58,9 +65,10 @@ class Receipt:
     excluded, outside) are floored to multiples of k. ``where`` and ``choices`` (unit, sql, join, …) say word for
     word which rows counted and how they became people; choices are None in releases of before they were
     recorded. ``ledger`` is the name of the file that it was released into, ``store`` the key chain of the
-    collector that sealed it: which one, without a way to any key. ``checked`` names rules that need values, which no
-    file shows: "contributors" and, where it was known how large values are, "dominance". With ``noise`` nothing else of
-    the data is in the receipt: the smallest class is one with noise.
+    collector that sealed it: which one, without a way to any key; ``people`` is that collector's account of everybody
+    in the cohorts through this batch. ``checked`` names rules that need values, which no file shows: "contributors"
+    and, where it was known how large values are, "dominance". With ``noise`` nothing else of the data is in the
+    receipt: the smallest class is one with noise.
     """
 
     k: int
@@ -85,6 +93,7 @@ class Receipt:
     store: str = ""
     noise: NoiseReceipt | None = None
     checked: tuple[str, ...] = ()
+    people: PeopleAccounts = field(default_factory=dict)
 
     @property
     def promise(self) -> str:

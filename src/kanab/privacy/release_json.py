@@ -80,6 +80,7 @@ class ReceiptEntry(_ReleasePart):
     choices: dict[str, str] | None = None
     ledger: str = ""
     store: str = ""
+    people: dict[str, dict[str, int]] = {}
     cohorts: BatchEntry | None = None
     noise: NoiseEntry | None = None
     checked: list[str] = []

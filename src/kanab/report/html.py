@@ -31,6 +31,7 @@ from kanab.report.tables import (
 )
 from kanab.report.words import (
     MARKS,
+    account_words,
     alarm_sentences,
     balance_alarmed,
     balance_sentences,
@@ -224,6 +225,11 @@ def _privacy(data: Data) -> str:
     rows = [
         *rule,
         ("Ledger", privacy.get("ledger") or "chained" if privacy["chained"] else unchained(privacy)),
+        *(
+            (("Acknowledged people", f"{account_words(people)}, in steps of k"),)
+            if (people := privacy.get("people"))
+            else ()
+        ),
         *((f"Merged levels of {name}", into) for name, into in merged_levels(data)),
         *((f"Left out: {name}", why) for name, why in privacy["left_out"].items()),
         *(("What it cost", ended(text)) for text in privacy.get("costs", ())),

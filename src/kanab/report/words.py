@@ -556,9 +556,27 @@ def privacy_sentences(data: Data) -> list[str]:
     if not privacy["chained"]:
         sentences.append(unchained(privacy))
     sentences += [f"Merged levels of {name}: {into}." for name, into in merged_levels(data)]
+    sentences += [account] if (account := account_sentence(privacy)) else []
     sentences += [ended(text) for text in privacy["left_out"].values()]
     sentences += [f"Differs from the defaults: {ended(text)}" for text in privacy["deviations"]]
     return sentences
+
+
+def account_words(states: Mapping[str, int]) -> str:
+    """Return what became of the people of a collector's experiment.
+
+    >>> account_words({"published": 1200, "held_back": 0, "destroyed": 30})
+    '1,200 published, 0 held back, 30 destroyed'
+    """
+    return ", ".join(f"{people:,} {state.replace('_', ' ')}" for state, people in states.items())
+
+
+def account_sentence(privacy: Data) -> str:
+    """Return the account of a collector's people as of the seal; empty where there is none."""
+    if not privacy.get("people"):
+        return ""
+    steps = f"in steps of k = {privacy['k']}"
+    return f"People whose enrollment was acknowledged until this seal, {steps}: {account_words(privacy['people'])}."
 
 
 def unchained(privacy: Data) -> str:

@@ -1,4 +1,4 @@
-"""kanab status: how collecting stands, of a store or of a collector that runs; nothing about people."""
+"""kanab status: how collecting stands, of a store or of a collector that runs; of people, only steps of k."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ _SHOWN = ("kanab_seal_lag_seconds", "kanab_clock_step_seconds", "kanab_waiting_p
 def status(data: str | None, store: str | None, url: str | None, *, as_json: bool) -> None:
     """Show how collecting stands.
 
-    Of a store: the plan, the epoch, open cohorts and when they are ripe, the next seal, the ledger. Of a collector that
-    runs (--url): whether it is ready, and what is wrong. The token comes from KANAB_TOKEN. No key is needed, nothing
-    is written, and nothing about people is shown. Exits with 1 if the collector is not ready.
+    Of a store: the plan, the epoch, open cohorts and when they are ripe, the next seal, the ledger, and in steps of k
+    how many people were published, held back and destroyed until the last seal. Of a collector that runs (--url):
+    whether it is ready, and what is wrong. The token comes from KANAB_TOKEN. No key is needed, and nothing is written.
+    Exits with 1 if the collector is not ready.
 
     \b
     kanab status --data ./kanab-data
@@ -62,6 +63,7 @@ def status(data: str | None, store: str | None, url: str | None, *, as_json: boo
 
 def store_state(store: Store, now: datetime) -> dict[str, Any]:
     """Return what can be said of a store without a key: its plan, epoch, cohorts, seals and ledger."""
+    from kanab.collector.account import shown_accounts
     from kanab.collector.counting.cohorts import Calendar
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.protocol.nonces import seconds_of
@@ -76,6 +78,7 @@ def store_state(store: Store, now: datetime) -> dict[str, Any]:
         "epoch": store.epoch(),
         "ledger": {"entries": len(ledger.entries), "batches": len(batches), "head": ledger.head},
         "sealed_through": batches[-1].through if batches and batches[-1] is not None else None,
+        "people": shown_accounts(ledger),
         "plan": None,
     }
     if not versions.entries:
@@ -144,6 +147,7 @@ def _lines(state: dict[str, Any]) -> Iterator[str]:
 
 def _store_lines(store: dict[str, Any]) -> Iterator[str]:
     from kanab.dashboard.next_seal import moment_text
+    from kanab.report.words import account_words
 
     plan = store["plan"]
     if plan is None:
@@ -154,6 +158,8 @@ def _store_lines(store: dict[str, Any]) -> Iterator[str]:
     ledger = store["ledger"]
     yield f"ledger: {ledger['batches']} batches, {ledger['entries']} entries"
     yield f"sealed through: {store['sealed_through'] or 'nothing yet'}"
+    for name, states in store["people"].items():
+        yield f"people of {name}, in steps of k: {account_words(states)}"
     for cohort in store.get("cohorts", ()):
         ripe = moment_text(datetime.fromisoformat(cohort["ripe_at"]))
         yield f"cohort {cohort['cohort']}: {cohort['state']}{'' if cohort['state'] == 'ripe' else f', ripe on {ripe}'}"

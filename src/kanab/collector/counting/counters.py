@@ -10,6 +10,7 @@ A name says what is counted: the linkage, the class or marginal, and which numbe
     checkout/tier|checkout=B|revenue/orders|p    what a ratio needs: n, s, t, q, r, p
     checkout/minutes|B:%E2%89%A5%2060|n    people in a bin of a metric: ≥ 60
     checkout/*|B:phone:3|n             people of a joint signature, which ``signatures`` explains
+    checkout/!|n                       people who were destroyed, which ``account`` explains
 
 Because names explain themselves, counters outlive additions to a plan.
 """
@@ -27,6 +28,9 @@ Counters = dict[str, int]
 
 JOINT = "/*|"
 """Stands in the names of joint signatures, and of nothing else."""
+
+DESTROYED = "/!|n"
+"""Ends the names of numbers of destroyed people, and of nothing else."""
 
 _LOW, _HIGH = -(2**63), 2**64
 

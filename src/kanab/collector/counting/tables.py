@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from kanab.collector.counting.counters import JOINT, Counters
+from kanab.collector.counting.counters import DESTROYED, JOINT, Counters
 from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout, layouts
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import TallyError
@@ -29,7 +29,7 @@ def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
     """Return the tally of every linkage of a plan; raises `TallyError` for numbers that no people could have sent.
 
     The missing level of a covariate is in the table only if somebody has it, as when rows are counted. Joint signatures
-    are left to ``signatures``.
+    are left to ``signatures``, destroyed people to ``account``.
 
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
@@ -39,7 +39,8 @@ def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
     """
     reader = _CounterReader(counters)
     tallies = {layout.linkage.name: _tally(layout, reader) for layout in layouts(plan)}
-    if any(value for name, value in counters.items() if name not in reader.read and JOINT not in name):
+    others = [name for name in counters if name not in reader.read and JOINT not in name]
+    if any(counters[name] for name in others if not name.endswith(DESTROYED)):
         raise TallyError("counters of something that the plan does not have", "Use the plan that they were made with.")
     return tallies
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kanab.collector.figures import EDGES, FlooredHistogram
 from kanab.collector.health import LiveHealth
 from kanab.collector.readiness import Problem
+from kanab.privacy.release import PeopleAccounts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,8 +25,8 @@ _PROCESS = {
 }
 
 COUNTS = frozenset(
-    "kanab_people kanab_sample_ratio_alarm kanab_posts_total kanab_dropped_total kanab_waiting_posts kanab_nonces "
-    "kanab_post_seconds kanab_commit_seconds".split()
+    "kanab_people kanab_acknowledged_people kanab_sample_ratio_alarm kanab_posts_total kanab_dropped_total "
+    "kanab_waiting_posts kanab_nonces kanab_post_seconds kanab_commit_seconds".split()
 )
 """What counts people or their messages: with ε not even its steps of k are shown."""
 
@@ -43,6 +44,7 @@ class CollectorFigures:
     problems: Sequence[Problem] = ()
     info: Mapping[str, str] = field(default_factory=dict)
     sealed: int = 0
+    accounts: PeopleAccounts = field(default_factory=dict)
     seal_lag: float = 0.0
     clock_step: float = 0.0
     waiting: int = 0
@@ -72,6 +74,11 @@ def metrics_text(figures: CollectorFigures) -> str:
     people: Samples = [
         (_labels(experiment=name, arm=arm), count) for name, arms in live.people.items() for arm, count in arms.items()
     ]
+    accounts: Samples = [
+        (_labels(experiment=name, state=state), count)
+        for name, states in figures.accounts.items()
+        for state, count in states.items()
+    ]
     alarms: Samples = [(_labels(experiment=name), name in live.alarms) for name in live.people]
     problems: Samples = [(_labels(problem=problem.value), problem in figures.problems) for problem in Problem]
     drops: Samples = [(_labels(reason=reason), count) for reason, count in figures.drops.items()]
@@ -84,6 +91,12 @@ def metrics_text(figures: CollectorFigures) -> str:
         ("kanab_seal_lag_seconds", "gauge", "Since when something ripe should be sealed.", [("", figures.seal_lag)]),
         ("kanab_clock_step_seconds", "gauge", "By how much the clock has jumped ahead.", [("", figures.clock_step)]),
         ("kanab_people", "gauge", f"People per arm, {_STEPS}, refreshed hourly.", people),
+        (
+            "kanab_acknowledged_people",
+            "gauge",
+            f"People as of the last seal: published, held back for the next one, destroyed; {_STEPS}.",
+            accounts,
+        ),
         ("kanab_sample_ratio_alarm", "gauge", f"{_OTHER_SHARES} (p below {LIVE_SAMPLE_RATIO_ALARM:g})?", alarms),
         ("kanab_posts_total", "counter", f"Posts by what they were answered, {_STEPS}.", answers),
         ("kanab_dropped_total", "counter", f"Lines and posts that were not counted, by reason, {_STEPS}.", drops),

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from kanab import __version__
+from kanab.collector.account import shown_accounts, would_be_destroyed
 from kanab.collector.clock import OUT_OF_TIME, Clock, clock_error, guarded
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.cohorts import Calendar
@@ -34,7 +35,7 @@ from kanab.collector.protocol.nonces import expired_error, seconds_of
 from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
 from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
-from kanab.collector.sealing import check_store_account, people_by_arm, seal_ripe
+from kanab.collector.sealing import check_store_account, first_open, people_by_arm, seal_ripe
 from kanab.collector.stores.store import NEW, PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
@@ -43,6 +44,7 @@ from kanab.plan.model import Plan, settle_missing
 from kanab.plan.periods import Periods
 from kanab.privacy.epsilon.door import check_declared
 from kanab.privacy.ledger import verified_entries
+from kanab.privacy.release import PeopleAccounts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 CHECK_SECONDS = 15.0
@@ -128,7 +130,7 @@ class Service:
         for sentence in (*change.at_once, *(f"from the next period on: {text}" for text in change.next_period)):
             say(f"kanab: {sentence}.")
         if store.lost():
-            self._writer.epoch = begin_epoch(store, LOST_MEMORY, self._clock())
+            self._writer.epoch = begin_epoch(store, LOST_MEMORY, self._clock(), keyring=keyring)
             say(
                 f"kanab: {LOST_MEMORY}: a new epoch begins, and people who were open are not counted any more.",
                 Level.WARNING,
@@ -142,6 +144,7 @@ class Service:
         self._reported: tuple[str, float] | None = None
         self._figures = CollectorFigures()
         self._ledger = 0, 0  # its entries, and the batches among them
+        self._accounts: PeopleAccounts = {}
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
         self._notifier = notifier
@@ -286,7 +289,8 @@ class Service:
                     self._refresh_live(now)
                 entries = self.store.sealed()
                 if len(entries) != self._ledger[0]:
-                    self._ledger = len(entries), len(verified_entries(entries, "the store").releases)
+                    ledger = verified_entries(entries, "the store")
+                    self._ledger, self._accounts = (len(entries), len(ledger.releases)), shown_accounts(ledger)
                 self._measure()
             if self._export is not None:
                 self._export.offer(entries)
@@ -412,11 +416,25 @@ class Service:
         if self.plan.budget is not None:  # people per arm, however coarse, would be exact
             self.live = LiveHealth(hour)
             return
-        before = self.live.alarms
-        self.live = live_health(self.plan, people_by_arm(self.store, self._cipher, self.plan), hour)
-        for name in sorted(self.live.alarms - before):
+        before = self.live
+        live = live_health(self.plan, people_by_arm(self.store, self._cipher, self.plan), hour)
+        self.live = replace(live, would_be_lost=self._would_be_lost())
+        for name in sorted(self.live.alarms - before.alarms):
             limit = f"p below {LIVE_SAMPLE_RATIO_ALARM:g}"
             self._say(f"kanab: people of {name} do not arrive in the planned shares ({limit}).", Level.WARNING)
+        self.readiness.set(Problem.LOSS, wrong=bool(self.live.would_be_lost))
+        for name in sorted(self.live.would_be_lost - before.would_be_lost):
+            ends = f"{name} has ended with an arm below k, and its people would be destroyed at the seal"
+            self._say(f"kanab: {ends}. Put it back into the plan, or let it go.", Level.WARNING)
+
+    def _would_be_lost(self) -> frozenset[str]:
+        """Return the experiments that have ended, and whose people the next seal would destroy."""
+        first = first_open(self.store, self._versions)
+        plan = self._versions.over(first, max(first, self._followed[0]))
+        ended = {*plan.experiment_names} - {*self._versions.newest.experiment_names}
+        if not ended:
+            return frozenset()
+        return frozenset(would_be_destroyed(plan, ended, self._cipher.genuine(self.store.records()).counters))
 
     # ── health ─────────────────────────────────────────────────────────────────────────────────
 
@@ -455,6 +473,7 @@ class Service:
             return
         self._figures = CollectorFigures(
             sealed=self._ledger[1],
+            accounts=self._accounts,
             nonces=floor_to_k(self.store.remembered(), k),
             answers={"counted": floor_to_k(tempo.counted, k), **self.answers.floored(k)},
             drops=self.drops.floored(k),

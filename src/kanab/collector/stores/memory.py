@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 
 from kanab.collector.stores.sqlite import OPEN_TABLES, SqliteStore
-from kanab.collector.stores.store import Appended, Carry, CountedPost, Encrypt, MakeNote
+from kanab.collector.stores.store import Appended, Carry, CountedPost, Encrypt, MakeBatch, MakeNote, Record
 from kanab.errors import StoreError
 
 
@@ -47,17 +47,18 @@ class MemoryStore(SqliteStore):
             self._named.update(appended.cohorts)
         return appended
 
-    def _carry(self, db: sqlite3.Connection, through: int, carry: Carry | None) -> None:
-        """Write what a seal holds back, and name its cohort in the file."""
-        super()._carry(db, through, carry)
-        if db.execute("SELECT 1 FROM records WHERE cohort = ?", (through + 1,)).fetchone():
-            db.execute("INSERT OR IGNORE INTO lost VALUES (?)", (through + 1,))
-            self._named.add(through + 1)
+    def _carry(self, db: sqlite3.Connection, carry: Carry | None) -> Record | None:
+        """Add what goes on to a later cohort, and name that in the file."""
+        carried = super()._carry(db, carry)
+        if carried is not None:
+            db.execute("INSERT OR IGNORE INTO lost VALUES (?)", (carried.cohort,))
+            self._named.add(carried.cohort)
+        return carried
 
-    def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
+    def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
         """Destroy open cohorts; those that are filled again are named again."""
         self._named.clear()
-        return super().void(through, make, epoch)
+        return super().void(through, make, epoch, carry)
 
     def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
         """Change the epoch; cohorts that are kept are named again."""

@@ -322,7 +322,7 @@ class PostgresStore:
                     db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, batch))
                     db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
                     db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
-                    _carry(db, through, carry)
+                    _carry(db, carry)
                     return True
             raise AssertionError("the last time it is sealed")
 
@@ -332,7 +332,7 @@ class PostgresStore:
             self.tidy()
         return True
 
-    def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
+    def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
         """Destroy the records through a period and append the note of it; return False if it was done before."""
 
         def work(db: Connection) -> bool:
@@ -341,12 +341,14 @@ class PostgresStore:
                 [(sealed_through, last_epoch)] = db.execute("SELECT sealed_through, epoch FROM kanab_store").fetchall()
                 if through <= sealed_through if epoch is None else epoch == last_epoch:
                     return False
-                db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, make(_sealed(db))))
+                note = make(_records(db, through), _sealed(db))
+                db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, note))
                 db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
                 if epoch is None:
                     db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
                 else:
                     db.execute(_BEGIN_EPOCH, (epoch,))
+                _carry(db, carry)
             return True
 
         if not self._run(work):
@@ -596,12 +598,12 @@ def _sealed(db: Connection) -> list[bytes]:
     return [batch for (batch,) in db.execute(query, binary=True).fetchall()]
 
 
-def _carry(db: Connection, through: int, carry: Carry | None) -> None:
-    """Write what a seal holds back as a record of the next cohort."""
+def _carry(db: Connection, carry: Carry | None) -> None:
+    """Add what goes on to a later cohort."""
     [(epoch, generation)] = db.execute("SELECT epoch, generation FROM kanab_store").fetchall()
     carried = None if carry is None else carry(epoch, generation)
     if carried is not None:
-        db.execute(_ADD_RECORD, (through + 1, carried))
+        db.execute(_ADD_RECORD, carried)
 
 
 def _take(new: set[bytes], nonce: bytes) -> bool:

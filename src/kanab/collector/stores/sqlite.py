@@ -230,29 +230,32 @@ class SqliteStore:
             db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, batch))
             db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
             db.execute("UPDATE store SET sealed_through = ?", (through,))
-            self._carry(db, through, carry)
+            self._carry(db, carry)
         with suppress(StoreError):  # the batch is sealed; space can be given back later
             self.tidy()
         return True
 
-    def _carry(self, db: sqlite3.Connection, through: int, carry: Carry | None) -> None:
-        """Write what a seal holds back as a record of the next cohort."""
+    def _carry(self, db: sqlite3.Connection, carry: Carry | None) -> Record | None:
+        """Add what goes on to a later cohort."""
         carried = None if carry is None else carry(*db.execute("SELECT epoch, generation FROM store").fetchone())
         if carried is not None:
-            db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (through + 1, carried))
+            db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", carried)
+        return carried
 
-    def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
+    def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
         """Destroy the records through a period and append the note of it; return False if it was done before."""
         with self._transaction() as db:
             sealed_through, last_epoch = db.execute("SELECT sealed_through, epoch FROM store").fetchone()
             if through <= sealed_through if epoch is None else epoch == last_epoch:
                 return False
-            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, make(_sealed(db))))
+            note = make(_records(db, through), _sealed(db))
+            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, note))
             db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
             if epoch is None:
                 db.execute("UPDATE store SET sealed_through = ?", (through,))
             else:
                 _change_epoch(db, epoch)
+            self._carry(db, carry)
         with suppress(StoreError):  # as after a seal
             self.tidy()
         return True

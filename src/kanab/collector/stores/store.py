@@ -68,10 +68,10 @@ class StoredPlan(NamedTuple):
 MakeBatch = Callable[[list[Record], list[bytes]], bytes]
 """Makes the sealed batch from the records of its cohorts and the entries of the ledger before it."""
 
-Carry = Callable[[str, int], bytes | None]
-"""Encrypts what a seal holds back for the cohort after the last sealed one, with epoch and generation; None: nothing.
+Carry = Callable[[str, int], Record | None]
+"""Makes the record of what goes on to a later cohort, with the epoch and the generation of the store; None if nothing.
 
-It is called after the batch was made, in the same transaction."""
+It is called after the batch or the note was made, in the same transaction."""
 
 MakeNote = Callable[[list[bytes]], bytes]
 """Makes an entry that holds no batch from the entries before it."""
@@ -128,14 +128,15 @@ class Store(Protocol):
     def seal(self, through: int, make: MakeBatch, carry: Carry | None = None) -> bool:
         """Replace the records through a period by a sealed batch; return False if they were sealed before.
 
-        What ``carry`` returns becomes a record of the next cohort. If one of them raises, nothing changes.
+        What ``carry`` returns is added. If one of them raises, nothing changes.
         """
 
-    def void(self, through: int, make: MakeNote, epoch: str | None = None) -> bool:
+    def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
         """Destroy the records through a period and append the note of it to the ledger, in one transaction.
 
-        The cohorts are closed as by a seal. With the name of a new ``epoch`` they stay open instead, for people who
-        enroll in it. Return False if they were closed, or the epoch begun, before. If ``make`` raises, nothing changes.
+        The cohorts are closed as by a seal, and what ``carry`` returns is added. With the name of a new ``epoch`` they
+        stay open instead, for people who enroll in it. Return False if they were closed, or the epoch begun, before. If
+        ``make`` raises, nothing changes.
         """
 
     def sealed(self) -> list[bytes]:

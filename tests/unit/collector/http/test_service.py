@@ -134,6 +134,33 @@ def test_clients_that_know_the_plan_from_before_it_grew_are_still_counted(
     assert grown.service.store.sizes() == {2966: 1}
 
 
+def test_an_experiment_that_ends_with_an_arm_below_k_is_alarming_before_it_is_destroyed(
+    open_service: Callable[..., RunningService],
+) -> None:
+    banner = replace(PLAN.experiments[0], name="banner", adjust=())
+    both = open_service(replace(PLAN, experiments=(*PLAN.experiments, banner)))
+    post_people(both, 240)
+    head = "banner:A@2026-W46"
+    asyncio.run(both.service.take(both.body(head, f"{head}:minutes:0>3"), None))
+    both.service.check_clock()
+    assert Problem.LOSS not in both.service.readiness.problems()
+    asyncio.run(both.service.stop())
+    ended = open_service(PLAN)
+    ended.service.check_clock()
+    assert Problem.LOSS in ended.service.readiness.problems()
+    assert ended.service.healthy
+    assert ended.said[-1] == (
+        "kanab: banner has ended with an arm below k, and its people would be destroyed at the seal. "
+        "Put it back into the plan, or let it go."
+    )
+    post_people(ended, 12)
+    ended.now = RIPE + timedelta(minutes=3)
+    ended.service.check_clock()
+    assert "kanab: banner has ended, and its people are destroyed: an arm holds fewer than k people." in ended.said
+    assert 'kanab_acknowledged_people{experiment="checkout",state="published"} 250\n' in ended.service.metrics()
+    assert Problem.LOSS not in ended.service.readiness.problems()
+
+
 # ── live numbers ───────────────────────────────────────────────────────────────────────────────
 
 
