@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
+from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
 
 
@@ -114,7 +115,9 @@ class Counted:
     counted. ``repeats`` are columns that look like a person's id and repeat, where rows were people.
     ``choices`` say which rows counted and how they became people, as texts. ``rates`` are the metrics that are 0 or 1
     for everybody, where clusters of people were counted and nobody declared it. ``undecided`` are metrics whose missing
-    values had no rule, so that the people decided it.
+    values had no rule, so that the people decided it. ``contributors`` are of a collector: by table and metric the
+    people of every class whose value is not 0; tables of which that is not known are not there, and forged messages may
+    have made numbers below 0.
     """
 
     plan: Plan
@@ -133,6 +136,7 @@ class Counted:
     choices: Mapping[str, str] = field(default_factory=dict)
     rates: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
+    contributors: Mapping[str, Mapping[str, Cells]] = field(default_factory=dict)
 
     @property
     def spans_experiments(self) -> bool:

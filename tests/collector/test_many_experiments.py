@@ -176,3 +176,49 @@ def test_an_experiment_that_the_gate_fails_on_is_held_back_whole(
     }
     carried = cipher.genuine(store.records()).counters
     assert carried == {name: value for name, value in before.items() if name.startswith("e1") and value}
+
+
+def few_spenders(plan: Plan, spenders: int, rng: np.random.Generator) -> Iterator[str]:
+    """300 people of one experiment, of whom only so many of arm A have some minutes."""
+    for number in range(300):
+        head = f"e0/tier:{'AB'[number % 2]}:{rng.integers(1, 4)}@2026-W46"
+        some = number % 2 or number < 2 * spenders
+        yield "\n".join([head, f"{head}:bought:0>1", *([f"{head}:minutes:0>{number + 1}"] if some else [])])
+
+
+@pytest.mark.parametrize(("spenders", "metrics"), [(0, 2), (2, 1), (40, 2)])
+def test_an_amount_that_one_or_two_people_of_an_arm_have_is_left_out_of_the_batch_and_said(
+    store: Store, cipher: RecordCipher, spenders: int, metrics: int
+) -> None:
+    plan = plan_of(1, covariate=True)
+    send(store, cipher, plan, few_spenders(plan, spenders, np.random.default_rng(6)), MONDAY)
+    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY)).release
+    assert release is not None
+    assert len(release.totals("e0").metric_names) == metrics
+    assert ("e0: minutes" in release.receipt.left_out) is (metrics == 1)
+    if metrics == 1:
+        why = "minutes is withheld altogether: too few people of an arm have some of it"
+        assert release.receipt.left_out["e0: minutes"] == why
+
+
+def test_records_of_before_contributors_were_counted_are_sealed_and_the_receipt_says_what_was_not_evaluated(
+    store: Store, cipher: RecordCipher
+) -> None:
+    plan, rng = plan_of(2, covariate=True), np.random.default_rng(7)
+    acceptor, entries = PostAcceptor(plan), []
+    for number, body in enumerate(bodies(plan, {"e0": 300, "e1": 300}, "2026-W46", rng)):
+        accepted = acceptor.accept(f"kanab/1 {make_nonce(MONDAY)}\n{body}\n".encode(), "text/plain", MONDAY)
+        older = number == 17  # one person of e0
+        deltas = {
+            cohort: {name: value for name, value in more.items() if not (older and name.endswith("|c"))}
+            for cohort, more in accepted.deltas.items()
+        }
+        entries.append(CountedPost(cipher.keyring.nonce_hash(accepted.nonce), hour_of(accepted.nonce), deltas))
+    store.append(entries, cipher.encrypt)
+    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY)).release
+    assert release is not None
+    assert release.totals("e0").metric_names == ("bought", "minutes")
+    assert release.receipt.deviations == (
+        "how many people have some of each amount in e0 was not evaluated: some of its people were counted by an "
+        "earlier version of kanab",
+    )

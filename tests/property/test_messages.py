@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.collector.counting.accept import PostAcceptor
-from kanab.collector.counting.counters import JOINT, Counters, add_counters
+from kanab.collector.counting.counters import CONTRIBUTORS, JOINT, Counters, add_counters
 from kanab.collector.counting.signatures import signatures_of
-from kanab.collector.counting.tables import counters_of, tables
+from kanab.collector.counting.tables import contributors_of, counters_of, tables
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.errors import MessageError
@@ -249,6 +249,20 @@ def with_filled_bins(plan: Plan, tallies: Mapping[str, Tally]) -> dict[str, Tall
     return filled
 
 
+def amounts(plan: Plan) -> list[MetricPlan]:
+    return [one for one in plan.counted_metrics if not one.metric().binary]
+
+
+def off_zero(tally: Tally, one: MetricPlan, rows: dict[str, list[Any]]) -> Any:
+    """People of every class of a table whose value of a metric is not 0."""
+    cells = np.zeros(tally.people.shape, dtype=int)
+    for person, value in enumerate(rows[one.name]):
+        levels = [rows[factor.name][person] for factor in tally.factors]
+        if value and all(level in factor.levels for level, factor in zip(levels, tally.factors, strict=True)):
+            cells[tuple(f.levels.index(level) for f, level in zip(tally.factors, levels, strict=True))] += 1
+    return cells.tolist()
+
+
 @pytest.mark.slow
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
 @given(plan=plans(), seed=st.integers(0, 2**32), people=st.integers(1, 12))
@@ -260,7 +274,14 @@ def test_any_history_of_messages_gives_the_tallies_of_the_final_rows(plan: Plan,
         send(acceptor, lines, counters, chance.choice(["text", "json"]))
     counted = kb.count(rows, plan)
     assert tables(plan, counters) == with_filled_bins(plan, counted.tallies)
-    assert {name: value for name, value in counters.items() if value and JOINT not in name} == counters_of(
+    contributors = contributors_of(plan, counted.tallies, counters)
+    assert {name: {metric: cells.tolist() for metric, cells in of.items()} for name, of in contributors.items()} == {
+        table.name: {one.name: off_zero(counted.tallies[table.name], one, rows) for one in amounts(plan)}
+        for table in plan.linkages
+        if amounts(plan) and not table.people_only
+    }
+    others = {name for name in counters if JOINT in name or name.endswith(CONTRIBUTORS)}
+    assert {name: value for name, value in counters.items() if value and name not in others} == counters_of(
         plan, counted.tallies
     )
     assert signatures_of(plan, counted.tallies, counters)[1] == {}

@@ -16,7 +16,13 @@ from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.layout import layouts
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.counting.signatures import signatures_of
-from kanab.collector.counting.tables import PossibleTable, possible_tables, unchecked_tables, without_bins
+from kanab.collector.counting.tables import (
+    PossibleTable,
+    contributors_of,
+    possible_tables,
+    unchecked_tables,
+    without_bins,
+)
 from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.encoding import encode
@@ -274,7 +280,16 @@ def _collected(plan: Plan, counters: Counters, span: Span | None) -> _Collected:
         for each in plan.experiments
         if each.quantiles and each.name not in unknown
     ]
-    return _Collected(Counted(plan, tallies, signatures, span=span), left, too_small, spoilt, tuple(doubts))
+    contributors = contributors_of(plan, tallies, counters)
+    doubts += [_NO_CONTRIBUTORS.format(name) for name in _without_contributors(plan, tallies, contributors)]
+    counted = Counted(plan, tallies, signatures, span=span, contributors=contributors)
+    return _Collected(counted, left, too_small, spoilt, tuple(doubts))
+
+
+def _without_contributors(plan: Plan, tallies: Mapping[str, Tally], known: Collection[str]) -> list[str]:
+    """Return the experiments with amounts in a table whose contributors were not counted."""
+    unknown = [name for name in tallies if name not in known and not all(m.binary for m in tallies[name].metrics)]
+    return [each for each in plan.experiment_names if any(each in tallies[name].experiment_names for name in unknown)]
 
 
 def _span(plan: Plan, after: str | None, through: int) -> Span | None:
@@ -296,6 +311,10 @@ def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tal
 _FORGED = "{} is withheld {}: its messages do not add up, some were forged or lost"
 _FORGED_BINS = "{} is left out: messages do not add up in bins of it, some were forged or lost"
 _BINS_APART = "effective k of {} takes people by bins of {} by themselves, not together with its other tables"
+_NO_CONTRIBUTORS = (
+    "how many people have some of each amount in {} was not evaluated: some of its people were counted by an earlier "
+    "version of kanab"
+)
 _SMALL = "an arm holds fewer than k people"
 _DISAGREE = "its tables are not about the same people, some records were lost"
 _SPOILT_REMEDY = "Take the store from a backup, or destroy these cohorts (kanab void)."

@@ -41,6 +41,7 @@ from kanab.privacy.joint_rules import (
 )
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.leverage import SLACK, holds
+from kanab.privacy.local_contributors import merge_to_contributors
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.rule import weigh_numbers
 from kanab.privacy.numbers.weights import Weights, known_numbers
@@ -238,6 +239,7 @@ class _Gate:
     def recode(self, old: Sequence[Column]) -> None:
         """Merge levels further, or withhold metrics, where few people are behind an amount."""
         if not self.counted.spans_experiments:
+            self._merge_to_contributors(old)
             return
         recoded = recode(self.counted, self.joint.drafts, self.earlier)
         if recoded.drafts != self.joint.drafts:  # what is merged further hides people better
@@ -249,6 +251,15 @@ class _Gate:
         for (experiment, pair), why in recoded.products.items():
             self.sentences[f"{experiment}: {' and '.join(sorted(pair))}"] = why
             self.products.add((experiment, pair))
+
+    def _merge_to_contributors(self, old: Sequence[Column]) -> None:
+        """Do the same by how many people of each class have some of an amount: a collector knows no more."""
+        enough = merge_to_contributors(self.counted, self.joint.drafts)
+        if enough.drafts != self.joint.drafts:
+            self.joint = merge_jointly(self.counted, enough.drafts, old, self.weights)
+        for place, why in enough.withheld.items():
+            self.sentences[": ".join(place)] = why
+            self.barred.add(place)
 
     def publish_arms(self) -> None:
         """Bar metrics whose arm totals give somebody away from all tables, for every table adds up to them."""

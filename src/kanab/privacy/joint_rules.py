@@ -231,12 +231,13 @@ def without_people_of(counted: Counted, names: Sequence[str]) -> Counted:
     """Return what was counted without some experiments."""
     plan = without_experiments(counted.plan, names)
     tallies = {name: counted.tallies[name] for name in plan.linkage_names}
+    contributors = {name: cells for name, cells in counted.contributors.items() if name in tallies}
     signatures = counted.signatures
     if signatures is not None:
         kept = [name for name in signatures.tables if name in tallies]
         cells = signatures.cells[:, [signatures.tables.index(name) for name in kept]]
         signatures = replace(signatures, tables=tuple(kept), cells=cells)
-    return replace(counted, plan=plan, tallies=tallies, signatures=signatures)
+    return replace(counted, plan=plan, tallies=tallies, signatures=signatures, contributors=contributors)
 
 
 def leave_out_experiments(counted: Counted, earlier: Sequence[Column]) -> tuple[Counted, dict[str, str]]:

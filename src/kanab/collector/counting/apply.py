@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from kanab.collector.counting.counters import JOINT, Counters
+from kanab.collector.counting.counters import CONTRIBUTORS, JOINT, Counters
 from kanab.collector.counting.layout import RATIO_PARTS, MetricBins, TableLayout
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.tally.factor import Level
@@ -30,11 +30,15 @@ Transitions = Mapping[int, Transition]
 
 
 class MetricKeys(NamedTuple):
-    """The names of the counters that one metric of one class adds to: a count only where values may be missing."""
+    """The names of the counters that one metric of one class adds to: a count only where values may be missing.
+
+    Contributors are people whose value is not 0; nobody asks for those of a 0/1 metric.
+    """
 
     people: str | None
     total: str
     squares: tuple[str, ...]
+    contributors: str | None
 
 
 class RatioKeys(NamedTuple):
@@ -70,13 +74,17 @@ class _Keys(dict[int, _T]):
 class ClassCounters:
     """One class of one linkage, with the names of all its counters."""
 
-    __slots__ = ("arms", "bins", "layout", "levels", "metrics", "people", "ratios", "signature_head", "signature_part")
+    __slots__ = (
+        "arms", "bins", "contributing", "layout", "levels", "metrics", "people", "ratios", "signature_head",
+        "signature_part",
+    )  # fmt: skip
 
     def __init__(self, layout: TableLayout, levels: Sequence[Level]) -> None:
         self.layout = layout
         self.levels = tuple(levels)
         self.arms = dict(zip(layout.linkage.experiments, levels, strict=False))
         self.people = layout.class_key(levels, "n")
+        self.contributing = layout.contributing_key if layout.amounts else None
         self.metrics = _Keys(partial(_metric_keys, layout, self.levels))
         self.ratios = _Keys(partial(_ratio_keys, layout, self.levels))
         self.bins = tuple(BinKeys(bins, bins.names[spell(levels[0])]) for bins in layout.bins)
@@ -92,8 +100,10 @@ def increment(target: ClassCounters, transitions: Transitions) -> Counters:
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> target = ClassCounters(layouts(plan)[0], ("B",))
-    >>> increment(target, {ENROLLED: (None, None), 0: (0, 4)})
-    {'checkout|B|n': 1, 'checkout|B|minutes|s': 4, 'checkout|checkout=B|minutes|q': 16}
+    >>> increment(target, {ENROLLED: (None, None)})
+    {'checkout|B|n': 1, 'checkout||c': 1}
+    >>> increment(target, {0: (0, 4)})
+    {'checkout|B|minutes|s': 4, 'checkout|B|minutes|c': 1, 'checkout|checkout=B|minutes|q': 16}
     >>> increment(target, {0: (4, 6)})                  # 36 − 16: the person's total is 6, not 2
     {'checkout|B|minutes|s': 2, 'checkout|checkout=B|minutes|q': 20}
     """
@@ -101,16 +111,20 @@ def increment(target: ClassCounters, transitions: Transitions) -> Counters:
     known, metrics = counters.get, target.metrics
     for measure, (old, new) in transitions.items():
         if type(new) is int:
-            count, total, squares = metrics[measure]
+            count, total, squares, contributors = metrics[measure]
             if old is None:
                 old = 0  # noqa: PLW2901 - a first value moves from nothing
                 if count is not None:
                     counters[count] = known(count, 0) + 1
             counters[total] = known(total, 0) + new - old  # type: ignore[operator]
+            if contributors is not None and (not old) is not (not new):
+                counters[contributors] = known(contributors, 0) + (1 if new else -1)
             for square in squares:
                 counters[square] = known(square, 0) + new * new - old * old  # type: ignore[operator]
         elif new is None:
             counters[target.people] = known(target.people, 0) + 1
+            if target.contributing is not None:
+                counters[target.contributing] = known(target.contributing, 0) + 1
         else:
             _add_ratio(counters, target.ratios[measure], old, new)  # type: ignore[arg-type]
     if target.bins:
@@ -149,6 +163,7 @@ def _metric_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> 
         tuple(
             layout.marginal_key(by, layout.marginal_of(by, levels), word, "q") for by in layout.marginals[metric.name]
         ),
+        None if metric.binary else layout.class_key(levels, word) + CONTRIBUTORS,
     )
 
 

@@ -6,6 +6,8 @@ A name says what is counted: the linkage, the class or marginal, and which numbe
     checkout/tier|B:3|n                people of the class
     checkout/tier|B:3|minutes|n        those who have a value, where missing values are excluded
     checkout/tier|B:3|minutes|s        the sum, in steps of the metric's grid
+    checkout/tier|B:3|minutes|c        contributors: people whose value is not 0, of metrics that are not 0/1
+    checkout/tier||c                   people of the table whose contributions are counted: all since version 0.1
     checkout/tier|checkout=B|minutes|q     squares at a marginal, in steps²
     checkout/tier|checkout=B|revenue/orders|p    what a ratio needs: n, s, t, q, r, p
     checkout/minutes|B:%E2%89%A5%2060|n    people in a bin of a metric: ≥ 60
@@ -28,6 +30,9 @@ Counters = dict[str, int]
 
 JOINT = "/*|"
 """Stands in the names of joint signatures, and of nothing else."""
+
+CONTRIBUTORS = "|c"
+"""Ends the names of numbers of contributors, and of nothing else."""
 
 DESTROYED = "/!|n"
 """Ends the names of numbers of destroyed people, and of nothing else."""

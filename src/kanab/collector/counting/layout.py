@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from kanab.collector.counting.counters import CONTRIBUTORS
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.counting.bins import Bins
@@ -92,6 +93,16 @@ class TableLayout:
     def arms(self) -> tuple[Factor, ...]:
         """The factors that are experiments."""
         return tuple(factor for factor in self.factors if factor.role == "arm")
+
+    @cached_property
+    def amounts(self) -> tuple[str, ...]:
+        """The metrics that are not 0/1, whose contributors are counted."""
+        return tuple(metric.name for metric in self.metrics if not metric.binary)
+
+    @cached_property
+    def contributing_key(self) -> str:
+        """The name of the counter of people whose contributions are counted: all who enrolled since it is done."""
+        return f"{self.name}|{CONTRIBUTORS}"
 
     def class_key(self, levels: Sequence[Level], *rest: str) -> str:
         """Return the name of a class's counter: checkout/tier|B:3|minutes|s."""

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from kanab.collector.counting.counters import DESTROYED, JOINT, Counters
+from kanab.collector.counting.counters import CONTRIBUTORS, DESTROYED, JOINT, Counters
 from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout, layouts
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import TallyError
@@ -29,7 +29,7 @@ def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
     """Return the tally of every linkage of a plan; raises `TallyError` for numbers that no people could have sent.
 
     The missing level of a covariate is in the table only if somebody has it, as when rows are counted. Joint signatures
-    are left to ``signatures``, destroyed people to ``account``.
+    are left to ``signatures``, contributors to ``contributors_of``, destroyed people to ``account``.
 
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
@@ -40,7 +40,7 @@ def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
     reader = _CounterReader(counters)
     tallies = {layout.linkage.name: _tally(layout, reader) for layout in layouts(plan)}
     others = [name for name in counters if name not in reader.read and JOINT not in name]
-    if any(counters[name] for name in others if not name.endswith(DESTROYED)):
+    if any(counters[name] for name in others if not name.endswith((CONTRIBUTORS, DESTROYED))):
         raise TallyError("counters of something that the plan does not have", "Use the plan that they were made with.")
     return tallies
 
@@ -76,6 +76,39 @@ def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possib
             arms.setdefault(experiment, [*made.tally.people_by(experiment).values()])
         possible[layout.linkage.name] = made
     return possible
+
+
+def contributors_of(
+    plan: Plan, tallies: Mapping[str, Tally], counters: Mapping[str, int]
+) -> dict[str, dict[str, Cells]]:
+    """Return how many people of every class of some tables have a value that is not 0, by table and metric.
+
+    Forged messages may make any number of it, also below 0. A table of which somebody was counted by a version that did
+    not count contributors is left out.
+
+    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
+    >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
+    >>> counters = {"checkout|A|n": 2, "checkout|B|n": 3, "checkout|B|minutes|c": 1, "checkout|B|minutes|s": 4}
+    >>> counters |= {"checkout|checkout=B|minutes|q": 16}
+    >>> contributors_of(plan, tables(plan, counters), counters)
+    {}
+    >>> counters |= {"checkout||c": 5}
+    >>> contributors_of(plan, tables(plan, counters), counters)
+    {'checkout': {'minutes': array([0, 1], dtype=object)}}
+    """
+    reader, contributors = _CounterReader(counters), {}
+    for layout in layouts(plan):
+        tally = tallies.get(layout.linkage.name)
+        if tally is not None and layout.amounts and reader.get(layout.contributing_key) == tally.total:
+            contributors[layout.linkage.name] = {
+                name: _contributors(layout, name, tally, reader) for name in layout.amounts
+            }
+    return contributors
+
+
+def _contributors(layout: TableLayout, metric: str, tally: Tally, reader: _CounterReader) -> Cells:
+    word = encode(metric)
+    return reader.cells(tally.factors, lambda levels: layout.class_key(levels, word) + CONTRIBUTORS)
 
 
 def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:

@@ -24,11 +24,14 @@ MINUTES, RATING, RATIO = 0, 1, 2
 def test_an_increment_is_a_tally_of_one_row() -> None:
     assert increment(PLACE, {ENROLLED: (None, None), MINUTES: (0, -4), RATING: (None, 5)}) == {
         "checkout/tier|B:3|n": 1,
+        "checkout/tier||c": 1,
         "checkout/tier|B:3|minutes|s": -4,
+        "checkout/tier|B:3|minutes|c": 1,
         "checkout/tier|checkout=B|minutes|q": 16,
         "checkout/tier|tier=3|minutes|q": 16,
         "checkout/tier|B:3|rating|n": 1,
         "checkout/tier|B:3|rating|s": 5,
+        "checkout/tier|B:3|rating|c": 1,
         "checkout/tier|checkout=B|rating|q": 25,
         "checkout/tier|tier=3|rating|q": 25,
     }
@@ -46,6 +49,19 @@ def test_the_steps_of_a_total_add_up_to_the_way_from_first_to_last() -> None:
     for old, new in pairwise(chain):
         add_counters(total, increment(PLACE, {MINUTES: (old, new), RATIO: ((old, 2), (new, 2))}))
     assert total == increment(PLACE, {MINUTES: (0, -1), RATIO: ((0, 2), (-1, 2))})
+
+
+def test_somebody_contributes_while_a_total_is_not_zero_and_forged_moves_may_count_below() -> None:
+    name = "checkout/tier|B:3|minutes|c"
+    assert [increment(PLACE, {MINUTES: move}).get(name) for move in ((0, 9), (9, -3), (9, 0), (0, 0))] == [
+        1,
+        None,
+        -1,
+        None,
+    ]
+    plan = Plan((MetricPlan("bought", binary=True),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
+    place = ClassCounters(layouts(plan)[0], ("B",))
+    assert increment(place, {ENROLLED: (None, None), 0: (0, 1)}) == {"checkout|B|n": 1, "checkout|B|bought|s": 1}
 
 
 def test_a_ratio_begins_with_nothing_and_then_moves() -> None:
