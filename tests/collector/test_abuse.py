@@ -297,7 +297,8 @@ def test_thousands_of_malformed_requests_over_http_leave_no_trace(server_on_each
     assert sum(statuses.values()) > 2_500
     assert statuses[b"400"] > 500
     _is_fine(server)
-    _, collecting, *more = server.stderr.splitlines()
+    _, same_people, collecting, *more = server.stderr.splitlines()
+    assert " warning kanab: Experiments of this plan are open to the same people." in same_people
     assert collecting.endswith(f" info kanab: Collecting for kanab.toml at http://{HOST}:{server.port}")
     assert len(more) == len(server.place.variables)  # which path it is
 

@@ -25,7 +25,7 @@ from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import Proxies, network
 from kanab.collector.http.server import address_of, ended_by_signals, listening_socket
 from kanab.collector.http.server import serve as serve_application
-from kanab.collector.log import Log
+from kanab.collector.log import Level, Log
 from kanab.errors import need_extra
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def serve(
     from kanab.collector.counting.accept import PostAcceptor
     from kanab.collector.http.service import Service
     from kanab.collector.http.waiting import wait_for_store
+    from kanab.plan.check import find_warnings
     from kanab.plan.file import read_plan
 
     need_extra("serving", "server", "uvicorn", "cryptography")  # before a port or a folder is touched
@@ -135,6 +136,8 @@ def serve(
         return  # as asked
     try:
         app = _with_pages(service, access)
+        for sentence in find_warnings(plan):
+            say(f"kanab: {sentence}", Level.WARNING)
         say(f"Collecting for {Path(plan_file).name} at {address_of(listening, host)}")
         serve_application(app, listening, say=say)
     finally:

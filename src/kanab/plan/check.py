@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from numbers import Real
 from typing import Any, get_args
 
@@ -56,6 +56,27 @@ def find_mistakes(plan: Plan) -> Iterator[str]:
     for name in sorted(name for name, tables in Counter(plan.linkage_names).items() if tables > 1):
         yield f"experiments needs two tables called {name!r}; rename an experiment or a covariate"
     yield from budget_mistakes(plan)
+
+
+SAME_AUDIENCE = (
+    "Experiments of this plan are open to the same people. In a collector k holds within each of them: whoever "
+    "subtracts experiments that nearly the same people took part in may see what the few differing people did. "
+    "An ε prevents it."
+)
+
+
+def find_warnings(plan: Plan) -> list[str]:
+    """Return what is no mistake in the plan of a collector, and should be known before it collects.
+
+    >>> shop, banner = ExperimentPlan("checkout"), ExperimentPlan("banner", exclude_with=("checkout",))
+    >>> find_warnings(Plan((), (shop, banner))), len(find_warnings(Plan((), (shop, banner, ExperimentPlan("price")))))
+    ([], 1)
+    """
+    same_people = any(
+        first.name not in second.exclude_with and second.name not in first.exclude_with
+        for first, second in combinations(plan.experiments, 2)
+    )
+    return [SAME_AUDIENCE] if same_people and plan.budget is None else []
 
 
 def refuse(mistakes: Sequence[str], where: str = "the plan") -> None:

@@ -18,6 +18,7 @@ import scipy
 from kanab.arguments import check_arguments
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
+from kanab.plan.check import find_warnings
 from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
@@ -463,7 +464,7 @@ def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _
         notes.append("Give people per day (and days) for days, seals and effects.")
     if len(linkages) > 1:
         notes.append("Whether all tables together may be released (leverage) is known only when they are counted.")
-    return notes
+    return notes + (find_warnings(traffic.plan) if traffic.plan.cohorts is not None else [])
 
 
 def enough_people(groups: Sequence[tuple[Floats, int]], sure: float = SURE, least: int = 1) -> int:
