@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from kanab.counted import Counted
 from kanab.plan.model import Plan
 from kanab.privacy.class_rules import Draft
-from kanab.privacy.exposure import LEAST_CONTRIBUTORS
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_STEPS
 from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Place
-from kanab.privacy.recoding import MOST_STEPS
 from kanab.tally.cells import Cells
 from kanab.tally.metric import Metric
 
