@@ -389,8 +389,14 @@ class _Gate:
             batch=batch_of(counted),
             effective_k_within="" if effective is None or counted.spans_experiments else "experiment",
             choices={name: text for name, text in counted.choices.items() if name != "where"},
-            ledger=ledger, checked=("contributors", "dominance") if counted.spans_experiments else (),
+            ledger=ledger, checked=self._checked_values(),
         )  # fmt: skip
+
+    def _checked_values(self) -> tuple[str, ...]:
+        """Return which rules about values were asked: a collector knows who has some of an amount, not how much."""
+        if self.counted.spans_experiments:
+            return "contributors", "dominance"
+        return ("contributors",) if self.counted.contributors.keys() >= self.counted.tallies.keys() else ()
 
     def _without_gaps(self, name: str, table: Tally) -> Tally:
         """Withhold metrics whose missing values would single people out, in one table or over several."""
