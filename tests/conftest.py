@@ -55,6 +55,12 @@ MAY_SKIP = (  # what no package of Debian or of Python brings
 _seconds: Counter[str] = Counter()
 
 
+@pytest.fixture
+def gated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are read through the gate, as where people may ask but not see them."""
+    monkeypatch.setenv("KANAB_OWN_ROWS", "gated")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="only fast tests, and none of whole folders that are slow")
 

@@ -45,3 +45,12 @@ DEFAULT_K = 10
 
 LEAST_K_WITHOUT_OVERRIDE = 5
 """Below this a release needs an explicit, recorded override."""
+
+OWN_ROWS = "own-rows"
+"""The scope of what was computed on rows and passed no gate, in plain data."""
+
+INTERNAL = (
+    "Internal: computed on personal data you may already read. Not k-anonymous, not checked against earlier outputs. "
+    "To share: kanab release."
+)
+"""What every output of that scope says."""

@@ -117,7 +117,8 @@ class Counted:
     for everybody, where clusters of people were counted and nobody declared it. ``undecided`` are metrics whose missing
     values had no rule, so that the people decided it. ``contributors`` are of a collector: by table and metric the
     people of every class whose value is not 0; tables of which that is not known are not there, and forged messages may
-    have made numbers below 0.
+    have made numbers below 0. Without ``for_release`` all that only the gate asks for was left out, and the gate
+    refuses it: whoever holds the rows reads it on their own screen.
     """
 
     plan: Plan
@@ -137,11 +138,22 @@ class Counted:
     rates: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     contributors: Mapping[str, Mapping[str, Cells]] = field(default_factory=dict)
+    for_release: bool = True
 
     @property
     def spans_experiments(self) -> bool:
         """Whether it is known who is in which classes of several experiments."""
         return self.signatures is not None and not self.signatures.within
+
+    @property
+    def ranges_in_units(self) -> dict[str, tuple[float, float]]:
+        """The ranges of metrics that nobody declared, in units instead of grid steps."""
+        scales = {metric.name: metric.scale for tally in self.tallies.values() for metric in tally.metrics}
+        return {
+            name: (low / scales[name], high / scales[name])
+            for name, (low, high) in self.ranges.items()
+            if name in scales
+        }
 
     def __repr__(self) -> str:
         lines = [f"  {name}: {tally!r}" for name, tally in self.tallies.items()]

@@ -48,7 +48,7 @@ from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DecisionRule, ExperimentPlan, Plan
 from kanab.privacy.costs import experiment_costs, merging_costs
-from kanab.privacy.release import Receipt, Release, concerns
+from kanab.privacy.release import OwnRows, Receipt, Release, Tables, concerns
 from kanab.stats.additive import check_slopes
 from kanab.stats.adjust import check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
@@ -61,6 +61,7 @@ from kanab.stats.cautions import (
     looked_early,
     metric_cautions,
     rows_not_people,
+    small_arms,
 )
 from kanab.stats.designs.clusters import few_clusters
 from kanab.stats.distributions import check_sides
@@ -85,7 +86,7 @@ BATCHES = (
 
 @check_arguments(skip=("released",))
 def analyze(
-    released: Release,
+    released: Tables,
     experiment: str | None = None,
     *,
     control: Level = None,
@@ -127,9 +128,9 @@ def analyze(
     return analyze_release(released, experiment, options)
 
 
-def analyze_release(released: Release, experiment: str | None, options: AnalysisOptions) -> Readout:
+def analyze_release(released: Tables, experiment: str | None, options: AnalysisOptions) -> Readout:
     """Analyze one experiment of a release. What ``analyze`` does with its keywords."""
-    if not isinstance(released, Release):
+    if not isinstance(released, Tables):
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
     check_sides(options.confidence, options.alternative)
     check_test(options.test)
@@ -166,6 +167,7 @@ def analyze_release(released: Release, experiment: str | None, options: Analysis
         plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
         options.correction, ratio, tuple(effects), tuple(segments), tuple(follow_up_rows),
         released.receipt,
+        own_rows=isinstance(released, OwnRows),
         costs=tuple(experiment_costs(released, released.plan.experiment(plan.name))),
         omnibus=tuple(omnibus_rows(means, resolved)),
         contrasts=tuple(contrast_rows(means, resolved)),
@@ -236,7 +238,7 @@ def _balance(
 
 
 def _resolved(
-    options: AnalysisOptions, released: Release, plan: ExperimentPlan, tables: Mapping[str, Tally], pools: _Pools
+    options: AnalysisOptions, released: Tables, plan: ExperimentPlan, tables: Mapping[str, Tally], pools: _Pools
 ) -> ResolvedOptions:
     """Return the options in the arms and metrics of the release."""
     arms = next(iter(tables.values())).factor(plan.name)
@@ -305,7 +307,7 @@ def _metric_names(tables: Mapping[str, Tally]) -> list[str]:
     return list(dict.fromkeys(metric.name for tally in tables.values() for metric in tally.metrics))
 
 
-def _tables_of(released: Release, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
+def _tables_of(released: Tables, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
     """Return the plan and the tables of one experiment, but for those of its metrics in bins."""
     plan = released.plan.experiment(experiment)
     others = {link.name for link in released.plan.linkages_of(plan.name) if link.after}
@@ -357,11 +359,13 @@ def _pooled(
 
 
 def _cautions(
-    released: Release, plan: ExperimentPlan, tables: Mapping[str, Tally], *, sequential: bool
+    released: Tables, plan: ExperimentPlan, tables: Mapping[str, Tally], *, sequential: bool
 ) -> list[Caution]:
     """Collect what numbers alone do not say: about batches, about bounds, about each metric."""
     batches = _batches(released, plan)
     cautions = [*map(rows_not_people, released.repeats), *changed_shares(batches, plan.name)]
+    units = "clusters" if "assigned_by" in (released.receipt.choices or {}) else "people"
+    cautions += small_arms(next(iter(tables.values())).people_by(plan.name), released.receipt.k, units)
     others = [name for name in released.plan.experiment_names if _depend(released.plan, plan.name, name)]
     cautions += [assigned_jointly(plan.name, others)] if others else []
     cautions += [
@@ -383,7 +387,7 @@ def _depend(plan: Plan, experiment: str, other: str) -> bool:
     return shares is not None and not are_independent(shares)
 
 
-def _one_per_experiment(released: Release) -> Iterable[Tally]:
+def _one_per_experiment(released: Tables) -> Iterable[Tally]:
     return {tally.arms[0].name: tally for tally in released.tables.values() if len(tally.arms) == 1}.values()
 
 
@@ -434,7 +438,7 @@ def _segment_effects(
                 yield SegmentEffectRow(effect, exploratory=row.verdict != "differs")
 
 
-def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *, control_named: bool) -> list[str]:
+def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, *, control_named: bool) -> list[str]:
     """Write what a reader has to know before the numbers."""
     receipt: Receipt = released.receipt
     notes = []
@@ -442,16 +446,20 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
         notes.append(f"Control is {label(options.control)} (not named; name another if that is wrong).")
     if options.roles and "primary" not in options.roles.values():
         notes.append("There is no decision: guardrails are named, but no primary metric (--primary).")
-    if not released.bounds_declared:
+    if isinstance(released, Release) and not released.bounds_declared:
         notes.append(f"{_bounds_of_data(released, plan)}; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if concerns(name, plan.name)]
     notes += [f"{sentence}." for sentence in released.fewer_bins([plan.name])]
     notes += [f"{sentence}." for sentence in merging_costs(released, released.plan.experiment(plan.name))]
-    notes += _counted("were clamped to the bounds of", receipt.clamped, receipt.k)
+    exact = isinstance(released, OwnRows)
+    least, steps = ("", "") if exact else ("At least ", f" (in steps of {receipt.k})")
+    for metric, people in receipt.clamped.items():
+        if people:
+            notes.append(f"{least}{people:,} people were clamped to the bounds of {metric}{steps}.")
     if receipt.excluded:
-        notes.append(f"At least {receipt.excluded:,} people were seen in two arms and are excluded.")
+        notes.append(f"{least}{receipt.excluded:,} people were seen in two arms and are excluded.")
     if receipt.outside:
-        notes.append(f"At least {receipt.outside:,} people are in no arm of the plan and are left out.")
+        notes.append(f"{least}{receipt.outside:,} people are in no arm of the plan and are left out.")
     if receipt.where:
         notes.append(f"Only people where {receipt.where}.")
     choices = receipt.choices or {}
@@ -462,32 +470,21 @@ def _notes(released: Release, plan: ExperimentPlan, options: ResolvedOptions, *,
     return [*notes, *receipt.deviations]
 
 
-def _bounds_of_data(released: Release, plan: ExperimentPlan) -> str:
-    """Say whose bounds nobody declared, and which numbers are clamped to those of the data; nothing else is."""
-    metrics = {metric.name: metric for table in released.tables_of(plan.name).values() for metric in table.metrics}
-    open_ended = [name for name in metrics if not released.plan.metrics_by_name[name].declared]
-    bounds = {name: metrics[name].bounds for name in plan.numbers if name in open_ended}
-    texts = [f"{name} is clamped to {ends[0]:g} … {ends[1]:g}" for name, ends in bounds.items() if ends]
-    clamped = f"{' and '.join(texts)} (--bounds)" if texts else ""
-    if any(metric.declared for metric in map(released.plan.metrics_by_name.__getitem__, metrics)):
-        amounts = listed(name for name in open_ended if texts or not metrics[name].binary)
-        return f"Bounds of {amounts} were taken from the data, {clamped or 'and nobody is beyond them'}"
-    return f"Bounds were taken from the data, {clamped or 'nothing was clamped'}"
+def _bounds_of_data(released: Tables, plan: ExperimentPlan) -> str:
+    """Say whose bounds nobody declared."""
+    names = list(dict.fromkeys(m.name for table in released.tables_of(plan.name).values() for m in table.metrics))
+    open_ended = [name for name in names if not released.plan.metrics_by_name[name].declared]
+    whose = "" if len(open_ended) == len(names) else f" of {listed(open_ended)}"
+    return f"Bounds{whose} were taken from the data, and nobody is beyond them"
 
 
-def _missing(released: Release, tables: Mapping[str, Tally]) -> dict[str, tuple[Missing, int]]:
+def _missing(released: Tables, tables: Mapping[str, Tally]) -> dict[str, tuple[Missing, int]]:
     """Return what became of missing values, and of how many people at least, for metrics that k people lack."""
     rules = {metric.name: metric.missing for tally in tables.values() for metric in tally.metrics}
     people = released.receipt.missing
     return {name: (rule, people[name]) for name, rule in rules.items() if people.get(name)}
 
 
-def _counted(words: str, counts: Mapping[str, int], k: int) -> Iterable[str]:
-    for metric, people in counts.items():
-        if people:
-            yield f"At least {people:,} people {words} {metric} (in steps of {k})."
-
-
-def _batches(released: Release, plan: ExperimentPlan) -> list[Tally]:
+def _batches(released: Tables, plan: ExperimentPlan) -> list[Tally]:
     """Return the arms of one experiment in every batch that it is in: it may have joined later, or ended earlier."""
     return [part.totals(plan.name) for part in released.parts if plan.name in part.plan.experiment_names]

@@ -8,7 +8,7 @@ from typing import Any
 
 from kanab.analysis.compare import MetricMeans
 from kanab.counting.clusters import PEOPLE
-from kanab.privacy.release import Release
+from kanab.privacy.release import Tables
 from kanab.stats.designs.clusters import between_clusters, effective_clusters
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
@@ -33,7 +33,7 @@ class ClusterCounts:
         return {"by": list(self.by), "clusters": clusters, "people": people, "rates": list(self.rates)}
 
 
-def clusters_of(released: Release, table: Tally, experiment: str) -> ClusterCounts | None:
+def clusters_of(released: Tables, table: Tally, experiment: str) -> ClusterCounts | None:
     """Return what arms were assigned by, where that is no person; None for people."""
     by = (released.receipt.choices or {}).get("assigned_by")
     if by is None:

@@ -1,4 +1,4 @@
-"""From a source to a readout in one call: count, release, analyze."""
+"""From a source to a readout in one call: count, merge levels to k, analyze."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.analysis.api import analyze_release
-from kanab.analysis.clamping import release_clamped
 from kanab.analysis.options import AnalysisOptions, AnyCorrection, Looks
+from kanab.analysis.own_rows import read_rows
 from kanab.analysis.readout import Readout
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K, Alternative, RateTest, Slopes, Variance
-from kanab.counting.dispatch import SourceOptions, chosen_plan, clamp_numbers, count_source
-from kanab.counting.frames import load_frame
+from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
 from kanab.stats.bayes import Prior
@@ -80,14 +79,17 @@ def readout(
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
 ) -> Readout:
-    """Count a source, take it through the privacy gate and analyze it, in one call.
+    """Count a source and analyze it, in one call, for whoever may read the rows.
 
     ``arm`` to ``span``, and ``numbers``, say what is counted, as for ``count``; ``confidence`` to ``variance``, and
-    ``slopes``, how the result is read, as for ``analyze``; ``override`` is the recorded reason for a k
-    below 5. ``received`` is the metric that says who got what was assigned: the effect of receiving is read beside
-    that of being assigned. ``quantiles`` of metrics are taken from their ``bins``. Nothing is added to a ledger.
+    ``slopes``, how the result is read, as for ``analyze``. Levels are merged to k and nothing else is withheld: the
+    result is internal, and says so. Where the plan or the environment says that own rows are gated, it is what a
+    release would give, with ``override`` for a k below 5.
 
-    Raises what ``count``, ``release`` and ``analyze`` raise.
+    ``received`` is the metric that says who got what was assigned: the effect of receiving is read beside that of being
+    assigned. ``quantiles`` of metrics are taken from their ``bins``.
+
+    Raises what ``count`` and ``analyze`` raise, and where own rows are gated, what ``release`` raises.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(1)
@@ -110,11 +112,7 @@ def readout(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
         primary, guardrails, decision, test, variance, slopes,
     )  # fmt: skip
-    source = load_frame(source)  # once: it is read several times
-    released = release_clamped(
-        plan,
-        lambda each: count_source(source, each, rows),
-        lambda each, names, beyond: clamp_numbers(source, each, rows, names, beyond),
-        override=override,
+    tables = read_rows(
+        plan, lambda for_release: count_source(source, plan, rows, for_release=for_release), override=override
     )
-    return analyze_release(released, experiment, options)
+    return analyze_release(tables, experiment, options)

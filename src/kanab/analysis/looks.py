@@ -11,7 +11,7 @@ from kanab.analysis.options import AnalysisOptions, Looks
 from kanab.errors import AnalysisError
 from kanab.plan.model import ExperimentPlan
 from kanab.privacy.batches import add_releases
-from kanab.privacy.release import Release
+from kanab.privacy.release import Tables
 from kanab.stats.cautions import Caution, design_ended
 from kanab.stats.spending import CLOSEST
 
@@ -25,14 +25,14 @@ NO_LOOK = (
 class CurrentLook:
     """What is read at this look, and how; ``record`` keeps it, where there is a looks file."""
 
-    released: Release
+    released: Tables
     looks: Looks | None
     cautions: tuple[Caution, ...] = ()
     notes: tuple[str, ...] = ()
     record: Callable[[], None] = lambda: None
 
 
-def current_look(released: Release, experiment: str | None, options: AnalysisOptions) -> CurrentLook:
+def current_look(released: Tables, experiment: str | None, options: AnalysisOptions) -> CurrentLook:
     """Return what is read at this look, of one experiment of a release.
 
     Raises `AnalysisError` where planned looks are read and it is not known which of them this is.
@@ -63,7 +63,7 @@ def current_look(released: Release, experiment: str | None, options: AnalysisOpt
     )
 
 
-def _by_batches(released: Release, plan: ExperimentPlan, looks: Looks) -> CurrentLook:
+def _by_batches(released: Tables, plan: ExperimentPlan, looks: Looks) -> CurrentLook:
     """Take every batch for a look; what came after the last planned one, or adds next to nothing, is left out."""
     batches = [part for part in released.parts if part.tables_of(plan.name)]
     people = 0
@@ -85,7 +85,7 @@ def _by_batches(released: Release, plan: ExperimentPlan, looks: Looks) -> Curren
     return CurrentLook(add_releases(used), looks, (caution,))
 
 
-def _by_file(released: Release, plan: ExperimentPlan, options: AnalysisOptions) -> CurrentLook:
+def _by_file(released: Tables, plan: ExperimentPlan, options: AnalysisOptions) -> CurrentLook:
     """Take the looks that a file holds for the earlier ones, unless the last of them had the same people."""
     looks = options.looks
     assert looks is not None
@@ -112,7 +112,7 @@ def _by_file(released: Release, plan: ExperimentPlan, options: AnalysisOptions) 
     return CurrentLook(released, replace(looks, earlier=before, file=None), record=record)
 
 
-def _design(released: Release, plan: ExperimentPlan, options: AnalysisOptions, looks: Looks) -> Design:
+def _design(released: Tables, plan: ExperimentPlan, options: AnalysisOptions, looks: Looks) -> Design:
     """Return what must stay as it was planned from look to look."""
     control = plan.control if options.control is None else options.control
     return plain_design(

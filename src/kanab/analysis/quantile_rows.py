@@ -14,7 +14,7 @@ from kanab.arguments import check_arguments
 from kanab.counting.bins import Bins
 from kanab.errors import AnalysisError
 from kanab.plan.model import ExperimentPlan, MetricPlan
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, Tables
 from kanab.report.words import Kind
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect, without_noise
 from kanab.tally.factor import Level, label
@@ -110,7 +110,7 @@ def binned_people(table: Tally, metric: MetricPlan) -> dict[Level, BinnedPeople]
 
 
 def distributions(
-    released: Release, plan: ExperimentPlan, pool: Mapping[Level, Sequence[Level]], notes: list[str]
+    released: Tables, plan: ExperimentPlan, pool: Mapping[Level, Sequence[Level]], notes: list[str]
 ) -> list[Distribution]:
     """Return the bins of every metric whose quantiles the plan asks for, where the release holds them."""
     read = []

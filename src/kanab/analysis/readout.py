@@ -24,7 +24,7 @@ from kanab.analysis.rows import (
 )
 from kanab.analysis.tables import ReadoutRows, readout_tables
 from kanab.arguments import check_arguments
-from kanab.choices import Alternative, Slopes, Variance
+from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
 from kanab.dataframes import Frames, Tables
 from kanab.plan.model import DecisionRule
 from kanab.privacy.epsilon.noise_receipt import noise_dict
@@ -49,7 +49,8 @@ class Readout(Frames[ReadoutRows]):
     """Everything known about one experiment. ``to_dict`` is documented and stable.
 
     ``missing`` says by metric what became of missing values, and how many people at least have none. ``rates`` are the
-    metrics that are 0 or 1 for everybody; they are named in `to_dict` where noise hides it.
+    metrics that are 0 or 1 for everybody; they are named in `to_dict` where noise hides it. ``own_rows`` says
+    that it is internal: computed on rows, without the gate.
     """
 
     experiment: str
@@ -85,6 +86,7 @@ class Readout(Frames[ReadoutRows]):
     quantiles: tuple[QuantileRow, ...] = ()
     distributions: tuple[Distribution, ...] = ()
     rates: tuple[str, ...] = ()
+    own_rows: bool = False
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -153,6 +155,7 @@ class Readout(Frames[ReadoutRows]):
 
     def _plain(self) -> dict[str, Any]:
         return {
+            "scope": OWN_ROWS if self.own_rows else "release",
             "experiment": self.experiment,
             "people": sum(self.arms.values()),
             "k": self.receipt.k,
@@ -188,7 +191,7 @@ class Readout(Frames[ReadoutRows]):
             "segments": [row.to_dict() for row in self.segments],
             "segment_effects": [row.to_dict() for row in self.segment_effects],
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
-            "privacy": _privacy(self.receipt, self.rates, chained=self.chained)
+            "privacy": self._privacy()
             | ({"people": dict(people)} if (people := self.receipt.people.get(self.experiment)) else {})
             | {"costs": list(self.costs)},
             "notes": list(self.notes),
@@ -198,25 +201,35 @@ class Readout(Frames[ReadoutRows]):
             "clusters": None if self.clusters is None else self.clusters.to_dict(),
         }
 
+    def _privacy(self) -> dict[str, Any]:
+        """Return what was done to the tables; without the gate there is no promise to tell of."""
+        done = _done(self.receipt)
+        return done if self.own_rows else done | _promised(self.receipt, self.rates, chained=self.chained)
 
-def _privacy(receipt: Receipt, rates: Sequence[str], *, chained: bool) -> dict[str, Any]:
+
+def _done(receipt: Receipt) -> dict[str, Any]:
     batch = receipt.batch
     return {
         "k": receipt.k,
+        "merged": {name: levels.merged_labels for name, levels in receipt.maps.items()},
+        "left_out": dict(receipt.left_out),
+        "deviations": list(receipt.deviations),
+        "cohorts": None if batch is None else {"every": batch.every, "after": batch.after, "through": batch.through},
+        "where": receipt.where,
+        "choices": None if receipt.choices is None else dict(receipt.choices),
+    }
+
+
+def _promised(receipt: Receipt, rates: Sequence[str], *, chained: bool) -> dict[str, Any]:
+    return {
         "effective_k": receipt.effective_k,
         "effective_k_within": receipt.effective_k_within,
         "smallest_class": receipt.smallest_class,
         "classes": receipt.classes,
-        "merged": {name: levels.merged_labels for name, levels in receipt.maps.items()},
-        "left_out": dict(receipt.left_out),
-        "deviations": list(receipt.deviations),
         "audit": "passed",
         "homogeneous": receipt.homogeneous,
         "not_enumerated": receipt.not_enumerated,
         "narrowest": receipt.narrowest,
-        "cohorts": None if batch is None else {"every": batch.every, "after": batch.after, "through": batch.through},
         "chained": chained,
         "ledger": receipt.ledger or None,
-        "where": receipt.where,
-        "choices": None if receipt.choices is None else dict(receipt.choices),
     } | ({} if receipt.noise is None else {"noise": {**noise_dict(receipt.noise), "rates": list(rates)}})

@@ -49,7 +49,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "Common flags": (
         "--arm", "--metric", "--adjust", "--segment", "--covariate", "--control", "--primary", "--guardrail", "--plan",
-        "--experiment", "--experiments", "-o", "--brief", "--html", "--json",
+        "--experiment", "--experiments", "-o", "--dry-run", "--brief", "--html", "--json",
     ),
     "Metrics": (
         "--ratio", "--quantile", "--received", "--bounds", "--resolution", "--missing",
@@ -71,8 +71,8 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
         "--sequential", "--looks", "--looks-at", "--looks-file", "--planned", "--spending", "--tuned-at", "--last",
     ),
     "Privacy": (
-        "--k", "--override", "--epsilon", "--delta", "--ledger", "--new-ledger", "--no-ledger", "--reviewed",
-        "--cohort", "--every", "--as-of",
+        "--as-released", "--k", "--override", "--epsilon", "--delta", "--ledger", "--new-ledger", "--no-ledger",
+        "--reviewed", "--cohort", "--every", "--as-of",
     ),
 }  # fmt: skip
 """The flags of commands that have many, in the order in which help shows them."""

@@ -33,7 +33,9 @@ NO_LEDGER = "not chained: what else was released about these people was not chec
 @source_options
 @names_option("--adjust", help="Covariates and numbers to adjust for only, separated by commas.")
 @names_option("--covariate", "segment", help="Covariates to adjust for and to segment by; each gets its own table.")
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="File to write.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="File to write.")
+@click.option("--dry-run", is_flag=True, help="Print what would leave, merge or stay out, and write nothing; internal.")
+@click.option("--json", "as_json", is_flag=True, help="With --dry-run: print plain data.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside the file.")
 @click.option("--new-ledger", is_flag=True, help="Begin the ledger: nothing was released about these people before.")
 @click.option("--reviewed", default="", metavar="REASON", help="Why refused attempts are no reason to stop; recorded.")
@@ -59,12 +61,16 @@ def release(source: str, **flags: Any) -> None:
     from kanab.privacy.release_file import release_text
 
     flags["adjust"] = ",".join(dict.fromkeys([*names(flags["adjust"]), *names(flags["segment"])]))
+    _check_output(flags)
     path = _ledger_path(flags)
     before = Ledger() if path is None else read_ledger(path)
     plan = _with_budget(_with_cohorts(plan_of(flags, source), flags), before, flags)
     plan = settle_missing(plan, rules_of(before.plans) if plan.budget is None else {})
     span, deviations = _next_span(plan, before, flags)
     earlier = () if span is not None or plan.budget is not None else before.plans
+    if flags["dry_run"]:
+        _print_dry_run(source, plan, flags, None if path is None else before, span)
+        return
     question = Question(replace(plan, k=flags["k"] or plan.k), rows_of(flags).choices, span)
     if plan.budget is not None:  # before a ledger is begun
         check_declared(_decided(question).plan, question.choices)
@@ -87,6 +93,44 @@ def release(source: str, **flags: Any) -> None:
     taken = any(old.salt == released.salt for old in before.releases)
     first = f"- A new ledger was begun: {path.name}." if path is not None and begun else ""
     _say(released, flags, TAKEN if taken else first)
+
+
+def _check_output(flags: Mapping[str, Any]) -> None:
+    """Raise `PlanError` where there is no file to write, or one that a dry run would not write."""
+    if flags["dry_run"]:
+        clash = [flag for flag in ("output", "new_ledger", "reviewed") if flags[flag]]
+        if clash:
+            raise PlanError(
+                f"--dry-run writes nothing, and --{clash[0].replace('_', '-')} is about what is written",
+                "Leave one of them out.",
+            )
+    elif flags["output"] is None:
+        raise PlanError("the file to write is not named", "Name it (-o checkout.release.json), or try it (--dry-run).")
+    elif flags["as_json"]:
+        raise PlanError("--json is about --dry-run", "Leave it out: a release file is JSON.")
+
+
+def _print_dry_run(source: str, plan: Plan, flags: Mapping[str, Any], ledger: Ledger | None, span: Span | None) -> None:
+    """Print what a release would give after those of a ledger, if there is one, and what would keep the rest."""
+    from kanab.analysis.dry_run import DryRun, try_release, with_keeping_flags
+    from kanab.analysis.own_rows import check_internal
+    from kanab.cli.output import echo_json
+
+    check_internal(plan, "--dry-run")
+    if plan.budget is not None:
+        raise PlanError("--dry-run is about releases without ε", "What noise costs is forecast: kanab plan.")
+    before = None if ledger is None or not ledger.entries else ledger
+    earlier = () if before is None or span is not None else before.plans
+
+    def run(each: Plan) -> DryRun:
+        counted = _counted(source, each, flags, earlier, span)
+        return try_release(counted, flags["k"], override=flags["override"], ledger=before)
+
+    tried = with_keeping_flags(run(plan), run)
+    if flags["as_json"]:
+        echo_json(tried.to_dict())
+    else:
+        click.echo(str(tried))
 
 
 def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
@@ -132,8 +176,9 @@ def _ledger_path(flags: Mapping[str, Any]) -> Path | None:
         if flags["cohort"]:
             raise PlanError("cohorts need a ledger", "Leave out --no-ledger: it says which cohorts are sealed.")
         return None
-    path = Path(flags["ledger"]) if flags["ledger"] else Path(flags["output"]).with_name("kanab.ledger")
-    if path.resolve() == Path(flags["output"]).resolve():
+    output = Path(flags["output"] or "release.json")  # a dry run looks at the ledger here
+    path = Path(flags["ledger"]) if flags["ledger"] else output.with_name("kanab.ledger")
+    if path.resolve() == output.resolve():
         raise PlanError("the file and the ledger are the same", "Give -o another name.")
     return path
 

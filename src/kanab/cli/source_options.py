@@ -379,15 +379,21 @@ def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
 
 
 def counted_source(
-    source: str, plan: Plan, flags: Mapping[str, Any], *, earlier: Sequence[Plan] = (), span: Span | None = None
+    source: str,
+    plan: Plan,
+    flags: Mapping[str, Any],
+    *,
+    earlier: Sequence[Plan] = (),
+    span: Span | None = None,
+    for_release: bool = True,
 ) -> Counted:
     """Count the source of a command; older plans again, and some cohorts only, where a ledger needs it."""
     from kanab.counting.dispatch import count_source, explain
 
     options = replace(rows_of(flags), span=span)
     if flags["show_sql"]:
-        click.echo(explain(source, plan, options, earlier))
+        click.echo(explain(source, plan, options, earlier, for_release=for_release))
         sys.exit(0)
     tables = sum(len(counted.linkages) for counted in (plan, *earlier))
     with progress(f"counting {tables} table{'s' if tables > 1 else ''}"):
-        return count_source(source, plan, options, earlier)
+        return count_source(source, plan, options, earlier, for_release=for_release)

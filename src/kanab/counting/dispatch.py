@@ -16,17 +16,14 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K
 from kanab.counted import Counted
-from kanab.counting.bins import rounded
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
 from kanab.counting.columns import name_list
 from kanab.counting.csvfile import CsvForm, header_of, matching_files, parse_fields, read_texts
 from kanab.counting.files import ENDINGS, file_kind, no_table, read_files
-from kanab.counting.frames import Array, get_column, holds_fractions, is_elsewhere, load_frame, to_numbers
+from kanab.counting.frames import Array, get_column, holds_fractions, is_elsewhere, load_frame
 from kanab.counting.levels import named_level
 from kanab.counting.repeated_ids import id_columns
 from kanab.counting.rows import count_rows, needed_columns
@@ -159,8 +156,14 @@ def chosen_plan(
     )  # fmt: skip
 
 
-def count_source(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> Counted:
-    """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords."""
+def count_source(
+    source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = (), *, for_release: bool = True
+) -> Counted:
+    """Count a source by a plan, and by earlier plans in the same pass. What ``count`` does with its keywords.
+
+    Without ``for_release`` nothing is counted that only the gate asks for: it is for `kanab.analysis.own_rows`.
+    """
+    options = replace(options, for_release=for_release)
     source = load_frame(source)
     options = _clamping(plan, options)
     plans = _plans(plan, earlier, options)
@@ -238,6 +241,8 @@ class SourceOptions:
     assigned_by: Sequence[str] | str | None = None
     clamp: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Bounds of a person's values, where those of clusters are added up."""
+    for_release: bool = True
+    """Whether what only the gate asks for is counted, too."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", load_frame(self.events))
@@ -324,37 +329,9 @@ def _name_of(table: Any) -> str | None:
     return Path(fspath(table)).name if isinstance(table, (str, PathLike)) else "a table in memory"
 
 
-def clamp_numbers(source: Any, plan: Plan, options: SourceOptions, names: Sequence[str], beyond: float) -> Plan:
-    """Return a plan with bounds for some numbers: quantiles with a share of the people beyond, or 0.
-
-    Where rows have to be added up to people first, nothing is known of them, and the plan stays as it is.
-    """
-    if options.unit is not None or options.events is not None or options.assigned_by is not None:
-        return plan
-    bounds = {}
-    for name, ends in _quantiles(source, options, names, (beyond, 1 - beyond)).items():
-        low, high = min(0.0, ends[0]), max(0.0, ends[-1])
-        if ends and low < high:
-            bounds[name] = rounded(low, high - low), rounded(high, high - low)
-    metrics = tuple(replace(metric, bounds=bounds.get(metric.name, metric.bounds)) for metric in plan.metrics)
-    return replace(plan, metrics=metrics)
-
-
-def _quantiles(
-    source: Any, options: SourceOptions, names: Sequence[str], shares: tuple[float, float]
-) -> dict[str, list[float]]:
-    if not isinstance(source, (str, PathLike)) and not options.needs_engine and not is_elsewhere(source):
-        columns = {name: to_numbers(get_column(source, name), name) for name in names}
-        return {name: np.quantile(values[~gone], shares).tolist() for name, (values, gone) in columns.items()}
-    if not _installed("ibis"):
-        return {}
-    from kanab.counting.engine.profiles import quantiles_of  # noqa: PLC0415 - needs the [sql] extra
-
-    with _opened(source, options) as (rows, _):
-        return quantiles_of(rows, names, shares)
-
-
-def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = ()) -> str:
+def explain(
+    source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = (), *, for_release: bool = True
+) -> str:
     """Return the statement that counting would run, in the engine's own dialect.
 
     Raises `MissingExtraError` where the [sql] extra is not installed.
@@ -363,7 +340,7 @@ def explain(source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[P
         raise MissingExtraError("showing the statement", "sql")
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
-    options = _clamping(plan, options)
+    options = _clamping(plan, replace(options, for_release=for_release))
     with _opened(source, options) as (people, choices):
         joint = _join(_plans(plan, earlier, options), people, choices)
         with own_names(joint):
@@ -461,7 +438,7 @@ def _count_any(source: Any, plans: Plans, options: SourceOptions) -> Counted:
 
 def _by_rows(data: Any, plans: Plans, options: SourceOptions) -> Counted:
     plan, *earlier = _by_columns(plans, lambda name: holds_fractions(get_column(data, name)))
-    return count_rows(data, plan, earlier, options.span)
+    return count_rows(data, plan, earlier, options.span, for_release=options.for_release)
 
 
 def _by_columns(plans: Plans, is_number: Callable[[str], bool]) -> Plans:
@@ -565,7 +542,7 @@ def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str
         if events is not None:
             beside = open_beside(people, events, options.form)
             events = Events(beside, options.window or "", options.time, options.exposure_time)
-        names = ("unit", "aggregate", "where", "span", "first_by")
+        names = ("unit", "aggregate", "where", "span", "first_by", "for_release")
         choices = {name: getattr(options, name) for name in names} | {"events": events}
         if options.assigned_by is None:
             yield people, choices

@@ -72,13 +72,16 @@ class PlanCount(NamedTuple):
     membership: Membership
 
 
-def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span | None = None) -> Counted:
+def count_rows(
+    data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span | None = None, *, for_release: bool = True
+) -> Counted:
     """Count people, one row each, into every table that the plan needs.
 
     ``data`` is a dict of columns or a pandas, polars or Arrow table. People whose arm is missing
     or not declared are not in that experiment; who is in none is counted as outside. ``earlier``
     plans are counted again over the same people, whose signatures then go row by row with these.
-    With a ``span`` only the people of those cohorts are counted.
+    With a ``span`` only the people of those cohorts are counted. Without ``for_release`` nothing is counted that only
+    the gate asks for.
 
     >>> from kanab.plan.model import make_plan
     >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
@@ -94,9 +97,8 @@ def count_rows(data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span |
     by_terms: dict[str, PlanCount] = {}
     for each in plans:
         if counting_terms(each) not in by_terms:
-            by_terms[counting_terms(each)] = _count_plan(
-                table, each, _other_metrics(each, plans) if each is plan else ()
-            )
+            besides = _other_metrics(each, plans) if each is plan else ()
+            by_terms[counting_terms(each)] = _count_plan(table, each, besides, for_release=for_release)
     counts = [by_terms[counting_terms(each)] for each in plans]
     anywhere = np.any([count.inside for count in counts], axis=0)
     signatures = make_signatures([count.membership.among(count.inside[anywhere]) for count in counts])
@@ -115,7 +117,9 @@ def _other_metrics(plan: Plan, plans: Sequence[Plan]) -> tuple[MetricPlan, ...]:
     return tuple(metric for name, metric in others.items() if name not in plan.metric_names)
 
 
-def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricPlan] = ()) -> PlanCount:
+def _count_plan(
+    table: Mapping[str, Array], plan: Plan, others: Sequence[MetricPlan], *, for_release: bool
+) -> PlanCount:
     arms = {experiment.name: _arms(table[experiment.name], experiment) for experiment in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
@@ -148,9 +152,12 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, others: Sequence[MetricP
         {name: value.missing for name, value in values.items()},
         outside=int(np.count_nonzero(~inside)),
         ranges=ranges,
+        for_release=for_release,
     )
-    present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
     sizes = {name: tally.people.size for name, tally in tallies.items()}
+    if not for_release:
+        return PlanCount(counted, inside, Membership(cells, sizes, {}))
+    present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
     true_or_false = _multiplying(plan, steps)
     numbers = _numbers([steps[name] for name in plan.weights if name not in true_or_false])
     sensitive = {metric.name for metric in plan.counted_metrics if metric.sensitive != "no"}

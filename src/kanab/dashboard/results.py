@@ -21,7 +21,7 @@ from kanab.dashboard.releases import Contents, ReleaseChain
 from kanab.errors import AnalysisError, KanabError
 from kanab.inspection.officer.account import privacy_account
 from kanab.privacy.batches import add_releases, continues
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, refuse_own_rows
 from kanab.scan.readout import PairReadout
 from kanab.scan.scan import scan_stored_pairs
 from kanab.tally.factor import Level
@@ -300,6 +300,7 @@ def _holding(bundle: Bundle, experiment: str) -> Bundle:
 
 def analyzed(released: Release, experiment: str, control: Level = None) -> Readout:
     """Return the readout; over all looks, where the plan says how many there will be."""
+    refuse_own_rows(released)
     if released.plan.experiment(experiment).looks is None:
         return analyze(released, experiment, control=control)
     try:

@@ -21,7 +21,7 @@ from kanab.privacy.audit import Audit, audit_table, few_events
 from kanab.privacy.class_rules import missing_values_hide, products_hide
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
 
@@ -93,6 +93,7 @@ def audit_release(release: Release) -> dict[str, Audited]:
 
 def check_release(release: Release, audited: Mapping[str, Audited] | None = None) -> tuple[Check, ...]:
     """Check every rule for one release; with ε other rules hold. ``audited`` is its audit, where that was done."""
+    refuse_own_rows(release)
     if release.receipt.noise is not None:
         return check_noise(release, release.receipt.noise)
     audits = audit_release(release) if audited is None else audited

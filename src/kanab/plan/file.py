@@ -181,7 +181,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         "experiments",
         "export",
         "privacy",
-        *(["sheet", "notify"] if file else []),
+        *(["sheet", "notify", "own_rows"] if file else []),
     )
     metrics = tuple(_metric(name, table) for name, table in root.tables("metrics"))
     covariates = root.table("covariates")
@@ -200,6 +200,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         _budget(root.table("privacy")) if "privacy" in data else None,
         _sheet(root.table("sheet")),
         _notify(root.table("notify")) if file and "notify" in data else None,
+        root.get("own_rows", values.one_of("internal", "gated"), Plan.own_rows),
     )
     if file:
         root.mistakes.extend(_undeclared(plan))

@@ -25,7 +25,6 @@ MOST_CLASSES = 100_000
 """A table with more classes is refused: it would be rows under another name."""
 MOST_LEVELS = 1_000
 """A covariate of more levels is refused: it is nearly a name."""
-
 SHEET_ENTRIES = {
     "controller": "who is responsible (controller), with address",
     "contact": "whom people write to; the data protection officer",
@@ -246,6 +245,7 @@ class Plan:
     budget: Budget | None = None
     sheet: Mapping[str, str] = field(default_factory=dict, compare=False)  # what people say of it, for its sheet
     notify: NotifyPlan | None = field(default=None, compare=False)  # who is told, not what is counted
+    own_rows: Literal["internal", "gated"] = field(default="internal", compare=False)  # who may read it
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
         """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""

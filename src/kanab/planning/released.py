@@ -9,7 +9,7 @@ from kanab.analysis.compare import AnalyzedTables
 from kanab.errors import AnalysisError, LevelError, PlanError, flag, listed
 from kanab.plan.model import ExperimentPlan
 from kanab.planning.noise import Noise, noise_of_means
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, refuse_own_rows
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
@@ -33,6 +33,7 @@ def noise_of_release(
     ``adjust`` are covariates and numbers from before; ``shares`` and ``control`` are those of the plan unless others
     are given. Raises `PlanError`, `AnalysisError` or `LevelError` for what the release does not hold.
     """
+    refuse_own_rows(released)
     means, name = _means(released, plan, metric, adjust)
     planned = None if plan.shares is None else dict(plan.shares)
     binary = is_binary(released, name)

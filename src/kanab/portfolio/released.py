@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kanab.analysis.api import analyze
 from kanab.analysis.rows import EffectRow
 from kanab.errors import AnalysisError, PrivacyError, listed
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, refuse_own_rows
 from kanab.stats.margins import Better
 from kanab.tally.factor import Level, label
 
@@ -43,6 +43,9 @@ def named_releases(releases: Releases, *, by_batch: bool = False) -> dict[str, R
 
     Raises `PrivacyError` for anything but releases.
     """
+    given = releases.values() if isinstance(releases, Mapping) else releases
+    for each in given if isinstance(given, Iterable) else ():
+        refuse_own_rows(each)
     if isinstance(releases, Mapping):
         named = {str(name): released for name, released in releases.items()}
     elif isinstance(releases, Sequence) and all(isinstance(released, Release) for released in releases):

@@ -16,7 +16,7 @@ from kanab.privacy.epsilon.account import epsilon_of
 from kanab.privacy.epsilon.accountant import spent_rho
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, add_noises
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release import HELD_BACK, Batch, Receipt, Release
+from kanab.privacy.release import HELD_BACK, Batch, Receipt, Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.factor import OTHER, Level
 from kanab.tally.tally import Tally
@@ -35,6 +35,8 @@ def add_releases(releases: Sequence[Release]) -> Release:
         raise PrivacyError("only releases can be added", "Give a list of them: add_releases([monday, tuesday]).")
     if not releases:
         raise PrivacyError("there is no release to add", "Name at least one file.")
+    for batch in releases:
+        refuse_own_rows(batch)
     if not all(isinstance(batch, Release) for batch in releases):
         raise PrivacyError("only releases can be added", "Call release() on what count() returned.")
     if not all(continues(later.plan, earlier.plan) for earlier, later in combinations(releases, 2)):
@@ -71,8 +73,8 @@ def add_releases(releases: Sequence[Release]) -> Release:
     previous = releases[-1].previous if all(batch.chained for batch in releases) else None
     parts = tuple(part for batch in releases for part in batch.parts or (batch,))
     return Release(
-        _with_shares(plan, releases), tables, _receipt(releases, tables, maps), declared, previous, parts,
-        _ranges(releases),
+        _with_shares(plan, releases), tables, _receipt(releases, tables, maps), declared, previous, parts=parts,
+        ranges=_ranges(releases),
     )  # fmt: skip
 
 

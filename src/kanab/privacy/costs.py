@@ -17,7 +17,7 @@ from kanab.errors import listed
 from kanab.plan.model import ExperimentPlan
 from kanab.plan.pairs import pairs_of
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release import Release
+from kanab.privacy.release import Tables
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
 
@@ -32,7 +32,7 @@ MOST_SAID = 0.5
 _IF = "if merged levels differ as much as the others do"
 
 
-def costs_of(release: Release) -> list[str]:
+def costs_of(release: Tables) -> list[str]:
     """Say what merging, withholding and leaving out cost in every experiment of a release.
 
     >>> import kanab as kb
@@ -48,7 +48,7 @@ def costs_of(release: Release) -> list[str]:
     return [sentence for experiment in release.plan.experiments for sentence in experiment_costs(release, experiment)]
 
 
-def experiment_costs(release: Release, experiment: ExperimentPlan) -> list[str]:
+def experiment_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
     """Say what merging, withholding and leaving out cost in one experiment."""
     return [*merging_costs(release, experiment), *lost_answers(release, experiment)]
 
@@ -56,7 +56,7 @@ def experiment_costs(release: Release, experiment: ExperimentPlan) -> list[str]:
 # ── merging ────────────────────────────────────────────────────────────────────────────────────
 
 
-def merging_costs(release: Release, experiment: ExperimentPlan) -> list[str]:
+def merging_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
     """Say how much wider adjusted intervals of an experiment are than without merging."""
     wider = {}
     covariates = () if release.receipt.noise is not None else experiment.adjust  # by noise, the levels kept differ, too
@@ -150,12 +150,12 @@ def _trend(n: Floats, means: Floats, places: Floats, noise: float) -> float:
 # ── what can no longer be answered ─────────────────────────────────────────────────────────────
 
 
-def lost_answers(release: Release, experiment: ExperimentPlan) -> list[str]:
+def lost_answers(release: Tables, experiment: ExperimentPlan) -> list[str]:
     """Say what a release can no longer tell of an experiment, because a table or a metric is not in it."""
     return [*_without_tables(release, experiment), *_without_metrics(release, experiment)]
 
 
-def _without_tables(release: Release, experiment: ExperimentPlan) -> Iterator[str]:
+def _without_tables(release: Tables, experiment: ExperimentPlan) -> Iterator[str]:
     own, name = release.tables_of(experiment.name), experiment.name
     if not own:
         yield f"there is no result of {name}"
@@ -178,7 +178,7 @@ def _without_tables(release: Release, experiment: ExperimentPlan) -> Iterator[st
             yield f"whether {name} and {other} interfere is not told"
 
 
-def _without_metrics(release: Release, experiment: ExperimentPlan) -> Iterator[str]:
+def _without_metrics(release: Tables, experiment: ExperimentPlan) -> Iterator[str]:
     own, name = release.tables_of(experiment.name), experiment.name
     if not own:
         return

@@ -132,6 +132,10 @@ def _check_events(counted: Counted) -> None:
 def _checked(counted: Counted) -> Counted:
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
+    if not counted.for_release:
+        raise PrivacyError(
+            "this was counted to be read here, without what the rules ask for", "Count it again: count()."
+        )
     return counted
 
 
@@ -189,20 +193,10 @@ def make_release(
         gate.receipt(deviations, before.name),
         counted.bounds_declared,
         None if ledger is None else ledger.head,
-        ranges=_ranges(counted),
+        ranges=counted.ranges_in_units,
         repeats=counted.repeats,
         rates=counted.rates,
     )
-
-
-def _ranges(counted: Counted) -> dict[str, tuple[float, float]]:
-    """Return the ranges of metrics that nobody declared, in units instead of grid steps."""
-    scales = {metric.name: metric.scale for tally in counted.tallies.values() for metric in tally.metrics}
-    return {
-        name: (low / scales[name], high / scales[name])
-        for name, (low, high) in counted.ranges.items()
-        if name in scales
-    }
 
 
 def _drafts(

@@ -22,7 +22,7 @@ from kanab.errors import KanabError, LedgerError
 from kanab.plan.model import Plan
 from kanab.privacy.epsilon.witness import check_witness, note_witness
 from kanab.privacy.ledger_note import LedgerNote, is_note, note_from_dict, note_to_dict
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, refuse_own_rows
 from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 FORMAT = "kanab-ledger/1"
@@ -164,6 +164,7 @@ def _next_name(file: Path) -> str:
 
 def append_release(path: str | PathLike[str], ledger: Ledger, release: Release) -> Ledger:
     """Add a release to a ledger that is held, whole or not at all. Raises `LedgerError` where it does not follow."""
+    refuse_own_rows(release)
     if release.previous != ledger.head:
         raise LedgerError("the release was made for another state of the ledger", "Release it again.")
     return _append(path, ledger, release)

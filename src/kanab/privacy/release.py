@@ -1,4 +1,4 @@
-"""Releases: tables that passed the gate, and the receipt that says what was done to them."""
+"""Tables as analyses read them: releases, which passed the gate with a receipt, and somebody's own rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
 from kanab.privacy.epsilon.combined import combine_arms
@@ -111,39 +112,27 @@ def concerns(left_out: str, experiment: str) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
-    """Tables that passed the gate, with their receipt. Made by ``release`` or read from its file.
+class Tables:
+    """What an analysis reads: tables by arms and covariates, the plan that they follow, and what was done to them.
 
-    ``previous`` is the hash of the release before it in its ledger, empty for the first one; None
-    says that it is in no ledger. ``parts`` are the batches that a sum of releases was made of.
+    It is a `Release` or `OwnRows`. ``parts`` are the batches that a sum of releases was made of.
     ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared, ``repeats``
     columns that look like a person's id and repeat, where rows were people, ``rates`` metrics that are 0 or 1 for every
     person of a cluster; these are known in memory only.
-    ``salt`` is hashed with the rest; releases of before have none.
     """
 
     plan: Plan
     tables: Mapping[str, Tally]
     receipt: Receipt
-    bounds_declared: bool = True
-    previous: str | None = None
-    parts: tuple[Release, ...] = ()
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    repeats: tuple[str, ...] = ()
-    salt: str = field(default_factory=new_salt)
-    rates: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name, table in self.tables.items() if self.receipt.noise is None else ():
-            if np.any((table.people > 0) & (table.people < self.receipt.k)):
-                raise PrivacyError(
-                    f"{name} holds a class with fewer than k = {self.receipt.k} people", "Do not use this release."
-                )
+    parts: tuple[Release, ...] = field(default=(), kw_only=True)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, kw_only=True)
+    repeats: tuple[str, ...] = field(default=(), kw_only=True)
+    rates: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def chained(self) -> bool:
         """Whether it is in a ledger."""
-        return self.previous is not None
+        return False
 
     def tables_of(self, experiment: str) -> dict[str, Tally]:
         """Return the tables of one experiment by name, but for those with another one."""
@@ -187,6 +176,52 @@ class Release:
         alike = all(table.metrics == totals[0].metrics for table in totals)
         return sum(totals[1:], totals[0]) if alike else self.tables[experiment]
 
+
+@dataclass(frozen=True, eq=False)
+class Release(Tables):
+    """Tables that passed the gate, with their receipt. Made by ``release`` or read from its file.
+
+    ``previous`` is the hash of the release before it in its ledger, empty for the first one; None
+    says that it is in no ledger. ``salt`` is hashed with the rest; releases of before have none.
+    """
+
+    bounds_declared: bool = True
+    previous: str | None = None
+    salt: str = field(default_factory=new_salt, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name, table in self.tables.items() if self.receipt.noise is None else ():
+            if np.any((table.people > 0) & (table.people < self.receipt.k)):
+                raise PrivacyError(
+                    f"{name} holds a class with fewer than k = {self.receipt.k} people", "Do not use this release."
+                )
+
+    @property
+    def chained(self) -> bool:
+        """Whether it is in a ledger."""
+        return self.previous is not None
+
     def __repr__(self) -> str:
         names = ", ".join(self.tables)
         return f"Release of {names}: {self.receipt.promise}"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows(Tables):
+    """Tables on the screen of whoever holds the rows: classes are merged to k, and no other rule was asked.
+
+    Nothing that takes releases takes it: it is not k-anonymous, and nobody compared it with earlier outputs.
+    """
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {', '.join(self.tables)}. {INTERNAL}"
+
+
+def refuse_own_rows(value: object) -> None:
+    """Raise `PrivacyError` for what was computed on somebody's own rows: the tables, or plain data that says so."""
+    scope = value.get("scope") if isinstance(value, Mapping) else None
+    if isinstance(value, OwnRows) or (isinstance(scope, str) and scope == OWN_ROWS):
+        raise PrivacyError(
+            "this is internal: it was computed on rows and did not pass the privacy gate",
+            "Release the rows (kanab release), and give that release.",
+        )

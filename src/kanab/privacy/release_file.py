@@ -11,7 +11,7 @@ import msgspec
 from kanab.arguments import check_arguments
 from kanab.atomicfile import read_text, write_whole
 from kanab.errors import KanabError, PrivacyError, SourceError
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, refuse_own_rows
 from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 
@@ -23,6 +23,7 @@ def write_release(release: Release, path: str | PathLike[str]) -> None:
 
 def release_text(release: Release) -> str:
     """Return the text of a release's file. Raises `PrivacyError` where bounds were taken from the data."""
+    refuse_own_rows(release)
     if not isinstance(release, Release):
         raise PrivacyError("only a Release can be written", "Call release() on what count() returned.")
     if not release.bounds_declared:

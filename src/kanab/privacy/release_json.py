@@ -14,7 +14,7 @@ from kanab.plan.model import Plan, settle_missing
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.tables import check_levels, noise_of, stated_noise
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release import Batch, Receipt, Release
+from kanab.privacy.release import Batch, Receipt, Release, refuse_own_rows
 from kanab.tally.plain import read
 from kanab.tally.tally import Tally
 
@@ -110,6 +110,7 @@ before keeps its hash."""
 
 def release_to_dict(release: Release) -> dict[str, Any]:
     """Return a release as plain data. The same release gives the same bytes."""
+    refuse_own_rows(release)
     batch = release.receipt.batch
     cohorts = None if batch is None else BatchEntry(**_fields(batch, BatchEntry))
     entry = ReleaseEntry(
@@ -156,8 +157,9 @@ def _map_entry(levels: LevelMap) -> MapEntry:
 def release_from_dict(data: Any) -> Release:
     """Read a release from plain data, checked again.
 
-    Raises `SourceError` where it was changed, `PrivacyError` where a class is below k.
+    Raises `SourceError` where it was changed, `PrivacyError` where a class is below k, or where it is internal.
     """
+    refuse_own_rows(data)
     try:
         entry = msgspec.convert(data, ReleaseEntry)
     except msgspec.ValidationError as problem:

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kanab.choices import INTERNAL
 from kanab.report.figures import Row, figures_of, is_share, relative_figures
 from kanab.report.text import mapped, printable, wrapped
-from kanab.report.words import alarm_sentences, correction_name, decision_sentences, headlines, metrics_of, title, tone
+from kanab.report.words import (
+    alarm_sentences,
+    correction_name,
+    decision_sentences,
+    headlines,
+    is_internal,
+    metrics_of,
+    title,
+    tone,
+)
 from kanab.tabular import Table, p_value
 
 WIDTH = 80
@@ -27,7 +37,8 @@ def brief_text(data: Mapping[str, Any]) -> str:
     sentences = (f"{title(clean)}.", *decision_sentences(clean), *alarm_sentences(clean))
     lines = [line for sentence in sentences for line in wrapped(sentence, WIDTH)]
     rows = [row for metric in metrics_of(clean) for row in headlines(clean, metric)]
-    return "\n".join([*lines, *str(_table(clean, rows)).splitlines()]) if rows else "\n".join(lines)
+    lines += str(_table(clean, rows)).splitlines() if rows else []
+    return "\n".join([*lines, *(wrapped(INTERNAL, WIDTH) if is_internal(clean) else ())])
 
 
 def _table(data: Mapping[str, Any], rows: list[Row]) -> Table:

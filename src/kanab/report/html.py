@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from kanab.choices import INTERNAL
 from kanab.report.decision import rule_sentences
 from kanab.report.figures import bind_numbers
 from kanab.report.noise_words import noise_terms
@@ -40,6 +41,7 @@ from kanab.report.words import (
     decision_sentences,
     effective_k_scope,
     ended,
+    is_internal,
     lead_sentences,
     merged_levels,
     method_sentences,
@@ -98,12 +100,12 @@ def report_page(data: Data) -> Page:
         PageSection("effects", "What happened?", _effects(data, pictures)),
         *(PageSection(more.name, more.heading, _further(more, pictures)) for more in further_sections(data)),
         PageSection("segments", "Does the effect differ by segment?", _segments(data, pictures)),
-        PageSection("privacy", "Privacy receipt", _privacy(data)),
+        PageSection("privacy", "Privacy" if is_internal(data) else "Privacy receipt", _privacy(data)),
         PageSection("notes", "Notes", bullets(note_sentences(data))),
         PageSection("method", "How it was computed", bullets([*method_sentences(data), *rule_sentences(data)])),
     )
     header = header_html("Experiment", data["experiment"], *lead_html(data))
-    return Page(title(data), header, sections, "from counts and sums")
+    return Page(title(data), header, sections, "from counts and sums", internal=INTERNAL if is_internal(data) else "")
 
 
 def lead_html(data: Data) -> list[str]:
@@ -211,20 +213,8 @@ def _segments(data: Data, pictures: Mapping[str, str]) -> str:
 def _privacy(data: Data) -> str:
     """Return the receipt as terms and their values."""
     privacy = data["privacy"]
-    rule = (
-        noise_terms(data)
-        if privacy.get("noise")
-        else [
-            ("Rule", f"k-anonymous at k = {privacy['k']}"),
-            ("Smallest class", smallest_class(data)),
-            ("Classes", f"{privacy['classes']:,}"),
-            ("Effective k", _effective(privacy)),
-            ("Audit", privacy["audit"]),
-        ]
-    )
     rows = [
-        *rule,
-        ("Ledger", privacy.get("ledger") or "chained" if privacy["chained"] else unchained(privacy)),
+        *_rule(data),
         *(
             (("Acknowledged people", f"{account_words(people)}, in steps of k"),)
             if (people := privacy.get("people"))
@@ -240,6 +230,24 @@ def _privacy(data: Data) -> str:
     if not privacy["left_out"]:
         rows.append(("Left out", "nothing"))
     return f"<dl>{''.join(f'<dt>{escape(term)}</dt><dd>{escape(str(value))}</dd>' for term, value in rows)}</dl>"
+
+
+def _rule(data: Data) -> list[tuple[str, str]]:
+    """Return what is promised, and over what; of somebody's own rows only how far levels were merged."""
+    privacy = data["privacy"]
+    if is_internal(data):
+        return [("Rule", f"levels merged to k = {privacy['k']}; nothing else is withheld")]
+    ledger = privacy.get("ledger") or "chained" if privacy["chained"] else unchained(privacy)
+    if privacy.get("noise"):
+        return [*noise_terms(data), ("Ledger", ledger)]
+    return [
+        ("Rule", f"k-anonymous at k = {privacy['k']}"),
+        ("Smallest class", smallest_class(data)),
+        ("Classes", f"{privacy['classes']:,}"),
+        ("Effective k of class sums", _effective(privacy)),
+        ("Audit", privacy["audit"]),
+        ("Ledger", ledger),
+    ]
 
 
 def _effective(privacy: Data) -> str:

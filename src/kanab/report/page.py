@@ -11,6 +11,13 @@ from html import escape
 from kanab.report.style import STYLE
 from kanab.tabular import Table
 
+_INTERNAL_STYLE = ".internal{border:2px solid var(--alarm);padding:.5rem .9rem;font-weight:600}"
+_MARK = (
+    '<text x="50%" y="50%" text-anchor="middle" dominant-baseline="middle" font-size="40" fill="#888" '
+    'fill-opacity="0.2" aria-hidden="true">INTERNAL</text>'
+)
+"""What stands across a picture that is cut out of such a page."""
+
 
 @dataclass(frozen=True)
 class PageSection:
@@ -43,7 +50,7 @@ class Page:
     """A report in one file, without script or outside request.
 
     ``header`` is HTML; ``made`` says from what, in the footer; ``style`` is what the page adds to the style sheet of
-    all reports.
+    all reports. What is ``internal`` says why at its top, and that it is in every picture.
     """
 
     title: str
@@ -51,11 +58,12 @@ class Page:
     sections: tuple[PageSection, ...]
     made: str
     style: str = ""
+    internal: str = ""
 
     @property
     def sheet(self) -> str:
         """The whole style sheet."""
-        return STYLE + self.style
+        return STYLE + self.style + (_INTERNAL_STYLE if self.internal else "")
 
     @property
     def style_source(self) -> str:
@@ -65,14 +73,19 @@ class Page:
     def to_html(self) -> str:
         """Return the document; its policy allows its style sheet and nothing else."""
         policy = f"default-src 'none'; style-src {self.style_source}; base-uri 'none'; form-action 'none'"
-        sections = "".join(section.to_html() for section in self.sections)
+        body = self.header + "".join(section.to_html() for section in self.sections)
+        if self.internal:
+            body = f'<p class="internal" role="note">{escape(self.internal)}</p>\n' + body.replace(
+                "</svg>", f"{_MARK}</svg>"
+            )
+        title = f"Internal: {self.title}" if self.internal else self.title
         return (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
-            f"<title>{escape(self.title)}</title>\n<style>{self.sheet}</style>\n</head>\n"
-            f"<body>\n<main>\n{self.header}{sections}<footer>Made with Kanab {self.made}. This file loads nothing from "
+            f"<title>{escape(title)}</title>\n<style>{self.sheet}</style>\n</head>\n"
+            f"<body>\n<main>\n{body}<footer>Made with Kanab {self.made}. This file loads nothing from "
             "elsewhere.</footer>\n</main>\n</body>\n</html>\n"
         )
 

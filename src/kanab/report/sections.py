@@ -29,6 +29,7 @@ from kanab.report.words import (
     correction_name,
     families,
     headlines,
+    is_internal,
     method_of,
     method_sentences,
     metrics_of,
@@ -178,7 +179,8 @@ def missing_sentences(data: Data, metric: str) -> list[str]:
     if not row.get("people_missing"):
         return []
     rule = " and are left out of it" if row["missing"] == "exclude" else ", which counts as 0"
-    return [f"At least {row['people_missing']:,} people have no value of {metric}{rule} (in steps of {data['k']})."]
+    least, steps = ("", "") if is_internal(data) else ("At least ", f" (in steps of {data['k']})")
+    return [f"{least}{row['people_missing']:,} people have no value of {metric}{rule}{steps}."]
 
 
 def look_sentences(data: Data, metric: str) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.errors import listed
 from kanab.report.figures import (
     Figures,
@@ -92,9 +93,14 @@ def cluster_sentences(data: Data) -> list[str]:
     if not clusters:
         return []
     by = " and ".join(clusters["by"])
-    return [
+    sentence = (
         f"Arms were assigned by {by}, so each {by} counts once: effects are on the mean of all people, errors those "
-        f"between clusters. Where people are counted or hidden among others here, clusters are meant: k = {data['k']} "
+        "between clusters."
+    )
+    if is_internal(data):
+        return [sentence]
+    return [
+        f"{sentence} Where people are counted or hidden among others here, clusters are meant: k = {data['k']} "
         "clusters in every class, and so at least as many people."
     ]
 
@@ -537,13 +543,20 @@ def _follow_up_sentence(data: Data, level: Row) -> str:
     )
 
 
-UNCHAINED = "Curator only, unchained: what else was released about these people was not checked."
+UNCHAINED = "In no ledger: what else was released about these people was not checked."
+
+
+def is_internal(data: Data) -> bool:
+    """Return whether something was computed on rows, without the gate."""
+    return bool(data.get("scope") == OWN_ROWS)
 
 
 def privacy_sentences(data: Data) -> list[str]:
     """Return the receipt: the rule, the smallest class, what was merged and what was left out."""
     privacy = data["privacy"]
-    if privacy.get("noise"):
+    if is_internal(data):
+        sentences = [INTERNAL]
+    elif privacy.get("noise"):
         sentences = noise_sentences(data)
     else:
         effective = privacy["effective_k"]
@@ -553,7 +566,7 @@ def privacy_sentences(data: Data) -> list[str]:
             f"k-anonymous at k = {privacy['k']}: {privacy['classes']:,} classes, the smallest holds "
             f"{smallest_class(data)}{over_all}; audit {privacy['audit']}."
         ]
-    if not privacy["chained"]:
+    if not is_internal(data) and not privacy["chained"]:
         sentences.append(unchained(privacy))
     sentences += [f"Merged levels of {name}: {into}." for name, into in merged_levels(data)]
     sentences += [account] if (account := account_sentence(privacy)) else []

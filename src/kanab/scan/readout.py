@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from kanab.arguments import check_arguments
+from kanab.choices import OWN_ROWS
 from kanab.dataframes import Frames, Name, Row, Tables
 from kanab.plan.joint_shares import are_independent
 from kanab.report.chart import Chart
@@ -25,7 +26,6 @@ PairRows = Literal[
     "pairs", "effects", "means", "joint_shares", "quantiles", "verdicts", "metrics", "notes", "experiments",
 ]  # fmt: skip
 SegmentRows = Literal["segments", "follow_ups", "verdicts", "metrics", "notes"]
-OWN_ROWS = "own-rows"
 
 
 class _ScanReadout(Frames[Name]):

@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
+from kanab.analysis.own_rows import is_gated
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Correction
 from kanab.counted import Counted, floor_to_k
-from kanab.counting.dispatch import count
-from kanab.errors import AnalysisError, PlanError, SourceError, listed
+from kanab.counting.dispatch import SourceOptions, count_source
+from kanab.errors import AnalysisError, PlanError, PrivacyError, SourceError, listed
 from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import Linkage, Plan, make_plan
 from kanab.privacy.class_rules import check_k, draft_table, published_map
-from kanab.privacy.release import Release, missing_bins
+from kanab.privacy.release import Release, missing_bins, refuse_own_rows
 from kanab.scan.count.counting import count_pairs, read_names
 from kanab.scan.count.stream import Progress
 from kanab.scan.gate import COPY, SharedScan, ask_pairs, ask_segments, find_copies, rests_on_several, share_pairs, spend
@@ -97,6 +98,7 @@ def scan_interactions(
     if releases is not None:
         _check_nothing_counted(experiments, counting | {"ledger": ledger})
         return scan_stored_pairs(releases, read_names(metrics, "metrics"), rules, joint)
+    _check_shared(ledger)
     pairs = count_pairs(source, experiments, metrics, progress=progress, **counting)
     notes = _deviations(k, override)
     if ledger is not None:
@@ -167,6 +169,7 @@ def scan_segments(
         return _scan_stored_segments(stored, names, segments, rules)
     if not arms or not names or not segments:
         raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
+    _check_shared(ledger)
     choices: dict[str, Any] = {name: choice for name, choice in counting.items() if choice is not None}
     rows = _SegmentSource(source, names, segments, choices)
     notes = _deviations(k, override)
@@ -174,7 +177,7 @@ def scan_segments(
         copies = rows.copies(arms, k)
         arms = [arm for arm in arms if arm not in copies]
         notes = (*(COPY.format(copy=copy, of=of, k=k) for copy, of in copies.items()), *notes)
-    counted = rows.count(arms, k)
+    counted = rows.count(arms, k, for_release=ledger is not None)
     tables, said = _merged_tables(counted)
     if ledger is not None and tables:
         tables = [_resting_on_several(table) for table in tables]
@@ -198,7 +201,7 @@ class _SegmentSource:
     segments: Sequence[str]
     choices: Mapping[str, Any]
 
-    def count(self, arms: Sequence[str], k: int) -> list[Counted]:
+    def count(self, arms: Sequence[str], k: int, *, for_release: bool) -> list[Counted]:
         """Count experiments by all covariates, some of them at a time."""
         planned = {name: self.choices[name] for name in _PLANNED if name in self.choices}
         others = {name: choice for name, choice in self.choices.items() if name not in _PLANNED}
@@ -206,7 +209,11 @@ class _SegmentSource:
         each = tuple(replace(plan.experiments[0], name=arm) for arm in arms)
         size = max(1, TABLES_AT_ONCE // len(self.segments))
         parts = [each[start : start + size] for start in range(0, len(each), size)]
-        return [count(self.source, replace(plan, experiments=part), **others) for part in parts]
+        options = SourceOptions(**others)
+        return [
+            count_source(self.source, replace(plan, experiments=part), options, for_release=for_release)
+            for part in parts
+        ]
 
     def copies(self, arms: Sequence[str], k: int) -> dict[str, str]:
         """Return the experiments that are copies of an earlier one, and which that is."""
@@ -269,8 +276,19 @@ def _scan_stored_segments(
     return SegmentReadout(_scan_tables(tables, rules, metrics), rules.k, _left_out(releases), _chained(releases))
 
 
+def _check_shared(ledger: object) -> None:
+    """Raise `PrivacyError` where people may ask but not see rows, and a scan is not to be shared."""
+    if ledger is None and is_gated():
+        raise PrivacyError(
+            "a scan of rows is internal, and people here may not read rows (own_rows = gated)",
+            "Share it: --ledger FILE (ledger=…).",
+        )
+
+
 def _as_releases(source: Any) -> list[Release] | None:
     """Return releases, if that is what the source is."""
+    for stored in source if isinstance(source, (list, tuple)) else (source,):
+        refuse_own_rows(stored)
     if isinstance(source, Release):
         return [source]
     if isinstance(source, (list, tuple)) and source and all(isinstance(stored, Release) for stored in source):

@@ -27,7 +27,7 @@ from kanab.tally.tally import Tally
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "few-events", "tails-could-matter",
     "looked-early", "assigned-jointly", "rows-not-people", "design-ended",
-    "weak-assignment", "few-clusters", "too-noisy",
+    "weak-assignment", "few-clusters", "too-noisy", "small-arm",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001
@@ -270,6 +270,25 @@ def rows_not_people(column: str) -> Caution:
         f"Standard errors and p-values are then too small. Count people ({flag('--unit', column)})."
     )
     return Caution("rows-not-people", sentence)
+
+
+def small_arms(arms: Mapping[Level, int], k: int, units: str = "people") -> list[Caution]:
+    """Warn of arms with fewer than k people or clusters, which nobody but the holder of the rows is shown.
+
+    >>> print(small_arms({"A": 900, "B": 910, "C": 4}, 10)[0])
+    Fewer than k = 10 people are in arm C: effects are rough, and no class of a covariate can have k people ...
+    """
+    small = [arm for arm, people in arms.items() if people < k]
+    if not small:
+        return []
+    rest = [arm for arm in arms if arm not in small]
+    without = f", or count only the others ({flag('--arms', ','.join(map(label, rest)))})" if len(rest) > 1 else ""
+    sentence = (
+        f"Fewer than k = {k} {units} are in {_named(small)}: effects are rough, and no class of a covariate can "
+        f"have k {units} in every arm, so that nothing is adjusted for. A release would be refused. Wait for more "
+        f"{units}{without}."
+    )
+    return [Caution("small-arm", sentence)]
 
 
 def assigned_jointly(experiment: str, others: Sequence[str]) -> Caution:

@@ -109,7 +109,7 @@ def test_a_plan_that_names_something_else_as_received_is_refused() -> None:
 def test_where_fewer_than_k_people_received_it_products_are_withheld_and_a_note_says_what_to_do() -> None:
     rows = mailing(600)
     rows["opened"] = ((rows["variant"] == "mail") & (np.cumsum(rows["variant"] == "mail") <= 7)).astype(int)
-    answer = kb.readout(rows, **CHOICES)
+    answer = kb.analyze(kb.release(kb.count(rows, **CHOICES)))
     assert answer.received == ()
     note = next(note for note in answer.notes if note.startswith("The effect of receiving on spend is not given"))
     assert note.endswith("wait until more people have received it.")

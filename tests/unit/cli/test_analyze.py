@@ -57,7 +57,7 @@ def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
 @pytest.mark.slow
 def test_brief_is_one_line_per_metric_and_arm(visits: Path) -> None:
     lines = run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--brief").output.splitlines()
-    assert [line.split()[0] for line in lines[-2:]] == ["bought", "spend"]
+    assert [line.split()[0] for line in lines[-4:]] == ["bought", "spend", "Internal:", "checked"]
     assert max(map(len, lines)) <= 80
 
 
@@ -76,7 +76,10 @@ def test_json_has_the_documented_fields(visits: Path) -> None:
         {"metric", "covariate", "variance", "F", "df", "p", "p_adjusted"} <= row.keys() for row in data["segments"]
     )
     assert data["sample_ratio"].keys() >= {"chi2", "df", "p", "residuals"}
-    assert data["privacy"].keys() >= {"k", "effective_k", "smallest_class", "classes", "merged", "audit"}
+    assert data["scope"] == "own-rows"
+    assert data["privacy"].keys() == {
+        "k", "merged", "left_out", "deviations", "cohorts", "where", "choices", "costs"
+    }  # fmt: skip
 
 
 @pytest.mark.slow
@@ -251,7 +254,9 @@ def test_bounds_are_needed_for_a_file(visits: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_k_below_5_needs_a_reason(visits: Path) -> None:
+def test_k_below_5_needs_a_reason_where_own_rows_are_gated(visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "levels merged" not in run("analyze", str(visits), *FLAGS, "--k", "3").output
+    monkeypatch.setenv("KANAB_OWN_ROWS", "gated")
     with pytest.raises(PrivacyError, match="below 5"):
         run("analyze", str(visits), *FLAGS, "--k", "3")
     assert "k = 3: a rehearsal" in run("analyze", str(visits), *FLAGS, "--k", "3", "--override", "a rehearsal").output

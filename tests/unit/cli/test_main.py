@@ -113,7 +113,7 @@ from kanab.cli.main import cli
 with contextlib.redirect_stdout(io.StringIO()):
     cli(["analyze", sys.argv[1]], standalone_mode=False)
 heavy = "scipy.optimize scipy.stats scipy.linalg scipy.sparse rich ssl asyncio sqlite3".split()
-heavy += ["kanab.counting.dispatch", "kanab.privacy.gate", "kanab.analysis.clamping"]
+heavy += ["kanab.counting.dispatch", "kanab.privacy.gate", "kanab.analysis.own_rows"]
 print([name for name in heavy if name in sys.modules])
 """
 

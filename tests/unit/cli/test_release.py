@@ -153,7 +153,7 @@ def test_without_a_ledger_is_a_deviation_that_is_printed_and_recorded(source: st
     assert not found.chained
     assert found.receipt.deviations[0].startswith("not chained")
     shown = done("analyze", str(tmp_path / "a.json"))
-    assert "Curator only, unchained" in shown
+    assert "In no ledger: what else was released about these people was not checked." in shown
 
 
 @pytest.mark.slow

@@ -182,7 +182,7 @@ def test_an_older_release_of_an_experiment_can_be_chosen(tmp_path: Path) -> None
     page = words(ask(app, "/experiments/checkout?of=0"))
     assert '<a href="?of=0" aria-current="true">a.release.json</a>' in page
     assert plain(ask(app, "/v1/experiments/checkout?of=99"))["chosen"] == 1
-    assert "urator only, unchained" in page
+    assert "In no ledger: what else was released" in page
     assert "not evaluated" in words(ask(app, "/privacy"))
 
 

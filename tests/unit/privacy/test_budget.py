@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from kanab.inspection.attack.background import Background, independent_rows, place_people
 from kanab.inspection.attack.examples.catalogue import example
 from kanab.inspection.attack.examples.making import tabulate
+
+from kanab.inspection.attack.background import Background, independent_rows, place_people
 from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import play_attacker
 from kanab.privacy.budget import Spent, enough_unusual, fewest_off, pair_numbers

@@ -1,4 +1,7 @@
-"""No way around the gate: whatever leaves is made from a Release, and errors say nothing about the data."""
+"""No way around the gate: whatever leaves is made from a Release, and errors say nothing about the data.
+
+What is read on the screen of whoever holds the rows is tested in tests/unit/analysis/test_own_rows.py.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +77,8 @@ def test_every_public_name_is_on_one_side_of_the_door() -> None:
 
 
 def test_every_command_is_known() -> None:
-    """Some go through the gate, some read what came out of it, and some are about nobody at all."""
-    count_and_pass = {"analyze", "release", "scan"}
+    """Some read rows on their holder's screen, one takes them through the gate, some read what came out of it."""
+    count_and_show, count_and_pass = {"analyze", "scan"}, {"release"}
     read_releases = {
         "audit",
         "attack",
@@ -90,7 +93,8 @@ def test_every_command_is_known() -> None:
     collect_and_pass = {"serve", "seal", "export", "restore", "void", "notify"}
     look_after_collectors = {"status", "doctor", "drill"}
     about_nobody = {"init", "demo", "example"}
-    assert set(cli.commands) == count_and_pass | read_releases | collect_and_pass | look_after_collectors | about_nobody
+    counting = count_and_show | count_and_pass
+    assert set(cli.commands) == counting | read_releases | collect_and_pass | look_after_collectors | about_nobody
 
 
 def people(n: int = 400) -> dict[str, Any]:
@@ -142,6 +146,9 @@ def test_scans_count_a_source_themselves_or_read_releases(thing: Any, tmp_path: 
     for scan in (kb.scan.scan_interactions, kb.scan.scan_segments):
         with pytest.raises(KanabError):
             scan(thing)
+
+
+def test_a_shared_scan_leaves_out_experiments_with_an_arm_below_k(tmp_path: Path) -> None:
     rows = people() | {"other": np.array(["on"] * 393 + ["off"] * 7)}
     shared = {"bounds": {"spend": (0, 500)}, "ledger": tmp_path / "kanab.ledger", "new_ledger": True}
     with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10 people"):
@@ -479,39 +486,22 @@ def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-@pytest.mark.slow
-def test_analyzing_the_curators_own_rows_says_so(tmp_path: Path) -> None:
-    """On the terminal, in plain data, on the page, in Markdown and in Python."""
-    source = write(tmp_path / "people.csv", people())
-    page = tmp_path / "page.html"
-    code, out, err = run("analyze", source, *FLAGS, "--adjust", "tier", "--html", str(page))
-    assert (code, err) == (0, "")
-    assert "Curator only, unchained" in out
-    assert "urator only, unchained" in page.read_text(encoding="utf-8")
-    code, out, err = run("analyze", source, *FLAGS, "--json")
-    assert json.loads(out)["privacy"]["chained"] is False
-    readout = kb.readout(people(), arm="variant", metrics=["spend"])
-    assert "Curator only, unchained" in str(readout)
-    assert "urator only, unchained" in readout.to_markdown()
-    assert "urator only, unchained" in readout.to_html()
-
-
-def test_analyzing_a_release_of_a_ledger_does_not_say_so(tmp_path: Path) -> None:
+def test_a_release_of_a_ledger_is_not_said_to_be_in_none(tmp_path: Path) -> None:
     source = write(tmp_path / "people.csv", people())
     assert run("release", source, *FLAGS, "-o", str(tmp_path / "out.json"), "--new-ledger")[0] == 0
     for file in ("out.json", "kanab.ledger"):
         code, out, _ = run("analyze", str(tmp_path / file))
         assert code == 0
-        assert "unchained" not in out
+        assert "In no ledger" not in out
+        assert "Internal" not in out
 
 
 @pytest.mark.slow
-def test_commands_that_count_refuse_with_1_and_write_nothing_but_a_note(tmp_path: Path) -> None:
+def test_a_release_is_refused_with_1_and_writes_nothing_but_a_note(tmp_path: Path) -> None:
     few = people(30) | {"variant": np.array(["A"] * 23 + ["B"] * 7)}
     source = write(tmp_path / "people.csv", few)
     out = str(tmp_path / "out.html")
     for words_ in (
-        ("analyze", source, *FLAGS, "--html", out), ("analyze", source, *FLAGS, "--json"),
         ("release", source, *FLAGS, "-o", out, "--new-ledger"), ("release", source, *FLAGS, "-o", out, "--no-ledger"),
     ):  # fmt: skip
         code, said, problem = run(*words_)

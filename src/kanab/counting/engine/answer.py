@@ -327,6 +327,8 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
             values[name] = among(_values_off(signatures, measure), there)
         if measure in query.cutting and (measure.metric.binary or _holds_truths(values[name], measure.metric.scale)):
             cut[name] = there & (signatures.array(f"b{measure.place}") > 0)
+    if not query.for_release:
+        return Membership(cells, sizes, present)
     left = {_own_names(relation, view, query): among(_left(signatures, place), there)
             for place, relation in enumerate(query.relations)}  # fmt: skip
     return Membership(cells, sizes, present, values, _numbers(answer, view, there), cut, left)

@@ -69,20 +69,6 @@ def holds_fractions(table: Any, name: str) -> bool:
     return bool(row["any"])
 
 
-def quantiles_of(table: Any, names: Sequence[str], shares: Sequence[float]) -> dict[str, list[float]]:
-    """Return quantiles of number columns; none of a column without values."""
-    if not engine_of(table).quantiles:
-        return {name: _ranked(table[name].cast("float64"), shares) for name in names}
-    wanted = {
-        f"q{place}_{order}": table[name].cast("float64").quantile(share)
-        for place, name in enumerate(names)
-        for order, share in enumerate(shares)
-    }
-    row = first_row(table.aggregate(**wanted))
-    cuts = {name: [row[f"q{place}_{order}"] for order in range(len(shares))] for place, name in enumerate(names)}
-    return {name: [float(cut) for cut in values if cut is not None] for name, values in cuts.items()}
-
-
 def _ranked(value: Any, shares: Sequence[float]) -> list[float]:
     """Return quantiles where an engine has none that is exact: between the values of two ranks."""
     known = value.name("value").as_table()

@@ -103,14 +103,16 @@ def count_table(
     where: str | None = None,
     span: Span | None = None,
     first_by: str | None = None,
+    for_release: bool = True,
 ) -> Counted:
     """Count an Ibis table of any engine, one row per person, into every table that the plan needs.
 
     ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows, and
     ``first_by`` the time by which covariates are those of the first row; with ``events`` the table holds
     exposures, and metrics come from what happened after the first.
-    With a ``span`` only the people of those cohorts are counted. Raises `SourceError` where the table
-    or a choice does not fit the plan, `QueryError` where the engine refuses the statement.
+    With a ``span`` only the people of those cohorts are counted. Without ``for_release`` nothing is counted that only
+    the gate asks for. Raises `SourceError` where the table or a choice does not fit the plan, `QueryError` where the
+    engine refuses the statement.
 
     >>> from kanab.plan.model import make_plan
     >>> from kanab.counting.connect import open_table
@@ -120,7 +122,7 @@ def count_table(
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
     units = make_units(unit, aggregate, events, first_by)
-    with _prepared(table, plan, where, units, span) as (people, query, sample):
+    with _prepared(table, plan, where, units, span, for_release=for_release) as (people, query, sample):
         answer = _answer(people, query, sample)
         late = _late_gaps(answer)
         if late:  # people without a value, whom the sample did not show
@@ -145,6 +147,7 @@ def show_sql(
     where: str | None = None,
     span: Span | None = None,
     first_by: str | None = None,
+    for_release: bool = True,
 ) -> str:
     """Return the statement that ``count_table`` would run, in the engine's own dialect.
 
@@ -153,7 +156,7 @@ def show_sql(
     table.
     """
     units = make_units(unit, aggregate, events, first_by)
-    with _prepared(table, plan, where, units, span, keep=False) as (people, query, sample):
+    with _prepared(table, plan, where, units, span, for_release=for_release, keep=False) as (people, query, sample):
         chosen = _quick_query(query, sample) or _careful_query(people, query, sample)
         stage = first_stage(people, chosen)
         backend = people.get_backend()
@@ -167,7 +170,14 @@ def show_sql(
 
 @contextmanager
 def _prepared(
-    table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None, *, keep: bool = True
+    table: Any,
+    plan: Plan,
+    where: str | None,
+    units: Units | None,
+    span: Span | None,
+    *,
+    for_release: bool,
+    keep: bool = True,
 ) -> Iterator[tuple[Any, CountQuery, SampleProfiles]]:
     """Give the people, what to count of them but for the metrics' grids, and a sample of them.
 
@@ -177,7 +187,7 @@ def _prepared(
         with asking(source.get_backend()):
             engine_of(source).check(source, [column_of(plan, name) for name in needed_columns(plan)])
     with strict_arithmetic(table), _people(table, plan, where, units, span, keep=keep) as people:
-        query = _make_query(people, plan, flags=person_flags(plan, units))
+        query = replace(_make_query(people, plan, flags=person_flags(plan, units)), for_release=for_release)
         sample = _sample(people, query)
         gaps = (name for name, metric in sample.metrics.items() if metric.profile.gaps and _about_all(plan, name))
         yield people, replace(query, gaps=frozenset(gaps)), sample
@@ -277,6 +287,8 @@ def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None
 
 def _sharpened(measure: Measure, query: CountQuery, sample: SampleProfiles) -> Measure:
     """Return a metric in the form that costs least, as far as a sample shows."""
+    if not query.for_release:
+        return measure
     near = bool(query.plan.numbers) and _near(measure, sample)
     return replace(measure, near=near)
 
@@ -316,6 +328,8 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
         yy, zz, yz = (plan_products(ranges[a], ranges[b]) for a, b in pairs)
         shared = not {first, second} & some
         crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz), shared))
+    if not query.for_release:
+        return replace(query, measures=tuple(measures), crosses=tuple(crosses))
     known = [_with_commonest(measure, query, sample) for measure in measures]
     cut = frozenset(name for pair in query.plan.products for name in pair if _seems_true_or_false(name, known, sample))
     relations = find_relations([_sampled(measure, sample) for measure in known])
@@ -492,4 +506,5 @@ def _count_group(people: Any, answer: QueryAnswer, group: Population, places: Ma
         everybody.get(twice_flag(place), 0),
         everybody.get(outside_flag(place), everybody["n"] - parse_int(inside["n"])),
         ranges=ranges,
+        for_release=query.for_release,
     )

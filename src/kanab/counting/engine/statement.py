@@ -59,7 +59,8 @@ class CountQuery:
     ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
     covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold, ``gaps``
     the metrics that some people are known to lack, ``cut`` those that multiply others and seem to be 0 or 1,
-    ``relations`` what a sample shows to follow from other metrics.
+    ``relations`` what a sample shows to follow from other metrics. Without ``for_release`` nothing is counted that only
+    the gate asks for.
     """
 
     plan: Plan
@@ -75,6 +76,7 @@ class CountQuery:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     cut: frozenset[str] = frozenset()
     relations: tuple[Relation, ...] = ()
+    for_release: bool = True
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -148,11 +150,11 @@ def first_stage(people: Any, query: CountQuery) -> Any:
     table = _with_values(people, query)
     sums = {"n": table.count()}
     for measure in query.measures:
-        sums |= _metric_sums(table, measure, query.engine)
+        sums |= _metric_sums(table, measure, query)
     sums |= _proofs(table, query)
     for place, cross in enumerate(query.crosses):
         sums |= _cross_sums(table, place, cross, query)
-    sums |= _number_ranges(table, query)
+    sums |= _number_ranges(table, query) if query.for_release else {}
     for place in range(len(query.relations)):
         sums |= _left_sums(table, f"r{place}")
     for place in range(len(query.binned)):
@@ -238,8 +240,8 @@ def _steps(table: Any, measure: Measure) -> Any:
     return table[f"y{measure.place}" if measure.as_is else f"d{measure.place}"]
 
 
-def _metric_sums(table: Any, measure: Measure, engine: Engine) -> dict[str, Any]:
-    place = measure.place
+def _metric_sums(table: Any, measure: Measure, query: CountQuery) -> dict[str, Any]:
+    place, engine = measure.place, query.engine
     value, raw = table[f"y{place}"], _steps(table, measure)
     steps = table[f"g{place}"] if measure.careful else raw
     sums = {f"c{place}": value.count(), **measure.sums(steps, engine), **measure.values_off(steps)}
@@ -339,12 +341,9 @@ class QueryPart:
 def query_parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
     """Return the parts of everything that leaves the engine."""
     flags = tuple((flag, "SUM") for flag in query.flags)
+    of_rules = (*_values_off(query), *_number_values(query)) if query.for_release else ()
     parts = [
-        QueryPart(
-            "signatures",
-            (query.keys,),
-            tuple(dict.fromkeys((("n", ""), *_presence(query), *_values_off(query), *_number_values(query)))),
-        ),
+        QueryPart("signatures", (query.keys,), tuple(dict.fromkeys((("n", ""), *_presence(query), *of_rules)))),
         QueryPart("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, query))),
         QueryPart("outside", ((),), (("n", "SUM"), *flags), outside=True),
     ]

@@ -26,7 +26,7 @@ from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.split import TableScales, spent_by
 from kanab.privacy.epsilon.tables import noise_of, stated_noise
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release import Batch
+from kanab.privacy.release import Batch, refuse_own_rows
 from kanab.tally.cells import Cells, fold, marginal
 from kanab.tally.factor import Factor, Level, Role, label
 from kanab.tally.moments import By, Cross, Moments
@@ -276,8 +276,9 @@ class _Map(msgspec.Struct):
 def published_from_dict(data: Any, name: str) -> AttackedRelease:
     """Read a release, or a scan, from its plain data; fields that no attack needs are not looked at.
 
-    Raises `SourceError` where it is neither, or a table cannot be read.
+    Raises `SourceError` where it is neither, or a table cannot be read, `PrivacyError` where it is internal.
     """
+    refuse_own_rows(data)
     if isinstance(data, dict) and (isinstance(data.get("pairs"), list) or isinstance(data.get("segments"), list)):
         return _scan(data, name)
     tables = _dict(data, "tables")

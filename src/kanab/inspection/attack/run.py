@@ -23,7 +23,7 @@ from kanab.inspection.attack.reconstruct import (
 from kanab.inspection.attack.scan_statistics import SCANS, find_from_statistics
 from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values, find_few_contributors
 from kanab.inspection.attack.whole_numbers import WHOLE_NUMBERS, find_whole_numbers
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict
 
 DOES = {
@@ -60,6 +60,8 @@ def play_attacker(
     >>> print(play_attacker([small]).findings[0].learnt)
     treatment = A, tier = 1 holds 3 people
     """
+    for release in releases:
+        refuse_own_rows(release)
     published = [
         published_from_dict(release_to_dict(release), f"release {place}") if isinstance(release, Release) else release
         for place, release in enumerate(releases, 1)

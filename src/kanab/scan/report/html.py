@@ -10,6 +10,7 @@ from kanab.errors import AnalysisError
 from kanab.report.figures import Row, error_figures, spoken_p
 from kanab.report.html import bullets, marked
 from kanab.report.page import Page, PageSection, card_table, filled, header_html, table_html
+from kanab.report.words import is_internal
 from kanab.scan.report.charts import (
     MARKS,
     PICTURE_STYLE,
@@ -28,7 +29,7 @@ from kanab.scan.report.tables import (
     strongest,
 )
 from kanab.scan.report.words import (
-    OWN_ROWS,
+    INTERNAL_SCAN,
     PAIRS,
     alarms,
     assignment_sentences,
@@ -106,16 +107,16 @@ def scan_report(*, pairs: Data | None = None, segments: Data | None = None) -> s
         raise AnalysisError("there is no scan to report", "Give pairs, segments or both.")
     first, *second = scans
     sections = (*scan_sections(first), *(section for data in second for section in scan_sections(data, "by-segment-")))
-    return Page(f"Scan: {scope_line(first)}", _header(first), sections, "from counts and sums", SCAN_STYLE).to_html()
+    internal = INTERNAL_SCAN if any(map(is_internal, scans)) else ""
+    head, made = f"Scan: {scope_line(first)}", "from counts and sums"
+    return Page(head, _header(first), sections, made, SCAN_STYLE, internal=internal).to_html()
 
 
 def _header(data: Data) -> str:
     scope, _, people = scope_line(data).partition("; ")
     experiments, _, rest = scope.partition(", ")
     lede = f"{rest}; {people}" if people else rest
-    internal = OWN_ROWS if data.get("scope") == "own-rows" else ""
-    texts = (internal, f"{lede}.", expectation(data))
-    return header_html("Scan", experiments, *(marked(text) for text in texts if text))
+    return header_html("Scan", experiments, *(marked(text) for text in (f"{lede}.", expectation(data)) if text))
 
 
 def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.figures import Figures, Row, error_figures, percent
-from kanab.report.words import UNCHAINED, correction_name, ended, spoken_arm, spoken_ps
+from kanab.report.words import UNCHAINED, correction_name, ended, is_internal, spoken_arm, spoken_ps
 from kanab.scan.stats.verdicts import ALARMS, FEW_COULD, ORDER, WITHIN
 from kanab.stats.srm import alarm_limit
 from kanab.tabular import number
@@ -21,7 +21,7 @@ Data = Mapping[str, Any]
 MOST_SENTENCES = 6
 """So many effects or levels of one flagged test are put into words; tables and plain data hold all."""
 
-OWN_ROWS = (
+INTERNAL_SCAN = (
     "Internal: computed on personal data you may already read. Not k-anonymous, not checked against earlier outputs. "
     "To share: kanab scan --ledger L."
 )
@@ -322,8 +322,8 @@ def _follow_up_sentence(row: Row, *, share: bool) -> str:
 def privacy_sentences(data: Data) -> list[str]:
     """Say whether the scan may be shared, and at what k."""
     k = data["privacy"]["k"]
-    if data.get("scope") == "own-rows":
-        return [OWN_ROWS, f"No class with fewer than k = {k} people is tested."]
+    if is_internal(data):
+        return [INTERNAL_SCAN, f"No class with fewer than k = {k} people is tested."]
     sentences = [f"k-anonymous at k = {k}: no class with fewer people is tested or shown."]
     return sentences if data["privacy"]["chained"] else [*sentences, UNCHAINED]
 

@@ -183,8 +183,8 @@ def test_what_is_broken_is_announced_at_the_top(account: Account) -> None:
     assert '<p class="call verdict alarm" role="alert"><strong>BROKEN: k in a.</strong> Do not use it.</p>' in html
     told = Outline(html).text
     for sentence in (
-        "✕ BROKENEvery class holds nobody or at least k = 10 people, and so do those with, and without, a value (violated "
-        "in 3 places).Release it again.",
+        "✕ BROKENEvery class holds nobody or at least k = 10 people, and so do those with, and without, a value "
+        "(violated in 3 places).Release it again.",
         "What should hold",
         "Something was learnt about fewer than 10 people. It is not repeated here; kanab attack shows it.",
         "✕ LEARNT SOMETHING In a, checkout.",

@@ -213,6 +213,7 @@ def test_what_contradicts_the_plan_is_refused() -> None:
         kb.release(counted("epsilon = 1"), epsilon=2)
 
 
+@pytest.mark.usefixtures("gated")
 def test_rows_are_not_read_by_a_plan_with_epsilon() -> None:
     with pytest.raises(PrivacyError, match="reading the rows would spend it each time"):
         kb.readout(ROWS, plan=parse_plan(PLAN + "[privacy]\nepsilon = 1"))
