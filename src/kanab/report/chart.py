@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kanab.atomicfile import write_whole
+from kanab.choices import INTERNAL
 from kanab.errors import AnalysisError
 from kanab.report.axes import text
 from kanab.report.palette import INK
 from kanab.report.pictures import report_pictures
+from kanab.report.words import is_internal
 
 Data = Mapping[str, Any]
 Pictures = Mapping[str, Sequence[str]]
@@ -37,11 +39,12 @@ _TITLE = re.compile(r'aria-label="([^"]*)"')
 class Chart:
     """Pictures under each other, as one SVG: a notebook shows it, `save` writes it. ``style`` is what they need of CSS.
 
-    It is white, so that its dark letters can be read in a dark notebook, too.
+    It is white, so that its dark letters can be read in a dark notebook, too. What is ``internal`` says so below.
     """
 
     pictures: tuple[str, ...]
     style: str = ""
+    internal: bool = False
 
     def __repr__(self) -> str:
         return f"Chart({'; '.join(_title(picture) for picture in self.pictures)})"
@@ -58,6 +61,9 @@ class Chart:
             parts.append(picture.replace("<svg ", f'<svg x="{_AROUND:g}" y="{y + 6:g}" ', 1))
             wide = max(wide, float(size[1]))
             y += 6 + float(size[2]) + _BETWEEN
+        for line in textwrap.wrap(INTERNAL, _LETTERS) if self.internal else ():
+            parts.append(text(_AROUND, y, line, size=12, colour=INK, bold=True))
+            y += _LINE
         wide, high = wide + 2 * _AROUND, y - _BETWEEN + _AROUND
         size_of_all = f'width="{wide:g}" height="{high:g}" viewBox="0 0 {wide:g} {high:g}"'
         style = f"<style>{self.style}</style>" if self.style else ""
@@ -84,7 +90,8 @@ def _title(picture: str) -> str:
 
 def readout_chart(data: Data, what: str, metric: str | None) -> Chart:
     """Return a chart of a readout from its plain data; see `chosen_chart`."""
-    return chosen_chart({kind: partial(_of_kind, data, kind) for kind in _KINDS}, what, metric)
+    kinds = {kind: partial(_of_kind, data, kind) for kind in _KINDS}
+    return chosen_chart(kinds, what, metric, internal=is_internal(data))
 
 
 def _of_kind(data: Data, kind: str) -> Pictures:
@@ -94,7 +101,12 @@ def _of_kind(data: Data, kind: str) -> Pictures:
 
 
 def chosen_chart(
-    kinds: Mapping[str, Callable[[], Pictures]], what: str, metric: str | None = None, *, style: str = ""
+    kinds: Mapping[str, Callable[[], Pictures]],
+    what: str,
+    metric: str | None = None,
+    *,
+    style: str = "",
+    internal: bool = False,
 ) -> Chart:
     """Return the chart of one kind: of one metric, or of all under each other.
 
@@ -112,4 +124,4 @@ def chosen_chart(
     if metric is not None and metric not in drawn:
         raise AnalysisError(f"there is no chart of {what} for this metric", f"Name one of: {', '.join(drawn)}.")
     chosen = drawn if metric is None else {metric: drawn[metric]}
-    return Chart(tuple(picture for pictures in chosen.values() for picture in pictures), style)
+    return Chart(tuple(picture for pictures in chosen.values() for picture in pictures), style, internal)

@@ -12,6 +12,7 @@ from kanab.report.figures import Row, spoken_p
 from kanab.report.palette import INK, LETTER, MUTED, QUIET, TRACK, UP, WIDTH
 from kanab.report.style import LIGHT
 from kanab.report.text import mapped, printable
+from kanab.report.words import is_internal
 from kanab.scan.report.words import PAIRS, effect_figures, name_sides, number_of
 from kanab.scan.stats.verdicts import ALARMS
 
@@ -74,6 +75,7 @@ def pair_chart(data: Data, what: str, metric: str | None) -> Chart:
         what,
         metric,
         style=style,
+        internal=is_internal(data),
     )
 
 
