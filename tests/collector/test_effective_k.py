@@ -24,11 +24,10 @@ from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import seal_cohorts
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.store import CountedPost, Store
-from kanab.inspection.attack.background import place_people
+from kanab.inspection.attack.background import KnownPeople, place_people
 from kanab.inspection.attack.published import published_from_dict
 from kanab.plan.file import parse_plan
 from kanab.plan.model import MetricPlan, Plan
-from kanab.privacy.leverage import leverages
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
 
@@ -128,9 +127,9 @@ def sealed(rows: Rows, folder: Path, *, older: int = 0, compact: bool = False) -
 
 def hiding(batch: Release, rows: Rows, metric: str = "minutes") -> np.ndarray[Any, Any]:
     """Among how many people everybody hides from somebody who knows all covariates."""
-    background = place_people(rows, [published_from_dict(release_to_dict(batch), "batch")])
-    equations = next(each for each in background.equations if each.metric.name == metric)
-    return np.repeat(1 / leverages(equations.cells, background.people), background.people)
+    background = place_people(KnownPeople(rows), [published_from_dict(release_to_dict(batch), "batch")])
+    design = next(each for each in background.designs if each.metric.name == metric)
+    return np.repeat(1 / design.classes.leverages, design.people)
 
 
 def naive(rows: Rows) -> Release:

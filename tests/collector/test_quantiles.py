@@ -24,12 +24,11 @@ from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost
 from kanab.counting.bins import Bins
 from kanab.errors import MessageError, PlanError
-from kanab.inspection.attack.background import place_people
+from kanab.inspection.attack.background import KnownPeople, place_people
 from kanab.inspection.attack.published import published_from_dict
 from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, Plan
 from kanab.privacy.batches import add_releases
-from kanab.privacy.leverage import leverages
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_to_dict
 
@@ -152,9 +151,9 @@ def test_no_combination_of_sums_rests_on_fewer_people_because_of_bins(rows: Rows
         places = np.searchsorted(edges, rows[name], side="right")
         labels = np.array(Bins(name, edges).labels, dtype=object)[places]
         known[name] = np.where(np.isnan(rows[name]), None, labels)
-    background = place_people(known, [published_from_dict(release_to_dict(honest), "batch")])
-    assert {equations.metric.name for equations in background.equations} >= {"bought", "seconds"}
-    hiding = [1 / leverages(equations.cells, background.people).max() for equations in background.equations]
+    background = place_people(KnownPeople(known), [published_from_dict(release_to_dict(honest), "batch")])
+    assert {design.metric.name for design in background.designs} >= {"bought", "seconds"}
+    hiding = [1 / design.classes.leverages.max() for design in background.designs]
     assert min(hiding) >= (honest.receipt.effective_k or 0) >= 10
 
 

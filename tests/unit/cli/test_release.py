@@ -82,7 +82,7 @@ def names(folder: Path) -> set[str]:
 def test_the_ledger_stands_beside_the_file(source: str, tmp_path: Path) -> None:
     output = done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
     assert (
-        "a.json: 1 table, k-anonymous at k = 10; effective k over everything in ledger kanab.ledger: at least" in output
+        "a.json: 1 table, k-anonymous at k = 10; effective k of class sums over everything in ledger kanab.ledger: at least" in output
     )
     assert names(tmp_path) == {"visits.csv", "a.json", "kanab.ledger"}
     ledger = read_ledger(tmp_path / "kanab.ledger")

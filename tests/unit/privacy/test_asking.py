@@ -165,7 +165,7 @@ def test_choices_stand_in_the_receipt_and_are_read_with_it(tmp_path: Path, progr
     }
     assert "Rows are those of the query SELECT * FROM rows." in shown["notes"]
     text = " ".join(program("analyze", str(tmp_path / "a.json")).out.split())
-    assert "effective k over everything in ledger shop.ledger at least" in text
+    assert "effective k of class sums over everything in ledger shop.ledger at least" in text
 
 
 def test_of_a_joined_file_the_name_is_recorded_and_not_its_folder(tmp_path: Path) -> None:
@@ -207,9 +207,10 @@ def test_a_ledger_that_holds_releases_is_not_begun_again(tmp_path: Path, program
 @pytest.mark.slow
 def test_the_sentence_names_the_ledger(tmp_path: Path, program: Program) -> None:
     words = released(tmp_path, program)
-    assert "; effective k over everything in ledger shop.ledger: at least 200; audit passed." in program(*words).out
+    said = program(*words).out
+    assert "; effective k of class sums over everything in ledger shop.ledger: at least 200; audit passed." in said
     alone = program("release", words[1], *FLAGS, "--no-ledger", "-o", str(tmp_path / "c.json"))
-    assert "; effective k over this release alone: at least 200; audit passed." in alone.out
+    assert "; effective k of class sums over this release alone: at least 200; audit passed." in alone.out
 
 
 # ── refused attempts ───────────────────────────────────────────────────────────────────────────

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kanab.inspection.attack.examples.catalogue import example
-from kanab.inspection.attack.examples.making import tabulate
+from tests.bad_releases import BAD_RELEASES, tabulate
 
-from kanab.inspection.attack.background import Background, independent_rows, place_people
+from kanab.inspection.attack.background import KnownPeople, independent_rows, place_people
 from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import play_attacker
 from kanab.privacy.budget import Spent, enough_unusual, fewest_off, pair_numbers
@@ -20,7 +19,7 @@ BOUGHT = Metric("bought", 1, (0.0, 1.0))
 SPEND = Metric("spend", 100, (0.0, 500.0))
 
 
-def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[AttackedRelease, Background]:
+def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> AttackedRelease:
     tables = tuple(
         tabulate(
             f"{one}/{two}",
@@ -31,8 +30,7 @@ def pairs(arms: dict[str, Any], bought: Any, spend: Any) -> tuple[AttackedReleas
         )
         for one, two in combinations(arms, 2)
     )
-    release = AttackedRelease("pairs", tables)
-    return release, place_people(arms, [release])
+    return AttackedRelease("pairs", tables, sensitive=frozenset({"bought"}))
 
 
 def test_a_hundred_two_arm_experiments_hold_5051_numbers() -> None:
@@ -103,16 +101,16 @@ def test_independent_assignments_put_about_1_2_times_the_average_leverage_on_one
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["pair-scan", "pair-scan-sparse"])
+@pytest.mark.parametrize("name", ["pair_scan", "pair_scan_sparse"])
 def test_the_bad_pair_scans_are_over_budget(name: str) -> None:
-    bad = example(name)
-    assert bad.background is not None
-    (one,) = bad.background.equations
+    bad = BAD_RELEASES[name]()
+    assert bad.known is not None
+    (design,) = place_people(bad.known, bad.releases).designs
     experiments = sum(key.startswith("experiment") for key in bad.people)
     numbers = pair_numbers([2] * experiments)
-    assert len(one.independent[1]) == min(numbers, len(bad.background.people))
-    off = int((bad.people[one.metric.name] > 0).sum())
-    assert not Spent.on([(numbers, len(bad.background.who), off)], 10).within(10)
+    assert len(design.rows[1]) == min(numbers, len(design.people))
+    off = int((bad.people[design.metric.name] > 0).sum())
+    assert not Spent.on([(numbers, len(design.people), off)], 10).within(10)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -125,5 +123,4 @@ def test_within_budget_the_attacker_learns_nothing_about_fewer_than_k(seed: int)
     spend = bought * rng.integers(100, 5_000, people)
     arms = {f"experiment {i}": rng.choice(["A", "B"], people) for i in range(5)}
     assert Spent.on([(numbers, people, int(bought.sum()))], 10).within(10)
-    release, known = pairs(arms, bought, spend)
-    assert not play_attacker([release], known).broken
+    assert not play_attacker([pairs(arms, bought, spend)], KnownPeople(arms)).broken

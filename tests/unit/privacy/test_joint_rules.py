@@ -469,7 +469,7 @@ def test_an_effective_k_within_experiments_says_so_everywhere() -> None:
     effective = made.receipt.effective_k
     readout = analyze(made)
     assert readout.to_dict()["privacy"]["effective_k_within"] == "experiment"
-    assert f"effective k within each experiment at least {effective}" in " ".join(str(readout).split())
+    assert f"effective k of class sums within each experiment at least {effective}" in " ".join(str(readout).split())
     assert f"at least {effective}, within each experiment" in str(report_page(readout.to_dict()))
     overlap = next(check for check in check_release(made) if check.rule == "overlap")
     assert overlap.says.startswith("within each experiment no combination")

@@ -9,7 +9,7 @@ import pytest
 
 import kanab as kb
 from kanab.errors import AnalysisError, ArgumentError, PlanError, PrivacyError, SourceError
-from kanab.inspection.attack.background import place_people
+from kanab.inspection.attack.background import KnownPeople
 from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
@@ -114,7 +114,7 @@ def test_the_attacker_solves_an_internal_scan_and_nothing_of_it_is_shared(tmp_pa
     rows = {**arms, "bought": (rng.random(300) < 0.3).astype(int)}
     data = scan_interactions(rows, "t*", ["bought"]).to_dict()
     before = published_from_dict({name: data[name] for name in ("pairs", "shares", "privacy")}, "scan.json")
-    assert len(play_attacker([before], place_people(arms, [before])).findings) == 300
+    assert len(play_attacker([before], KnownPeople(arms)).findings) == 300
     with pytest.raises(PrivacyError, match="bought is left out: with earlier scans there would be too many numbers"):
         scan_interactions(rows, "t*", ["bought"], ledger=tmp_path / "kanab.ledger", new_ledger=True)
 

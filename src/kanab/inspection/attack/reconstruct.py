@@ -156,7 +156,9 @@ def several_metrics(background: Background) -> list[str]:
     for first, second in combinations(background.designs, 2):
         if first.tables == second.tables and first.metric.name != second.metric.name:
             share, person = max(_shares(first, second), default=(0.0, 0))
-            if share > MOST_DOMINANCE:
+            if sum(len(added) for added in (*first.sums, *second.sums)) > MOST_COLUMNS:
+                sentences.append(f"{first.metric.name} and {second.metric.name} have too many classes to be combined.")
+            elif share > MOST_DOMINANCE:
                 sentences.append(
                     f"Sums of {first.metric.name} and {second.metric.name} together can be combined so that "
                     f"{100 * share:.0f} % of the result, in squares, is person {person + 1}'s."
@@ -169,12 +171,10 @@ def _shares(first: Design, second: Design) -> Iterator[tuple[float, int]]:
     cells = np.column_stack([design.classes.cells[design.classes.of_everybody] for design in (first, second)])
     columns = [column == cell for column in cells.T for cell in np.unique(column[column != OUT])]
     steps = [first.steps, second.steps]
-    if len(columns) > MOST_COLUMNS or None in steps:
+    if len(columns) > MOST_COLUMNS or steps[0] is None or steps[1] is None:
         return
     marks = np.unique(np.column_stack(columns), axis=1).astype(np.float64)
-    away = [values_of(each) for each in steps if each is not None]
-    signed = [np.where(part.has, part.steps - known.commonest, 0) for part, known in zip(steps, away, strict=True)
-              if part is not None]  # fmt: skip
+    signed = [np.where(each.has, each.steps - values_of(each).commonest, 0) for each in steps if each is not None]
     rows = np.column_stack([marks * (y / (np.abs(y).max() or 1))[:, None] for y in signed])
     inverse = np.linalg.pinv(rows.T @ rows, rcond=1e-10, hermitian=True)
     h = np.einsum("ij,jk,ik->i", rows, inverse, rows)

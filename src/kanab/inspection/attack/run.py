@@ -101,7 +101,9 @@ def _attack_exact_numbers(releases: Sequence[AttackedRelease], background: Backg
             attempts.append(Attempt(name, DOES[name], not_tried=missing))
         else:
             solved = find(background, k) if background is not None else []
-            attempts.append(Attempt(name, DOES[name], (*more, *solved)))
+            designs = background.designs if background is not None and name == LEAST_SQUARES else ()
+            says = (TOO_MUCH_WORK,) if any(design.too_large for design in designs) else ()
+            attempts.append(Attempt(name, DOES[name], (*more, *solved), says=says))
     attempts.append(
         Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(closely), says=tuple(f.learnt for f in for_information[:3]))
     )
