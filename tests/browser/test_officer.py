@@ -40,6 +40,7 @@ CONTRASTS = """() => {
     return found;
 }"""
 
+
 @pytest.fixture(scope="session")
 def accounts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Account]:
     """A report on two chained releases, and the same with long names and a broken rule."""

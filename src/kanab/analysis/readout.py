@@ -228,7 +228,6 @@ def _promised(receipt: Receipt, rates: Sequence[str], *, chained: bool) -> dict[
         "classes": receipt.classes,
         "audit": "passed",
         "homogeneous": receipt.homogeneous,
-        "not_enumerated": receipt.not_enumerated,
         "narrowest": receipt.narrowest,
         "chained": chained,
         "ledger": receipt.ledger or None,

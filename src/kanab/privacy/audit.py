@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.plan.model import MetricPlan
-from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.inference import (
     Bound,
     class_squares,
@@ -25,7 +24,6 @@ from kanab.privacy.inference import (
     most_squares,
 )
 from kanab.tally.cells import Cells, marginal
-from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments
 from kanab.tally.tally import Tally
 
@@ -35,8 +33,6 @@ Bounds = tuple[Bound, Bound]
 
 NARROW = 4
 """An interval is too narrow below a quarter (1 ÷ this) of the distance between its outer end and the mean."""
-COARSE = 100
-"""Bounds with at most so many steps between them make a metric one of whole numbers, however large a step is."""
 
 MEANING: Mapping[Rule, str] = {
     "interval": "the largest or the smallest value of a class can be inferred closely",
@@ -95,13 +91,11 @@ class Worst:
 class Audit:
     """The result of auditing one or more tables.
 
-    ``homogeneous`` counts classes in which everyone has the same value of a metric, ``not_enumerated``
-    those of whole-number metrics that were too much work to enumerate: for them the closed forms hold.
+    ``homogeneous`` counts classes in which everyone has the same value of a metric.
     """
 
     broken: tuple[Broken, ...] = ()
     homogeneous: int = 0
-    not_enumerated: int = 0
     worst: Worst | None = None
 
     @property
@@ -114,7 +108,6 @@ class Audit:
         return Audit(
             self.broken + other.broken,
             self.homogeneous + other.homogeneous,
-            self.not_enumerated + other.not_enumerated,
             min(narrowest, key=lambda worst: worst.ratio, default=None),
         )
 
@@ -161,13 +154,12 @@ class _Judged:
 
     broken: Mapping[Rule, int]
     homogeneous: int
-    not_enumerated: int = 0
     ratio: float | None = None
 
     def audit(self, table: str, metric: str, least: int) -> Audit:
         broken = [Broken(table, metric, rule, classes, least=least) for rule, classes in self.broken.items() if classes]
         worst = None if self.ratio is None else Worst(table, metric, self.ratio)
-        return Audit(tuple(broken), self.homogeneous, self.not_enumerated, worst)
+        return Audit(tuple(broken), self.homogeneous, worst)
 
 
 def _judge_binary(part: Moments, plan: MetricPlan) -> _Judged:
@@ -193,7 +185,7 @@ def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> _Ju
         if by != axes:
             whole = Moments(part.metric, marginal(part.counts, axes, by), marginal(part.sums, axes, by), {by: squares})
             ratios.append(_narrow(_intervals(whole, by, bounds), bounds)[1])
-    return _Judged(broken, int(intervals.alike.sum()), intervals.not_enumerated, _least(ratios))
+    return _Judged(broken, int(intervals.alike.sum()), _least(ratios))
 
 
 def _least(ratios: Sequence[float | None]) -> float | None:
@@ -245,7 +237,6 @@ class _Intervals:
     part: Moments
     smallest: tuple[Cells, Cells]
     largest: tuple[Cells, Cells]
-    not_enumerated: int = 0
 
     @property
     def alike(self) -> Mask:
@@ -262,26 +253,7 @@ def _intervals(part: Moments, axes: By, bounds: Bounds) -> _Intervals:
     part = in_machine_words(part, *edges(*bounds))
     n = np.maximum(part.counts, 2)  # what this makes of smaller classes is not looked at
     q = class_squares(part, axes, *bounds)
-    intervals = _Intervals(part, *extremes_on_grid(n, part.sums, q, *bounds))
-    return _enumerated(intervals, axes) if _whole(part.metric, bounds) else intervals
-
-
-def _whole(metric: Metric, bounds: Bounds) -> bool:
-    low, high = edges(*bounds)
-    return metric.scale == 1 or high - low <= COARSE
-
-
-def _enumerated(intervals: _Intervals, axes: By) -> _Intervals:
-    """Replace the intervals of classes that are little work by exact ones."""
-    exact = enumerate_classes(intervals.part, axes, intervals.smallest[0], intervals.largest[1])
-    ends = [cells.copy() for cells in (*intervals.smallest, *intervals.largest)]
-    for place, extremes in enumerate(exact):
-        if extremes is not None:
-            for cells, end in zip(ends, (*extremes[0], *extremes[1]), strict=True):
-                cells.flat[place] = end
-    open_ = (intervals.part.counts > 1) & ~intervals.alike
-    left = sum(extremes is None for extremes, wanted in zip(exact, open_.flat, strict=True) if wanted)
-    return _Intervals(intervals.part, (ends[0], ends[1]), (ends[2], ends[3]), left)
+    return _Intervals(part, *extremes_on_grid(n, part.sums, q, *bounds))
 
 
 def _narrow(intervals: _Intervals, bounds: Bounds) -> tuple[Mask, float | None]:

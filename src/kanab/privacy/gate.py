@@ -41,13 +41,12 @@ from kanab.privacy.joint_rules import (
 )
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.leverage import SLACK, holds
-from kanab.privacy.local_contributors import merge_to_contributors
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.rule import weigh_numbers
 from kanab.privacy.numbers.weights import Weights, known_numbers
 from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.privacy.pairs import cross_pairs, single_tables
-from kanab.privacy.recoding import recode
+from kanab.privacy.recoding import merge_to_contributors, recode
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.tally.tally import Tally

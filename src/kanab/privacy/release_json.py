@@ -83,7 +83,7 @@ class ReceiptEntry(_ReleasePart):
     people: dict[str, dict[str, int]] = {}
     cohorts: BatchEntry | None = None
     noise: NoiseEntry | None = None
-    checked: list[str] = []
+    checked: tuple[str, ...] = ()
 
 
 class ReleaseEntry(_ReleasePart):

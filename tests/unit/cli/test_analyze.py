@@ -86,7 +86,10 @@ def test_json_has_the_documented_fields(visits: Path) -> None:
 def test_a_release_gives_the_same_answer_as_its_source(visits: Path, tmp_path: Path) -> None:
     file = tmp_path / "checkout.json"
     done = run("release", str(visits), *FLAGS, "--covariate", "device", "-o", str(file), "--new-ledger")
-    assert "1 table, k-anonymous at k = 10; effective k of class sums over everything in ledger kanab.ledger: at least" in done.output
+    assert (
+        "1 table, k-anonymous at k = 10; effective k of class sums over everything in ledger kanab.ledger: at least"
+        in done.output
+    )
     direct = json.loads(run("analyze", str(visits), *FLAGS, *DEVICE).output)
     stored = json.loads(run("analyze", str(file), "--json").output)
     assert stored["effects"] == direct["effects"]

@@ -1,4 +1,4 @@
-"""Intervals of one class: closed forms as real numbers, against which those on the grid are tested; and enumerated.
+"""Intervals of one class: closed forms as real numbers, against which those on the grid are tested.
 
 For n ≥ 2 people with sum S, squares Q (or the two ends between which they lie) and values between
 ``low`` and ``high``; a bound of None is the edge of the grid.
@@ -7,15 +7,9 @@ For n ≥ 2 people with sum S, squares Q (or the two ends between which they lie
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-
-from kanab.privacy.enumeration import Extremes, enumerate_classes
-from kanab.privacy.inference import Bound, class_squares, edges, extremes_on_grid
-from kanab.tally.metric import Metric
-from kanab.tally.moments import Moments
+from kanab.privacy.inference import Bound, edges
 
 Squares = int | tuple[int, int]
 
@@ -96,26 +90,3 @@ def _root(value: Fraction) -> Fraction:
     product = value.numerator * value.denominator
     shift = max(0, 71 - product.bit_length() // 2)
     return Fraction(math.isqrt(product << 2 * shift), value.denominator << shift)
-
-
-def extremes(n: int, s: int, q: int, low: Bound, high: Bound) -> Extremes | None:
-    """Return the exact intervals of the smallest and the largest value of a class; None if that is too much work.
-
-    >>> extremes(10, 3, 5, 0, None)          # one person has 2, one has 1, nobody has anything else
-    ((0, 0), (2, 2))
-    """
-    return extremes_by_marginal([n], [s], q, low, high)[0]
-
-
-def extremes_by_marginal(n: Sequence[int], s: Sequence[int], q: int, low: Bound, high: Bound) -> list[Extremes | None]:
-    """Return the same for all classes of a marginal, of which only the squares of all together are known.
-
-    >>> extremes_by_marginal([10, 10], [3, 0], 9, 0, None)
-    [((0, 0), (3, 3)), ((0, 0), (0, 0))]
-    """
-    axes = ("arm", "level")
-    counts, sums, squares = (np.array([values], dtype=object) for values in (n, s, [q]))
-    part = Moments(Metric("value"), counts, sums, {("arm",): squares[0]})
-    q_ends = class_squares(part, axes, low, high)
-    (bottom, _), (_, top) = extremes_on_grid(counts, sums, q_ends, low, high)
-    return enumerate_classes(part, axes, bottom, top)

@@ -298,7 +298,10 @@ def test_the_receipt_says_what_was_merged_and_left_out(small: Maker) -> None:
         },
     }  # fmt: skip
     text = flat(readout_text(data))
-    assert "k-anonymous at k = 10: 2 classes, the smallest holds 500 people; effective k of class sums over all tables" in text
+    assert (
+        "k-anonymous at k = 10: 2 classes, the smallest holds 500 people; effective k of class sums over all tables"
+        in text
+    )
     assert "at least 120; audit passed." in text
     assert "; audit passed." in text
     assert "Merged levels of tier: 3, 4, 5 → 3 … 5." in text

@@ -12,18 +12,15 @@ from kanab.errors import TallyError
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable
 from kanab.inspection.attack.reconstruct import CONTRIBUTORS
-from kanab.privacy.enumeration import enumerate_classes
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_STEPS
 from kanab.privacy.inference import class_squares, edges, extremes_on_grid
 from kanab.tally.cells import Cells
 from kanab.tally.consistency import check_moments
 from kanab.tally.describe import in_units
 from kanab.tally.metric import Metric
-from kanab.tally.moments import By, Moments
+from kanab.tally.moments import Moments
 
 CLOSED_FORMS = "closed forms"
-WHOLE = 1_000
-"""Steps between the bounds of a metric up to which all whole numbers are tried out."""
 
 _Ends = tuple[Cells, Cells]
 
@@ -73,8 +70,6 @@ def _extremes(table: AttackedTable, part: Moments, title: str, k: int) -> Iterat
     least, most = class_squares(part, table.names, *bounds)
     people = np.maximum(part.counts, 2)  # smaller classes are not looked at
     bottom, top = extremes_on_grid(people, part.sums, (least, most), *bounds)
-    if high - low <= WHOLE:
-        bottom, top = _tried_out(part, table.names, bottom, top)
     # an extreme at its bound, or everyone within a step of one, is no more than a 0/1 metric says
     largest = _narrow(part, top) & (top[0] < high) & (top[1] > low + 1)
     smallest = (
@@ -99,17 +94,6 @@ def _possible(table: AttackedTable, part: Moments) -> bool:
     except TallyError:
         return False
     return True
-
-
-def _tried_out(part: Moments, names: By, bottom: _Ends, top: _Ends) -> tuple[_Ends, _Ends]:
-    """Return the intervals of classes of whole numbers, by trying out all that fit where that is little work."""
-    ends = [np.array(cells, dtype=object).ravel() for cells in (*bottom, *top)]
-    for place, extremes in enumerate(enumerate_classes(part, names, bottom[0], top[1])):
-        if extremes is not None:
-            for cells, end in zip(ends, (*extremes[0], *extremes[1]), strict=True):
-                cells[place] = end
-    a, b, c, d = (cells.reshape(part.counts.shape) for cells in ends)
-    return (a, b), (c, d)
 
 
 def _narrow(part: Moments, ends: _Ends) -> NDArray[np.bool_]:

@@ -189,7 +189,6 @@ def _release(
         "degrees_of_freedom": (min(table["degrees_of_freedom"] for table in tables) if receipt.noise is None else None),
         "narrowest": _narrowest(tables),
         "homogeneous": sum(table["homogeneous"] for table in tables),
-        "not_enumerated": sum(table["not_enumerated"] for table in tables),
         "clamped": dict(receipt.clamped),
         "missing": dict(receipt.missing),
         "excluded": receipt.excluded,

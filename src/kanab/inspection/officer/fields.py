@@ -62,7 +62,6 @@ def _audited(table: Tally, audited: Audited) -> Plain:
         "smallest_class": min(sizes),
         "degrees_of_freedom": table.total - len(sizes),
         "homogeneous": audited.classes.homogeneous,
-        "not_enumerated": audited.classes.not_enumerated,
         "narrowest": _narrowest(audited.classes + audited.arms),
     }
 
@@ -74,7 +73,6 @@ def _noisy(table: Tally) -> Plain:
         "smallest_class": None,
         "degrees_of_freedom": None,
         "homogeneous": 0,
-        "not_enumerated": 0,
         "narrowest": None,
     }
 
