@@ -145,7 +145,7 @@ def test_who_has_a_value_counts_as_a_table() -> None:
 def test_a_rare_sensitive_metric_is_not_in_more_tables_than_hide_who_has_it(tmp_path: Path) -> None:
     """Whoever knows x and z could name the few who have d."""
     rows = people()
-    rows["d"] = np.arange(1000) < 12
+    rows["d"] = np.arange(1000) < 16
     usual = plan("x", "z", metrics=("y", "d"))
     assert [metric.name for metric in release(count_rows(rows, usual)).tables["arm/z"].metrics] == ["y", "d"]
     marked = tuple(
