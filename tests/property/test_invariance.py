@@ -193,6 +193,7 @@ MEMBERS: tuple[Change, ...] = (other_levels, without, in_arm("A"), in_arm("B"), 
 # ── a refused batch ────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.usefixtures("gated")
 @pytest.mark.parametrize(
     "words",
     [
