@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,4 +91,13 @@ def _is_wide(summed: Any) -> bool:
     """Whether a sum is of decimals, of doubles, of what was summed before, or of true and false."""
     if isinstance(summed, exp.Cast) and summed.to.this in _NARROW:
         return isinstance(summed.this.unnest(), (exp.Predicate, exp.Connector, exp.Not, exp.Column))
-    return isinstance(summed, (exp.Cast, exp.Column))
+    return isinstance(summed, (exp.Cast, exp.Column)) or _is_double(summed)
+
+
+def _is_double(number: Any) -> bool:
+    """Whether a product is one of doubles: of steps that were cast, or of what relations leave of amounts."""
+    if isinstance(number, exp.Mul):
+        return _is_double(number.left.unnest()) and _is_double(number.right.unnest())
+    if isinstance(number, exp.Column):
+        return re.fullmatch(r"r\d+", number.name) is not None
+    return isinstance(number, exp.Cast) and number.to.this in (exp.DType.DOUBLE, exp.DType.FLOAT)

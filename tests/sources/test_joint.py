@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.counted import Counted, LargestValues
+from kanab.counted import Counted
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table
 from kanab.counting.rows import count_rows
@@ -36,13 +36,6 @@ def joined(table: Any, plans: Sequence[Plan], **choices: Any) -> Counted:
     return count_table(table, join_plans(plans, table.columns, apart="events" in choices), **choices)
 
 
-def largest(counted: Counted) -> dict[str, Any]:
-    def plain(one: LargestValues) -> list[Any]:
-        return [cells.tolist() for cells in (one.largest, one.second, one.total)]
-
-    return {name: {metric: plain(one) for metric, one in own.items()} for name, own in counted.largest.items()}
-
-
 def assert_part(found: Counted, alone: Counted) -> None:
     """Everything but signatures, whose rows are those of all plans together."""
     assert list(found.tallies) == list(alone.tallies)
@@ -52,7 +45,6 @@ def assert_part(found: Counted, alone: Counted) -> None:
     for field in ("clamped", "missing", "excluded", "outside", "ranges", "bounds_declared", "where"):
         assert getattr(found, field) == getattr(alone, field), field
     assert list(found.clamped) == list(alone.clamped)
-    assert largest(found) == largest(alone)
     assert people_of(found) == people_of(alone)
 
 

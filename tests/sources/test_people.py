@@ -190,7 +190,7 @@ def test_the_statement_can_be_shown(engine: Loader) -> None:
     plan = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 500)}, resolution={"spend": 0.01})
     text = show_sql(engine.load(SHOP), plan, where="tier > 1")
     assert text.count("UNION ALL") == 4
-    assert "* 100.0" in text
+    assert ("* 200.0" if engine.name == "duckdb" else "* 100.0") in text
     assert "GROUP BY" in text
 
 

@@ -58,7 +58,7 @@ def people(**columns: Any) -> pa.Table:
 @pytest.mark.parametrize("plan", [DECLARED, OPEN])
 def test_a_small_sample_changes_no_digit(engine: Loader, plan: Plan, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", few)
-    assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
+    assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan), sampled=True)
 
 
 @settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -71,7 +71,7 @@ def test_on_any_rows_a_sample_of_three_is_enough(duckdb_loader: Loader, world: t
     if isinstance(expected, type):
         assert refuse_alike(found, expected)
     else:
-        assert_same(found, expected)
+        assert_same(found, expected, sampled=True)
 
 
 def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
@@ -86,7 +86,8 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.metrics._PEOPLE_IN_DOUBLES", 0)
         counted = count_table(duckdb_loader.load(table), plan)
-    assert [query.measures[0].doubles for query in queries] == [True, False]
+    units = [(query.measures[0].unit, query.measures[0].doubles) for query in queries]
+    assert units == [(2, True), (1, True), (1, False)]  # the steps, then integers
     assert_same(counted, count_rows(table, plan))
     squares = counted.tallies["variant"].squares("y")
     assert squares is not None
@@ -117,7 +118,7 @@ def test_amounts_in_cents_are_rounded_by_a_cast_unless_somebody_lies_between_two
     plan = make_plan("variant", ["z"], adjust=["y"], bounds=bounds, resolution={"y": 0.01, "z": 0.01}, numbers=["y"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 20)
-        assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
+        assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan), sampled=True)
     units = [[measure.unit for measure in query.measures] for query in queries]
     assert units == ([[2, 2]] if round(last, 2) == last or last == 12.3425 else [[2, 2], [1, 1]])
 
@@ -171,7 +172,7 @@ def test_a_parquet_file_states_its_own_range(
     columns["y"][-1] = 400.0  # nobody in the sample has so much
     plan = make_plan("variant", ["y"])
     with opened_table(parquet(columns)) as table:
-        assert_same(count_table(table, plan), count_rows(columns, plan))
+        assert_same(count_table(table, plan), count_rows(columns, plan), sampled=True)
         assert queries[-1].measures[0].limits == (0.0, 500.0)
         assert queries[-1].measures[0].open_ends == ()
         filtered = count_table(table, plan, where="y < 100")  # no longer what the file says
@@ -186,7 +187,7 @@ def test_people_without_a_value_are_left_out_wherever_they_are(
     monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 10)
     table = people(y=[None if place == gap else place % 7 for place in range(40)])
     plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
-    assert_same(count_table(engine.load(table), plan), count_rows(table, plan))
+    assert_same(count_table(engine.load(table), plan), count_rows(table, plan), sampled=True)
     late = gap is not None and (gap == 37 or engine.name in ("pyspark", "clickhouse"))  # these are not sampled
     assert len(queries) == (2 if late else 1)
     assert queries[-1].measures[0].leaves_out == (gap is not None)
@@ -205,45 +206,32 @@ def test_declared_bounds_and_conversions_have_no_range(engine: Loader) -> None:
     assert count_table(engine.load(table), plan).ranges == count_rows(table, plan).ranges == {}
 
 
-def _many(size: int, rare: int) -> pa.Table:
-    """People of three tiers, and a few of a fourth one who come last and spend little."""
-    rng = np.random.default_rng(5)
-    tiers = np.where(np.arange(size) < size - rare, np.arange(size) // 2 % 3, 3)
-    spend = np.where(tiers < 3, rng.integers(0, 10_000, size) / 100, 1.25 + np.arange(size) % 7)
-    return people(tier=tiers, spend=spend)
-
-
-@pytest.mark.parametrize("bounds", [{}, {"bounds": {"spend": (0, 100)}, "resolution": {"spend": 0.01}}])
-@pytest.mark.parametrize(("rare", "asked"), [(0, [True]), (6, [True, False])])
-def test_the_largest_values_are_asked_for_only_where_a_signature_sums_to_little(
-    duckdb_loader: Loader, queries: list[Any], bounds: dict[str, Any], rare: int, asked: list[bool]
+def test_a_factor_that_is_0_or_1_in_the_sample_alone_is_a_number_like_others(
+    engine: Loader, queries: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, plan = _many(30_000, rare), make_plan("variant", ["spend"], adjust=["tier"], **bounds)
-    counted, rows = count_table(duckdb_loader.load(table), plan), count_rows(table, plan)
-    assert_same(counted, rows)
-    assert [measure.later for query in queries for measure in query.measures] == asked
-    assert counted.signatures is not None
-    assert rows.signatures is not None
-    found, expected = counted.signatures.values["spend"], rows.signatures.values["spend"]
-    assert found.total.tolist() == expected.total.tolist()
-    if rare:
-        assert found.largest.tolist() == expected.largest.tolist()
-    else:
-        assert (found.largest >= expected.largest).all()
-        assert (3 * found.largest <= found.total).all()  # so that nobody dominates
+    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 10)
+    visits = [place % 2 for place in range(30)] + [place % 4 for place in range(10)]
+    table = people(visits=visits, spend=[place % 7 * 2.5 for place in range(40)])
+    plan = make_plan(
+        "variant", ["spend", "visits"], ratios=["spend/visits"], bounds={"spend": (0, 20), "visits": (0, 9)}
+    )
+    counted = count_table(engine.load(table), plan)
+    assert_same(counted, count_rows(table, plan), sampled=True)
+    assert counted.signatures.numbers.names == ("visits",)
+    assert counted.signatures.cut == {}
+    assert [query.cut for query in queries] == [{"visits"}, set()]
 
 
-def test_conversions_have_no_largest_value_to_ask_for(duckdb_loader: Loader, queries: list[Any]) -> None:
-    table = people(tier=np.arange(30_000) // 2 % 3, bought=np.arange(30_000) // 5 % 2)
-    plan = make_plan("variant", ["bought"], adjust=["tier"])
-    assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
-    assert [measure.later for query in queries for measure in query.measures] == [False]
-
-
-def test_values_below_zero_that_a_sample_shows_keep_their_largest(duckdb_loader: Loader, queries: list[Any]) -> None:
-    table, plan = _many(30_000, 0), make_plan("variant", ["spend"], bounds={"spend": (-100, 100)})
-    count_table(duckdb_loader.load(table), plan)
-    assert [measure.later for query in queries for measure in query.measures] == [False]
+@pytest.mark.parametrize(
+    ("last", "values"), [([4, 5], []), ([4, 90], ["orders"])], ids=["few", "more than the sample shows"]
+)
+def test_small_counts_are_not_asked_about_however_late_that_is_known(
+    duckdb_loader: Loader, last: list[int], values: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 100)
+    table, plan = people(orders=[0] * 98 + [1] * 100 + last), make_plan("variant", ["orders"])
+    counted = count_table(duckdb_loader.load(table), plan)
+    assert [*counted.signatures.values] == [*count_rows(table, plan).signatures.values] == values
 
 
 def test_a_nan_that_the_statistics_of_a_file_leave_out_is_missing(tmp_path: Path) -> None:

@@ -7,12 +7,23 @@ from numpy.typing import NDArray
 
 from kanab.counted import SignatureValues
 from kanab.counting.columns import MetricSteps
+from kanab.counting.relations import MOST_STEPS
 from kanab.tally.metric import Metric
 
 COMMON = 0.1
 """A value is the commonest if so many people share it; otherwise 0, or the bound next to it, stands in for it."""
 
 _DIRECT = 1 << 22  # so many values are counted in place, without sorting everybody
+_ROUNDING = 1e-12  # of a sum of doubles, generously
+
+
+def counts_things(metric: Metric, low: int, high: int) -> bool:
+    """Return whether values between two steps are a few whole numbers, of which nobody asks who is off the commonest.
+
+    >>> counts_things(Metric("orders"), 0, 20), counts_things(Metric("spend", 100), 0, 20)
+    (True, False)
+    """
+    return metric.scale == 1 and low >= 0 and high <= MOST_STEPS
 
 
 def commonest_step(metric: Metric, steps: NDArray[np.int64]) -> int:
@@ -47,6 +58,18 @@ def values_of(part: MetricSteps) -> SignatureValues:
     away = np.where(part.has, np.abs(part.steps - commonest), 0)
     distance = away.astype(np.float64)
     return SignatureValues(commonest, (away > 0).astype(np.int64), distance**2, distance, np.zeros(len(away)))
+
+
+def bound_second(
+    off: NDArray[np.int64], largest: NDArray[np.float64], fourth: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return how far the second one is at most, given people, the largest, and the sum of fourth powers.
+
+    >>> bound_second(np.array([1, 2, 9]), np.array([5.0, 5.0, 5.0]), np.array([625.0, 706.0, 4000.0])).round(2)
+    array([0., 3., 5.])
+    """
+    rest = np.maximum(fourth - largest**4, 0) + _ROUNDING * fourth
+    return np.where(off > 1, np.minimum(np.sqrt(np.sqrt(rest)), largest), 0)
 
 
 def add_up(known: SignatureValues, number: NDArray[np.intp], size: int) -> SignatureValues:

@@ -26,6 +26,8 @@ MOST_STEPS = 20
 """Whole numbers of up to so many steps are counts of things."""
 
 _ROUNDS = 30
+_FIRST_LOOK = 500  # so many people show that metrics are unrelated, which most are
+_MANY = 0.3
 _NOTHING = 1e-3  # a weight that changes an amount by less than this share of its usual size is none
 
 
@@ -69,15 +71,18 @@ def _fit(
     active = np.flatnonzero((y != 0) & x.any(axis=1))[:MOST_PEOPLE]
     if len(active) <= len(others):
         return None
-    weights = _least_deviations(x[active], y[active])
+    few = active[:: 1 + len(active) // _FIRST_LOOK]
+    steps = [0 if name in counts else 1 / scales[name] for name in others]
+    if not _may_fit(x[few], y[few], 1 / scales[target], np.array(steps)):
+        return None
+    weights = _rounded(_least_deviations(x[active], y[active]))
     usual = float(np.median(np.abs(y[active])))
     sizes = np.abs(x[active]).max(axis=0)
     kept = [place for place, name in enumerate(others) if abs(weights[place]) * sizes[place] > _NOTHING * usual]
     names = tuple(others[place] for place in kept)
     if not names:
         return None
-    steps = [1 / scales[target], *(abs(weights[at]) / scales[others[at]] for at in kept if others[at] not in counts)]
-    slack = float(sum(steps) / 2)
+    slack = float(1 / scales[target] + sum(abs(weights[place]) * steps[place] for place in kept)) / 2
     relation = Relation(target, tuple((others[place], float(weights[place])) for place in kept), slack)
     some = np.flatnonzero((y != 0) | x[:, kept].any(axis=1))[:MOST_PEOPLE]
     left = np.abs(residuals(relation, {name: values[name][some] for name in (target, *names)}))
@@ -85,20 +90,47 @@ def _fit(
     return relation if share >= MOST["counts" if counts.issuperset(names) else "amounts"] else None
 
 
+def _may_fit(x: Floats, y: Floats, step: float, steps: Floats) -> bool:
+    """Return whether a fit to some people is nearly exact for many of them: for unrelated metrics it never is."""
+    weights = _least_deviations(x, y)
+    near = 2 * (step + float(np.abs(weights) @ steps))
+    return float(np.mean(np.abs(y - x @ weights) <= near)) >= _MANY
+
+
 def _least_deviations(x: Floats, y: Floats) -> Floats:
-    """Return the weights of least absolute deviations, by least squares with weights, exact where most people are."""
+    """Return the weights of least absolute deviations: exact where a relation is exact for most people."""
+    if x.shape[1] == 1:
+        return np.array([_median_ratio(x[:, 0], y)])
     scale = np.abs(x).max(axis=0)
     x = x / scale
     size = float(np.abs(y).max())
     weights = np.linalg.lstsq(x, y, rcond=None)[0]
     small = size
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS):  # least squares, ever heavier where a fit is close
         small = max(small / 3, 1e-12 * size)
         root = 1 / np.sqrt(np.maximum(np.abs(y - x @ weights), small))
         weights = np.linalg.lstsq(x * root[:, None], y * root, rcond=None)[0]
-    rounded: Floats = weights / scale
-    near = np.round(rounded, 4)  # 1.19 rather than 1.1900003
-    return np.where(np.abs(near - rounded) < 1e-5 * np.abs(near), near, rounded)
+    fitted: Floats = weights / scale
+    return fitted
+
+
+def _median_ratio(x: Floats, y: Floats) -> float:
+    """Return the one weight of least absolute deviations: the median of y/x, where everybody weighs |x|.
+
+    >>> _median_ratio(np.array([1.0, 2, 3, 0]), np.array([9.0, 4, 6, 5]))
+    2.0
+    """
+    some = x != 0
+    ratios, heavy = y[some] / x[some], np.abs(x[some])
+    order = np.argsort(ratios)
+    below = np.cumsum(heavy[order])
+    return float(ratios[order[np.searchsorted(below, below[-1] / 2)]])
+
+
+def _rounded(weights: Floats) -> Floats:
+    """Return 1.19 rather than 1.1900003."""
+    near = np.round(weights, 4)
+    return np.where(np.abs(near - weights) < 1e-5 * np.abs(near), near, weights)
 
 
 def residuals(relation: Relation, values: Mapping[str, Floats]) -> Floats:

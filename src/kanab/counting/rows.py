@@ -22,7 +22,7 @@ from kanab.counting.bins import (
     quantile_shares,
 )
 from kanab.counting.columns import MetricSteps, check_classes, fill_tally, group_sums, measure
-from kanab.counting.commonest import values_of
+from kanab.counting.commonest import counts_things, values_of
 from kanab.counting.dates import in_span
 from kanab.counting.frames import Array, check_days, column_names, encode, get_columns, to_numbers
 from kanab.counting.grids import (
@@ -65,11 +65,12 @@ class MetricValues(NamedTuple):
 
 
 class PlanCount(NamedTuple):
-    """The count of one plan without its signatures, the people it is about, and their classes."""
+    """The count of one plan without its signatures, the people it is about, their classes and their metrics."""
 
     counted: Counted
     inside: NDArray[np.bool_]
     membership: Membership
+    steps: Mapping[str, MetricSteps]
 
 
 def count_rows(
@@ -97,11 +98,14 @@ def count_rows(
     by_terms: dict[str, PlanCount] = {}
     for each in plans:
         if counting_terms(each) not in by_terms:
-            besides = _other_metrics(each, plans) if each is plan else ()
-            by_terms[counting_terms(each)] = _count_plan(table, each, besides, for_release=for_release)
+            by_terms[counting_terms(each)] = _count_plan(table, each, for_release=for_release)
     counts = [by_terms[counting_terms(each)] for each in plans]
     anywhere = np.any([count.inside for count in counts], axis=0)
-    signatures = make_signatures([count.membership.among(count.inside[anywhere]) for count in counts])
+    first = _with_values(*counts) if for_release else counts[0].membership
+    memberships = [first, *(count.membership for count in counts[1:])]
+    signatures = make_signatures(
+        [member.among(count.inside[anywhere]) for member, count in zip(memberships, counts, strict=True)]
+    )
     counted, *again = (
         replace(count.counted, plan=each, signatures=signature)
         for each, count, signature in zip(plans, counts, signatures, strict=True)
@@ -111,22 +115,39 @@ def count_rows(
     return replace(counted, earlier=tuple(again), repeats=repeated)
 
 
-def _other_metrics(plan: Plan, plans: Sequence[Plan]) -> tuple[MetricPlan, ...]:
-    """Return the metrics that other plans have: they are not counted, but metrics may follow from them."""
-    others = {metric.name: metric for each in plans for metric in each.counted_metrics}
-    return tuple(metric for name, metric in others.items() if name not in plan.metric_names)
+def _with_values(count: PlanCount, *earlier: PlanCount) -> Membership:
+    """Return how far everybody is off the commonest values of a plan's metrics, and what relations leave of them.
+
+    A metric may also follow from those of earlier plans, which are 0 for people whom these are not about.
+    """
+    counted, steps = count.counted, count.steps
+    values = {}
+    for metric in counted.plan.counted_metrics:
+        part = steps[metric.name]
+        ends = part.metric.grid_bounds or counted.ranges[metric.name]
+        if metric.sensitive != "no" or not counts_things(part.metric, *ends):
+            values[metric.name] = values_of(part)
+    together = dict(steps)
+    for other in earlier:
+        theirs = {name: _among(part, other.inside, count.inside) for name, part in other.steps.items()}
+        together |= {name: part for name, part in theirs.items() if name not in together}
+    left = dict(residual_values(find_relations([*together.values()]), together))
+    return count.membership._replace(values=values, left=left)
 
 
-def _count_plan(
-    table: Mapping[str, Array], plan: Plan, others: Sequence[MetricPlan], *, for_release: bool
-) -> PlanCount:
+def _among(part: MetricSteps, theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> MetricSteps:
+    """Return a metric of some people as one of others; who is not among the first has no value."""
+    place = np.cumsum(theirs)[ours] - 1
+    return MetricSteps(part.metric, part.steps[place], part.has[place] & theirs[ours])
+
+
+def _count_plan(table: Mapping[str, Array], plan: Plan, *, for_release: bool) -> PlanCount:
     arms = {experiment.name: _arms(table[experiment.name], experiment) for experiment in plan.experiments}
     inside = np.any([coded.codes != DROPPED for coded in arms.values()], axis=0)
     if not inside.any():
         raise NobodyError
     if not inside.all():
-        names = [*needed_columns(plan), *(metric.name for metric in others)]
-        table = {name: table[name][inside] for name in names}
+        table = {name: table[name][inside] for name in needed_columns(plan)}
         arms = {name: CodedFactor(coded.factor, coded.codes[inside]) for name, coded in arms.items()}
     factors = arms | {name: _levels(table[name], plan.covariate(name), plan) for name in plan.covariates_in_use}
     factors |= {name: _cut(table[name], plan.metrics_by_name[name]) for name in plan.binned_metrics}
@@ -156,16 +177,12 @@ def _count_plan(
     )
     sizes = {name: tally.people.size for name, tally in tallies.items()}
     if not for_release:
-        return PlanCount(counted, inside, Membership(cells, sizes, {}))
+        return PlanCount(counted, inside, Membership(cells, sizes, {}), steps)
     present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
     true_or_false = _multiplying(plan, steps)
     numbers = _numbers([steps[name] for name in plan.weights if name not in true_or_false])
-    sensitive = {metric.name for metric in plan.counted_metrics if metric.sensitive != "no"}
-    values_off = {name: values_of(part) for name, part in steps.items() if not part.metric.binary or name in sensitive}
     cut = {name: steps[name].has & (steps[name].steps != 0) for name in sorted(true_or_false)}
-    together = steps | {metric.name: _values(table[metric.name], metric).steps for metric in others}
-    left = dict(residual_values(find_relations([*together.values()]), together))
-    return PlanCount(counted, inside, Membership(cells, sizes, present, values_off, numbers, cut, left))
+    return PlanCount(counted, inside, Membership(cells, sizes, present, numbers=numbers, cut=cut), steps)
 
 
 def _multiplying(plan: Plan, steps: Mapping[str, MetricSteps]) -> set[str]:

@@ -7,7 +7,13 @@ WITH `kanab_signatures` AS (
     COUNT(`t2`.`y0`) AS `c0`,
     SUM(CAST(`t2`.`g0` AS NUMERIC)) AS `s0`,
     SUM(CAST(`t2`.`g0` * `t2`.`g0` AS NUMERIC)) AS `q0_0`,
+    SUM(CAST(`t2`.`g0` <> 0 AS INT64)) AS `o0`,
     MAX(`t2`.`g0`) AS `m0`,
+    SUM(
+      CAST(`t2`.`g0` AS FLOAT64) * CAST(`t2`.`g0` AS FLOAT64) * (
+        CAST(`t2`.`g0` AS FLOAT64) * CAST(`t2`.`g0` AS FLOAT64)
+      )
+    ) AS `f0`,
     SUM(CAST((
       `t2`.`d0` < 0
     ) OR (
@@ -18,8 +24,13 @@ WITH `kanab_signatures` AS (
     COUNT(`t2`.`y1`) AS `c1`,
     SUM(CAST(`t2`.`g1` AS NUMERIC)) AS `s1`,
     SUM(CAST(`t2`.`g1` * `t2`.`g1` AS NUMERIC)) AS `q1_0`,
+    SUM(CAST(ABS(`t2`.`g1`) <> 0 AS INT64)) AS `o1`,
     MAX(ABS(`t2`.`g1`)) AS `m1`,
-    SUM(CAST(ABS(`t2`.`g1`) AS NUMERIC)) AS `t1`,
+    SUM(
+      CAST(ABS(`t2`.`g1`) AS FLOAT64) * CAST(ABS(`t2`.`g1`) AS FLOAT64) * (
+        CAST(ABS(`t2`.`g1`) AS FLOAT64) * CAST(ABS(`t2`.`g1`) AS FLOAT64)
+      )
+    ) AS `f1`,
     SUM(CAST((
       `t2`.`d1` < -40000
     ) OR (
@@ -36,7 +47,9 @@ WITH `kanab_signatures` AS (
     ) AS INT64)) AS `cl2`,
     MIN(`t2`.`y2`) AS `lo2`,
     MAX(`t2`.`y2`) AS `hi2`,
-    SUM(CAST(`t2`.`g1` * `t2`.`g0` AS NUMERIC)) AS `z0_yz0`
+    SUM(CAST(`t2`.`g1` * `t2`.`g0` AS NUMERIC)) AS `z0_yz0`,
+    MIN(`t2`.`g0`) AS `l0`,
+    MAX(`t2`.`g0`) AS `h0`
   FROM (
     SELECT
       `t1`.`arm0`,
@@ -140,7 +153,7 @@ SELECT
   END AS `answer5`,
   CASE `place`
     WHEN 0
-    THEN CAST(MAX(`m0`) AS STRING)
+    THEN CAST(MAX(`c0`) AS STRING)
     WHEN 1
     THEN CAST(SUM(`c0`) AS STRING)
     WHEN 3
@@ -162,7 +175,7 @@ SELECT
   END AS `answer7`,
   CASE `place`
     WHEN 0
-    THEN CAST(MAX(`m1`) AS STRING)
+    THEN CAST(MAX(`q0_0`) AS STRING)
     WHEN 1
     THEN CAST(MAX(`hi0`) AS STRING)
     WHEN 3
@@ -170,30 +183,66 @@ SELECT
   END AS `answer8`,
   CASE `place`
     WHEN 0
-    THEN CAST(MAX(`t1`) AS STRING)
+    THEN CAST(MAX(`o0`) AS STRING)
     WHEN 1
     THEN CAST(SUM(`cl0`) AS STRING)
     WHEN 3
     THEN CAST(SUM(`s1`) AS STRING)
   END AS `answer9`,
   CASE `place`
+    WHEN 0
+    THEN CAST(MAX(`m0`) AS STRING)
     WHEN 1
     THEN CAST(SUM(`c1`) AS STRING)
     WHEN 3
     THEN CAST(SUM(`c2`) AS STRING)
   END AS `answer10`,
   CASE `place`
+    WHEN 0
+    THEN CAST(MAX(`f0`) AS STRING)
     WHEN 1
     THEN CAST(MIN(`lo1`) AS STRING)
     WHEN 3
     THEN CAST(SUM(`s2`) AS STRING)
   END AS `answer11`,
-  CASE `place` WHEN 1 THEN CAST(MAX(`hi1`) AS STRING) END AS `answer12`,
-  CASE `place` WHEN 1 THEN CAST(SUM(`cl1`) AS STRING) END AS `answer13`,
-  CASE `place` WHEN 1 THEN CAST(SUM(`c2`) AS STRING) END AS `answer14`,
-  CASE `place` WHEN 1 THEN CAST(MIN(`lo2`) AS STRING) END AS `answer15`,
-  CASE `place` WHEN 1 THEN CAST(MAX(`hi2`) AS STRING) END AS `answer16`,
-  CASE `place` WHEN 1 THEN CAST(SUM(`cl2`) AS STRING) END AS `answer17`
+  CASE `place`
+    WHEN 0
+    THEN CAST(MAX(`c1`) AS STRING)
+    WHEN 1
+    THEN CAST(MAX(`hi1`) AS STRING)
+  END AS `answer12`,
+  CASE `place`
+    WHEN 0
+    THEN CAST(MAX(`s1`) AS STRING)
+    WHEN 1
+    THEN CAST(SUM(`cl1`) AS STRING)
+  END AS `answer13`,
+  CASE `place`
+    WHEN 0
+    THEN CAST(MAX(`q1_0`) AS STRING)
+    WHEN 1
+    THEN CAST(SUM(`c2`) AS STRING)
+  END AS `answer14`,
+  CASE `place`
+    WHEN 0
+    THEN CAST(MAX(`o1`) AS STRING)
+    WHEN 1
+    THEN CAST(MIN(`lo2`) AS STRING)
+  END AS `answer15`,
+  CASE `place`
+    WHEN 0
+    THEN CAST(MAX(`m1`) AS STRING)
+    WHEN 1
+    THEN CAST(MAX(`hi2`) AS STRING)
+  END AS `answer16`,
+  CASE `place`
+    WHEN 0
+    THEN CAST(MAX(`f1`) AS STRING)
+    WHEN 1
+    THEN CAST(SUM(`cl2`) AS STRING)
+  END AS `answer17`,
+  CASE `place` WHEN 0 THEN CAST(MAX(`l0`) AS STRING) END AS `answer18`,
+  CASE `place` WHEN 0 THEN CAST(MAX(`h0`) AS STRING) END AS `answer19`
 FROM (
   SELECT
     `place`,
@@ -202,15 +251,23 @@ FROM (
     CASE WHEN `number` IN (0, 3) THEN `level0` END AS `own_level0`,
     CASE WHEN `number` IN (0, 4, 6) THEN `level1` END AS `own_level1`,
     `n`,
-    `m0`,
-    `s0`,
-    `m1`,
-    `t1`,
     `c0`,
+    `s0`,
+    `q0_0`,
+    `o0`,
+    `m0`,
+    `f0`,
+    `c1`,
+    `s1`,
+    `q1_0`,
+    `o1`,
+    `m1`,
+    `f1`,
+    `l0`,
+    `h0`,
     `lo0`,
     `hi0`,
     `cl0`,
-    `c1`,
     `lo1`,
     `hi1`,
     `cl1`,
@@ -218,10 +275,7 @@ FROM (
     `lo2`,
     `hi2`,
     `cl2`,
-    `s1`,
     `s2`,
-    `q0_0`,
-    `q1_0`,
     `z0_yz0`
   FROM `kanab_signatures`
   CROSS JOIN (

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Relation, SignatureValues
+from kanab.counted import Counted, Relation, SignatureValues
 from kanab.counting.bins import check_arms, check_levels
 from kanab.counting.columns import check_classes
-from kanab.counting.commonest import among
+from kanab.counting.commonest import among, bound_second, counts_things
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.metrics import Measure
 from kanab.counting.engine.statement import LEFT, CountQuery, CrossSum, QueryPart
@@ -260,7 +260,7 @@ def _squares(
 def _about_zero(measure: Measure, rows: AnswerRows, axes: Sequence[Places], counts: Cells, sums: Cells) -> Cells:
     products = measure.products
     assert products is not None
-    partial = [_fill(axes, rows, f"q{measure.place}_{term}") for term in range(len(products.weights))]
+    partial = [_fill(axes, rows, name) for name in measure.square_names]
     cells = zeros(counts.shape)
     for spot in np.ndindex(counts.shape):
         cells[spot] = products.total(tuple(part.item(spot) for part in partial), counts.item(spot), sums.item(spot))
@@ -305,7 +305,10 @@ def _squares_by(part: Moments, linkage: Linkage, axis: int) -> Cells:
 
 
 def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places]) -> Membership:
-    """Return the classes of every signature in the tables of a plan, and whether its people have a value."""
+    """Return the classes of every signature in the tables of a plan, and whether its people have a value.
+
+    Also the numbers that weigh sums, and who has 1 of metrics that multiply others.
+    """
     query = answer.query
     signatures = answer.of("signatures", query.keys)
     spots = {
@@ -314,36 +317,48 @@ def membership_of(answer: QueryAnswer, view: View, places: Mapping[str, Places])
         for into in ([places[key.name].into] if key.name in places else [])
     }
     there = _in_group(answer, places, view.population)
-    cells, sizes, present, values, cut = {}, {}, {}, {}, {}
+    cells, sizes, present, cut = {}, {}, {}, {}
     for linkage in view.plan.linkages:
         keys = query.axes(view.table(linkage))
         shape = [len(places[key.name].factor.levels) for key in keys]
         cells[linkage.name], sizes[linkage.name] = _cells([spots[key.name] for key in keys], shape), math.prod(shape)
+    multiplying = {name for pair in view.plan.products for name in pair}
     for name, joint in view.metrics.items():
         measure = query.measure(joint)
         if measure.leaves_out:
             present[name] = there & (signatures.array(f"p{measure.place}") > 0)
-        if measure.off_names:
-            values[name] = among(_values_off(signatures, measure), there)
-        if measure in query.cutting and (measure.metric.binary or _holds_truths(values[name], measure.metric.scale)):
+        if measure in query.cutting and name in multiplying:
             cut[name] = there & (signatures.array(f"b{measure.place}") > 0)
     if not query.for_release:
         return Membership(cells, sizes, present)
-    left = {_own_names(relation, view, query): among(_left(signatures, place), there)
-            for place, relation in enumerate(query.relations)}  # fmt: skip
-    return Membership(cells, sizes, present, values, _numbers(answer, view, there), cut, left)
+    return Membership(cells, sizes, present, numbers=_numbers(answer, view, there), cut=cut)
+
+
+def with_values(
+    member: Membership, answer: QueryAnswer, view: View, places: Mapping[str, Places], counted: Counted
+) -> Membership:
+    """Return how far everybody is off the commonest values of a plan's metrics, and what relations leave of them."""
+    query = answer.query
+    signatures = answer.of("signatures", query.keys)
+    there = _in_group(answer, places, view.population)
+    values = {}
+    for name, joint in view.metrics.items():
+        measure = query.measure(joint)
+        ends = measure.metric.grid_bounds or counted.ranges[joint]
+        sensitive = view.plan.metrics_by_name[name].sensitive != "no"
+        if sensitive or not counts_things(measure.metric, *ends):
+            values[name] = among(_values_off(signatures, measure), there)
+    left = {}
+    for place, relation in enumerate(query.relations):
+        left[_own_names(relation, view, query)] = among(_left(signatures, place), there)
+    return member._replace(values=values, left=left)
 
 
 def _left(rows: AnswerRows, place: int) -> SignatureValues:
     """Return what a relation leaves of the people of every signature."""
-    off, squares, largest, fourth = (rows.floats(f"r{place}{word}") for word in LEFT)
-    return SignatureValues(0, off.astype(np.int64), squares, largest, _second(largest, fourth))
-
-
-def _second(largest: NDArray[np.float64], fourth: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how far the second one is at most, given the largest and the sum of fourth powers."""
-    rest = np.maximum(fourth - largest**4, 0)
-    return np.minimum(np.sqrt(np.sqrt(rest)), largest)
+    numbers, squares, largest, fourth = (rows.floats(f"r{place}{word}") for word in LEFT)
+    off = numbers.astype(np.int64)
+    return SignatureValues(0, off, squares, largest, bound_second(off, largest, fourth))
 
 
 def _own_names(relation: Relation, view: View, query: CountQuery) -> Relation:
@@ -365,15 +380,33 @@ def _values_off(rows: AnswerRows, measure: Measure) -> SignatureValues:
         off = rows.array(f"c{measure.place}") - sums if commonest else sums
         some = off.astype(np.float64)
         return SignatureValues(commonest, off, some, np.minimum(some, 1), np.minimum(np.maximum(some - 1, 0), 1))
-    counts, sums = (rows.array(f"{word}{measure.place}", object) for word in "cs")
-    about_zero = _square_sums(rows, measure)
-    squares = (about_zero - 2 * commonest * sums + commonest**2 * counts).astype(np.float64)
-    largest, fourth = rows.floats(f"m{measure.place}"), rows.floats(f"f{measure.place}")
-    return SignatureValues(commonest, rows.array(f"o{measure.place}"), squares, largest, _second(largest, fourth))
+    people = rows.array(f"c{measure.place}" if measure.leaves_out else "n", object)
+    sums = rows.array(f"s{measure.place}", object)
+    squares = (_square_sums(rows, measure) - 2 * commonest * sums + commonest**2 * people).astype(np.float64)
+    off, largest = rows.array(f"o{measure.place}"), rows.floats(f"m{measure.place}")
+    fourth = rows.floats(f"f{measure.place}") / measure.unit**4
+    return SignatureValues(commonest, off, squares, largest, bound_second(off, largest, fourth))
 
 
-def _holds_truths(values: SignatureValues, scale: int) -> bool:
-    """Return whether a metric whose commonest value is 0 or 1 is one or the other for everybody."""
+def other_than_truths(answer: QueryAnswer) -> frozenset[str]:
+    """Return the metrics that multiply others and seemed to be 0 or 1 for everybody, but are not."""
+    rows = answer.of("signatures", answer.query.keys)
+    seeming = (measure for measure in answer.query.cutting if not measure.metric.binary)
+    return frozenset(measure.name for measure in seeming if not _holds_truths(rows, measure))
+
+
+def _holds_truths(rows: AnswerRows, measure: Measure) -> bool:
+    """Return whether a metric is 0 or 1 for everybody.
+
+    Σ y² = Σ y proves it for whole numbers. Those between 0 and 1 lie elsewhere than one step of 1 off the commonest.
+    """
+    scale = measure.metric.scale
+    sums = rows.array(f"s{measure.place}", object)
+    if np.any(_square_sums(rows, measure) != scale * sums):
+        return False
+    values = None if measure.commonest is None else _values_off(rows, measure)
+    if values is None or scale == 1:
+        return scale == 1
     return bool(np.all(values.squares == values.off * float(scale) ** 2)) and values.largest.max(initial=0) <= scale
 
 
@@ -414,7 +447,7 @@ def _square_sums(rows: AnswerRows, measure: Measure) -> NDArray[Any]:
     """Return Σ r² about 0 of every signature, as whole numbers of any size; that of 0/1 is its sum."""
     if measure.products is None:
         return rows.array(f"s{measure.place}", object)
-    terms = [rows.array(f"q{measure.place}_{term}", object) for term in range(len(measure.products.weights))]
+    terms = [rows.array(name, object) for name in measure.square_names]
     counts, sums = (rows.array(f"{word}{measure.place}", object) for word in "cs")
     totals = map(measure.products.total, zip(*terms, strict=True), counts, sums)
     return np.array([*totals, None], dtype=object)[:-1]

@@ -10,7 +10,7 @@ the sum beside it are exact. That is much quicker than 128-bit integers, whereve
 
 Values that are known to lie near their steps, such as money in cents, need no FLOOR: an engine rounds when it casts to
 an integer. Twice their steps are cast, so that an odd number shows where that was not enough, and summed. That
-pays where integers are needed anyway, for the smallest and the largest number of a signature.
+pays where integers are needed anyway, for the largest number of a signature.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Measure:
     their range, in steps or, where the grid depends on it (``implied``), in units.
     ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers. ``near``: then
     the steps are summed as integers of twice their size, as long as all of these are even. ``commonest`` is the value
-    from which it is counted how far people are off; None where nobody asks.
+    from which it is counted how far people are off; None where no rule asks.
     """
 
     place: int
@@ -159,23 +159,52 @@ class Measure:
         """
         if self.commonest is None or self.metric.binary:
             return {}
-        away = (steps - self.commonest * self.unit).abs() if self.commonest or self.negative else steps
-        double = away.cast("float64") / float(self.unit)
-        squares = double * double
+        if self.commonest and not self.leaves_out:
+            steps = steps.fill_null(0)  # who lacks a value that counts as 0 is off another one
+        shifted = steps - self.commonest * self.unit if self.commonest else steps
+        away = shifted.abs() if self.commonest or self.negative else shifted
         return {
-            f"o{self.place}": (away != 0).cast("int32").sum(),
+            f"o{self.place}": self._people_off(away),
             f"m{self.place}": self.largest(away),
-            f"f{self.place}": (squares * squares).sum(),
+            f"f{self.place}": fourth_powers(away),
         }
+
+    def _people_off(self, away: Any) -> Any:
+        """Return how many are off; DuckDB adds doubles in half the time of true and false."""
+        return _part(away.sign().cast("float64").sum(), 1) if self.doubles else (away != 0).cast("int32").sum()
+
+    @property
+    def sum_names(self) -> tuple[str, ...]:
+        """The columns of people with a value, their sum and their squares."""
+        return (f"c{self.place}", f"s{self.place}", *self.square_names)
+
+    @property
+    def square_names(self) -> tuple[str, ...]:
+        """The columns whose weighted sum are the squares; none for 0/1."""
+        terms = range(len(self.products.weights) if self.products else 0)
+        return tuple(f"q{self.place}_{term}" for term in terms)
 
     @property
     def off_names(self) -> tuple[str, ...]:
         """The columns from which it is known how far people are off the commonest value."""
         if self.commonest is None:
             return ()
-        terms = range(len(self.products.weights) if self.products else 0)
         own = () if self.metric.binary else tuple(f"{word}{self.place}" for word in "omf")
-        return (f"c{self.place}", f"s{self.place}", *(f"q{self.place}_{term}" for term in terms), *own)
+        return (*self.sum_names, *own)
+
+    @property
+    def known_ends(self) -> tuple[int, int] | None:
+        """The steps between which everybody's values are known to lie before they are counted, if any are."""
+        if self.metric.grid_bounds is not None:
+            return self.metric.grid_bounds
+        if self.careful:
+            return step_range(self.metric, self.profile)
+        low, high = self.limits
+        return (
+            None
+            if low is None or high is None
+            else (math.ceil(low * self.metric.scale), math.floor(high * self.metric.scale))
+        )
 
     def smallest(self, steps: Any) -> Any:
         """Return the smallest step."""
@@ -278,6 +307,13 @@ def check_finite(name: str, low: float, high: float) -> None:
 def _part(total: Any, unit: int) -> Any:
     """Return a total in steps, as a 64-bit integer; below 2^53 dividing by a power of two is exact."""
     return total.cast("int64") if unit == 1 else (total.cast("float64") / float(unit)).cast("int64")
+
+
+def fourth_powers(numbers: Any) -> Any:
+    """Return the sum of fourth powers, as doubles."""
+    double = numbers.cast("float64")
+    squares = double * double
+    return (squares * squares).sum()
 
 
 def _double_squares(steps: Any) -> Any:

@@ -24,7 +24,7 @@ from kanab.counting.engine.dialects import (
     run_query,
     strict_arithmetic,
 )
-from kanab.counting.engine.first_people import FirstPeople, profile_of
+from kanab.counting.engine.first_people import fetch_first, profile_of
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, as_number
@@ -127,8 +127,13 @@ def profile_sample(
     return SampleProfiles(metrics, {key.name: int(row[key.column]) for key in keys})
 
 
-def profile_first(first: FirstPeople, columns: Mapping[str, Kind], grids: Container[str]) -> SampleProfiles:
-    """Return what ``profile_sample`` and ``sample_values`` return, of people who were fetched."""
+def profile_first(
+    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], arms: Container[str], grids: Container[str]
+) -> SampleProfiles:
+    """Return what ``profile_sample`` and ``sample_values`` return, of an engine whose rows are at hand."""
+    if not columns and not keys:
+        return SampleProfiles({}, {})
+    first = fetch_first(people, columns, keys, arms, SAMPLE_SIZE)
     metrics = {}
     for name, kind in columns.items():
         known = first.values[name][~np.isnan(first.values[name])]

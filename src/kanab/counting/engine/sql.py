@@ -6,7 +6,7 @@ everybody) decides grids, bins and the commonest levels, by the rules that all s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -18,16 +18,18 @@ from kanab.counted import Counted
 from kanab.counting.bins import Bins, check_arms, check_levels, declare_levels
 from kanab.counting.columns import MetricSteps
 from kanab.counting.columns import measure as measure_values
-from kanab.counting.commonest import commonest_step
+from kanab.counting.commonest import commonest_step, counts_things
 from kanab.counting.engine.answer import (
     Places,
     QueryAnswer,
     build_tally,
     membership_of,
+    other_than_truths,
     parse_int,
     people_in_each,
     place_all,
     read_answer,
+    with_values,
 )
 from kanab.counting.engine.dates import day_number, in_span, utc_session
 from kanab.counting.engine.dialects import (
@@ -41,7 +43,6 @@ from kanab.counting.engine.dialects import (
     strict_arithmetic,
 )
 from kanab.counting.engine.filters import filter_rows
-from kanab.counting.engine.first_people import fetch_first
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Key, all_days, as_values, kind_of
 from kanab.counting.engine.joint import (
@@ -62,7 +63,6 @@ from kanab.counting.engine.metrics import (
 )
 from kanab.counting.engine.people import Events, How, Units, changing_covariates, make_units, person_flags, to_people
 from kanab.counting.engine.profiles import (
-    SAMPLE_SIZE,
     SampleProfiles,
     find_bins,
     profile_columns,
@@ -124,9 +124,9 @@ def count_table(
     units = make_units(unit, aggregate, events, first_by)
     with _prepared(table, plan, where, units, span, for_release=for_release) as (people, query, sample):
         answer = _answer(people, query, sample)
-        late = _late_gaps(answer)
-        if late:  # people without a value, whom the sample did not show
-            answer = _answer(people, replace(query, gaps=query.gaps | late), sample)
+        gaps, others = _late_gaps(answer), other_than_truths(answer)
+        if gaps or others:  # people without a value, or with another one than 0 and 1, whom the sample did not show
+            answer = _answer(people, replace(query, gaps=query.gaps | gaps, other_values=others), sample)
         changing_covariates(answer.everybody(), plan, units)
         return replace(_count(people, answer), where=where or "", repeats=_repeats(table, plan, where, units))
 
@@ -264,11 +264,13 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
 def _profiled(inside: Any, query: CountQuery, keys: Sequence[Key]) -> SampleProfiles:
     """Return the profile of the first people: of their own values where these are at hand, or as the engine sees it."""
     undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
-    if query.engine.at_hand and (query.kinds or keys):
-        first = fetch_first(inside, query.kinds, keys, query.arms, SAMPLE_SIZE)
-        return with_stated_ends(inside, profile_first(first, query.kinds, undeclared), undeclared)
+    own = inside.filter(query.anywhere(inside, views_of(query.plan)[0].population))
+    if query.engine.at_hand:
+        sample = profile_first(inside, query.kinds, keys, query.arms, undeclared)
+        sample = with_stated_ends(inside, sample, undeclared)
+        return sample if len(populations(query.plan)) == 1 else replace(sample, values=sample_values(own, query.kinds))
     sample = profile_sample(inside, query.kinds if query.engine.casts_fail else {}, keys, undeclared)
-    return replace(sample, values=sample_values(inside, query.kinds))
+    return replace(sample, values=sample_values(own, query.kinds))
 
 
 def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None:
@@ -281,16 +283,8 @@ def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None
         profile = replace(seen.profile, gaps=metric.name in query.gaps)
         kind = query.kinds[metric.name]
         guesses.append(quick_measure(place, metric, kind, replace(seen, profile=profile), query.engine))
-    measures = [_sharpened(guess, query, sample) for guess in guesses if guess is not None]
+    measures = [guess for guess in guesses if guess is not None]
     return None if len(measures) < len(guesses) else _with_measures(query, measures, sample)
-
-
-def _sharpened(measure: Measure, query: CountQuery, sample: SampleProfiles) -> Measure:
-    """Return a metric in the form that costs least, as far as a sample shows."""
-    if not query.for_release:
-        return measure
-    near = bool(query.plan.numbers) and _near(measure, sample)
-    return replace(measure, near=near)
 
 
 def _near(measure: Measure, sample: SampleProfiles) -> bool:
@@ -330,10 +324,14 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
         crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz), shared))
     if not query.for_release:
         return replace(query, measures=tuple(measures), crosses=tuple(crosses))
-    known = [_with_commonest(measure, query, sample) for measure in measures]
-    cut = frozenset(name for pair in query.plan.products for name in pair if _seems_true_or_false(name, known, sample))
-    relations = find_relations([_sampled(measure, sample) for measure in known])
-    return replace(query, measures=tuple(known), crosses=tuple(crosses), cut=cut, relations=relations)
+    multiplying = {name for pair in query.plan.products for name in pair} - query.other_values
+    cut = frozenset(each.name for each in measures if each.name in multiplying and _seems_true_or_false(each, sample))
+    asked = [
+        measure if _unasked(measure, query.plan, cut) else _with_commonest(measure, sample) for measure in measures
+    ]
+    related = [measure for measure in measures if measure.name in _comparable(query.plan)]
+    relations = find_relations([_sampled(measure, sample) for measure in related])
+    return replace(query, measures=tuple(asked), crosses=tuple(crosses), cut=cut, relations=relations)
 
 
 def _sampled(measure: Measure, sample: SampleProfiles) -> MetricSteps:
@@ -343,25 +341,41 @@ def _sampled(measure: Measure, sample: SampleProfiles) -> MetricSteps:
     return measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone)
 
 
-def _with_commonest(measure: Measure, query: CountQuery, sample: SampleProfiles) -> Measure:
-    """Return a metric with the value that most people of a sample share."""
-    sensitive = any(
-        view.plan.metrics_by_name[own].sensitive != "no"
-        for view in views_of(query.plan)
-        for own, joint in view.metrics.items()
-        if joint == measure.name
+def _unasked(measure: Measure, plan: Plan, cut: Container[str]) -> bool:
+    """Return whether no rule asks how far people are off the commonest value: of other plans, and of small counts."""
+    view = views_of(plan)[0]
+    if measure.name in cut and measure.metric.scale > 1:  # to see that it is 0 or 1
+        return False
+    own = next((name for name, joint in view.metrics.items() if joint == measure.name), None)
+    if own is None:
+        return True
+    ends = measure.known_ends
+    return (
+        view.plan.metrics_by_name[own].sensitive == "no" and ends is not None and counts_things(measure.metric, *ends)
     )
-    if measure.metric.binary and not sensitive:
-        return measure
+
+
+def _with_commonest(measure: Measure, sample: SampleProfiles) -> Measure:
+    """Return a metric with the value that most people of a sample share."""
     some = _sampled(measure, sample)
-    return replace(measure, commonest=commonest_step(measure.metric, some.steps[some.has]))
+    steps = some.steps[some.has] if measure.leaves_out else some.steps
+    return replace(measure, commonest=commonest_step(measure.metric, steps), near=_near(measure, sample))
 
 
-def _seems_true_or_false(name: str, measures: Sequence[Measure], sample: SampleProfiles) -> bool:
+def _comparable(plan: Plan) -> set[str]:
+    """Return the metrics among which relations are looked for: those of a plan, and other columns of earlier plans."""
+    own = views_of(plan)[0].metrics
+    names = dict(own)
+    for metric in plan.counted_metrics:
+        names.setdefault(column_of(plan, metric.name), metric.name)
+    return {*names.values()}
+
+
+def _seems_true_or_false(measure: Measure, sample: SampleProfiles) -> bool:
     """Return whether a metric is 0 or 1 for everybody of a sample, whatever bounds it has."""
-    metric = next(measure.metric for measure in measures if measure.name == name)
-    values = sample.values.get(name, np.full(1, np.nan))
-    return metric.binary or bool(np.isin(values[np.isfinite(values)], (0, 1)).all())
+    values = sample.values.get(measure.name, np.empty(0))
+    known = values[np.isfinite(values)]
+    return measure.metric.binary or (len(known) > 0 and bool(np.isin(known, (0, 1)).all()))
 
 
 # ── running the query ──────────────────────────────────────────────────────────────────────────
@@ -446,9 +460,11 @@ def _count(people: Any, answer: QueryAnswer) -> Counted:
     placed = {group: place_all(answer, group) for group in populations(plan)}
     groups = {group: _count_group(people, answer, group, places) for group, places in placed.items()}
     views = views_of(plan)
-    signed = make_signatures(
-        [membership_of(answer, view, placed[view.population]) for view in views], people_in_each(answer)
-    )
+    members = [membership_of(answer, view, placed[view.population]) for view in views]
+    own = views[0].population
+    if answer.query.for_release:
+        members[0] = with_values(members[0], answer, views[0], placed[own], groups[own])
+    signed = make_signatures(members, people_in_each(answer))
     counted, *others = (
         replace(split_off(groups[view.population], view), signatures=signatures)
         for view, signatures in zip(views, signed, strict=True)

@@ -22,7 +22,7 @@ from kanab.counted import Relation
 from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
-from kanab.counting.engine.metrics import Measure, as_number
+from kanab.counting.engine.metrics import Measure, as_number, fourth_powers
 from kanab.counting.grids import Products
 from kanab.plan.joint import Population, populations, tables_about
 from kanab.plan.model import CovariatePlan, Linkage, Plan
@@ -58,9 +58,9 @@ class CountQuery:
 
     ``flags`` are columns of true/false that are counted over everybody, ``declared_levels`` the
     covariates' levels as far as they are known beforehand, ``kinds`` what the metrics' columns hold, ``gaps``
-    the metrics that some people are known to lack, ``cut`` those that multiply others and seem to be 0 or 1,
-    ``relations`` what a sample shows to follow from other metrics. Without ``for_release`` nothing is counted that only
-    the gate asks for.
+    the metrics that some people are known to lack, ``cut`` those that multiply others and seem to be 0 or 1, unless
+    they are known to hold ``other_values``, ``relations`` what a sample shows to follow from other metrics. Without
+    ``for_release`` nothing is counted that only the gate asks for.
     """
 
     plan: Plan
@@ -73,6 +73,7 @@ class CountQuery:
     flags: tuple[str, ...] = ()
     declared_levels: Mapping[str, CovariatePlan] = field(default_factory=dict)
     gaps: frozenset[str] = frozenset()
+    other_values: frozenset[str] = frozenset()
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     cut: frozenset[str] = frozenset()
     relations: tuple[Relation, ...] = ()
@@ -132,9 +133,9 @@ class CountQuery:
         wanted = {measure.place for measure in self.numbers}
         return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
 
-    def anywhere(self, people: Any) -> Any:
-        """Return who of the source is in any experiment: their arm is there, and declared if arms are."""
-        return reduce(operator.or_, (self.inside(people, name) for name in self.arms))
+    def anywhere(self, people: Any, experiments: Iterable[str] = ()) -> Any:
+        """Return who of the source is in any of some, or of all experiments: their arm is there, and is declared."""
+        return reduce(operator.or_, (self.inside(people, name) for name in experiments or self.arms))
 
     def inside(self, people: Any, name: str) -> Any:
         """Return who of the source is in an experiment."""
@@ -215,16 +216,17 @@ def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
 
 def _values_off(query: CountQuery) -> tuple[tuple[str, str], ...]:
     """Return the columns that say how far people are off the commonest values."""
+    seeming = (name for measure in query.cutting for name in measure.sum_names)  # to see that they are 0 or 1
+    off = (name for measure in query.measures for name in measure.off_names)
     left = (f"r{place}{word}" for place in range(len(query.relations)) for word in LEFT)
-    return tuple((name, "") for name in (*(name for measure in query.measures for name in measure.off_names), *left))
+    return tuple((name, "") for name in (*seeming, *off, *left))
 
 
 def _number_values(query: CountQuery) -> Iterator[tuple[str, str]]:
     """Yield the columns of metrics that weigh others: range, sums and products of every signature."""
     for measure in query.numbers:
-        yield from ((f"{word}{measure.place}", "") for word in "lhcs")
-        terms = len(measure.products.weights) if measure.products else 0
-        yield from ((f"q{measure.place}_{term}", "") for term in range(terms))
+        yield from ((f"{word}{measure.place}", "") for word in "lh")
+        yield from ((name, "") for name in measure.sum_names)
     for place, cross in query.number_products:
         yield from ((f"z{place}_yz{term}", "") for term in range(len(cross.products[2].weights)))
     yield from ((f"w{first.place}_{second.place}", "") for first, second in query.other_products)
@@ -291,8 +293,7 @@ LEFT = "oqmf"
 
 def _left_sums(table: Any, name: str) -> dict[str, Any]:
     left = table[name]
-    squares = left * left
-    sums = ((left > 0).cast("int32").sum(), squares.sum(), left.max(), (squares * squares).sum())
+    sums = ((left > 0).cast("int32").sum(), (left * left).sum(), left.max(), fourth_powers(left))
     return {f"{name}{word}": added for word, added in zip(LEFT, sums, strict=True)}
 
 
@@ -304,8 +305,8 @@ def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
         ranges[f"l{measure.place}"] = measure.smallest(steps)
         ranges[f"h{measure.place}"] = measure.largest(steps)
     for first, second in query.other_products:
-        parts = (_present(table, each).cast("float64") / float(each.unit) for each in (first, second))
-        ranges[f"w{first.place}_{second.place}"] = operator.mul(*parts).sum()
+        parts = (_present(table, each).cast("float64") for each in (first, second))
+        ranges[f"w{first.place}_{second.place}"] = operator.mul(*parts).sum() / float(first.unit * second.unit)
     return ranges
 
 
@@ -405,8 +406,7 @@ def _square_names(
     by_marginal: list[tuple[str, str]] = []
     for measure in measures:
         squares = by_class if measure.name in query.plan.metrics_squared_by_class else by_marginal
-        terms = len(measure.products.weights) if measure.products else 0
-        squares += [(f"q{measure.place}_{term}", "SUM") for term in range(terms)]
+        squares += [(name, "SUM") for name in measure.square_names]
     return tuple(by_class), tuple(by_marginal)
 
 
