@@ -206,19 +206,20 @@ def test_declared_bounds_and_conversions_have_no_range(engine: Loader) -> None:
     assert count_table(engine.load(table), plan).ranges == count_rows(table, plan).ranges == {}
 
 
+@pytest.mark.parametrize(("step", "late"), [(1, 3), (0.01, 2), (0.01, 0.5), (0.01, -1)])
 def test_a_factor_that_is_0_or_1_in_the_sample_alone_is_a_number_like_others(
-    engine: Loader, queries: list[Any], monkeypatch: pytest.MonkeyPatch
+    engine: Loader, queries: list[Any], step: float, late: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 10)
-    visits = [place % 2 for place in range(30)] + [place % 4 for place in range(10)]
-    table = people(visits=visits, spend=[place % 7 * 2.5 for place in range(40)])
-    plan = make_plan(
-        "variant", ["spend", "visits"], ratios=["spend/visits"], bounds={"spend": (0, 20), "visits": (0, 9)}
-    )
+    visits = [float(place % 3 > 0) for place in range(38)]
+    table = people(visits=[*visits, late, late], spend=[place % 7 * 2.5 for place in range(40)])
+    bounds, grids = {"spend": (0, 20), "visits": (-1, 9)}, {"spend": 0.5, "visits": step}
+    plan = make_plan("variant", ["spend", "visits"], ratios=["spend/visits"], bounds=bounds, resolution=grids)
     counted = count_table(engine.load(table), plan)
     assert_same(counted, count_rows(table, plan), sampled=True)
-    assert counted.signatures.numbers.names == ("visits",)
-    assert counted.signatures.cut == {}
+    assert counted.signatures is not None
+    assert counted.signatures.numbers is not None
+    assert (counted.signatures.numbers.names, counted.signatures.cut) == (("visits",), {})
     assert [query.cut for query in queries] == [{"visits"}, set()]
 
 
