@@ -55,7 +55,7 @@ class Relation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SignatureNumbers:
-    """Of every signature what leverage needs of numbers that are adjusted for, in grid steps; missing ones are 0.
+    """Of every signature what leverage needs of metrics that weigh sums of others, in grid steps; missing ones are 0.
 
     A row per signature and a column per number: its smallest and its largest value, and its sum. ``products[i, j, l]``
     are the sums of number j times number l, squares on the diagonal.
@@ -81,9 +81,10 @@ class Signatures:
     experiments, then stand below each other as if their people were different. ``unknown`` are experiments of
     which not even that is known: the tables of each are as if they were about different people.
 
-    ``values`` are of metrics that are not 0/1. ``cut[name][i]`` says whether the people of a signature have 1 of a 0/1
-    metric whose products with others are published, and ``left`` is what relations between metrics leave. None of
-    these is pickled, nor are the ``numbers`` that experiments are adjusted for.
+    ``values`` are of amounts and of sensitive metrics: of 0/1 and other small counts nobody asks who is off the
+    commonest value. ``cut[name][i]`` says whether the people of a signature have 1 of a 0/1 metric whose products with
+    others are published, and ``left`` is what relations between metrics leave. Earlier plans have neither values nor
+    what is left. None of these is pickled, nor are the ``numbers`` that weigh sums of others.
     """
 
     tables: tuple[str, ...]

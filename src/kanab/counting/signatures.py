@@ -19,7 +19,7 @@ _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybo
 
 
 class NumbersInGroups(NamedTuple):
-    """Numbers that are adjusted for, a row per group of people and a column per number, in grid steps.
+    """Metrics that weigh sums of others, a row per group of people and a column per metric, in grid steps.
 
     Without ``products`` (see `SignatureNumbers`) every group is one person.
     """
@@ -53,8 +53,8 @@ class Membership(NamedTuple):
     """Everybody's class in every table of a plan, −1 outside; and who has a value of the metrics that leave people out.
 
     ``sizes`` are the classes of each table. ``values`` say how far everybody (or each group) is off the commonest value
-    of metrics that are not 0/1, ``cut`` who has 1 of metrics that multiply others, ``left`` is what relations leave,
-    and ``numbers`` are those that experiments are adjusted for.
+    of amounts, ``cut`` who has 1 of metrics that multiply others, ``left`` is what relations leave, and ``numbers`` are
+    those that weigh sums of others.
     """
 
     cells: Mapping[str, NDArray[Any]]

@@ -6,7 +6,7 @@ They decide on grids and forms that everybody is checked against, and on commone
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,10 +34,8 @@ class FirstPeople:
         return len(self.keys[key].drop_null().unique())
 
 
-def fetch_first(
-    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], arms: Container[str], most: int
-) -> FirstPeople:
-    """Fetch the first people; arms as the texts that the statement has for them.
+def fetch_first(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], most: int) -> FirstPeople:
+    """Fetch the first people.
 
     Arrow's own way to NumPy would load pandas.
     """
@@ -45,9 +43,7 @@ def fetch_first(
         f"y{place}": as_number(people[name], kind, careful=False).cast("float64").fill_null(math.nan)
         for place, (name, kind) in enumerate(columns.items())
     }
-    for key in keys:
-        plain = as_plain(people[key.name], key.kind)
-        wanted[key.column] = plain.cast("string") if key.name in arms else plain
+    wanted |= {key.column: as_plain(people[key.name], key.kind) for key in keys}
     table = fetch_arrow(people.limit(most).select(**wanted))
     arrays = {name: table.column(f"y{place}").combine_chunks() for place, name in enumerate(columns)}
     values = {name: np.from_dlpack(array).astype(np.float64, copy=False) for name, array in arrays.items()}

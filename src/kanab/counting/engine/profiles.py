@@ -128,12 +128,12 @@ def profile_sample(
 
 
 def profile_first(
-    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], arms: Container[str], grids: Container[str]
+    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
 ) -> SampleProfiles:
     """Return what ``profile_sample`` and ``sample_values`` return, of an engine whose rows are at hand."""
     if not columns and not keys:
         return SampleProfiles({}, {})
-    first = fetch_first(people, columns, keys, arms, SAMPLE_SIZE)
+    first = fetch_first(people, columns, keys, SAMPLE_SIZE)
     metrics = {}
     for name, kind in columns.items():
         known = first.values[name][~np.isnan(first.values[name])]

@@ -266,7 +266,7 @@ def _profiled(inside: Any, query: CountQuery, keys: Sequence[Key]) -> SampleProf
     undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
     own = inside.filter(query.anywhere(inside, views_of(query.plan)[0].population))
     if query.engine.at_hand:
-        sample = profile_first(inside, query.kinds, keys, query.arms, undeclared)
+        sample = profile_first(inside, query.kinds, keys, undeclared)
         sample = with_stated_ends(inside, sample, undeclared)
         return sample if len(populations(query.plan)) == 1 else replace(sample, values=sample_values(own, query.kinds))
     sample = profile_sample(inside, query.kinds if query.engine.casts_fail else {}, keys, undeclared)

@@ -1,9 +1,9 @@
 """Write the one statement: people grouped by all arms and levels, and every table added up from that.
 
-The first stage holds one row per signature, with counts, sums and squares; it never leaves the
-engine. The second is a list of parts over it, one below the other: signatures with their people,
-classes with their sums, and squares on marginals only. So class-level squares stay where they are,
-and the source is read once.
+The first stage holds one row per signature, with counts, sums and squares. The second is a list of
+parts over it, one below the other: signatures with their people and what the rules for amounts ask of
+them, classes with their sums, and squares on marginals only. So the source is read once, and what is
+not published of a signature goes no further than the process that counts.
 """
 
 from __future__ import annotations
