@@ -10,7 +10,6 @@ import numpy as np
 
 from kanab.counted import Counted
 from kanab.errors import PrivacyError, flag, listed
-from kanab.plan.model import Plan
 from kanab.privacy.class_rules import ways_out
 from kanab.privacy.leverage import Leverage, holds
 from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, unexplained
@@ -151,19 +150,6 @@ def _columns(counted: Counted, tables: Mapping[str, Tally], number: str) -> dict
                 part = columns.setdefault(other if other in gaps else _EVERYBODY, [])
                 part += [column for column in weighted_sums(counted, linkage, [cross]) if column.number == number]
     return columns
-
-
-def extreme_numbers(plan: Plan, left_out: Mapping[str, str]) -> list[str]:
-    """Return the numbers without declared bounds some of whose products are withheld for their extreme values."""
-    return [
-        number
-        for number in plan.numbers
-        if not plan.metrics_by_name[number].declared
-        and any(
-            text.endswith(_TIGHTER.format(flag=_bounds(number))) or f"{_FEW.format(number=number)}, among" in text
-            for text in left_out.values()
-        )
-    ]
 
 
 def _of(tables: Mapping[str, Tally], experiment: str) -> dict[str, Tally]:
