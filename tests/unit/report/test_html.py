@@ -162,7 +162,7 @@ def test_the_receipt_shows_merged_levels_deviations_and_what_was_left_out(small:
         ("Left out: checkout/zip", "zip is left out: sparse"),
         ("What it cost", "effects of checkout are not adjusted for zip."),
         ("Differs from defaults", "k = 3: pilot"),
-        ("Effective k", "at least 120, over all tables"),
+        ("Effective k of class sums", "at least 120, over all tables"),
         ("Audit", "passed"),
     ):
         assert f"<dt>{term}</dt><dd>{said}</dd>" in report
