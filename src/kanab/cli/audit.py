@@ -40,7 +40,7 @@ def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
     kanab audit ./kanab-data
     """
     from kanab.inspection.auditor import list_few_events, passes
-    from kanab.privacy.promises import NOT_COVERED
+    from kanab.inspection.promises import NOT_COVERED
 
     checked, releases = _audit_files(files, ledger)
     few = {name: list_few_events(released) for name, released in releases.items()}
@@ -146,7 +146,7 @@ def _as_text(checked: Mapping[str, list[Check]], few: Mapping[str, Sequence[FewE
 
 def _uncovered() -> Iterator[str]:
     """Yield what k does not cover, by its titles."""
-    from kanab.privacy.promises import NOT_COVERED
+    from kanab.inspection.promises import NOT_COVERED
 
     yield f"k does not cover: {'; '.join(what for what, _ in NOT_COVERED)}. ε does: kanab release --epsilon."
 

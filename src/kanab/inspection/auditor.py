@@ -17,10 +17,10 @@ from kanab.inspection.attack.published import AttackedRelease, published_from_di
 from kanab.inspection.attack.value_bounds import find_few_contributors
 from kanab.inspection.checks import Check
 from kanab.inspection.noise_audit import check_noise, check_together
+from kanab.inspection.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.privacy.audit import Audit, audit_table, few_events
 from kanab.privacy.class_rules import missing_values_hide, products_hide
 from kanab.privacy.ledger import Ledger
-from kanab.privacy.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.privacy.release import Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally

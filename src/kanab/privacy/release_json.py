@@ -198,10 +198,7 @@ def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
     }  # fmt: skip
     batch = None if entry.cohorts is None else Batch(**_fields(entry.cohorts, BatchEntry))
     noise = None if entry.noise is None else NoiseReceipt(**_fields(entry.noise, NoiseEntry))
-    fields = _fields(entry, ReceiptEntry) | {
-        "deviations": tuple(entry.deviations),
-        "checked": tuple(entry.checked),
-    }
+    fields = _fields(entry, ReceiptEntry) | {"deviations": tuple(entry.deviations)}
     return Receipt(**fields, maps=maps, batch=batch, noise=noise)
 
 

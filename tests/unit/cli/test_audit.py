@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 import kanab as kb
 from kanab.cli.audit import audit
+from kanab.inspection.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.plan.file import plan_digest, plan_from_dict
 from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.privacy.release_json import hash_of, release_to_dict
 
 

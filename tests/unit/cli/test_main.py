@@ -19,6 +19,7 @@ from kanab.cli.help_pages import FLAGS, TASKS
 from kanab.cli.main import COMMANDS
 from kanab.cli.output import accept_every_encoding, echo_json
 from kanab.counting import dispatch
+from kanab.datasets import eighteen
 from kanab.errors import KanabError, PrivacyError, SourceError
 
 
@@ -27,13 +28,16 @@ from kanab.errors import KanabError, PrivacyError, SourceError
     ("words", "code", "told"),
     [
         (("--version",), 0, "kanab, version 0.1.0"),
-        (("attack", "--example", "paper"), 1, "BROKEN"),
+        (("attack", "small.json"), 1, "BROKEN"),
         (("nonsense",), 2, "No such command 'nonsense'."),
     ],
 )
-def test_the_installed_script_ends_with_the_code_of_its_command(words: tuple[str, ...], code: int, told: str) -> None:
+def test_the_installed_script_ends_with_the_code_of_its_command(
+    words: tuple[str, ...], code: int, told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "small.json").write_text(json.dumps({"tables": {"treatment/tier": eighteen().to_dict()}}))
     script = Path(sys.executable).with_name("kanab")
-    done = subprocess.run([script, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([script, *words], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == code
     assert told in done.stdout + done.stderr
 

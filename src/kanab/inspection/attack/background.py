@@ -69,7 +69,7 @@ class Background:
     scans: tuple[KnownScan, ...] = ()
 
     @cached_property
-    def designs(self) -> tuple[Design, ...]:
+    def designs(self) -> tuple[MetricDesign, ...]:
         """One design per metric; of a collector's batches, which promise k within an experiment, one per experiment."""
         full: dict[tuple[Metric, frozenset[str]], list[int]] = {}
         for number, (table, release) in enumerate(zip(self.tables, self.releases, strict=True)):
@@ -77,7 +77,7 @@ class Background:
                 within = table.experiments if release.collected else frozenset[str]()
                 if self.classes_of(number, part.metric) is not None:
                     full.setdefault((part.metric, within), []).append(number)
-        classes: dict[tuple[object, ...], Classes] = {}
+        classes: dict[tuple[object, ...], KnownClasses] = {}
         return tuple(self._design(metric, tuple(numbers), classes) for (metric, _), numbers in full.items())
 
     def classes_of(self, number: int, metric: Metric) -> Ints | None:
@@ -93,7 +93,9 @@ class Background:
         having = np.where(np.isnan(values), OUT, shown)
         return having if _fits(having, part.counts, table.hidden) else None
 
-    def _design(self, metric: Metric, numbers: tuple[int, ...], known: dict[tuple[object, ...], Classes]) -> Design:
+    def _design(
+        self, metric: Metric, numbers: tuple[int, ...], known: dict[tuple[object, ...], KnownClasses]
+    ) -> MetricDesign:
         """Return the design of a metric; metrics of the same tables, and without products, share its classes."""
         columns, sums, squared = [], [], []
         for number in numbers:
@@ -109,13 +111,13 @@ class Background:
         key = (numbers, *(column.tobytes() for column in columns[len(numbers) :]), metric.missing, metric.name if
                metric.missing == "exclude" else "")  # fmt: skip
         if key not in known:
-            known[key] = Classes.of(columns)
+            known[key] = KnownClasses.of(columns)
         weighted = [added for number in numbers for added in _weighted(self, number, metric)]
-        return Design(metric, self, numbers, known[key], tuple(sums), tuple(squared), tuple(weighted))
+        return MetricDesign(metric, self, numbers, known[key], tuple(sums), tuple(squared), tuple(weighted))
 
 
 @dataclass(frozen=True, eq=False)
-class Classes:
+class KnownClasses:
     """Signatures: their classes in every column, how many people have them, the first of those, and everybody's."""
 
     cells: Ints
@@ -124,7 +126,7 @@ class Classes:
     of_everybody: Ints
 
     @classmethod
-    def of(cls, columns: Sequence[Ints]) -> Classes:
+    def of(cls, columns: Sequence[Ints]) -> KnownClasses:
         """Put people together who are alike in all columns, in the order in which they are known."""
         cells, who, number, people = np.unique(
             np.stack(columns, axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
@@ -149,7 +151,7 @@ class WeightedSum:
 
 
 @dataclass(frozen=True, eq=False)
-class Design:
+class MetricDesign:
     """Everything published of one metric: ``sums[j][c]`` is that of class c of column j.
 
     ``squared`` are everybody's cells in the published sums of squares, ``weighted`` the sums of products with known
@@ -159,7 +161,7 @@ class Design:
     metric: Metric
     background: Background
     tables: tuple[int, ...]
-    classes: Classes
+    classes: KnownClasses
     sums: tuple[Cells, ...]
     squared: tuple[Ints, ...]
     weighted: tuple[WeightedSum, ...] = ()

@@ -9,7 +9,7 @@ import numpy as np
 
 from kanab.counted import SignatureNumbers
 from kanab.counting.commonest import values_of
-from kanab.inspection.attack.background import Background, Design, Floats
+from kanab.inspection.attack.background import Background, Floats, MetricDesign
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import OUT
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_DOMINANCE, excess, is_harmless, within
@@ -45,7 +45,7 @@ def find_leverage(background: Background, k: int) -> list[Finding]:
     return findings
 
 
-def _rests_on(design: Design, h: Floats, exposed: int, *, by_numbers: bool) -> Finding:
+def _rests_on(design: MetricDesign, h: Floats, exposed: int, *, by_numbers: bool) -> Finding:
     metric, worst = design.metric, int(np.argmax(h))
     size = 1 / float(h[worst])
     names = " and ".join(dict.fromkeys(added.column.number for added in design.weighted))
@@ -60,7 +60,7 @@ def _rests_on(design: Design, h: Floats, exposed: int, *, by_numbers: bool) -> F
     return Finding(LEVERAGE, design.title, metric.name, max(1, int(size + _NEAR)), learnt)
 
 
-def _with_numbers(design: Design) -> Floats | None:
+def _with_numbers(design: MetricDesign) -> Floats | None:
     """Return everybody's leverage where known numbers weigh sums, too; None where none does."""
     steps = {added.column.number: added.steps for added in design.weighted}
     if not steps:
@@ -79,7 +79,7 @@ def _with_numbers(design: Design) -> Floats | None:
     return h
 
 
-def _fit(design: Design, person: int) -> float:
+def _fit(design: MetricDesign, person: int) -> float:
     """Return what all sums together say of one person, by the published numbers alone."""
     columns: list[Floats] = []
     totals: list[float] = []
@@ -109,7 +109,7 @@ def find_by_least_squares(background: Background, k: int) -> list[Finding]:
     return findings
 
 
-def total_finding(attack: str, design: Design, signature: int, total: int) -> Finding:
+def total_finding(attack: str, design: MetricDesign, signature: int, total: int) -> Finding:
     """Return what was learnt of the people of one signature."""
     people, metric = int(design.people[signature]), design.metric
     has, between = ("has", "") if people == 1 else ("have", " between them")
@@ -166,7 +166,7 @@ def several_metrics(background: Background) -> list[str]:
     return sentences
 
 
-def _shares(first: Design, second: Design) -> Iterator[tuple[float, int]]:
+def _shares(first: MetricDesign, second: MetricDesign) -> Iterator[tuple[float, int]]:
     """Yield the largest share of one person in any combination of two metrics' sums, with the person."""
     cells = np.column_stack([design.classes.cells[design.classes.of_everybody] for design in (first, second)])
     columns = [column == cell for column in cells.T for cell in np.unique(column[column != OUT])]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.background import Background, Design, Floats
+from kanab.inspection.attack.background import Background, Floats, MetricDesign
 from kanab.inspection.attack.findings import Finding
 from kanab.inspection.attack.reconstruct import total_finding
 
@@ -55,7 +55,7 @@ def find_whole_numbers(background: Background, k: int, *, sensitive: bool) -> Wh
     return WholeFindings(tuple(findings), unsettled)
 
 
-def _little_work(design: Design) -> bool:
+def _little_work(design: MetricDesign) -> bool:
     low, high = design.metric.grid_bounds or (0, MOST_STEPS + 1)
     return high - low <= MOST_STEPS and sum(map(len, design.sums)) * len(design.people) <= MOST_ENTRIES
 
@@ -70,7 +70,7 @@ class _WholeTotals:
     high: Floats
 
     @classmethod
-    def of(cls, design: Design) -> _WholeTotals:
+    def of(cls, design: MetricDesign) -> _WholeTotals:
         low, high = design.metric.grid_bounds or (0, 0)
         people = design.people.astype(np.float64)
         return cls(*design.rows, low * people, high * people)

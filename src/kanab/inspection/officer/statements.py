@@ -13,7 +13,7 @@ from kanab.choices import DEFAULT_K
 from kanab.inspection.checks import Check
 from kanab.inspection.officer import collected, noisy
 from kanab.inspection.officer.fields import origin
-from kanab.privacy.promises import NOT_COVERED, PROMISES, RULES, WITHIN_AN_EXPERIMENT
+from kanab.inspection.promises import NOT_COVERED, PROMISES, RULES, WITHIN_AN_EXPERIMENT
 from kanab.privacy.release import Release
 
 Plain = dict[str, Any]

@@ -19,11 +19,11 @@ from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.fields import fields_of, purposes
 from kanab.inspection.officer.page import privacy_html
 from kanab.inspection.officer.statements import TESTS, deviations
+from kanab.inspection.promises import NOT_COVERED, WITHIN_AN_EXPERIMENT
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
-from kanab.privacy.promises import NOT_COVERED, WITHIN_AN_EXPERIMENT
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kanab.privacy.promises import NOT_COVERED, PROMISES, RULES
+from kanab.inspection.promises import NOT_COVERED, PROMISES, RULES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "privacy.md").read_text(encoding="utf-8").replace("`", "")
 
