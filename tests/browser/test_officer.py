@@ -99,11 +99,12 @@ def report(pages: dict[str, str]) -> str:
     return pages["real"]
 
 
-def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -> None:
+def test_headings_and_tables_have_names(open_page: Open, report: str) -> None:
     page = open_page(report)
     expect(page).to_have_title("Privacy report: checkout")
     expect(page.get_by_role("heading", level=1)).to_have_text("checkout")
     assert page.get_by_role("heading", level=2).all_inner_texts() == [
+        "What is promised",
         "Where the data go",
         "Released: checkout.release.json",
         "Released: city.release.json",
@@ -113,6 +114,67 @@ def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -
         "The ledger",
     ]
     expect(page.get_by_text("k-anonymous at k = 10; audit passed", exact=True)).to_be_visible()
+    expect(page.get_by_role("table", name="The way of the data").get_by_role("row")).to_have_count(7)
+    expect(page.get_by_role("table", name="Rules").get_by_role("row")).to_have_count(5)
+    rows = page.get_by_role("table", name="Checks of city.release.json").get_by_role("row")
+    expect(rows).to_have_count(9)
+    assert rows.nth(1).inner_text().split("\t")[:2] == ["k", "✓ holds"]
+    expect(page.get_by_role("table", name="Entries of the ledger").get_by_role("row")).to_have_count(3)
+
+
+def test_the_contents_lead_to_their_sections(open_page: Open, report: str) -> None:
+    page = open_page(report)
+    page.get_by_role("link", name="Residual risks").click()
+    expect(page.get_by_role("heading", name="Residual risks")).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_is_requested_and_nothing_complains(open_page: Open, report: str, scheme: str) -> None:
+    page = open_page(report, scheme=scheme)
+    page.wait_for_load_state("networkidle")
+    assert page.heard == []  # type: ignore[attr-defined]
+
+
+def test_a_script_that_got_in_would_not_run(open_page: Open, report: str) -> None:
+    page = open_page(report.replace("</main>", "<script>window.hacked = true</script></main>"))
+    assert page.evaluate("window.hacked") is None
+    assert "Content Security Policy" in page.heard[0]  # type: ignore[attr-defined]
+
+
+def test_names_that_are_markup_stay_words(open_page: Open, accounts: dict[str, Account]) -> None:
+    evil = '<img src=x onerror="alert(1)">'
+    data = copy.deepcopy(accounts["real"])
+    data["releases"][0] |= {"experiments": [evil], "file": evil, "deviations": [evil]}
+    page = open_page(privacy_html(data))
+    assert page.heard == []  # type: ignore[attr-defined]
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"{evil}, checkout")
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1200])
+@pytest.mark.parametrize("numbers", ["real", "crowded"])
+def test_the_page_never_scrolls_sideways(open_page: Open, pages: dict[str, str], numbers: str, width: int) -> None:
+    page = open_page(pages[numbers], width=width)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("numbers", ["real", "crowded"])
+def test_words_have_enough_contrast(open_page: Open, pages: dict[str, str], numbers: str, scheme: str) -> None:
+    contrasts = open_page(pages[numbers], scheme=scheme).evaluate(CONTRASTS)
+    assert len(contrasts) > 15
+    assert {name: ratio for name, ratio in contrasts.items() if ratio < 4.5} == {}
+
+
+def test_dark_is_dark(open_page: Open, report: str) -> None:
+    dark = open_page(report, scheme="dark")
+    assert dark.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 25)"
+
+
+def test_on_a_phone_rows_become_cards(open_page: Open, report: str) -> None:
+    page = open_page(report, width=390)
+    cell = page.locator("td[data-label='who can see it']").first
+    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content") == '"who can see it"'
+    assert cell.evaluate("cell => getComputedStyle(cell.parentElement).display") == "grid"
 
 
 def test_print_is_light_and_keeps_its_tables(open_page: Open, report: str) -> None:
