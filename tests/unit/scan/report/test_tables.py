@@ -11,7 +11,7 @@ import pytest
 
 from kanab.report.words import UNCHAINED
 from kanab.scan.report.tables import scan_text
-from kanab.scan.report.words import OWN_ROWS, effect_sentences, expectation, outcome, privacy_sentences
+from kanab.scan.report.words import INTERNAL_SCAN, effect_sentences, expectation, outcome, privacy_sentences
 
 Scan = dict[str, Any]
 STORED = Path(__file__).parent / "scan.json"
@@ -123,7 +123,7 @@ def test_the_receipt_says_who_may_read_the_scan(six: Scan) -> None:
     assert said == ["k-anonymous at k = 10: no class with fewer people is tested or shown.", UNCHAINED]
     assert privacy_sentences(six | {"privacy": {"k": 10, "chained": True}}) == said[:1]
     internal = privacy_sentences(six | {"scope": "own-rows"})
-    assert internal == [OWN_ROWS, "No class with fewer than k = 10 people is tested."]
+    assert internal == [INTERNAL_SCAN, "No class with fewer than k = 10 people is tested."]
 
 
 @pytest.mark.slow
