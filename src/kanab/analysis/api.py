@@ -310,7 +310,7 @@ def _metric_names(tables: Mapping[str, Tally]) -> list[str]:
 def _tables_of(released: Tables, experiment: str | None) -> tuple[ExperimentPlan, dict[str, Tally]]:
     """Return the plan and the tables of one experiment, but for those of its metrics in bins."""
     plan = released.plan.experiment(experiment)
-    others = {link.name for link in released.plan.linkages_of(plan.name) if link.after}
+    others = {link.name for link in released.plan.linkages_of(plan.name) if link.people_only}
     tables = {name: table for name, table in released.tables_of(plan.name).items() if name not in others}
     if released.receipt.noise is not None and plan.name in tables:
         tables[plan.name] = released.totals(plan.name)

@@ -130,7 +130,7 @@ def _arms_without_table(counted: Counted, tables: Mapping[str, Tally]) -> dict[s
     """Return the arms of experiments all of whose tables with metrics were too sparse."""
     arms = {}
     for experiment in counted.plan.experiment_names:
-        measured = [linkage.name for linkage in counted.plan.linkages_of(experiment) if not linkage.after]
+        measured = [linkage.name for linkage in counted.plan.linkages_of(experiment) if not linkage.people_only]
         if not tables.keys() & {*measured}:
             arms[experiment] = counted.tallies[measured[0]].keep()
     return arms

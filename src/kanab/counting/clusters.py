@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from kanab.errors import PlanError
 from kanab.plan.check import path_to, refuse
-from kanab.plan.model import MetricPlan, Plan
+from kanab.plan.model import CLUSTER_PEOPLE, MetricPlan, Plan
 
-PEOPLE = "people"
-"""The metric that counts the people of a cluster; a column of that name says how many people a row stands for."""
+PEOPLE = CLUSTER_PEOPLE
+"""A column of that name says how many people a row stands for."""
 
 
 def cluster_columns(by: Sequence[str] | str) -> tuple[str, ...]:

@@ -37,6 +37,10 @@ SHEET_ENTRIES = {
 """What nobody can read off the rest of a plan: the keys of its table ``[sheet]``."""
 
 
+CLUSTER_PEOPLE = "people"
+"""The metric that counts the people of a cluster, where arms were assigned to clusters."""
+
+
 @dataclass(frozen=True)
 class MetricPlan:
     """One metric as declared. Without bounds (and not 0/1) its grid is taken from the data.
@@ -214,11 +218,6 @@ class Linkage:
     people_only: bool = False
 
     @property
-    def after(self) -> bool:
-        """Whether its classes say what people did, not who they were: these are not adjusted for, nor segments."""
-        return self.people_only
-
-    @property
     def axes(self) -> tuple[str, ...]:
         """The columns that its classes are made of: arms, and perhaps a covariate."""
         return (*self.experiments, self.covariate) if self.covariate else self.experiments
@@ -304,14 +303,12 @@ class Plan:
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The metrics that weigh sums of others: numbers, denominators of ratios, and what was received.
+        """The metrics that weigh sums of others: numbers, denominators but for clusters' people, what was received.
 
-        >>> shop = ExperimentPlan("checkout", numbers=("spend_before",))
-        >>> parts = MetricPlan("spend"), MetricPlan("visits"), MetricPlan("spend_before")
-        >>> Plan((*parts, MetricPlan("spend/visits", ratio=("spend", "visits"))), (shop,)).weights
-        ('spend_before', 'visits')
+        >>> Plan((MetricPlan("spend/visits", ratio=("spend", "visits")),), ()).weights
+        ('visits',)
         """
-        denominators = (below for _, below in self.ratios)
+        denominators = (below for _, below in self.ratios if below != CLUSTER_PEOPLE)
         doses = (experiment.received for experiment in self.experiments if experiment.received)
         return tuple(dict.fromkeys((*self.numbers, *denominators, *doses)))
 
@@ -348,14 +345,14 @@ class Plan:
         >>> [[metric.name for metric in plan.metrics_of(linkage)] for linkage in plan.linkages]
         [['spend', 'before'], ['spend']]
         """
-        if linkage.after:
+        if linkage.people_only:
             return ()
         gone = {*self.numbers} - {*self.numbers_of(linkage)}
         return tuple(metric for metric in self.counted_metrics if metric.name not in gone)
 
     def products_of(self, linkage: Linkage) -> tuple[tuple[str, str], ...]:
         """Return the pairs of metrics whose products a table holds per arm, each once."""
-        if linkage.after:
+        if linkage.people_only:
             return ()
         numbers = self._products_with(self.numbers_of(linkage))
         return tuple(dict.fromkeys((*self.ratios, *self.receiving, *numbers)))

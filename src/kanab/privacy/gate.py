@@ -314,7 +314,7 @@ class _Gate:
         plan = self.counted.plan
         for linkage in first_linkages(plan):
             name = linkage.experiments[0]
-            links = [link for link in plan.linkages_of(name) if not link.after]
+            links = [link for link in plan.linkages_of(name) if not link.people_only]
             names = [link.name for link in links if link.name in self.tables]
             published = {metric for table in names for metric in self.tables[table].metric_names}
             arms = self.counted.tallies[linkage.name].keep()

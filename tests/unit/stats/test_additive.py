@@ -18,6 +18,7 @@ from kanab.errors import AnalysisError, DesignError
 from kanab.privacy.epsilon.combined import combine_arms
 from kanab.stats import additive_ratio_means, adjusted_means, adjusted_ratio_means, against_control, plain_means
 from kanab.stats.additive import additive_means
+from kanab.stats.joint import marginals
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Cross, Moments
 
@@ -85,6 +86,12 @@ def test_the_order_of_tables_and_covariates_does_not_matter():
     data = rows()
     swapped = [counted(data, pair[::-1]) for pair in reversed(list(combinations(NAMES, 2)))]
     assert additive_means(swapped, "y", NAMES).exact == additive_means(pairs(data), "y").exact
+
+
+def test_sums_beyond_machine_words_are_added_as_whole_numbers_of_any_size(monkeypatch):
+    quick = additive_means(pairs(rows()), "y")
+    monkeypatch.setattr(marginals, "_ROOM", 0)
+    assert additive_means(pairs(rows()), "y").exact == quick.exact
 
 
 def test_fewer_covariates_can_be_asked_for():

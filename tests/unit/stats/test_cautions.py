@@ -19,6 +19,7 @@ from kanab.stats.cautions import (
     people_for_verdict,
     people_off_commonest,
     rows_not_people,
+    small_arms,
 )
 from kanab.tally.factor import Factor
 from kanab.tally.noise import AddedNoise
@@ -221,3 +222,12 @@ def test_people_off_the_commonest_value_are_not_overstated_by_noise():
     assert np.median([each["A"] for each in drawn]) > rates["A"] / 2
     amounts = people_off_commonest(exact, "spend")
     assert people_off_commonest(with_noise(exact, noise, rng), "spend")["B"] < amounts["B"]
+
+
+def test_arms_below_k_are_named_with_the_arms_that_are_left():
+    (caution,) = small_arms({"A": 900, "B": 910, "C": 4}, 10)
+    assert caution.sentence.startswith("Fewer than k = 10 people are in arm C: ")
+    assert caution.sentence.endswith("Wait for more people, or count only the others (--arms A,B).")
+    (alone,) = small_arms({"A": 900, "B": 4}, 10, "clusters")
+    assert alone.sentence.endswith("Wait for more clusters.")
+    assert small_arms({"A": 900, "B": 10}, 10) == []

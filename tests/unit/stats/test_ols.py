@@ -265,3 +265,7 @@ def test_a_person_alone_in_a_class_has_no_hc3():
 def test_unknown_errors_are_refused():
     with pytest.raises(AnalysisError, match="unknown kind of errors"):
         robust_fit(eighteen(), "arm", errors="HC4")
+
+
+def test_a_fit_takes_the_kind_of_errors():
+    assert fit(eighteen(), "arm", errors="HC2").se.tolist() == robust_fit(eighteen(), "arm", errors="HC2").se.tolist()

@@ -156,7 +156,7 @@ def _exact(counted: Counted, linkage: Linkage) -> Tally:
     """Return the exact table of a linkage: counted, or the arms alone of a table of the experiment."""
     if linkage.name in counted.tallies:
         return counted.tallies[linkage.name]
-    first = next(link for link in counted.plan.linkages_of(linkage.experiments[0]) if not link.after)
+    first = next(link for link in counted.plan.linkages_of(linkage.experiments[0]) if not link.people_only)
     return counted.tallies[first.name].keep()
 
 
@@ -209,7 +209,7 @@ class _Drawn:
         values = {each: add_noise(_about(each, exact), scales[each]) for each in scales if each != everybody}
         if len(linkage.axes) == 1:
             self.by_arm[linkage.name] = {s: c for s, c in values.items() if s.kind in ("squares", "products")}
-        shared = {} if len(linkage.experiments) > 1 or linkage.after else self.by_arm[linkage.experiments[0]]
+        shared = {} if len(linkage.experiments) > 1 or linkage.people_only else self.by_arm[linkage.experiments[0]]
         self.tables[linkage.name] = self._in_steps(linkage.name, noisy, exact.metrics, own_and_shared(values, shared))
 
     def _in_steps(self, name: str, noisy: Tally, metrics: Sequence[Metric], values: Mapping[Statistic, Cells]) -> Tally:

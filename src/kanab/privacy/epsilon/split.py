@@ -160,7 +160,7 @@ def gaps(plan: Plan, pair: tuple[str, str]) -> bool:
 
 def _marginals(linkage: Linkage, kept: str) -> list[By]:
     """Return the marginals of squares that a table measures itself."""
-    if linkage.after:
+    if linkage.people_only:
         return []
     if len(linkage.axes) == 1 or kept == "class":
         return [linkage.axes]

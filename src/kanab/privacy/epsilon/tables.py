@@ -124,7 +124,7 @@ def noise_of(
     own, alone = scales[linkage.name], scales[linkage.experiments[0]]
     shape = {factor.name: len(factor.levels) for factor in factors}
     metrics = [statistic.metrics[0] for statistic in own if statistic.kind == "sums"]
-    by_arm = {} if len(linkage.experiments) > 1 or linkage.after else alone
+    by_arm = {} if len(linkage.experiments) > 1 or linkage.people_only else alone
     shared = {each: scale for each, scale in by_arm.items() if each.kind in ("squares", "products")}
     measured = own_and_shared(own, shared)
 

@@ -111,3 +111,8 @@ def test_the_family_is_a_metric_or_everything():
 def test_rules_that_make_no_sense_are_refused(changes):
     with pytest.raises((AnalysisError, ArgumentError)):
         replace(RULES, **changes)
+
+
+def test_rules_without_a_metric_keep_the_tolerance_of_the_others() -> None:
+    rules = Rules(tolerance={"spend": 0.5, "bought": 0.01})
+    assert rules.without(["spend"]) == Rules(tolerance={"bought": 0.01})
