@@ -179,7 +179,7 @@ def test_no_combination_of_published_numbers_isolates_fewer_than_k_people_or_3_c
 def test_without_the_leverage_rule_fewer_than_k_people_are_isolated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("joint_rules", "experiments", "gate", "pairs", "numbers.rule"):
+    for module in ("joint_rules", "gate", "pairs", "numbers.rule"):
         monkeypatch.setattr(f"kanab.privacy.{module}.holds", lambda *_: True)
     assert "people" in learnt(tmp_path)[0]
 

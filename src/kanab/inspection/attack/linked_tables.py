@@ -77,12 +77,14 @@ def _systems(tables: Sequence[AttackedTable]) -> Iterator[_System]:
     for place, table in enumerate(tables):
         for name in table.names:
             beside.setdefault(name, []).append(place)
+    without_arms = {place for place, table in enumerate(tables) if not table.experiments}
     done: set[int] = set()
     for seed in sorted(range(len(tables)), key=lambda place: -len(tables[place].axes)):
         if seed in done:
             continue
         linked = _Linked([seed], dict(_widths(tables[seed])))
-        others = sorted({place for name in tables[seed].names for place in beside[name]} - {seed})
+        names = [name for name in tables[seed].names if name in (tables[seed].experiments or tables[seed].names)]
+        others = sorted({place for name in names for place in beside[name]} | without_arms - {seed})
         for other in [*others, *others]:  # twice: what was added links others
             linked.try_table(other, tables)
         done.update(linked.chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kanab.errors import PrivacyError
 from kanab.inspection.attack.all_but_one import attack_all_but_one, promised
 from kanab.inspection.attack.background import Background, KnownPeople, place_people
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
@@ -100,14 +101,25 @@ def _attack_exact_numbers(releases: Sequence[AttackedRelease], background: Backg
         if missing and not more:
             attempts.append(Attempt(name, DOES[name], not_tried=missing))
         else:
-            solved = find(background, k) if background is not None else []
-            designs = background.designs if background is not None and name == LEAST_SQUARES else ()
-            says = (TOO_MUCH_WORK,) if any(design.too_large for design in designs) else ()
+            solved, says = _solved(find, background, k)
             attempts.append(Attempt(name, DOES[name], (*more, *solved), says=says))
     attempts.append(
         Attempt(CLOSED_FORMS, DOES[CLOSED_FORMS], tuple(closely), says=tuple(f.learnt for f in for_information[:3]))
     )
     return [*attempts, *_beyond(background, k)]
+
+
+def _solved(
+    find: Callable[[Background, int], list[Finding]], background: Background | None, k: int
+) -> tuple[list[Finding], tuple[str, ...]]:
+    """Return what was found, and that some of it was too much work."""
+    if background is None:
+        return [], ()
+    large = find is find_by_least_squares and any(design.too_large for design in background.designs)
+    try:
+        return find(background, k), (TOO_MUCH_WORK,) if large else ()
+    except PrivacyError:  # more classes hang together than can be computed
+        return [], (TOO_MUCH_WORK,)
 
 
 def _missing(background: Background | None, *, values: bool = False) -> str:

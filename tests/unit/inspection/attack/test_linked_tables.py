@@ -182,3 +182,13 @@ def test_a_tree_of_plain_tables_pins_nothing_below_its_smallest_class(seed: int)
     tables = tuple(table(rows, "arm", name) for name in ("tier", "town", "shop"))
     k = min(int(n) for made in tables for n in made.people.ravel())
     assert linked_tables._System(tables).exposed(k) == {}
+
+
+def test_of_a_thousand_alike_experiments_no_two_are_solved_together() -> None:
+    people, hidden = np.full((2, 3), 50, dtype=object), np.zeros((2, 3), dtype=bool)
+    tier = Axis("tier", (1, 2, 3))
+    tables = [
+        AttackedTable(f"t{number}/tier", (Axis(f"t{number}", ("A", "B"), "arm"), tier), people, hidden)
+        for number in range(1_000)
+    ]
+    assert list(linked_tables._systems(tables)) == []

@@ -17,7 +17,7 @@ from kanab.datasets import shop_rows
 from kanab.inspection.attack.background import KnownPeople
 from kanab.inspection.attack.findings import NOT_ATTEMPTED, AttackReport, Attempt, Finding
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
-from kanab.inspection.attack.run import DOES, NEEDS_KNOWLEDGE, NEEDS_VALUES, NOTHING_KNOWN, play_attacker
+from kanab.inspection.attack.run import DOES, NEEDS_KNOWLEDGE, NEEDS_VALUES, NOTHING_KNOWN, TOO_MUCH_WORK, play_attacker
 from kanab.plan.model import make_plan
 from kanab.privacy import gate
 from kanab.privacy.recoding import Recoded
@@ -245,6 +245,17 @@ def test_attacks_that_need_knowledge_say_so() -> None:
     assert {attempt.attack for attempt in without.attempts if attempt.not_tried == NEEDS_VALUES} == {
         "contributors", "several metrics",
     }  # fmt: skip
+
+
+def test_what_was_too_much_work_is_said_of_every_attack_that_left_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = example("blind_seal")
+    assert bad.known is not None
+    known = KnownPeople(bad.known.levels, {"spend": bad.people["spend"] / 100})
+    monkeypatch.setattr("kanab.privacy.leverage.BUDGET", 1)
+    monkeypatch.setattr("kanab.inspection.attack.background.MOST_ENTRIES", 10)
+    says = {attempt.attack: attempt.says for attempt in play_attacker(bad.releases, known).attempts}
+    for attack in ("leverage", "least squares", "contributors", "whole numbers"):
+        assert says[attack] == (TOO_MUCH_WORK,), attack
 
 
 def test_k_is_the_largest_of_the_files_unless_said_otherwise() -> None:
