@@ -408,9 +408,9 @@ def test_products_of_two_metrics_that_would_tell_about_one_person_are_withheld(b
     forged = replace(found, tables=kb.count(rows, plan).tallies)
     assert [one.rule for one in check_release(found) if one.holds is False] == []
     assert [one.rule for one in check_release(forged) if one.holds is False] == ["k"]
-    enough = rows | ({"z": np.where(np.isnan(rows["y"]), np.nan, np.nan_to_num(rows["z"], nan=1.0).clip(0, 12))} if both else {
-        "z": (np.arange(1000) % 5 == 0).astype(float)
-    })  # fmt: skip
+    everybody = np.nan_to_num(rows["z"], nan=1.0).clip(0, 12)
+    z = np.where(np.isnan(rows["y"]), np.nan, everybody) if both else (np.arange(1000) % 5 == 0).astype(float)
+    enough = rows | {"z": z}
     assert len(kb.release(kb.count(enough, plan)).tables["variant"].crosses) == 1
 
 
