@@ -71,7 +71,7 @@ def test_signatures_of_two_plans_are_what_a_loop_over_the_people_gives(people: l
             for part in (counted, again)
             for name, cell in zip(part.signatures.tables, part.signatures.cells[i].tolist(), strict=True)
         )
-        found[(*key, bool(own.present[i, 0]))] = n
+        found[(*key, bool(own.present[i, 0]))] += n
     seen = [levels(person) for person in EVERYBODY + people]
     tables = ("checkout/tier", "banner/tier", "banner/checkout", "checkout", "has spend")
     assert found == Counter(tuple(one[name] for name in tables) for one in seen if one["there"])
