@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from kanab.analysis.cluster_rows import ClusterCounts
@@ -27,7 +27,6 @@ from kanab.arguments import check_arguments
 from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
 from kanab.dataframes import Frames, Tables
 from kanab.plan.model import DecisionRule
-from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.release import Receipt
 from kanab.report.brief import brief_text
 from kanab.report.chart import Chart, ReadoutChart, readout_chart
@@ -231,4 +230,4 @@ def _promised(receipt: Receipt, rates: Sequence[str], *, chained: bool) -> dict[
         "narrowest": receipt.narrowest,
         "chained": chained,
         "ledger": receipt.ledger or None,
-    } | ({} if receipt.noise is None else {"noise": {**noise_dict(receipt.noise), "rates": list(rates)}})
+    } | ({} if receipt.noise is None else {"noise": {**asdict(receipt.noise), "rates": list(rates)}})

@@ -154,7 +154,10 @@ def check_choices(
             before = {name: text for name, text in before.items() if name in only}
         if old.receipt.choices is None:  # of before they were recorded
             now = {name: text for name, text in choices.items() if name == "where"}
-        others = _differing(before, now, old)
+        # How a further metric is added up says nothing about the earlier ones.
+        measured = {f"{AGGREGATE}{name}" for name in old.plan.metric_names}
+        names = dict.fromkeys(name for name in (*before, *now) if not name.startswith(AGGREGATE) or name in measured)
+        others = [name for name in names if plain_text(before.get(name, "")) != plain_text(now.get(name, ""))]
         if others:
             flags = listed(f"--{name.replace(AGGREGATE, 'aggregate ').replace('_', '-')}" for name in others)
             without = "without" if not any(name in before for name in others) else "with another"
@@ -194,13 +197,6 @@ def same_release(question: Question, ledger: Ledger) -> Release | None:
 def _recorded(receipt: Receipt) -> dict[str, str]:
     where = {"where": receipt.where} if receipt.where else {}
     return where | dict(receipt.choices or {})
-
-
-def _differing(before: Mapping[str, str], now: Mapping[str, str], old: Release) -> list[str]:
-    """Return the choices that differ; how a further metric is added up says nothing about the earlier ones."""
-    measured = {f"{AGGREGATE}{name}" for name in old.plan.metric_names}
-    names = dict.fromkeys(name for name in (*before, *now) if not name.startswith(AGGREGATE) or name in measured)
-    return [name for name in names if plain_text(before.get(name, "")) != plain_text(now.get(name, ""))]
 
 
 def plain_text(text: str) -> str:

@@ -7,7 +7,7 @@ withhold only where squares are kept by class. Texts name rules and remedies, ne
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -135,14 +135,16 @@ def audit_table(
     for part in tally.moments:
         metric = part.metric.name
         plan = plans.get(metric, MetricPlan(metric))
-        if part.metric.binary:
-            judged = _judge_binary(part, plan)
+        if part.metric.binary:  # its largest value is known anyway, so only classes where all are alike count
+            alike = (part.counts > 0) & ((part.sums == 0) | (part.sums == part.counts))
+            judged = _Judged({"sensitive": _all_sensitive(part, plan, (0, 1))}, int(alike.sum()))
         else:
             bounds = _bounds(part, tally.axes, (ranges or {}).get(metric))
             judged = _judge(*_on_coarsest_grid(part, bounds), tally, plan)
         least = plan.events(k)
-        having = part.sums if part.metric.binary else _having(part, whole or tally, plan)
-        few = 0 if having is None else int(few_events(part.counts, having, least).sum())
+        people_with = {other.metric.name: other.sums for other in (whole or tally).moments if other.metric.binary}
+        having = part.sums if part.metric.binary else people_with.get(plan.of or "")
+        few = 0 if having is None else int(few_events(part.counts, np.minimum(having, part.counts), least).sum())
         judged = replace(judged, broken={"events": few, **judged.broken})
         audit += judged.audit(name, metric, least)
     return audit
@@ -162,18 +164,13 @@ class _Judged:
         return Audit(tuple(broken), self.homogeneous, worst)
 
 
-def _judge_binary(part: Moments, plan: MetricPlan) -> _Judged:
-    """Judge a 0/1 metric: its largest value is known anyway, so only classes where all are alike count."""
-    homogeneous = (part.counts > 0) & ((part.sums == 0) | (part.sums == part.counts))
-    return _Judged({"sensitive": _all_sensitive(part, plan, (0, 1))}, int(homogeneous.sum()))
-
-
 def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> _Judged:
     """Judge an amount or a count of things; how close intervals are also on marginals with exact squares."""
     axes = tally.axes
     intervals = _intervals(part, axes, bounds)
     narrow, ratio = _narrow(intervals, bounds)
-    alike = intervals.alike & ~_at_bound(part, bounds)
+    low, high = edges(*bounds)
+    alike = intervals.alike & (part.sums != low * part.counts) & (part.sums != high * part.counts)
     by_class, sensitive = axes in part.squares and len(axes) > 1, plan.sensitive != "no"
     broken: dict[Rule, int] = {
         "interval": int(narrow.sum()) if by_class else 0,
@@ -185,11 +182,8 @@ def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> _Ju
         if by != axes:
             whole = Moments(part.metric, marginal(part.counts, axes, by), marginal(part.sums, axes, by), {by: squares})
             ratios.append(_narrow(_intervals(whole, by, bounds), bounds)[1])
-    return _Judged(broken, int(intervals.alike.sum()), _least(ratios))
-
-
-def _least(ratios: Sequence[float | None]) -> float | None:
-    return min((ratio for ratio in ratios if ratio is not None), default=None)
+    narrowest = min((ratio for ratio in ratios if ratio is not None), default=None)
+    return _Judged(broken, int(intervals.alike.sum()), narrowest)
 
 
 def _bounds(part: Moments, axes: By, grid_range: tuple[int, int] | None) -> Bounds:
@@ -280,13 +274,6 @@ def _narrow(intervals: _Intervals, bounds: Bounds) -> tuple[Mask, float | None]:
 # ── other rules ────────────────────────────────────────────────────────────────────────────────
 
 
-def _at_bound(part: Moments, bounds: Bounds) -> Mask:
-    """Return where everyone is at the same bound."""
-    low, high = edges(*bounds)
-    at_bound: Mask = (part.sums == low * part.counts) | (part.sums == high * part.counts)
-    return at_bound
-
-
 def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
     """Count the classes in which everyone has the greatest value of a sensitive metric, or, if both are, the least."""
     low, high = edges(*bounds)
@@ -294,12 +281,6 @@ def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
     nobody = part.sums == low * part.counts
     marked: Mask = {"no": everyone & False, "yes": everyone, "both": everyone | nobody}[plan.sensitive]
     return int((marked & (part.counts > 0)).sum())
-
-
-def _having(part: Moments, tally: Tally, plan: MetricPlan) -> Cells | None:
-    """Return the people of every class who have the 0/1 metric that a metric is of, if the table has it."""
-    having = [other for other in tally.moments if other.metric.name == plan.of and other.metric.binary]
-    return np.minimum(having[0].sums, part.counts) if having else None
 
 
 def few_events(people: Cells, having: Cells, least: int) -> Mask:

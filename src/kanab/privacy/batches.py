@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 
 from kanab.arguments import check_arguments
 from kanab.errors import PrivacyError
@@ -80,9 +80,12 @@ def add_releases(releases: Sequence[Release]) -> Release:
 
 def _ranges(releases: Sequence[Release]) -> dict[str, tuple[float, float]]:
     """Return the ranges of metrics that nobody declared, over all batches."""
-    names = {name for batch in releases for name in batch.ranges}
-    ends = {name: [batch.ranges[name] for batch in releases if name in batch.ranges] for name in names}
-    return {name: (min(low for low, _ in of), max(high for _, high in of)) for name, of in ends.items()}
+    ranges: dict[str, tuple[float, float]] = {}
+    for batch in releases:
+        for name, (low, high) in batch.ranges.items():
+            lowest, highest = ranges.get(name, (low, high))
+            ranges[name] = min(low, lowest), max(high, highest)
+    return ranges
 
 
 def _with_shares(plan: Plan, releases: Sequence[Release]) -> Plan:
@@ -119,12 +122,12 @@ def about_the_same_people(releases: Sequence[Release], experiment: str | None = 
     hashes = [release_to_dict(released)["hash"] for released in releases]
     known = dict(zip(hashes, releases, strict=True))
     firsts = [_first(place, known) for place in hashes]
-    return any(
-        _one_ledger(releases[i], releases[j], (firsts[i], firsts[j]))
-        and _meet(releases[i], releases[j])
-        and _one_experiment(releases[i], releases[j], experiment)
-        for i, j in combinations(range(len(releases)), 2)
-    )
+    for (first, begins), (second, other_begins) in combinations(zip(releases, firsts, strict=True), 2):
+        shared = {*first.plan.experiment_names} & {*second.plan.experiment_names}
+        one_experiment = bool(shared) if experiment is None else experiment in shared
+        if one_experiment and _one_ledger(first, second, (begins, other_begins)) and _meet(first, second):
+            return True
+    return False
 
 
 def _first(place: str, known: Mapping[str, Release]) -> tuple[str, bool]:
@@ -149,30 +152,23 @@ def _one_ledger(first: Release, second: Release, firsts: tuple[tuple[str, bool],
 def _meet(first: Release, second: Release) -> bool:
     """Return whether cohorts and conditions let two releases of a ledger have people in common."""
     conditions = first.receipt.where, second.receipt.where
-    apart = "" not in conditions and conditions[0] != conditions[1]
-    return not apart and _overlap(first.receipt.batch, second.receipt.batch)
+    if "" not in conditions and conditions[0] != conditions[1]:
+        return False
+    batch, other = first.receipt.batch, second.receipt.batch
+    return batch is None or other is None or _overlap(batch, other)
 
 
-def _overlap(first: Batch | None, second: Batch | None) -> bool:
-    if first is None or second is None:
-        return True
-    return all(
-        later.after is None or later.after < earlier.through for later, earlier in ((first, second), (second, first))
-    )
-
-
-def _one_experiment(first: Release, second: Release, experiment: str | None) -> bool:
-    names = {*first.plan.experiment_names} & {*second.plan.experiment_names}
-    return bool(names) if experiment is None else experiment in names
+def _overlap(first: Batch, second: Batch) -> bool:
+    begins_before = first.after is None or first.after < second.through
+    return begins_before and (second.after is None or second.after < first.through)
 
 
 def _check_disjoint(releases: Sequence[Release]) -> None:
     """Refuse releases that say themselves that they are about the same people."""
     same = about_the_same_people(releases)
-    batches = [release.receipt.batch for release in releases]
-    if not same and None not in batches:
-        ordered = sorted((batch for batch in batches if batch is not None), key=lambda batch: batch.through)
-        same = any(after.after is None or after.after < before.through for before, after in pairwise(ordered))
+    batches = [release.receipt.batch for release in releases if release.receipt.batch is not None]
+    if len(batches) == len(releases):
+        same = same or any(_overlap(first, second) for first, second in combinations(batches, 2))
     elif not same:
         hashes = [release_to_dict(release)["hash"] for release in releases]
         same = any(release.previous in hashes for release in releases)
@@ -194,7 +190,9 @@ def _added(name: str, releases: Sequence[Release]) -> tuple[Tally, LevelMap | No
     targets = [{new: names[olds[0]] for new, olds in groups.items()} for groups in all_groups]
     scores = _scores(covariate, tallies, targets)
     coarse = [tally.coarsen(covariate, target, scores) for tally, target in zip(tallies, targets, strict=True)]
-    originals = {old for levels, groups in zip(maps, all_groups, strict=True) for old in _originals(levels, groups)}
+    originals: set[Level] = set()  # the levels that the data had, as far as they are named
+    for levels, groups in zip(maps, all_groups, strict=True):
+        originals |= {*groups} if levels is None else {old for _, olds in levels.groups for old in olds}
     merged = tuple((names[olds[0]], tuple(old for old in olds if old in originals)) for olds in common)
     cuts = maps[0].cuts if maps[0] is not None else None
     rest = any(levels is not None and levels.rest for levels in maps)
@@ -244,11 +242,6 @@ def _groups(levels: LevelMap | None, tally: Tally) -> Groups:
     if levels is None:
         return {level: (level,) for level in tally.covariates[0].levels}
     return {new: olds if olds and new != OTHER else tuple(dict.fromkeys((*olds, new))) for new, olds in levels.groups}
-
-
-def _originals(levels: LevelMap | None, groups: Groups) -> set[Level]:
-    """Return the levels that the data had, as far as they are named."""
-    return set(groups) if levels is None else {old for _, olds in levels.groups for old in olds}
 
 
 def _with_rare(levels: LevelMap | None, groups: Groups, all_groups: Sequence[Groups]) -> Groups:

@@ -23,7 +23,7 @@ from kanab.privacy.merging import (
     without_means,
     without_rare_names,
 )
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cells import marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally
@@ -195,14 +195,11 @@ def products_hide(cross: Cross, tally: Tally, k: int, cut: Collection[str]) -> b
     having = {name: added for name, added in zip(cross.pair, (y, z), strict=True) if name in cut}
     if len(having) == 2:
         both = cross.products // (parts[0].metric.scale * parts[1].metric.scale)
-        return _none_or_many(k, both, y - both, z - both, n - y - z + both)
+        cells = (both, y - both, z - both, n - y - z + both)
+        return all(bool(np.all((people == 0) | (people >= k))) for people in cells)
     told = [cross.products == added * parts[1 - place].metric.scale for place, added in enumerate(cross.sums)]
     nothing_new = np.any(told, axis=0) | (cross.products == 0)
     return all(
         bool(np.all(nothing_new | ((people >= k) | (people == 0)) & ((n - people >= k) | (n == people))))
         for people in having.values()
     )
-
-
-def _none_or_many(least: int, *people: Cells) -> bool:
-    return all(bool(np.all((cells == 0) | (cells >= least))) for cells in people)

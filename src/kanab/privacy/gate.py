@@ -12,7 +12,7 @@ from kanab.arguments import check_arguments
 from kanab.choices import LEAST_K_WITHOUT_OVERRIDE
 from kanab.counted import Counted, decided_plan, floor_to_k
 from kanab.errors import PlanError, PrivacyError
-from kanab.plan.model import Budget, MetricPlan, published_plan
+from kanab.plan.model import Budget, published_plan
 from kanab.plan.pairs import planned_pairs
 from kanab.privacy.asking import Question, check_asking, check_question, refusals_noted, same_release
 from kanab.privacy.audit import audit_table
@@ -30,7 +30,6 @@ from kanab.privacy.class_rules import (
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, with_budget, within_ledger
 from kanab.privacy.epsilon.door import check_declared, release_with_noise
 from kanab.privacy.epsilon.witness import ready_witness
-from kanab.privacy.few_numbers import few_numbers
 from kanab.privacy.joint_rules import (
     JointDrafts,
     as_published,
@@ -46,7 +45,7 @@ from kanab.privacy.numbers.rule import weigh_numbers
 from kanab.privacy.numbers.weights import Weights, known_numbers
 from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.privacy.pairs import cross_pairs, single_tables
-from kanab.privacy.recoding import merge_to_contributors, recode
+from kanab.privacy.recoding import few_numbers, merge_to_contributors, recode
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release
 from kanab.tally.tally import Tally
@@ -230,14 +229,18 @@ class _Gate:
     products: set[tuple[str, frozenset[str]]] = field(default_factory=set)
 
     def recode(self, old: Sequence[Column]) -> None:
-        """Merge levels further, or withhold metrics, where few people are behind an amount."""
-        if not self.counted.spans_experiments:
-            self._merge_to_contributors(old)
-            return
-        recoded = recode(self.counted, self.joint.drafts, self.earlier)
+        """Merge levels further, or withhold metrics, where few people are behind an amount.
+
+        A collector knows how many people of each class have some of it, and no more.
+        """
+        values_known = self.counted.spans_experiments
+        if values_known:
+            recoded = recode(self.counted, self.joint.drafts, self.earlier)
+        else:
+            recoded = merge_to_contributors(self.counted, self.joint.drafts)
         if recoded.drafts != self.joint.drafts:  # what is merged further hides people better
             self.joint = merge_jointly(self.counted, recoded.drafts, old, self.weights)
-        few = few_numbers(self.counted, self.joint.drafts, self.earlier)
+        few = few_numbers(self.counted, self.joint.drafts, self.earlier) if values_known else {}
         for place, why in {**recoded.withheld, **few}.items():
             self.sentences[": ".join(place)] = why
             self.barred.add(place)
@@ -245,21 +248,12 @@ class _Gate:
             self.sentences[f"{experiment}: {' and '.join(sorted(pair))}"] = why
             self.products.add((experiment, pair))
 
-    def _merge_to_contributors(self, old: Sequence[Column]) -> None:
-        """Do the same by how many people of each class have some of an amount: a collector knows no more."""
-        enough = merge_to_contributors(self.counted, self.joint.drafts)
-        if enough.drafts != self.joint.drafts:
-            self.joint = merge_jointly(self.counted, enough.drafts, old, self.weights)
-        for place, why in enough.withheld.items():
-            self.sentences[": ".join(place)] = why
-            self.barred.add(place)
-
     def publish_arms(self) -> None:
         """Bar metrics whose arm totals give somebody away from all tables, for every table adds up to them."""
         for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
             whole = self.counted.tallies[linkage.name].keep()
-            shown = self._audited(name, self._without_gaps(name, self._without_barred(name, whole)), whole)
+            shown = self._audited(name, self._without_gaps(name, self._without_barred((name,), whole)), whole)
             self.barred |= {(name, metric) for metric in whole.metric_names if metric not in shown.metric_names}
 
     def publish(self, name: str) -> None:
@@ -272,15 +266,14 @@ class _Gate:
         if levels is not None and levels.merged:
             self.maps[name] = levels
         whole = draft.tally if levels is None else levels.apply(draft.tally)
-        table = self._without_barred(name, whole)
-        for experiment in draft.linkage.experiments:
-            table = self._without_barred(experiment, table)
+        table = self._without_barred((name, *draft.linkage.experiments), whole)
         table = self._audited(name, self._without_gaps(name, table), whole)
         self.tables[name] = self._without_products(name, table)
 
-    def _without_barred(self, name: str, table: Tally) -> Tally:
-        """Leave out the metrics that are withheld under a name."""
-        return table.select_metrics(metric for metric in table.metric_names if (name, metric) not in self.barred)
+    def _without_barred(self, names: Sequence[str], table: Tally) -> Tally:
+        """Leave out the metrics that are withheld under one of some names."""
+        barred = {metric for name, metric in self.barred if name in names}
+        return table.select_metrics(metric for metric in table.metric_names if metric not in barred)
 
     def cut_products(self) -> None:
         """Withhold products with 0/1 metrics that, beside the classes, would single out those who have one."""
@@ -374,6 +367,11 @@ class _Gate:
         classes = [int(n) for tally in self.tables.values() for n in tally.people.ravel() if n]
         known = counted.signatures is not None and not counted.signatures.unknown
         effective = self.joint.effective_k if known else None
+        # A collector knows who has some of an amount, not how much.
+        counted_contributors = counted.contributors.keys() >= counted.tallies.keys()
+        checked: tuple[str, ...] = ("contributors",) if counted_contributors else ()
+        if counted.spans_experiments:
+            checked = ("contributors", "dominance")
         return Receipt(
             k, min(classes), len(classes), self.maps, self.sentences, deviations,
             {name: floor_to_k(people, k) for name, people in counted.clamped.items()},
@@ -382,14 +380,8 @@ class _Gate:
             batch=batch_of(counted),
             effective_k_within="" if effective is None or counted.spans_experiments else "experiment",
             choices={name: text for name, text in counted.choices.items() if name != "where"},
-            ledger=ledger, checked=self._checked_values(),
+            ledger=ledger, checked=checked,
         )  # fmt: skip
-
-    def _checked_values(self) -> tuple[str, ...]:
-        """Return which rules about values were asked: a collector knows who has some of an amount, not how much."""
-        if self.counted.spans_experiments:
-            return "contributors", "dominance"
-        return ("contributors",) if self.counted.contributors.keys() >= self.counted.tallies.keys() else ()
 
     def _without_gaps(self, name: str, table: Tally) -> Tally:
         """Withhold metrics whose missing values would single people out, in one table or over several."""
@@ -425,7 +417,11 @@ class _Gate:
     def _audited(self, name: str, table: Tally, whole: Tally) -> Tally:
         """Withhold metrics that break the rules for sensitive values, or for squares by class."""
         plans = self.counted.plan.metrics_by_name
-        judged = [metric for metric in table.metric_names if _judged(plans[metric])]
+        judged = []
+        for metric in table.metric_names:
+            plan = plans[metric]
+            if plan.sensitive != "no" or plan.least_events is not None or plan.squares == "class":
+                judged.append(metric)
         if not judged:
             return table
         audit = audit_table(
@@ -441,8 +437,3 @@ class _Gate:
     def _where(self, name: str) -> str:
         """Say where a metric is withheld: what fails in the arm totals is in no table."""
         return "altogether" if name in self.counted.plan.experiment_names else f"in {name}"
-
-
-def _judged(plan: MetricPlan) -> bool:
-    """Return whether values inside a class decide about a metric: it is sensitive, or has squares by class."""
-    return plan.sensitive != "no" or plan.least_events is not None or plan.squares == "class"

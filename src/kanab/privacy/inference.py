@@ -115,7 +115,9 @@ def _largest(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Cells, high: Cells
     least, most = q
     above, squares = s - n * low, least - 2 * low * s + n * low**2
     j = np.maximum(1, np.minimum(n - 1, above**2 // np.maximum(squares, 1)))
-    root = _ceil_root(-(np.minimum(0, above**2 - (j + 1) * squares) // j))
+    below = -(np.minimum(0, above**2 - (j + 1) * squares) // j)
+    root = _isqrt(below)
+    root = root + (root**2 < below)
     bottom = low - (-(above + root) // (j + 1))
     reach = _isqrt(np.maximum(0, (n - 1) * (n * most - s**2)))
     excess = np.maximum(0, most - least_squares(n, s))
@@ -132,9 +134,3 @@ def _isqrt(cells: Cells) -> Cells:
     root -= root**2 > cells
     root += (root + 1) ** 2 <= cells
     return root
-
-
-def _ceil_root(cells: Cells) -> Cells:
-    """Return the square roots, rounded up."""
-    root = _isqrt(cells)
-    return root + (root**2 < cells)

@@ -9,6 +9,7 @@ who is in which; a collector does not know it, and its promise holds within an e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -18,7 +19,6 @@ import numpy as np
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
-from kanab.privacy.budget import enough_people, numbers_of_pairs
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
 from kanab.privacy.numbers.weights import Weights
@@ -107,9 +107,11 @@ def _within_pair_budget(drafts: Mapping[str, Draft], k: int) -> dict[str, Draft]
         name: draft.tally for name, draft in drafts.items() if len(draft.linkage.experiments) > 1 and not draft.why
     }
     arms = {factor.name: len(factor.levels) for tally in pairs.values() for factor in tally.arms}
-    numbers = numbers_of_pairs(arms, [tally.experiment_names for tally in pairs.values()])
+    steps = [math.prod(arms[name] - 1 for name in tally.experiment_names) for tally in pairs.values()]
+    numbers = 1 + sum(count - 1 for count in arms.values()) + sum(steps)  # sums of one metric that are independent
     fewest = min((tally.total for tally in pairs.values()), default=0)
-    if not pairs or enough_people(fewest, numbers, k):
+    # Independent assignments put at most about 1.2 × numbers / people of leverage on one person: well below 1/k.
+    if not pairs or fewest >= 2 * (k - 1) * numbers:
         return dict(drafts)
     why = "the pairs of experiments hold too many numbers for so many people"
     return dict(drafts) | {name: replace(drafts[name], why=f"{name} is left out: {why}") for name in pairs}
@@ -165,7 +167,8 @@ def _next_to_coarsen(
     Of those the ones with more than two levels left come first, because merging costs less than leaving
     out; then those that were merged before; then what weighs most; and then later ones.
     """
-    names = [name for name in reversed(new) if new[name][worst] >= 0 and _gives_way(drafts[name])]
+    gives_way = [name for name, draft in drafts.items() if draft.levels or len(draft.linkage.experiments) > 1]
+    names = [name for name in reversed(new) if new[name][worst] >= 0 and name in gives_way]
     if not names:
         return None
     weights = telling_weights(np.stack([*fixed, *new.values()], axis=1), people, worst)[len(fixed) :]
@@ -174,10 +177,6 @@ def _next_to_coarsen(
     shares = {name: round(by_name[name] / top, 3) for name in names}  # what differs by rounding is alike
     telling = [name for name in names if shares[name] >= TAKES_PART]
     return min(telling, key=lambda name: (*_cost(drafts[name]), -shares[name]))
-
-
-def _gives_way(draft: Draft) -> bool:
-    return draft.levels is not None or len(draft.linkage.experiments) > 1
 
 
 def _cost(draft: Draft) -> tuple[bool, bool]:

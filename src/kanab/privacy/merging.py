@@ -53,13 +53,11 @@ class LevelMap:
         >>> LevelMap("city", (("Oslo", ("Oslo",)), ("other", ("Bergen",))), {}, rest=True).merged_labels
         {'other': ['Bergen', 'rarer ones']}
         """
-        return {
-            label(new): [*map(label, olds), *([RARER] if self._holds_rare(new, olds) else [])]
-            for new, olds in self.merged.items()
-        }
-
-    def _holds_rare(self, new: Level, olds: tuple[Level, ...]) -> bool:
-        return (self.rest and new == OTHER) or (self.cuts is not None and new not in olds)
+        labels = {}
+        for new, olds in self.merged.items():
+            holds_rare = (self.rest and new == OTHER) or (self.cuts is not None and new not in olds)
+            labels[label(new)] = [*map(label, olds), *([RARER] if holds_rare else [])]
+        return labels
 
     def apply(self, tally: Tally) -> Tally:
         """Merge the levels of a tally."""

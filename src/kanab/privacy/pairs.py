@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
-from kanab.plan.model import Plan
 from kanab.plan.pairs import Pair, planned_pairs
 from kanab.privacy.class_rules import LEAST_DF, smallest_share
 from kanab.privacy.leverage import SLACK, Leverage, holds
@@ -145,10 +144,12 @@ def cross_pairs(
     weights = weights or Weights()
     maps, left_out = singles.unmerged(), {}
     kept: list[Pair] = []
-    for pair in _wanted(counted.plan, singles):
+    for pair in planned_pairs(counted.plan).values():
+        if not all(pair.single(name) in singles.tables for name in pair.covariates):
+            continue
         enough = _merged_to_k(counted, singles, pair, maps)
         if enough is None:
-            left_out[pair.name] = _sentence(pair, _SPARSE)
+            left_out[pair.name] = pair_left_out(pair, _SPARSE)
         else:
             maps, kept = enough, [*kept, pair]
     result = Leverage(float("inf"), -1)
@@ -166,7 +167,7 @@ def cross_pairs(
             maps = coarser
         else:
             kept.remove(pair)
-            left_out[pair.name] = _sentence(pair, _EXPOSED)
+            left_out[pair.name] = pair_left_out(pair, _EXPOSED)
     published = {pair.map_name(name): maps[pair.single(name)] for pair in kept for name in pair.covariates}
     return PairTables(
         {pair.name: singles.table(pair, maps) for pair in kept},
@@ -174,12 +175,6 @@ def cross_pairs(
         left_out,
         floor_to_k(int(result.effective_k * (1 + SLACK)), counted.plan.k) if kept else None,
     )
-
-
-def _wanted(plan: Plan, singles: SingleTables) -> list[Pair]:
-    """Return the planned pairs both of whose covariates have a table."""
-    pairs = planned_pairs(plan).values()
-    return [pair for pair in pairs if all(pair.single(name) in singles.tables for name in pair.covariates)]
 
 
 def _merged_to_k(counted: Counted, singles: SingleTables, pair: Pair, maps: Maps) -> Maps | None:
@@ -210,5 +205,6 @@ def _exposed(columns: Mapping[Pair, Column], worst: int, people: Column) -> Pair
     return min(sizes, key=lambda pair: (columns[pair][worst] < 0, sizes[pair]))
 
 
-def _sentence(pair: Pair, why: str) -> str:
+def pair_left_out(pair: Pair, why: str) -> str:
+    """Say why a table of two covariates is left out."""
     return f"{pair.first} × {pair.second} is left out: {why}"

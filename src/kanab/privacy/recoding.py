@@ -28,8 +28,6 @@ from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.tally.cells import Cells
 from kanab.tally.factor import Level
-from kanab.tally.metric import Metric
-from kanab.tally.tally import Tally
 
 ENOUGH_CONTRIBUTORS = 7.5
 """A level stays if the people behind an amount in it, over all arms, times the smallest planned share reach this."""
@@ -120,7 +118,7 @@ class _Recoding:
 
     def ask(self, subject: _Subject) -> None:
         """Merge or withhold until nobody is told by the sums of one amount."""
-        old = [table.columns[0] for table in self.earlier if self._told_before(subject, table.tally)]
+        old = [table.columns[0] for table in self.earlier if {*subject.metrics} <= self._released(table.tally.axes)]
         old += [having for table in self.earlier for pair, having in table.cut if pair.issuperset(subject.metrics)]
         before = excess(old, (), subject.values)
         arms = self._arms(subject, old, before)
@@ -130,7 +128,7 @@ class _Recoding:
             self._enough_contributors(subject, name)
         while True:
             tables = {name: column(self.counted, as_published(self.drafts[name])) for name in self._tables(subject)}
-            squared = [*arms, *(self._levels(name, tables[name]) for name in tables if self._squares_levels(name))]
+            squared = [*arms, *(self._levels(name, tables[name]) for name in tables if self._publishes_squares(name))]
             beyond = excess([*base, *tables.values()], squared, subject.values)
             if within(beyond, before):
                 return
@@ -189,15 +187,14 @@ class _Recoding:
 
     def _shows(self, name: str, subject: _Subject, metrics: Sequence[str]) -> bool:
         """Return whether the sums of a subject can be told from what is published under a name, and before."""
-        axes = {*(self.drafts[name].linkage.axes if name in self.drafts else (name,))}
-        before = {metric for old in self.earlier if axes == {*old.tally.axes} for metric in old.tally.metric_names}
+        before = self._released(self.drafts[name].linkage.axes if name in self.drafts else (name,))
         known = {metric for metric in metrics if (name, metric) not in self.withheld}
         return subject.gives_way in known and {*subject.metrics} <= known | before
 
-    def _told_before(self, subject: _Subject, table: Tally) -> bool:
-        """Return whether an earlier table and its like hold all metrics of a subject."""
-        alike = [old.tally for old in self.earlier if old.tally.axes == table.axes]
-        return {*subject.metrics} <= {metric for tally in alike for metric in tally.metric_names}
+    def _released(self, axes: Sequence[str]) -> set[str]:
+        """Return the metrics that were released before by some axes."""
+        alike = [old.tally for old in self.earlier if {*old.tally.axes} == {*axes}]
+        return {metric for tally in alike for metric in tally.metric_names}
 
     def _tables(self, subject: _Subject) -> list[str]:
         """Return the tables that show an amount by class."""
@@ -209,7 +206,7 @@ class _Recoding:
                 names.append(name)
         return names
 
-    def _squares_levels(self, name: str) -> bool:
+    def _publishes_squares(self, name: str) -> bool:
         linkage = self.drafts[name].linkage
         return linkage.squares == "marginals" and linkage.covariate is not None
 
@@ -267,9 +264,9 @@ class _Recoding:
             if classes[worst] >= 0
         } or dict.fromkeys(tables, 0)
         name = min(sizes, key=lambda name: sizes[name])
-        draft, place = self.drafts[name], int(tables[name][worst])
-        if place >= 0 and self._may_merge(subject, draft, start[name]):
-            assert draft.levels is not None, "then it has some"
+        draft, place, before = self.drafts[name], int(tables[name][worst]), start[name].levels
+        least = 0 if before is None else self._least_levels(subject, draft.linkage, len(before.groups))
+        if place >= 0 and draft.levels is not None and len(draft.levels.groups) > least:
             order = _groups(draft)
             level = [new for new, _ in draft.levels.groups].index(order[place % len(order)])
             self.drafts[name] = _merged(draft, level, self._contributors(subject, draft))
@@ -280,19 +277,11 @@ class _Recoding:
             f"{metric} is withheld in {name}: {subject.why} of a class; {_fewer_levels(start[name])}"
         )
 
-    def _may_merge(self, subject: _Subject, draft: Draft, start: Draft) -> bool:
-        """Return whether a table has levels to spare for an amount."""
-        if draft.levels is None or start.levels is None:
-            return False
-        least = self._least_levels(subject, draft.linkage, len(start.levels.groups))
-        return len(draft.levels.groups) > least
-
 
 def _groups(draft: Draft) -> list[Level]:
     """Return the levels of a table as they are published, in its order."""
-    levels: LevelMap | None = draft.levels
-    factor = draft.tally.factors[-1]
-    return list(dict.fromkeys(factor.levels if levels is None else map(levels.target, factor.levels)))
+    levels = draft.tally.factors[-1].levels
+    return list(dict.fromkeys(levels if draft.levels is None else map(draft.levels.target, levels)))
 
 
 def _merged(draft: Draft, place: int, people: Sequence[int]) -> Draft:
@@ -317,15 +306,7 @@ Contributors = Mapping[str, Cells]
 """People whose value is not 0 in the classes of one table, by metric."""
 
 
-@dataclass(frozen=True)
-class EnoughContributors:
-    """Tables whose levels are merged far enough, and the metrics that leave a table or an experiment, with reasons."""
-
-    drafts: Mapping[str, Draft]
-    withheld: Mapping[Place, str]
-
-
-def merge_to_contributors(counted: Counted, drafts: Mapping[str, Draft]) -> EnoughContributors:
+def merge_to_contributors(counted: Counted, drafts: Mapping[str, Draft]) -> Recoded:
     """Merge levels until nobody or enough people of every class have some of each amount; withhold what is left."""
     merged = dict(drafts)
     withheld: dict[Place, str] = {}
@@ -340,23 +321,19 @@ def merge_to_contributors(counted: Counted, drafts: Mapping[str, Draft]) -> Enou
         merged[name], gone = _merged_locally(draft, cells, counted.plan)
         why = TOO_FEW.format("a class")
         withheld |= {(name, metric): f"{metric} is withheld in {name}: {why}" for metric in gone}
-    return EnoughContributors(merged, withheld)
+    return Recoded(merged, withheld, {})
 
 
 def _asked(counted: Counted, draft: Draft) -> Contributors:
     """Return the contributors of the metrics of a table that the rule is about."""
     known, plans = counted.contributors.get(draft.linkage.name, {}), counted.plan.metrics_by_name
-    return {
-        metric.name: known[metric.name]
-        for metric in draft.tally.metrics
-        if metric.name in known and (plans[metric.name].sensitive != "no" or not _few_steps(metric))
-    }
-
-
-def _few_steps(metric: Metric) -> bool:
-    """Return whether a metric is a whole number of a few steps: that somebody ordered twice identifies nobody."""
-    low, high = metric.grid_bounds or (-1, 0)
-    return metric.scale == 1 and low >= 0 and high <= MOST_STEPS
+    asked = {}
+    for metric in draft.tally.metrics:
+        low, high = metric.grid_bounds or (-1, 0)
+        few_steps = metric.scale == 1 and low >= 0 and high <= MOST_STEPS
+        if metric.name in known and (plans[metric.name].sensitive != "no" or not few_steps):
+            asked[metric.name] = known[metric.name]
+    return asked
 
 
 def _from_arms(draft: Draft, cells: Contributors) -> dict[Place, str]:
@@ -414,3 +391,44 @@ def _sizes(people: Cells) -> list[int]:
 
 def _too_few(people: Cells) -> NDArray[np.bool_]:
     return np.asarray((people != 0) & (people < LEAST_CONTRIBUTORS), dtype=bool)
+
+
+# ── rule 4: few numbers about few people, for metrics that are marked sensitive ────────────────
+
+TOO_MANY_NUMBERS = "it is sensitive, and its tables hold too many numbers about the few people off its commonest value"
+
+
+def few_numbers(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[ShownTable] = ()) -> dict[Place, str]:
+    """Return the tables in which a sensitive metric is withheld, with the reason: later ones give way.
+
+    Where values are whole, many sums about few people with an unusual value can be solved for who they are.
+    """
+    signatures = counted.signatures
+    assert signatures is not None, "callers check this"
+    withheld: dict[Place, str] = {}
+    for metric in (each.name for each in counted.plan.counted_metrics if each.sensitive != "no"):
+        off = signatures.values[metric].off
+        fixed = [table.columns[0] for table in earlier if metric in table.tally.metric_names]
+        for linkage in first_linkages(counted.plan):
+            arms = column(counted, published_totals(linkage, counted))
+            kept = list(fixed)
+            for name, draft in drafts.items():
+                if draft.why or linkage.experiments[0] not in draft.linkage.experiments or len(draft.linkage.axes) < 2:
+                    continue
+                classes = column(counted, as_published(draft))
+                if _enough([*kept, classes], arms, off, signatures.people):
+                    kept.append(classes)
+                elif metric in draft.tally.metric_names:
+                    withheld[name, metric] = f"{metric} is withheld in {name}: {TOO_MANY_NUMBERS}"
+    return withheld
+
+
+def _enough(tables: Sequence[Column], arms: Column, off: Column, people: Column) -> bool:
+    """Return whether enough people of every arm are off the commonest value for all numbers about the arm."""
+    for arm in range(int(arms.max()) + 1):
+        inside = (arms == arm) & (people > 0)
+        numbers = 1 + sum(len(np.unique(classes[inside & (classes >= 0)])) - 1 for classes in tables)
+        few = int(off[inside].sum())
+        if 0 < few < 2 * numbers:
+            return False
+    return True

@@ -16,7 +16,7 @@ from kanab.privacy.batches import continues
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.weights import weighted_sums
 from kanab.privacy.overlap import Column, ReleasedTable, ShownTable, column, columns, linkage_of
-from kanab.privacy.pairs import SingleTables, joint_maps, single_tables
+from kanab.privacy.pairs import SingleTables, joint_maps, same_levels, single_tables
 from kanab.privacy.release import Batch, Release
 from kanab.tally.tally import Tally
 
@@ -144,28 +144,19 @@ def check_batches(counted: Counted, releases: Sequence[Release]) -> Mapping[str,
         )
     if batch is None or last.receipt.batch is None:
         return {}
+    before = last.receipt.batch
     same = all(continues(counted.plan, old.plan) for old in releases)
-    if not same or _calendar(batch) != _calendar(last.receipt.batch):
+    if not same or (batch.every, batch.column) != (before.every, before.column):
         raise PrivacyError(
             "the batches of a ledger are released by one plan",
             "Use the plan of the first batch; experiments may be added to it.",
         )
-    if batch.after != last.receipt.batch.through:
+    if batch.after != before.through:
         raise PrivacyError("these cohorts do not follow the last ones of the ledger", "Seal the periods in order.")
     maps: dict[str, LevelMap | None] = {}
     for old in releases:
         for name in old.plan.linkage_names:
             maps.pop(name, None)  # a table that a batch left out stays out
         for name, table in old.tables.items():
-            maps[name] = old.receipt.maps.get(name, _unmerged(table)) if table.covariates else None
+            maps[name] = old.receipt.maps.get(name, same_levels(table)) if table.covariates else None
     return maps
-
-
-def _calendar(batch: Batch) -> tuple[str, str]:
-    """Return what decides who belongs to which cohort: the column and the length of periods."""
-    return batch.every, batch.column
-
-
-def _unmerged(table: Tally) -> LevelMap:
-    factor = table.covariates[0]
-    return LevelMap(factor.name, tuple((level, (level,)) for level in factor.levels), {})

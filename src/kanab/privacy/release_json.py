@@ -113,11 +113,13 @@ def release_to_dict(release: Release) -> dict[str, Any]:
     refuse_own_rows(release)
     batch = release.receipt.batch
     cohorts = None if batch is None else BatchEntry(**_fields(batch, BatchEntry))
+    noise = release.receipt.noise
+    stated = None if noise is None else NoiseEntry(**_fields(noise, NoiseEntry))
     entry = ReleaseEntry(
         "kanab-release/1",
         plan_digest(release.plan),
         plan_to_dict(release.plan),
-        ReceiptEntry(**_fields(release.receipt, ReceiptEntry), cohorts=cohorts, noise=_noise_entry(release)),
+        ReceiptEntry(**_fields(release.receipt, ReceiptEntry), cohorts=cohorts, noise=stated),
         {name: _map_entry(levels) for name, levels in release.receipt.maps.items()},
         {name: tally.to_dict() for name, tally in release.tables.items()},
         release.previous,
@@ -125,20 +127,12 @@ def release_to_dict(release: Release) -> dict[str, Any]:
         release.salt,
     )
     plain: dict[str, Any] = msgspec.to_builtins(entry)
-    plain["receipt"] = _without_defaults(plain["receipt"])
+    defaults = msgspec.to_builtins(ReceiptEntry(0, 0, 0))
+    said = plain["receipt"].items()
+    plain["receipt"] = {name: value for name, value in said if name in _FIRST_FIELDS or value != defaults[name]}
     if not release.salt:
         del plain["salt"]
     return plain | {"hash": hash_of(plain)}
-
-
-def _noise_entry(release: Release) -> NoiseEntry | None:
-    noise = release.receipt.noise
-    return None if noise is None else NoiseEntry(**_fields(noise, NoiseEntry))
-
-
-def _without_defaults(receipt: dict[str, Any]) -> dict[str, Any]:
-    defaults = msgspec.to_builtins(ReceiptEntry(0, 0, 0))
-    return {name: value for name, value in receipt.items() if name in _FIRST_FIELDS or value != defaults[name]}
 
 
 def hash_of(plain: dict[str, Any]) -> str:

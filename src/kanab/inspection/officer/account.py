@@ -6,6 +6,7 @@ It holds no class below k, no value of anybody, no path, no machine and no time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from kanab.errors import LedgerError, SourceError
@@ -20,7 +21,6 @@ from kanab.inspection.officer import noisy
 from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, promises, questions, risks
 from kanab.privacy.costs import costs_of
-from kanab.privacy.epsilon.noise_receipt import noise_dict
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.ledger_note import scan_sentence, void_sentence
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release
@@ -202,7 +202,7 @@ def _release(
         "costs": costs_of(release),
         "deviations": deviations(release),
         "checks": _plain_checks(checks, collector=_from_collector(release)),
-        **({} if receipt.noise is None else {"noise": noise_dict(receipt.noise)}),
+        **({} if receipt.noise is None else {"noise": asdict(receipt.noise)}),
     }
 
 

@@ -104,16 +104,13 @@ def rho_per_person(releases: Sequence[SpentRho]) -> float:
     >>> round(rho_per_person([june, july]), 6)
     0.3
     """
-    names = dict.fromkeys(name for release in releases for name in release.costs)
-    costs = {name: _rho_of_name(name, releases) for name in names}
+    costs = {name: 0.0 for release in releases for name in release.costs}
+    for name in costs:
+        # An experiment that ended and began again takes the same people once more.
+        runs = [[*run] for there, run in groupby(releases, key=lambda release: name in release.costs) if there]
+        costs[name] = math.fsum(_rho_of_run(name, run) for run in runs)
     apart = frozenset(pair for release in releases for pair in release.apart)
-    return math.fsum(max(costs[name] for name in group) for group in exclusive_groups(names, apart))
-
-
-def _rho_of_name(name: str, releases: Sequence[SpentRho]) -> float:
-    """Return what an experiment costs; one that ended and began again takes the same people once more."""
-    runs = [[*run] for there, run in groupby(releases, key=lambda release: name in release.costs) if there]
-    return math.fsum(_rho_of_run(name, run) for run in runs)
+    return math.fsum(max(costs[name] for name in group) for group in exclusive_groups(costs, apart))
 
 
 def _rho_of_run(name: str, run: Sequence[SpentRho]) -> float:

@@ -50,7 +50,7 @@ def release_with_noise(
     begun = check_batches(replace(counted, plan=plan), before.releases)
     factors = check_declared(plan, counted.choices)
     scales = split_budget(plan, release_rho(budget))
-    exact = {linkage.name: _in_full(_exact(counted, linkage), factors, plan) for linkage in noisy_tables(plan)}
+    exact = {linkage.name: with_factors(_exact(counted, linkage, plan), factors) for linkage in noisy_tables(plan)}
     crossed = exact_pairs(counted, factors)
     drawn = _Drawn(plan, scales, begun)
     planned = {linkage.name for old in before.releases for linkage in noisy_tables(old.plan)}
@@ -152,18 +152,15 @@ def declared_factors(plan: Plan) -> dict[str, Factor]:
     return factors
 
 
-def _exact(counted: Counted, linkage: Linkage) -> Tally:
-    """Return the exact table of a linkage: counted, or the arms alone of a table of the experiment."""
+def _exact(counted: Counted, linkage: Linkage, plan: Plan) -> Tally:
+    """Return the exact table of a linkage, counted or the arms alone of another one, with the plan's metrics."""
     if linkage.name in counted.tallies:
-        return counted.tallies[linkage.name]
-    first = next(link for link in counted.plan.linkages_of(linkage.experiments[0]) if not link.people_only)
-    return counted.tallies[first.name].keep()
-
-
-def _in_full(tally: Tally, factors: Mapping[str, Factor], plan: Plan) -> Tally:
-    """Return a table with all declared arms and levels, whether or not anybody has them, and the plan's metrics."""
+        tally = counted.tallies[linkage.name]
+    else:
+        first = next(link for link in counted.plan.linkages_of(linkage.experiments[0]) if not link.people_only)
+        tally = counted.tallies[first.name].keep()
     moments = tuple(replace(part, metric=plan.metrics_by_name[part.metric.name].metric()) for part in tally.moments)
-    return with_factors(replace(tally, moments=moments), factors)
+    return replace(tally, moments=moments)
 
 
 @dataclass

@@ -53,7 +53,9 @@ def merge_to_k(noisy: Tally, linkage: Linkage, plan: Plan, begun: LevelMap | Non
     least = plan.k + FEWEST_DEVIATIONS * float(deviations(noisy).flat[0])
     levels = begun or merge_levels(possible, covariate, SAFETY_FACTOR * least / share)
     while True:
-        named = begun if begun == levels else _as_published(levels, linkage, possible)
+        named = levels
+        if begun != levels:  # scores and names as they are read
+            named = without_means(levels, possible) if linkage.people_only else _with_names(levels)
         merged = named.apply(noisy) if named.merged or named.scores else noisy
         if len(levels.groups) == 1 or holds(merged, plan.k):
             return named, merged
@@ -64,13 +66,6 @@ def merged_alike(exact: Tally, levels: LevelMap, merged: Tally) -> Tally:
     """Return an exact table with the levels of a table with noise that were merged by a map."""
     new, old = merged.factor(levels.covariate), exact.factor(levels.covariate)
     return exact._fold(new, new.positions([levels.target(level) for level in old.levels]))
-
-
-def _as_published(levels: LevelMap, linkage: Linkage, possible: Tally) -> LevelMap:
-    """Return the map with scores and names as they are read."""
-    if linkage.people_only:
-        return without_means(levels, possible)
-    return _with_names(levels)
 
 
 def _with_names(levels: LevelMap) -> LevelMap:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from kanab.privacy.epsilon.mechanism import MECHANISM
 
@@ -50,11 +49,6 @@ def add_noises(noises: Sequence[NoiseReceipt], tables: Collection[str], epsilon:
         min(noise.left for noise in noises),
         scales,
     )
-
-
-def noise_dict(noise: NoiseReceipt) -> dict[str, Any]:
-    """Return what a receipt says of noise as plain data."""
-    return asdict(noise)
 
 
 def promise(noise: NoiseReceipt) -> str:

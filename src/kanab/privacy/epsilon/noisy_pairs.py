@@ -19,7 +19,7 @@ from kanab.privacy.epsilon.merge import TOO_FEW, deviations, enough, people_with
 from kanab.privacy.epsilon.split import Statistic, TableScales
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import ReleasedTable, column
-from kanab.privacy.pairs import MOST_CELLS, Maps, SingleTables, same_levels
+from kanab.privacy.pairs import MOST_CELLS, Maps, SingleTables, pair_left_out, same_levels
 from kanab.stats.noise import FEWEST_DEVIATIONS
 from kanab.tally.factor import Factor
 from kanab.tally.tally import Tally
@@ -77,9 +77,9 @@ def noisy_pairs(
     for name, pair in pairs.items():
         sizes = [len(tables[pair.single(covariate)].covariates[0].levels) for covariate in pair.covariates]
         if name not in exact:
-            left_out[name] = _sentence(pair, _NOT_COUNTED)
+            left_out[name] = pair_left_out(pair, _NOT_COUNTED)
         elif math.prod(sizes) * len(exact[name].factors[0].levels) > MOST_CLASSES:
-            left_out[name] = _sentence(pair, TOO_FEW)
+            left_out[name] = pair_left_out(pair, TOO_FEW)
         else:
             whole = exact[name]
             for levels in (merged.get(pair.single(covariate)) for covariate in pair.covariates):
@@ -91,7 +91,7 @@ def noisy_pairs(
     while sparse := [name for name in drawn if not _dense(_coarse(drawn[name], pairs[name], maps), plan.k)]:
         coarser = singles.coarser(pairs[sparse[0]], maps)
         if coarser is None:
-            left_out[sparse[0]] = _sentence(pairs[sparse[0]], TOO_FEW)
+            left_out[sparse[0]] = pair_left_out(pairs[sparse[0]], TOO_FEW)
             del drawn[sparse[0]]
         else:
             maps = dict(coarser)
@@ -112,7 +112,3 @@ def _coarse(table: Tally, pair: Pair, maps: Maps) -> Tally:
 def _dense(table: Tally, k: int) -> bool:
     empty = np.abs(table.people.astype(np.float64)) <= FEWEST_DEVIATIONS * deviations(table)
     return table.people.size <= MOST_CELLS and bool(np.all(enough(table, k) | empty))
-
-
-def _sentence(pair: Pair, why: str) -> str:
-    return f"{pair.first} × {pair.second} is left out: {why}"

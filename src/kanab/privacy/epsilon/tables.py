@@ -11,7 +11,7 @@ import numpy as np
 from kanab.errors import SourceError
 from kanab.plan.budget import ROUNDING
 from kanab.plan.declared import declared_arms, declared_levels
-from kanab.plan.model import Budget, Linkage, Plan
+from kanab.plan.model import Budget, Plan
 from kanab.plan.pairs import planned_pairs
 from kanab.privacy.epsilon.account import SpentRho, epsilon_of, release_rho, rho_of, rho_per_person
 from kanab.privacy.epsilon.mechanism import MECHANISM, Scale
@@ -120,7 +120,9 @@ def noise_of(
     if pair is not None:
         further = {covariate: maps.get(pair.map_name(covariate)) for covariate in pair.covariates}
         return AddedNoise(_people_noise((pair.experiment, *pair.covariates), scales[name], factors, further))
-    linkage = _linkage_named(plan, name)
+    linkage = next((each for each in noisy_tables(plan) if each.name == name), None)
+    if linkage is None:
+        raise SourceError("a table of this release is not in its plan", "Release it again.")
     own, alone = scales[linkage.name], scales[linkage.experiments[0]]
     shape = {factor.name: len(factor.levels) for factor in factors}
     metrics = [statistic.metrics[0] for statistic in own if statistic.kind == "sums"]
@@ -157,13 +159,6 @@ def _people_noise(
             sizes = np.array([merged[level, isinstance(level, bool)] for level in factor.levels], dtype=object)
             people = people * sizes.reshape([-1 if place == axis else 1 for axis in range(len(factors))])
     return people
-
-
-def _linkage_named(plan: Plan, name: str) -> Linkage:
-    for linkage in noisy_tables(plan):
-        if linkage.name == name:
-            return linkage
-    raise SourceError("a table of this release is not in its plan", "Release it again.")
 
 
 def _variance(statistic: Statistic, scale: Scale) -> float:

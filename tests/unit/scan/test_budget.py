@@ -12,7 +12,7 @@ from tests.bad_releases import BAD_RELEASES, tabulate
 from kanab.inspection.attack.background import KnownPeople, independent_rows, place_people
 from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import play_attacker
-from kanab.privacy.budget import Spent, enough_unusual, fewest_off, pair_numbers
+from kanab.scan.budget import Spent, fewest_off, pair_numbers
 from kanab.tally.metric import Metric
 
 BOUGHT = Metric("bought", 1, (0.0, 1.0))
@@ -74,7 +74,6 @@ def test_both_halves_of_the_budget_are_needed() -> None:
     assert Spent.on([(210, 18 * 210, 2 * 210)], 10).within(10)
     assert not Spent.on([(210, 18 * 210 - 1, 2 * 210)], 10).within(10)
     assert not Spent.on([(210, 18 * 210, 2 * 210 - 1)], 10).within(10)
-    assert (enough_unusual(420, 210), enough_unusual(419, 210)) == (True, False)
 
 
 def test_what_several_scans_spend_adds_up() -> None:

@@ -10,13 +10,10 @@ below 1/k then.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from kanab.counted import floor_to_k
-
-Experiment = TypeVar("Experiment")
 
 _ROUNDING = 1e-9
 
@@ -60,14 +57,6 @@ def _share(numbers: int, people: int, k: int) -> float:
     return math.inf if people else 0.0
 
 
-def enough_unusual(off_commonest: int, numbers: int) -> bool:
-    """Return whether so many independent numbers may leave about so many people with an unusual value.
-
-    Where they are few, the sparsest values that fit the tables are the true ones.
-    """
-    return off_commonest >= 2 * numbers
-
-
 def pair_numbers(arms: Sequence[int]) -> int:
     """Count the independent sums of one metric in the tables of all pairs.
 
@@ -101,23 +90,3 @@ def fewest_off(n: int, s: int, q: int, low: int, high: int) -> int:
         farthest = max(high - value, value - low)
         fewest = min(fewest, max(-(-abs(above) // farthest), -(-(above**2) // squares) if squares else 0))
     return fewest
-
-
-def numbers_of_pairs(arms: Mapping[Experiment, int], pairs: Iterable[tuple[Experiment, ...]]) -> int:
-    """Count the independent sums of one metric in the tables of some pairs; ``arms`` are the numbers of arms.
-
-    >>> numbers_of_pairs({"a": 2, "b": 3, "c": 2}, [("a", "b"), ("b", "c")])
-    9
-    """
-    tables = list(pairs)
-    single = sum(arms[name] - 1 for name in {name for pair in tables for name in pair})
-    return 1 + single + sum(math.prod(arms[name] - 1 for name in pair) for pair in tables)
-
-
-def enough_people(people: int, numbers: int, k: int) -> bool:
-    """Return whether so many independent numbers of a metric may leave about so many people.
-
-    Independent assignments put at most about 1.2 × numbers / people of leverage on one person, so
-    that people ≥ 2 (k − 1) × numbers keeps it well below 1/k.
-    """
-    return people >= 2 * (k - 1) * numbers
