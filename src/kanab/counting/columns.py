@@ -104,7 +104,10 @@ def fill_tally(
     for values in metrics:
         metric, steps, place = values.metric, values.steps[values.has], code[values.has]
         marginals = [] if metric.binary else _marginals(factors, squares[metric.name])
-        squared = {by: _fold_squares(steps, place, factors, by) for by in marginals}
+        squared = {}
+        for by in marginals:
+            group, sides = _marginal_code(place, factors, by)
+            squared[by] = group_products(steps, steps, group, math.prod(sides)).reshape(sides)
         sums = group_sums(steps, place, size).reshape(shape)
         moments.append(Moments(metric, _counts(place, size).reshape(shape), sums, squared))
     by_name = {values.metric.name: values for values in metrics}
@@ -243,11 +246,6 @@ def _marginal_code(
     places = np.unravel_index(np.arange(math.prod(shape)), shape)
     lookup = np.ravel_multi_index(tuple(places[axis] for axis in axes), marginal)
     return lookup[code], marginal
-
-
-def _fold_squares(steps: NDArray[np.int64], code: NDArray[np.intp], factors: Sequence[Factor], by: By) -> Cells:
-    places, shape = _marginal_code(code, factors, by)
-    return group_products(steps, steps, places, math.prod(shape)).reshape(shape)
 
 
 def _cross(

@@ -18,7 +18,10 @@ from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 from uuid import uuid4
 
+import ibis
+
 from kanab.counting.csvfile import PLAIN, CsvForm, check_whole, matching_files
+from kanab.counting.engine.csv_files import open_csv
 from kanab.counting.engine.dialects import engine_of, named_engine, query_text, without_notices
 from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
@@ -39,6 +42,7 @@ _STEPS_OF_SQLITE = 1_000_000  # some milliseconds
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
 
+@without_notices()
 def open_table(source: Any, *, table: str | None = None, sql: str | None = None, form: CsvForm = PLAIN) -> Any:
     """Open a path, glob, connection URL, frame, dict of columns or Ibis table as an Ibis table.
 
@@ -50,36 +54,6 @@ def open_table(source: Any, *, table: str | None = None, sql: str | None = None,
     >>> open_table({"variant": ["A", "B"], "spend": [0.5, 2.0]}).columns
     ('variant', 'spend')
     """
-    need_extra("reading files, frames or engines through SQL", "sql", "ibis")
-    with without_notices():
-        return _open(source, table, sql, form)
-
-
-@contextmanager
-def opened_table(
-    source: Any, *, table: str | None = None, sql: str | None = None, form: CsvForm = PLAIN
-) -> Iterator[Any]:
-    """Open a table for a while: a connection made for it is closed at the end.
-
-    >>> with opened_table({"variant": ["A", "B"]}) as people:
-    ...     people.columns
-    ('variant',)
-    """
-    rows = open_table(source, table=table, sql=sql, form=form)
-    try:
-        yield rows
-    finally:
-        backend = rows.get_backend()
-        if not _is_own(backend, source):
-            _close(backend)
-
-
-def _is_own(backend: Any, source: Any) -> bool:
-    """Return whether a connection came with the source, which is an Ibis table."""
-    return type(source).__module__.partition(".")[0] == "ibis" and source.get_backend() is backend
-
-
-def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any:
     if isinstance(source, (str, PathLike)) and "://" in fspath(source) and not is_remote(fspath(source)):
         return _open_connection(fspath(source), table, sql)
     if isinstance(source, (str, PathLike)):
@@ -97,6 +71,26 @@ def _open(source: Any, table: str | None, sql: str | None, form: CsvForm) -> Any
         return _countable(source) if package == "ibis" else _open_spark_frame(source)
     rows = _open_frame(_memory(), source, _PEOPLE)
     return rows if sql is None else _query_rows(rows, sql)
+
+
+@contextmanager
+def opened_table(
+    source: Any, *, table: str | None = None, sql: str | None = None, form: CsvForm = PLAIN
+) -> Iterator[Any]:
+    """Open a table for a while: a connection made for it is closed at the end.
+
+    >>> with opened_table({"variant": ["A", "B"]}) as people:
+    ...     people.columns
+    ('variant',)
+    """
+    rows = open_table(source, table=table, sql=sql, form=form)
+    try:
+        yield rows
+    finally:
+        backend = rows.get_backend()
+        came_with_source = type(source).__module__.partition(".")[0] == "ibis" and source.get_backend() is backend
+        if not came_with_source:
+            _close(backend)
 
 
 def _countable(table: Any) -> Any:
@@ -120,32 +114,30 @@ def _from_memory(table: Any) -> Any:
         ) from None
 
 
+@without_notices()
 def open_beside(table: Any, other: Any, form: CsvForm = PLAIN) -> Any:
     """Open another table where the first one is: by its name, or a file or a frame where DuckDB reads the first."""
-    with without_notices():
-        backend = table.get_backend()
-        place = fspath(other) if isinstance(other, (str, PathLike)) else None
-        name = f"kanab_{uuid4().hex}"
-        if place is not None and backend.name == "duckdb" and has_file_ending(place):
-            return _open_files(backend, place, None, form, name)
-        if place is not None:
-            return _countable(_open_table_or_query(backend, place, None))
-        if type(other).__module__.partition(".")[0] == "ibis" and engine_of(other).in_memory:
-            other = _from_memory(other)
-        if type(other).__module__.partition(".")[0] not in ("ibis", "pyspark") and backend.name == "duckdb":
-            return _open_frame(backend, other, name)
-        beside = open_table(other)
-        if beside.get_backend() is not backend:
-            raise SourceError("two tables are in different places", "Take both from one connection.")
-        return beside
+    backend = table.get_backend()
+    place = fspath(other) if isinstance(other, (str, PathLike)) else None
+    name = f"kanab_{uuid4().hex}"
+    if place is not None and backend.name == "duckdb" and has_file_ending(place):
+        return _open_files(backend, place, None, form, name)
+    if place is not None:
+        return _countable(_open_table_or_query(backend, place, None))
+    if type(other).__module__.partition(".")[0] == "ibis" and engine_of(other).in_memory:
+        other = _from_memory(other)
+    if type(other).__module__.partition(".")[0] not in ("ibis", "pyspark") and backend.name == "duckdb":
+        return _open_frame(backend, other, name)
+    beside = open_table(other)
+    if beside.get_backend() is not backend:
+        raise SourceError("two tables are in different places", "Take both from one connection.")
+    return beside
 
 
 # ── files and frames ───────────────────────────────────────────────────────────────────────────
 
 
 def _memory() -> Any:
-    import ibis  # noqa: PLC0415 - an extra
-
     need_extra("reading files", "sql", "duckdb")
     backend = ibis.duckdb.connect()
     backend.raw_sql("SET parquet_metadata_cache = true")  # several queries read the same files
@@ -166,8 +158,6 @@ def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm, name
     if sheet is not None and kinds != {"excel"}:
         raise no_table()
     if kinds == {"csv"} and not any(map(is_packed, files)):
-        from kanab.counting.engine.csv_files import open_csv  # noqa: PLC0415 - needs the [sql] extra
-
         for file in files:
             check_whole(file)
         return open_csv(backend, files, name, form)
@@ -193,9 +183,10 @@ def _open_frame(backend: Any, source: Any, name: str) -> Any:
         backend.con.register(name, arrow)
         return backend.table(name)
     except Exception as problem:
+        types = [f"{column.name} ({column.type})" for column in arrow.schema]
         raise SourceError(
             f"a {type(source).__name__} has a column of a type that DuckDB does not read ({type(problem).__name__})",
-            f"Leave it out, or turn it into numbers or texts. Its columns: {_types(arrow.schema)}.",
+            f"Leave it out, or turn it into numbers or texts. Its columns: {listed(types)}.",
         ) from None
 
 
@@ -237,10 +228,6 @@ def _as_engines_read(arrow: Any) -> Any:
     return arrow
 
 
-def _types(schema: Any) -> str:
-    return listed(f"{column.name} ({column.type})" for column in schema)
-
-
 def _query_rows(rows: Any, sql: str) -> Any:
     """Return a query of files or of a frame, which it calls "rows"."""
     backend = rows.get_backend()
@@ -255,8 +242,6 @@ def _query_rows(rows: Any, sql: str) -> Any:
 
 
 def _open_spark_frame(frame: Any) -> Any:
-    import ibis  # noqa: PLC0415 - an extra
-
     backend = ibis.pyspark.connect(frame.sparkSession)
     name = f"kanab_people_{uuid4().hex}"
     frame.createOrReplaceTempView(name)
@@ -312,8 +297,6 @@ def connect(url: str) -> Any:
             f"files are not read from {parts.scheme}://",
             "Give a path, or an address that begins with https://, s3://, gs:// or abfs://.",
         )
-    import ibis  # noqa: PLC0415 - an extra
-
     try:
         if parts.scheme == "duckdb":
             return ibis.duckdb.connect(_database(parts), read_only=True)
@@ -358,8 +341,6 @@ def _sqlite(place: str) -> Any:
     """Open a file of SQLite, which is not written to."""
     import sqlite3  # noqa: PLC0415 - few read from it
 
-    import ibis  # noqa: PLC0415 - an extra
-
     connection = sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=ro", uri=True)
     connection.set_progress_handler(lambda: None, _STEPS_OF_SQLITE)  # Python sees there that somebody interrupts it
     try:
@@ -372,8 +353,6 @@ def _sqlite(place: str) -> Any:
 
 def _mysql(url: str) -> Any:
     """Connect to MySQL or MariaDB; Ibis knows one name, and asks for a driver of the same interface by another."""
-    import ibis  # noqa: PLC0415 - an extra
-
     if importlib.util.find_spec("MySQLdb") is None:
         import pymysql  # noqa: PLC0415 - an extra
 
@@ -405,8 +384,7 @@ def _spark(parts: SplitResult, url: str) -> Any:
 
     Options of the URL are Spark's own: spark://host:7077?spark.executor.memory=4g.
     """
-    import ibis  # noqa: PLC0415 - an extra
-    from pyspark import SparkContext  # noqa: PLC0415
+    from pyspark import SparkContext  # noqa: PLC0415 - an extra
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     local = parts.netloc.startswith("local")

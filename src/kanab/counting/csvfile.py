@@ -132,19 +132,12 @@ def count_csv(
     where the file cannot be read or has no such column.
     """
     arms, crossed, named = check_column_names(arm, covariates, metrics)
-    table = read_columns(path, [*arms, *crossed, *named])
+    table = {name: parse_fields(fields) for name, fields in read_texts(path, [*arms, *crossed, *named]).items()}
     measured = metrics if isinstance(metrics, Mapping) else named
     return count_columns(
         table, arm=arms, metrics=measured, covariates=crossed, bounds=bounds, resolution=resolution, missing=missing,
         squares=squares, products=products,
     )  # fmt: skip
-
-
-def read_columns(
-    path: str | PathLike[str], names: Sequence[str] | None = None, form: CsvForm = PLAIN
-) -> dict[str, Array]:
-    """Read columns of a CSV file: numbers, true/false or texts, whichever all their fields are."""
-    return {name: parse_fields(fields, form) for name, fields in read_texts(path, names, form).items()}
 
 
 def read_texts(

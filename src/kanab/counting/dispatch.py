@@ -531,13 +531,16 @@ def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
 def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Open the source as an Ibis table for a while, with the choices of how its rows become people."""
     from kanab.counting.connect import open_beside, opened_table  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.counting.engine.joined import join_table  # noqa: PLC0415
     from kanab.counting.engine.people import CLUSTER, Events, window_seconds  # noqa: PLC0415
 
     options.check()
     if options.window is not None:
         window_seconds(options.window)
     with opened_table(source, table=options.table, sql=options.sql, form=options.form) as rows:
-        people = joined_rows(rows, options)
+        people = rows
+        if options.join is not None:
+            people = join_table(rows, open_beside(rows, options.join, options.form), options.on)
         events = options.events
         if events is not None:
             beside = open_beside(people, events, options.form)
@@ -551,16 +554,6 @@ def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str
 
         clusters = cluster_rows(people, cluster_columns(options.assigned_by), options.clamp)
         yield clusters, choices | {"unit": CLUSTER, "aggregate": "sum"}
-
-
-def joined_rows(people: Any, options: SourceOptions) -> Any:
-    """Return the rows of an Ibis table with the columns of a second one, where one is to be joined."""
-    if options.join is None:
-        return people
-    from kanab.counting.connect import open_beside  # noqa: PLC0415 - needs the [sql] extra
-    from kanab.counting.engine.joined import join_table  # noqa: PLC0415
-
-    return join_table(people, open_beside(people, options.join, options.form), options.on)
 
 
 def _installed(package: str) -> bool:

@@ -79,14 +79,9 @@ def find_levels(levels: Iterable[Level], declared: Sequence[Level]) -> list[int]
     ]
 
 
-def find_level(level: Level, declared: Sequence[Level]) -> int:
-    """Return where a level stands among the declared ones, or ``DROPPED``."""
-    return find_levels([level], declared)[0]
-
-
 def named_level(name: Level, factor: Factor, shown: Sequence[Level]) -> Level:
     """Return the level of a factor that a plan or a flag names; raise `LevelError` where there is none."""
-    place = find_level(name, factor.levels)
+    (place,) = find_levels([name], factor.levels)
     if place == DROPPED:
         hint = f"It has: {listed(map(label, shown))}." if shown else "Check its name."
         raise LevelError(f"unknown arm of {factor.name!r}", hint)

@@ -75,7 +75,9 @@ def _fit(
     steps = [0 if name in counts else 1 / scales[name] for name in others]
     if not _may_fit(x[few], y[few], 1 / scales[target], np.array(steps)):
         return None
-    weights = _rounded(_least_deviations(x[active], y[active]))
+    weights = _least_deviations(x[active], y[active])
+    near = np.round(weights, 4)
+    weights = np.where(np.abs(near - weights) < 1e-5 * np.abs(near), near, weights)  # 1.19 rather than 1.1900003
     usual = float(np.median(np.abs(y[active])))
     sizes = np.abs(x[active]).max(axis=0)
     kept = [place for place, name in enumerate(others) if abs(weights[place]) * sizes[place] > _NOTHING * usual]
@@ -125,12 +127,6 @@ def _median_ratio(x: Floats, y: Floats) -> float:
     order = np.argsort(ratios)
     below = np.cumsum(heavy[order])
     return float(ratios[order[np.searchsorted(below, below[-1] / 2)]])
-
-
-def _rounded(weights: Floats) -> Floats:
-    """Return 1.19 rather than 1.1900003."""
-    near = np.round(weights, 4)
-    return np.where(np.abs(near - weights) < 1e-5 * np.abs(near), near, weights)
 
 
 def residuals(relation: Relation, values: Mapping[str, Floats]) -> Floats:

@@ -129,16 +129,12 @@ def _with_values(count: PlanCount, *earlier: PlanCount) -> Membership:
             values[metric.name] = values_of(part)
     together = dict(steps)
     for other in earlier:
-        theirs = {name: _among(part, other.inside, count.inside) for name, part in other.steps.items()}
-        together |= {name: part for name, part in theirs.items() if name not in together}
+        place, there = np.cumsum(other.inside)[count.inside] - 1, other.inside[count.inside]
+        for name, part in other.steps.items():
+            if name not in together:  # who is not among theirs has no value
+                together[name] = MetricSteps(part.metric, part.steps[place], part.has[place] & there)
     left = dict(residual_values(find_relations([*together.values()]), together))
     return count.membership._replace(values=values, left=left)
-
-
-def _among(part: MetricSteps, theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> MetricSteps:
-    """Return a metric of some people as one of others; who is not among the first has no value."""
-    place = np.cumsum(theirs)[ours] - 1
-    return MetricSteps(part.metric, part.steps[place], part.has[place] & theirs[ours])
 
 
 def _count_plan(table: Mapping[str, Array], plan: Plan, *, for_release: bool) -> PlanCount:
@@ -179,24 +175,15 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, *, for_release: bool) ->
     if not for_release:
         return PlanCount(counted, inside, Membership(cells, sizes, {}), steps)
     present = {name: column.has for name, column in steps.items() if column.metric.missing == "exclude"}
-    true_or_false = _multiplying(plan, steps)
-    numbers = _numbers([steps[name] for name in plan.weights if name not in true_or_false])
+    multiplying = {name for pair in plan.products for name in pair}
+    true_or_false = {name for name in multiplying if np.isin(steps[name].steps, (0, steps[name].metric.scale)).all()}
+    weights = tuple(name for name in plan.weights if name not in true_or_false)
+    numbers = None
+    if weights:
+        columns = np.stack([steps[name].steps.astype(np.float64) for name in weights], axis=1)
+        numbers = NumbersInGroups(weights, columns, columns, columns)
     cut = {name: steps[name].has & (steps[name].steps != 0) for name in sorted(true_or_false)}
     return PlanCount(counted, inside, Membership(cells, sizes, present, numbers=numbers, cut=cut), steps)
-
-
-def _multiplying(plan: Plan, steps: Mapping[str, MetricSteps]) -> set[str]:
-    """Return the metrics that multiply others and are 0 or 1 for everybody, whatever bounds they have."""
-    parts = {name for pair in plan.products for name in pair}
-    return {name for name in parts if np.isin(steps[name].steps, (0, steps[name].metric.scale)).all()}
-
-
-def _numbers(metrics: Sequence[MetricSteps]) -> NumbersInGroups | None:
-    """Return everybody's values of metrics that weigh sums of others, in grid steps."""
-    if not metrics:
-        return None
-    steps = np.stack([part.steps.astype(np.float64) for part in metrics], axis=1)
-    return NumbersInGroups(tuple(part.metric.name for part in metrics), steps, steps, steps)
 
 
 def needed_columns(*plans: Plan, span: Span | None = None) -> list[str]:
@@ -270,8 +257,12 @@ def _values(column: Array, declared: MetricPlan) -> MetricValues:
     metric = choose_metric(declared, profile)
     check_range(metric, profile)
     clamped = int(np.count_nonzero(metric.beyond_bounds(values) & ~gone))
-    steps = measure(metric, values, gone)
-    return MetricValues(steps, clamped, int(np.count_nonzero(gone)), _range(steps))
+    part = measure(metric, values, gone)
+    steps = part.steps[part.has]
+    ends = None
+    if metric.bounds is None:
+        ends = widen_range(int(steps.min()), int(steps.max()), metric.scale) if len(steps) else (0, 0)
+    return MetricValues(part, clamped, int(np.count_nonzero(gone)), ends)
 
 
 def _rounded_visibly(column: Array, metric: Metric) -> bool:
@@ -281,13 +272,6 @@ def _rounded_visibly(column: Array, metric: Metric) -> bool:
     if not np.any(grid_steps(inside, metric.scale) / metric.scale != inside):
         return False
     return few_steps(float(inside.min()), float(inside.max()), metric)
-
-
-def _range(values: MetricSteps) -> tuple[int, int] | None:
-    if values.metric.bounds is not None:
-        return None
-    steps = values.steps[values.has]
-    return widen_range(int(steps.min()), int(steps.max()), values.metric.scale) if len(steps) else (0, 0)
 
 
 def _cells(axes: Sequence[CodedFactor], name: str) -> NDArray[np.intp]:

@@ -46,7 +46,8 @@ def declared_levels(plan: Plan, name: str) -> Factor | None:
     (('< 30', '30 – 50', '≥ 50', None), (1.0, 2.0, None))
     """
     planned = plan.covariate(name)
-    gone: tuple[Level, ...] = (None,) if _may_be_missing(plan, name) else ()
+    everybody_has_one = name in plan.binned_metrics and plan.metrics_by_name[name].missing == "zero"
+    gone: tuple[Level, ...] = () if everybody_has_one else (None,)
     if isinstance(planned.bins, tuple):
         labels: tuple[Level, ...] = bin_labels(planned.bins)
         scores = (*map(float, range(len(labels))), *(None for _ in gone))
@@ -55,8 +56,3 @@ def declared_levels(plan: Plan, name: str) -> Factor | None:
         return None
     levels = (*planned.levels, *gone)
     return Factor(name, levels, "covariate", numeric_scores(levels))
-
-
-def _may_be_missing(plan: Plan, name: str) -> bool:
-    """Return whether somebody can be without a level: everybody has a metric that counts as 0."""
-    return name not in plan.binned_metrics or plan.metrics_by_name[name].missing != "zero"

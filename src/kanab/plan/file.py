@@ -334,7 +334,9 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
     arms = [arm for arm, _ in shares or ()]
-    adjust = _unordered(table.get("adjust", values.names, ()), table)
+    adjust = table.get("adjust", values.names, ())
+    if table.file:  # where any order means the same; that of plain data stays, for its digest
+        adjust = tuple(sorted(adjust))
     control = table.get("control", values.level, arms[0] if arms and table.file else None)
     return ExperimentPlan(
         name,
@@ -368,11 +370,6 @@ def _decision(table: _Table) -> DecisionRule:
         table.get("guardrails", values.one_of("not-worse", "non-inferior"), DecisionRule.guardrails),
         table.get("people", values.positive_whole, None),
     )
-
-
-def _unordered(names: tuple[str, ...], table: _Table) -> tuple[str, ...]:
-    """Return what a file names in any order in the order of the names; in plain data it stays, for its hash."""
-    return tuple(sorted(names)) if table.file else names
 
 
 def _cohorts(table: _Table) -> Cohorts:
@@ -424,6 +421,7 @@ def _metric_to_dict(metric: MetricPlan) -> dict[str, Any]:
 def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
     texts = all(isinstance(arm, str) for arm in experiment.arms or ())
     shares = [[arm, _plain(share)] for arm, share in experiment.shares or ()]
+    decision = vars(experiment.decision)
     return _without_empty(
         arms={str(arm): share for arm, share in shares} if texts and shares else shares,
         control=experiment.control,
@@ -442,7 +440,7 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         lower_is_better=list(experiment.lower_is_better),
         non_inferiority={name: _size(*experiment.non_inferiority[name]) for name in sorted(experiment.non_inferiority)}
         or None,
-        decision=_decision_to_dict(experiment.decision) or None,
+        decision={key: value for key, value in decision.items() if value != getattr(DecisionRule, key)} or None,
         received=experiment.received,
         quantiles={name: list(shares) for name, shares in experiment.quantiles.items()} or None,
     )
@@ -451,7 +449,3 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
 def _size(size: float, relative: bool) -> float | str:
     """Write a size as it is read: a number, or a percentage."""
     return f"{100 * size:.12g}%" if relative else _plain(size)
-
-
-def _decision_to_dict(rule: DecisionRule) -> dict[str, Any]:
-    return {key: value for key, value in vars(rule).items() if value != getattr(DecisionRule, key)}

@@ -172,7 +172,8 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
         for name in plan.covariates_in_use:
             covariate = plan.covariate(name)
             chosen = apart or covariate.bins is not None or covariate.top is not None
-            levels[name] = names.of("level", name, _levels(covariate), people if chosen else ())
+            meaning = _typed(covariate.levels), covariate.bins, covariate.top
+            levels[name] = names.of("level", name, meaning, people if chosen else ())
         metrics = {}
         for metric in plan.counted_metrics:
             chosen = apart or not metric.declared or metric.missing is None
@@ -251,10 +252,6 @@ class _Names:
 def _typed(levels: Sequence[Level] | None) -> Hashable:
     """Return levels as something to compare: true is not the number 1."""
     return None if levels is None else tuple((type(level), level) for level in levels)
-
-
-def _levels(covariate: CovariatePlan) -> Hashable:
-    return _typed(covariate.levels), covariate.bins, covariate.top
 
 
 def _tables(views: Sequence[View]) -> tuple[Linkage, ...]:

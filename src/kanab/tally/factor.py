@@ -145,7 +145,10 @@ class Factor:
             if None in kind.levels:
                 return kind
             levels = sorted_levels({*kind.levels, None})
-            return Factor(self.name, levels, self.role, kind.scores and _in_order(kind, levels))
+            if kind.scores is None:
+                return Factor(self.name, levels, self.role)
+            known = dict(zip(kind.levels, kind.scores, strict=True))
+            return Factor(self.name, levels, self.role, tuple(known.get(level) for level in levels))
         if (self.scores is None) != (other.scores is None):
             raise TallyError(
                 f"{self.name!r} is numeric in one tally and categorical in the other",
@@ -250,12 +253,6 @@ def as_score(value: Any) -> float | None:
         return None if value is None or isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-
-
-def _in_order(factor: Factor, levels: Iterable[Level]) -> tuple[float | None, ...]:
-    """Return the scores of a factor in another order of its levels; a missing level has none."""
-    known = dict(zip(factor.levels, factor.scores or (), strict=True))
-    return tuple(known.get(level) for level in levels)
 
 
 def _truths(levels: Iterable[Level]) -> bool:

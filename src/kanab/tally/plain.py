@@ -122,13 +122,17 @@ def write(parts: Parts) -> dict[str, Any]:
         if parts.people.item(place)
         or any(part.sums.item(place) or part.counts.item(place) for part in parts.moments)  # noise may leave nobody
     ]
+    metrics = []
+    for metric in (part.metric for part in parts.moments):
+        rule: Missing = "zero" if metric.missing == "zero" else "exclude"  # msgspec leaves it out as the same object
+        metrics.append(MetricEntry(metric.name, metric.scale, metric.bounds, rule))
     document = Document(
         "kanab-tally/1",
         [
             FactorEntry(factor.name, list(factor.levels), factor.role, list(factor.scores) if factor.scores else None)
             for factor in factors
         ],
-        [_metric_entry(part.metric) for part in parts.moments],
+        metrics,
         classes,
         [
             SquaresEntry(part.metric.name, list(by), _squares(_named(factors, by), cells))
@@ -141,12 +145,6 @@ def write(parts: Parts) -> dict[str, Any]:
     return plain
 
 
-def _metric_entry(metric: Metric) -> MetricEntry:
-    """Return a metric as it is written: msgspec leaves out a default only if it is the same object."""
-    rule: Missing = "zero" if metric.missing == "zero" else "exclude"
-    return MetricEntry(metric.name, metric.scale, metric.bounds, rule)
-
-
 def read(data: Any) -> Parts:
     """Read the parts of a tally from plain data.
 
@@ -157,7 +155,8 @@ def read(data: Any) -> Parts:
     except msgspec.ValidationError as problem:
         fact, _, path = str(problem).partition(" - at ")
         place = path.removeprefix("`key` in ").strip("`") or "$"
-        raise TallyError(_without_values(fact), "Give a tally as to_dict() writes it.", at=place) from None
+        fact = re.sub(r"Invalid enum value .*", "Invalid value", fact)  # msgspec quotes it: no data in an error
+        raise TallyError(fact, "Give a tally as to_dict() writes it.", at=place) from None
     except UnicodeError:
         raise TallyError("a text holds half a character", "Give a tally as to_dict() writes it.", at="$") from None
     return build(document)
@@ -287,8 +286,3 @@ def _whole(value: Whole, path: str) -> int:
             raise TallyError("a number written as text is not a whole number", "Use digits only.", at=path)
         return int(value)
     return value
-
-
-def _without_values(fact: str) -> str:
-    """Remove an invalid enum value, which msgspec quotes: data do not belong in an error."""
-    return re.sub(r"Invalid enum value .*", "Invalid value", fact)

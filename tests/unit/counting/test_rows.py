@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import kanab as kb
 from kanab import KanabError, Metric, count_columns
 from kanab.counted import Counted
-from kanab.counting.levels import find_level, named_level
+from kanab.counting.levels import find_levels, named_level
 from kanab.counting.rows import count_rows
 from kanab.errors import GridError, LevelError, SourceError
 from kanab.plan.model import MOST_LEVELS, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
@@ -200,10 +200,11 @@ def test_arms_written_as_texts_are_found_among_truths() -> None:
 
 
 def test_levels_are_found_exactly_first_and_in_text_second() -> None:
-    assert [find_level(1, ("1", 1)), find_level("1", (1, "1")), find_level(1, ("1",)), find_level(True, (1,))] == [
-        1, 1, 0, -1,
-    ]  # fmt: skip
-    assert [find_level(None, ("a", None)), find_level(None, ("None",)), find_level("None", (None,))] == [1, -1, -1]
+    assert find_levels([1, True], ("1", 1)) == [1, -1]
+    assert find_levels(["1"], (1, "1")) == [1]
+    assert find_levels([1], ("1",)) == [0]
+    assert find_levels([None], ("a", None)) == [1]
+    assert find_levels([None], ("None",)) == find_levels(["None"], (None,)) == [-1]
 
 
 def test_a_named_arm_is_given_in_the_tables_own_spelling() -> None:

@@ -23,7 +23,7 @@ from kanab.counting.signatures import Membership, NumbersInGroups
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import Population, View, column_of, covariates_about, populations
 from kanab.plan.model import Linkage
-from kanab.tally.cells import DROPPED, Cells, zeros
+from kanab.tally.cells import DROPPED, Cells, marginal, zeros
 from kanab.tally.factor import Factor
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally
@@ -247,11 +247,10 @@ def _squares(
         rows = answer.of("classes", keys, linkage.experiments)
         return {names: _about_zero(measure, rows, [places[name] for name in names], *totals)}
     squares: dict[By, Cells] = {}
-    for axis, key in enumerate(keys):
+    for key in keys:
         if key.name in linkage.experiments or wanted == "marginals":
             part = "arms" if key.name in linkage.experiments else "levels"
-            others = tuple(other for other in range(len(keys)) if other != axis)
-            counts, sums = (np.asarray(cells.sum(axis=others)) for cells in totals)
+            counts, sums = (marginal(cells, names, (key.name,)) for cells in totals)
             rows = answer.of(part, (key,), linkage.experiments)
             squares[(key.name,)] = _about_zero(measure, rows, [places[key.name]], counts, sums)
     return squares
@@ -280,25 +279,13 @@ def _cross(
     pair = parts[0].metric.name, parts[1].metric.name
     yy, zz, yz = (products.weights for products in cross.products)
     if cross.shared:
-        axis = linkage.axes.index(name)
-        counts = _by_axis(parts[0].counts, axis)
-        first, second = (_by_axis(part.sums, axis) for part in parts)
-        squares = _squares_by(parts[0], linkage, axis), _squares_by(parts[1], linkage, axis)
-        return Cross(pair, (name,), counts, (first, second), squares, added("yz", yz))
+        axes, by = linkage.axes, (name,)
+        first, second = parts
+        sums = marginal(first.sums, axes, by), marginal(second.sums, axes, by)
+        squares = np.asarray(first.squares_by(by, axes)), np.asarray(second.squares_by(by, axes))
+        return Cross(pair, by, marginal(first.counts, axes, by), sums, squares, added("yz", yz))
     n, y, z = (_fill([arms], rows, f"z{place}_{word}") for word in "nyz")
     return Cross(pair, (name,), n, (y, z), (added("yy", yy), added("zz", zz)), added("yz", yz))
-
-
-def _by_axis(cells: Cells, axis: int) -> Cells:
-    return np.asarray(cells.sum(axis=tuple(other for other in range(cells.ndim) if other != axis)))
-
-
-def _squares_by(part: Moments, linkage: Linkage, axis: int) -> Cells:
-    """Return the squares of a metric by one of a table's axes; those of 0/1 are its sums."""
-    if part.metric.binary:
-        return _by_axis(part.sums, axis)
-    marginal = (linkage.axes[axis],)
-    return part.squares[marginal] if marginal in part.squares else _by_axis(part.squares[linkage.axes], axis)
 
 
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────
@@ -350,15 +337,11 @@ def with_values(
             values[name] = among(_values_off(signatures, measure), there)
     left = {}
     for place, relation in enumerate(query.relations):
-        left[_own_names(relation, view, query)] = among(_left(signatures, place), there)
+        numbers, squares, largest, fourth = (signatures.floats(f"r{place}{word}") for word in LEFT)
+        off = numbers.astype(np.int64)
+        known = SignatureValues(0, off, squares, largest, bound_second(off, largest, fourth))
+        left[_own_names(relation, view, query)] = among(known, there)
     return member._replace(values=values, left=left)
-
-
-def _left(rows: AnswerRows, place: int) -> SignatureValues:
-    """Return what a relation leaves of the people of every signature."""
-    numbers, squares, largest, fourth = (rows.floats(f"r{place}{word}") for word in LEFT)
-    off = numbers.astype(np.int64)
-    return SignatureValues(0, off, squares, largest, bound_second(off, largest, fourth))
 
 
 def _own_names(relation: Relation, view: View, query: CountQuery) -> Relation:
@@ -451,11 +434,6 @@ def _square_sums(rows: AnswerRows, measure: Measure) -> NDArray[Any]:
     counts, sums = (rows.array(f"{word}{measure.place}", object) for word in "cs")
     totals = map(measure.products.total, zip(*terms, strict=True), counts, sums)
     return np.array([*totals, None], dtype=object)[:-1]
-
-
-def people_in_each(answer: QueryAnswer) -> NDArray[np.int64]:
-    """Return the number of people of every signature."""
-    return answer.of("signatures", answer.query.keys).array("n")
 
 
 def _cells(spots: Sequence[NDArray[np.int64]], shape: Sequence[int]) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ values, fills left joins with 0 and '', and says that the largest of no numbers 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import ibis
@@ -40,12 +40,6 @@ _ROOM = {"max_query_size": _LONG, "max_ast_elements": _LONG, "max_expanded_ast_e
 def run(backend: Any, text: str) -> Any:
     """Run a query with the settings that give it its meaning; raise `SourceError` where the user may not have them."""
     return backend.raw_sql(text, settings=needed_settings(backend.con.server_settings))
-
-
-def rows_of(result: Any) -> Iterable[tuple[Any, ...]]:
-    """Return the rows of a result."""
-    rows: Iterable[tuple[Any, ...]] = result.result_rows
-    return rows
 
 
 def needed_settings(server: Mapping[str, Any]) -> dict[str, Any]:

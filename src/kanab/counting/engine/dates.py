@@ -42,7 +42,10 @@ def day_number(table: Any, name: str) -> Any:
     if kind.is_date():
         return _since_first(moment, engine)
     if kind.is_timestamp():
-        return _since_first(moment.date(), engine) if kind.timezone is None else _of_instant(moment, engine.name)
+        if kind.timezone is None:
+            return _since_first(moment.date(), engine)
+        seconds = epoch(moment) if engine.name == "duckdb" else moment.truncate("s").epoch_seconds()
+        return floor(seconds.cast("float64") / _DAY).cast("int64")
     if kind.is_string():
         return _of_text(moment.strip(), engine)
     raise not_times(name)
@@ -81,11 +84,6 @@ def _since_first(day: Any, engine: Engine) -> Any:
     if not engine.subtracts_days:
         return floor(day.cast("timestamp").epoch_seconds().cast("float64") / _DAY).cast("int64")
     return day.delta(ibis.date(1970, 1, 1), unit="day").cast("int64")
-
-
-def _of_instant(moment: Any, engine: str) -> Any:
-    seconds = epoch(moment) if engine == "duckdb" else moment.truncate("s").epoch_seconds()
-    return floor(seconds.cast("float64") / _DAY).cast("int64")
 
 
 def _of_text(text: Any, engine: Engine) -> Any:

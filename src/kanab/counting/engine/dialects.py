@@ -67,27 +67,13 @@ def _by_killing(backend: Any) -> None:
         cursor.execute(f"KILL {given_up}")
 
 
-def _by_interrupting(backend: Any) -> None:
-    """Let DuckDB's threads stop, which would keep its connection from being closed."""
-    backend.con.interrupt()
-
-
 def _as_it_is(*_: Any) -> None:
     """Change nothing about a connection, and doubt nothing about a table."""
-
-
-def _by_asking(backend: Any, text: str) -> Any:
-    return backend.raw_sql(text)
 
 
 def _by_fetching(result: Any) -> Iterator[tuple[Any, ...]]:
     while rows := result.fetchmany(_ROWS_AT_ONCE):
         yield from rows
-
-
-def _by_iterating(rows: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of BigQuery."""
-    return (tuple(row.values()) for row in rows)
 
 
 def _by_cursor(cursor: Any) -> Iterator[tuple[Any, ...]]:
@@ -103,13 +89,7 @@ def _by_texts(cursor: Any) -> Iterator[tuple[Any, ...]]:
         yield tuple(value.decode() if isinstance(value, bytes) else value for value in row)
 
 
-def _by_collecting(frame: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a Spark data frame."""
-    return (tuple(row) for row in frame.collect())
-
-
 def _by_batches(frame: Any) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of Arrow batches."""
     for batch in frame.collect():
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
@@ -166,7 +146,7 @@ class Engine:
     in_memory: bool = False
     refused: str = ""
     prepare: Callable[[Any], None] = _as_it_is
-    run: Callable[[Any, str], Any] = _by_asking
+    run: Callable[[Any, str], Any] = lambda backend, text: backend.raw_sql(text)
     check: Callable[[Any, Iterable[str]], None] = _as_it_is
     fetch: Fetch = _by_fetching
     cancel: Callable[[Any], None] = _as_it_is
@@ -195,10 +175,23 @@ def _as_text(value: Any) -> str | None:
 
 
 _ENGINES = (
-    Engine("duckdb", "wide", casts_fail=True, adds_doubles=True, at_hand=True, cancel=_by_interrupting),
+    Engine(
+        "duckdb",
+        "wide",
+        casts_fail=True,
+        adds_doubles=True,
+        at_hand=True,
+        cancel=lambda backend: backend.con.interrupt(),  # its threads would keep the connection from being closed
+    ),
     Engine("postgres", "wide", casts_fail=True, fetch=_by_cursor),
-    Engine("pyspark", sums_fail=True, repeats=True, fetch=_by_collecting),
-    Engine("clickhouse", crossed=True, standard=clickhouse.standard_node, run=clickhouse.run, fetch=clickhouse.rows_of),
+    Engine("pyspark", sums_fail=True, repeats=True, fetch=lambda frame: map(tuple, frame.collect())),
+    Engine(
+        "clickhouse",
+        crossed=True,
+        standard=clickhouse.standard_node,
+        run=clickhouse.run,
+        fetch=lambda result: result.result_rows,
+    ),
     Engine("datafusion", crossed=True, quantiles=False, subtracts_days=False, fetch=_by_batches),
     Engine(
         "mysql",
@@ -217,7 +210,7 @@ _ENGINES = (
     Engine("polars", in_memory=True),
     Engine("snowflake", crossed=True),
     Engine("databricks", crossed=True),
-    Engine("bigquery", crossed=True, quantiles=False, fetch=_by_iterating),
+    Engine("bigquery", crossed=True, quantiles=False, fetch=lambda rows: (tuple(row.values()) for row in rows)),
     Engine("trino", crossed=True, quantiles=False),
     Engine("redshift", refused="Ibis does not know it"),
     Engine("mssql", refused="its texts of floats have six digits, and its texts are compared without their case"),
@@ -241,11 +234,7 @@ _ENGINES = (
 
 def engine_of(table: Any) -> Engine:
     """Return the engine that holds an Ibis table."""
-    return _engine(table.get_backend())
-
-
-def _engine(backend: Any) -> Engine:
-    return named_engine(backend.name)
+    return named_engine(table.get_backend().name)
 
 
 def named_engine(name: str) -> Engine:
@@ -262,7 +251,7 @@ def named_engine(name: str) -> Engine:
 def query_text(expression: Any) -> str:
     """Return the SQL of an Ibis expression; register tables in memory with the engine."""
     backend = expression.get_backend()
-    engine = _engine(backend)
+    engine = named_engine(backend.name)
     try:
         if not engine.has_nan:
             expression = expression.op().replace(_without_nan).to_expr()
@@ -343,13 +332,13 @@ def asking(backend: Any) -> Iterator[None]:
         if not isinstance(problem, KeyboardInterrupt) and str(problem) not in _INTERRUPTED:
             raise QueryError(problem) from None
         with suppress(Exception):
-            _engine(backend).cancel(backend)
+            named_engine(backend.name).cancel(backend)
         raise KeyboardInterrupt from None
 
 
 def run_query(backend: Any, text: str) -> Generator[tuple[Any, ...]]:
     """Yield the rows of a query as plain Python values; raise `QueryError` where the engine refuses it."""
-    engine = _engine(backend)
+    engine = named_engine(backend.name)
     with asking(backend):
         engine.prepare(backend)
         yield from engine.fetch(engine.run(backend, text))
@@ -358,7 +347,7 @@ def run_query(backend: Any, text: str) -> Generator[tuple[Any, ...]]:
 def fetch_texts(expression: Any) -> Iterable[Sequence[str | None]]:
     """Return the rows of a query with every column as text, so that no driver can round a number."""
     backend = expression.get_backend()
-    engine, dialect = _engine(backend), backend.dialect
+    engine, dialect = named_engine(backend.name), backend.dialect
     chosen = ", ".join(
         exp.alias_(engine.text(exp.column(name, quoted=True)), name, quoted=True).sql(dialect=dialect)
         for name in expression.columns
@@ -440,7 +429,7 @@ def cached(stage: Any, engine: Engine) -> Iterator[Any]:
 def kept(people: Any) -> Iterator[Any]:
     """Give people made of many rows, of whom several statements ask: made once where the engine is at hand."""
     backend = people.get_backend()
-    engine = _engine(backend)
+    engine = named_engine(backend.name)
     if not engine.at_hand:
         with cached(people, engine) as stage:
             yield stage

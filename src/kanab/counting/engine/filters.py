@@ -31,13 +31,6 @@ def filter_rows(table: Any, where: str) -> Any:
         raise _unknown_column(condition, table) or _unreadable(where, table) from None
 
 
-def _no_condition() -> SourceError:
-    return SourceError(
-        "the filter is not a condition that the engine understands",
-        "Write it as after WHERE, for example: country = 'NO' AND age >= 18.",
-    )
-
-
 def _unreadable(where: str, table: Any) -> SourceError:
     """Return the error of a text that is no SQL; often a column is called like one of SQL's own words."""
     dialect = table.get_backend().dialect
@@ -48,7 +41,10 @@ def _unreadable(where: str, table: Any) -> SourceError:
                 f"the filter names the column {name!r}, which is a word of SQL itself",
                 f"Write it in double quotes, and the whole in single ones: --where '\"{name}\" = …'.",
             )
-    return _no_condition()
+    return SourceError(
+        "the filter is not a condition that the engine understands",
+        "Write it as after WHERE, for example: country = 'NO' AND age >= 18.",
+    )
 
 
 def _is_name(name: str, dialect: Any) -> bool:

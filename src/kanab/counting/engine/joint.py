@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from kanab.counted import Counted
 from kanab.counting.engine.group_keys import as_plain, in_experiment, kind_of, only_where
 from kanab.counting.frames import check_column
-from kanab.plan.joint import JointPlan, View, column_of, populations
-from kanab.plan.model import ExperimentPlan, Linkage, Plan
+from kanab.plan.joint import JointPlan, View, column_of
+from kanab.plan.model import Linkage, Plan
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally
 
@@ -38,7 +38,10 @@ def restrict_people(people: Any, plan: Plan) -> Any:
     """Return people whose covariates and metrics are missing where these are not about them."""
     if not isinstance(plan, JointPlan) or not plan.about:
         return people
-    inside = {experiment.name: _inside(people, experiment) for experiment in plan.experiments}
+    inside = {}
+    for experiment in plan.experiments:
+        kind = kind_of(people, experiment.name)
+        inside[experiment.name] = in_experiment(as_plain(people[experiment.name], kind), kind, experiment.arms)
     columns = {}
     for name, experiments in plan.about.items():
         check_column(name, people.columns)
@@ -49,17 +52,7 @@ def restrict_people(people: Any, plan: Plan) -> Any:
     return people.mutate(**columns)
 
 
-def _inside(people: Any, plan: ExperimentPlan) -> Any:
-    kind = kind_of(people, plan.name)
-    return in_experiment(as_plain(people[plan.name], kind), kind, plan.arms)
-
-
 # ── people made of several rows ────────────────────────────────────────────────────────────────
-
-
-def flag_names(plan: Plan) -> tuple[str, ...]:
-    """Return the flags of people who were made of several rows each: two for each group of experiments."""
-    return tuple(flag(place) for place in range(len(populations(plan))) for flag in (twice_flag, outside_flag))
 
 
 def twice_flag(place: int) -> str:

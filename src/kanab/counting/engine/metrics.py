@@ -134,23 +134,14 @@ class Measure:
 
     def sums(self, steps: Any, engine: Engine) -> dict[str, Any]:
         """Return the exact sum of everybody's steps, and the terms of that of their squares."""
-        total = self._double_sum(steps) if self.doubles and not self.as_is else engine.total(steps)
+        in_doubles = self.doubles and not self.as_is
+        total = _part(steps.cast("float64").sum(), self.unit) if in_doubles else engine.total(steps)
         squares: tuple[Any, ...] = ()
         if self.products is not None and self.doubles:
             squares = (_part(_double_squares(steps), self.unit**2),)
         elif self.products is not None:
             squares = tuple(engine.total(term) for term in product_terms(steps, steps, self.products))
         return {f"s{self.place}": total} | {f"q{self.place}_{term}": square for term, square in enumerate(squares)}
-
-    def _double_sum(self, steps: Any) -> Any:
-        return _part(steps.cast("float64").sum(), self.unit)
-
-    @property
-    def negative(self) -> bool:
-        """Whether values may be negative."""
-        bounds = self.metric.grid_bounds
-        low = self.limits[0] if bounds is None else bounds[0]
-        return low is None or low < 0
 
     def values_off(self, steps: Any) -> dict[str, Any]:
         """Return who is off the commonest value, how far at most, and the sum of fourth powers; nothing where unasked.
@@ -161,17 +152,15 @@ class Measure:
             return {}
         if self.commonest and not self.leaves_out:
             steps = steps.fill_null(0)  # who lacks a value that counts as 0 is off another one
+        low = self.limits[0] if self.metric.grid_bounds is None else self.metric.grid_bounds[0]
         shifted = steps - self.commonest * self.unit if self.commonest else steps
-        away = shifted.abs() if self.commonest or self.negative else shifted
+        away = shifted.abs() if self.commonest or low is None or low < 0 else shifted
+        signs = _part(away.sign().cast("float64").sum(), 1)  # DuckDB adds doubles in half the time of true and false
         return {
-            f"o{self.place}": self._people_off(away),
+            f"o{self.place}": signs if self.doubles else (away != 0).cast("int32").sum(),
             f"m{self.place}": self.largest(away),
             f"f{self.place}": fourth_powers(away),
         }
-
-    def _people_off(self, away: Any) -> Any:
-        """Return how many are off; DuckDB adds doubles in half the time of true and false."""
-        return _part(away.sign().cast("float64").sum(), 1) if self.doubles else (away != 0).cast("int32").sum()
 
     @property
     def sum_names(self) -> tuple[str, ...]:
@@ -227,7 +216,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class SampledMetric:
-    """The profile of a metric in a sample, the mean of its squares, which of its ends are steady, if there may be more.
+    """The profile of a metric in a sample, the mean of its squares, and which of its ends are steady.
 
     Where many values lie near the smallest (or the largest), those of everybody else will hardly
     be far beyond; a long tail goes on.
@@ -236,7 +225,6 @@ class SampledMetric:
     profile: Profile
     mean_square: float = 0.0
     steady: tuple[bool, bool] = (True, True)
-    partial: bool = False
 
 
 def as_number(column: Any, kind: Kind, *, careful: bool) -> Any:

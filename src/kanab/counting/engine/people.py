@@ -18,7 +18,7 @@ from kanab.counting.engine.dates import day_number, in_span, later, point_in_tim
 from kanab.counting.engine.dialects import engine_of
 from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of, only_where
-from kanab.counting.engine.joint import add_alias_columns, flag_names, outside_flag, twice_flag
+from kanab.counting.engine.joint import add_alias_columns, outside_flag, twice_flag
 from kanab.counting.engine.metrics import as_number, check_finite
 from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.frames import check_column
@@ -221,7 +221,7 @@ def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, s
     arms = {}
     for place in range(len(plan.experiments)):
         there = in_span(first[f"day{place}"], span)
-        for name in (_arm(place), _last(place)):
+        for name in (f"arm{place}", f"arm{place}_last"):
             arms[name] = only_where(there, first[name])
     return _in_any_arm(first.mutate(**arms), plan)
 
@@ -236,14 +236,15 @@ def _exposure_day(seen: Any, events: Events, span: Span) -> Any:
 
 
 def _in_any_arm(table: Any, plan: Plan) -> Any:
-    return table.filter(reduce(operator.or_, (table[_arm(place)].notnull() for place in range(len(plan.experiments)))))
+    seen = (table[f"arm{place}"].notnull() for place in range(len(plan.experiments)))
+    return table.filter(reduce(operator.or_, seen))
 
 
 def _exposed_to(place: int, value: Any, seen: Any, plan: Plan) -> Any:
     """Return a value of the exposures to one experiment; where there is just one, of all exposures."""
     if len(plan.experiments) == 1:
         return value
-    return only_where(seen[_arm(place)].notnull(), value)
+    return only_where(seen[f"arm{place}"].notnull(), value)
 
 
 def metric_windows(plan: Plan, events: Events) -> dict[str, MetricWindow]:
@@ -292,22 +293,6 @@ def _in_window(
 # ── arms and covariates ────────────────────────────────────────────────────────────────────────
 
 
-def _arm(place: int) -> str:
-    return f"arm{place}"
-
-
-def _last(place: int) -> str:
-    return f"arm{place}_last"
-
-
-def _level(place: int) -> str:
-    return f"level{place}"
-
-
-def _last_level(place: int) -> str:
-    return f"level{place}_last"
-
-
 def changes_flag(place: int) -> str:
     """Return the column that marks people who have several levels of a covariate."""
     return f"kanab_changes{place}"
@@ -321,11 +306,11 @@ def _attributes(rows: Any, plan: Plan) -> dict[str, Any]:
         arm = as_plain(rows[experiment.name], kind)
         if experiment.arms is not None:
             arm = only_where(in_experiment(arm, kind, experiment.arms), arm)
-        attributes[_arm(place)] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
+        attributes[f"arm{place}"] = arm.cast("int32") if kind == "truth" else arm  # no engine-neutral MIN of truths
     for place, name in enumerate(known_before(plan)):
         kind = kind_of(rows, name)
         level = as_plain(rows[name], kind)
-        attributes[_level(place)] = level.cast("int32") if kind == "truth" else level
+        attributes[f"level{place}"] = level.cast("int32") if kind == "truth" else level
     return attributes
 
 
@@ -334,13 +319,13 @@ def _attribute_sums(table: Any, plan: Plan, *, exposed: bool = False) -> dict[st
     sums: dict[str, Any] = {}
     places = {name: place for place, name in enumerate(plan.experiment_names)}
     for place in places.values():
-        arm = table[_arm(place)]
-        sums |= {_arm(place): arm.min(), _last(place): arm.max()}
+        arm = table[f"arm{place}"]
+        sums |= {f"arm{place}": arm.min(), f"arm{place}_last": arm.max()}
     for place, name in enumerate(known_before(plan)):
-        level = table[_level(place)]
+        level = table[f"level{place}"]
         if exposed:
             level = _exposed_to(places[people_of(plan, name)[0]], level, table, plan)
-        sums |= {_level(place): level.min(), _last_level(place): level.max()}
+        sums |= {f"level{place}": level.min(), f"level{place}_last": level.max()}
     return sums
 
 
@@ -354,20 +339,20 @@ def _at_first(rows: Any, plan: Plan, *, exposed: bool = False) -> Any:
     places = {name: place for place, name in enumerate(plan.experiment_names)}
     levels = {}
     for place, name in enumerate(known_before(plan)):
-        at, level = rows["at"], rows[_level(place)]
+        at, level = rows["at"], rows[f"level{place}"]
         if exposed:
             at = _exposed_to(places[people_of(plan, name)[0]], at, rows, plan)
         first = at.min().over(group_by=rows["unit"])
-        levels[_level(place)] = only_where(at == first, level)
+        levels[f"level{place}"] = only_where(at == first, level)
     return rows.mutate(**levels)
 
 
 def _changes(grouped: Any, plan: Plan) -> dict[str, Any]:
     """Return for every covariate who of the people in an experiment has several levels of it."""
-    arms = [(grouped[_arm(place)], grouped[_last(place)]) for place in range(len(plan.experiments))]
+    arms = [(grouped[f"arm{place}"], grouped[f"arm{place}_last"]) for place in range(len(plan.experiments))]
     anywhere = reduce(operator.or_, ((arm == last).fill_null(False) for arm, last in arms))
     return {
-        changes_flag(place): anywhere & (grouped[_level(place)] != grouped[_last_level(place)]).fill_null(False)
+        changes_flag(place): anywhere & (grouped[f"level{place}"] != grouped[f"level{place}_last"]).fill_null(False)
         for place in range(len(known_before(plan)))
     }
 
@@ -377,7 +362,8 @@ def person_flags(plan: Plan, units: Units | None) -> tuple[str, ...]:
     if units is None:
         return ()
     covariates = range(len(known_before(plan))) if units.time is None else ()
-    return (*flag_names(plan), *(changes_flag(place) for place in covariates))
+    flags = [flag(place) for place in range(len(populations(plan))) for flag in (twice_flag, outside_flag)]
+    return (*flags, *map(changes_flag, covariates))
 
 
 def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units | None) -> None:
@@ -405,10 +391,10 @@ def _person(grouped: Any, plan: Plan, truths: set[str]) -> dict[str, Any]:
     """Return the columns that the plan names; an arm only for people seen in just one."""
     columns: dict[str, Any] = {}
     for place, name in enumerate(plan.experiment_names):
-        arm, last = grouped[_arm(place)], grouped[_last(place)]
+        arm, last = grouped[f"arm{place}"], grouped[f"arm{place}_last"]
         columns[name] = only_where(arm == last, arm)
     for place, name in enumerate(known_before(plan)):
-        columns[name] = grouped[_level(place)]
+        columns[name] = grouped[f"level{place}"]
     return {name: value != 0 if name in truths else value for name, value in columns.items()}
 
 
@@ -420,7 +406,7 @@ def _flags(grouped: Any, plan: Plan, *, exposed: bool = False) -> dict[str, Any]
     flags: dict[str, Any] = {}
     places = {name: place for place, name in enumerate(plan.experiment_names)}
     for index, group in enumerate(populations(plan)):
-        arms = [(grouped[_arm(places[name])], grouped[_last(places[name])]) for name in group]
+        arms = [(grouped[f"arm{places[name]}"], grouped[f"arm{places[name]}_last"]) for name in group]
         twice = reduce(operator.or_, ((arm != last).fill_null(False) for arm, last in arms))
         anywhere = reduce(operator.or_, ((arm == last).fill_null(False) for arm, last in arms))
         flags[twice_flag(index)] = twice
@@ -497,7 +483,8 @@ def row_sums(rows: Any, plan: Plan, choose: Callable[[str], How | None]) -> list
     sums = []
     for place, metric in enumerate(metrics):
         name, profile = metric.name, profiles.get(metric.name)
-        chosen: How = how[name] or ("max" if profile is not None and _zero_or_one(profile) else "sum")
+        zero_or_one = profile is not None and profile.binary and profile.low == 0  # all 1 counts rows: it is added up
+        chosen: How = how[name] or ("max" if zero_or_one else "sum")
         scale = _row_scale(name, profile) if profile is not None and _added(chosen, kinds[name]) else _scale(metric)
         sums.append(RowSum(name, place, chosen, kinds[name], scale or 1))
     return sums
@@ -506,11 +493,6 @@ def row_sums(rows: Any, plan: Plan, choose: Callable[[str], How | None]) -> list
 def _added(how: How | None, kind: Kind) -> bool:
     """Return whether values that need not be whole are added up."""
     return how != "max" and kind == "number"
-
-
-def _zero_or_one(profile: Profile) -> bool:
-    """Return whether values are 0 and 1; nothing but 1 counts rows, and is added up."""
-    return profile.binary and profile.low == 0
 
 
 def _value(row_sum: RowSum) -> str:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from kanab.counting.bins import Bins, check_levels, choose_bins, common_levels, not_numbers, quantile_shares
 from kanab.counting.engine.dialects import (
     engine_of,
+    fetch_arrow,
     fetch_numbers,
     fetch_texts,
     first_row,
@@ -24,11 +25,10 @@ from kanab.counting.engine.dialects import (
     run_query,
     strict_arithmetic,
 )
-from kanab.counting.engine.first_people import fetch_first, profile_of
 from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
 from kanab.counting.engine.metrics import SampledMetric, as_number
-from kanab.counting.grids import DECIMAL_SCALES, Profile, check_range
+from kanab.counting.grids import DECIMAL_SCALES, Profile, check_range, profile_values
 from kanab.plan.model import CovariatePlan, Plan
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric
@@ -130,21 +130,37 @@ def profile_sample(
 def profile_first(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
 ) -> SampleProfiles:
-    """Return what ``profile_sample`` and ``sample_values`` return, of an engine whose rows are at hand."""
+    """Return what ``profile_sample`` and ``sample_values`` return, of an engine that runs in this process.
+
+    One small query fetches the first people; NumPy sees all that they show.
+    """
     if not columns and not keys:
         return SampleProfiles({}, {})
-    first = fetch_first(people, columns, keys, SAMPLE_SIZE)
-    metrics = {}
-    for name, kind in columns.items():
-        known = first.values[name][~np.isnan(first.values[name])]
+    wanted = {
+        f"y{place}": as_number(people[name], kind, careful=False).cast("float64").fill_null(math.nan)
+        for place, (name, kind) in enumerate(columns.items())
+    }
+    levels = {key.column: as_plain(people[key.name], key.kind) for key in keys}
+    table = fetch_arrow(people.limit(SAMPLE_SIZE).select(**wanted, **levels))
+    values, metrics = {}, {}
+    for place, (name, kind) in enumerate(columns.items()):
+        array = np.from_dlpack(table.column(f"y{place}").combine_chunks())  # Arrow's own way would load pandas
+        values[name] = array.astype(np.float64, copy=False)
+        known = values[name][~np.isnan(values[name])]
         ends: tuple[float | None, float | None] = (None, None)
         with np.errstate(over="ignore", invalid="ignore"):
             square = float(np.mean(known * known)) if len(known) else 0.0
             if name in grids and len(known):
                 ends = float(np.quantile(known, _EDGE)), float(np.quantile(known, 1 - _EDGE))
-        profile = profile_of(first.values[name], kind, grid=name in grids)
-        metrics[name] = _sampled(profile, len(first), ends, square)
-    return SampleProfiles(metrics, {name: first.levels(name) for name in first.keys}, first.values)
+        profile = Profile()
+        if name in grids and kind == "number":
+            profile = profile_values(known)
+        elif len(known):
+            profile = Profile(float(known.min()), float(known.max()))
+        profile = replace(profile, gaps=len(known) < len(values[name]))
+        metrics[name] = _sampled(profile, table.num_rows, ends, square)
+    keyed = {key.name: table.column(key.column) for key in keys}
+    return SampleProfiles(metrics, {name: len(column.drop_null().unique()) for name, column in keyed.items()}, values)
 
 
 def with_stated_ends(people: Any, sample: SampleProfiles, grids: Container[str]) -> SampleProfiles:
@@ -161,11 +177,8 @@ def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray
     """Return the values of some of the people."""
     if not columns:
         return {}
-    wanted = {
-        f"y{place}": as_number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
-    }
-    table = people.limit(SAMPLE_SIZE).select(**wanted)
-    numbers = fetch_numbers(table.select(**{name: table[name].cast("float64") for name in wanted}))
+    table = _numbers(people.limit(SAMPLE_SIZE), columns, ())
+    numbers = fetch_numbers(table.select(**{name: table[name].cast("float64") for name in table.columns}))
     return {name: numbers[f"y{place}"] for place, name in enumerate(columns)}
 
 
@@ -197,7 +210,7 @@ def _sampled(
     near = _NEAR * (profile.high - profile.low)
     low = first is not None and first <= profile.low + near and not 0 < profile.low < near
     high = last is not None and last >= profile.high - near and not -near < profile.high < 0
-    return SampledMetric(profile, mean_square, (everybody or low, everybody or high), not everybody)
+    return SampledMetric(profile, mean_square, (everybody or low, everybody or high))
 
 
 def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:

@@ -26,7 +26,6 @@ from kanab.counting.engine.answer import (
     membership_of,
     other_than_truths,
     parse_int,
-    people_in_each,
     place_all,
     read_answer,
     with_values,
@@ -189,8 +188,10 @@ def _prepared(
     with strict_arithmetic(table), _people(table, plan, where, units, span, keep=keep) as people:
         query = replace(_make_query(people, plan, flags=person_flags(plan, units)), for_release=for_release)
         sample = _sample(people, query)
-        gaps = (name for name, metric in sample.metrics.items() if metric.profile.gaps and _about_all(plan, name))
-        yield people, replace(query, gaps=frozenset(gaps)), sample
+        lacking = [name for name, metric in sample.metrics.items() if metric.profile.gaps]
+        everybody = plan.experiment_names  # others lack a value wherever a metric is not about them
+        gaps = frozenset(name for name in lacking if people_of(plan, name) == everybody)
+        yield people, replace(query, gaps=gaps), sample
 
 
 @contextmanager
@@ -201,17 +202,14 @@ def _people(
     with utc_session(table) if span else nullcontext():
         if units is None:
             enrolled = rows.filter(in_span(day_number(rows, span.column), span)) if span else rows
-            yield restrict_people(_narrow(add_alias_columns(enrolled, plan), plan), plan)
+            known, names = add_alias_columns(enrolled, plan), needed_columns(plan)
+            if set(names) <= set(known.columns):  # of an unknown name the error needs all the others
+                known = known.select(*names)  # Ibis handles few columns the quicker
+            yield restrict_people(known, plan)
             return
         made = to_people(rows, plan, units, span)
         with kept(made) if keep else nullcontext(made) as people:
             yield restrict_people(people, plan)
-
-
-def _narrow(people: Any, plan: Plan) -> Any:
-    """Select what the plan names, which Ibis handles the quicker; with an unknown name everything, for a good hint."""
-    names = needed_columns(plan)
-    return people.select(*names) if set(names) <= set(people.columns) else people
 
 
 # ── what to count ──────────────────────────────────────────────────────────────────────────────
@@ -382,7 +380,12 @@ def _seems_true_or_false(measure: Measure, sample: SampleProfiles) -> bool:
 
 
 def _answer(people: Any, query: CountQuery, sample: SampleProfiles) -> QueryAnswer:
-    return _quick_answer(people, query, sample) or _careful_answer(people, query, sample)
+    quick = _quick_answer(people, query, sample)
+    if quick is not None:
+        return quick
+    careful = _ask(people, _careful_query(people, query, sample))
+    _fits(careful)  # raises where values are infinite
+    return careful
 
 
 def _late_gaps(answer: QueryAnswer) -> frozenset[str]:
@@ -402,11 +405,6 @@ def _people_without(answer: QueryAnswer, measure: Measure, group: Population) ->
     return parse_int(inside["n"]) - parse_int(inside[f"c{measure.place}"])
 
 
-def _about_all(plan: Plan, name: str) -> bool:
-    """Return whether a metric is about everybody: others lack a value wherever it is not about them."""
-    return people_of(plan, name) == plan.experiment_names
-
-
 def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> QueryAnswer | None:
     """Return the answer to the quick form; None if it was not enough for everybody's values."""
     quick = _quick_query(query, sample)
@@ -423,12 +421,6 @@ def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> Que
     except QueryError:
         return None
     return answer if _fits(answer) else None
-
-
-def _careful_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> QueryAnswer:
-    answer = _ask(people, _careful_query(people, query, sample))
-    _fits(answer)
-    return answer
 
 
 def _ask(people: Any, query: CountQuery) -> QueryAnswer:
@@ -464,7 +456,7 @@ def _count(people: Any, answer: QueryAnswer) -> Counted:
     own = views[0].population
     if answer.query.for_release:
         members[0] = with_values(members[0], answer, views[0], placed[own], groups[own])
-    signed = make_signatures(members, people_in_each(answer))
+    signed = make_signatures(members, answer.of("signatures", answer.query.keys).array("n"))
     counted, *others = (
         replace(split_off(groups[view.population], view), signatures=signatures)
         for view, signatures in zip(views, signed, strict=True)

@@ -157,7 +157,9 @@ def first_stage(people: Any, query: CountQuery) -> Any:
         sums |= _cross_sums(table, place, cross, query)
     sums |= _number_ranges(table, query) if query.for_release else {}
     for place in range(len(query.relations)):
-        sums |= _left_sums(table, f"r{place}")
+        left = table[f"r{place}"]
+        added = (left > 0).cast("int32").sum(), (left * left).sum(), left.max(), fourth_powers(left)
+        sums |= {f"r{place}{word}": number for word, number in zip(LEFT, added, strict=True)}
     for place in range(len(query.binned)):
         sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
     for flag in query.flags:
@@ -178,7 +180,9 @@ def _with_values(people: Any, query: CountQuery) -> Any:
         if measure.leaves_out:
             columns[f"p{measure.place}"] = (inside & value.notnull()).cast("int32")
     for place, binned in enumerate(query.binned):
-        columns[f"x{place}"] = _covariate_steps(people[binned.key.name], binned, inside)
+        number = as_number(people[binned.key.name], binned.key.kind, careful=True).cast("float64")
+        number = ibis.ifelse(inside, number, ibis.null("float64"))
+        columns[f"x{place}"] = grid_steps(number, binned.scale).cast("int64")
     for flag in query.flags:
         columns[flag] = people[flag].cast("int32").cast("int64")
     table = people.select(**columns)
@@ -230,11 +234,6 @@ def _number_values(query: CountQuery) -> Iterator[tuple[str, str]]:
     for place, cross in query.number_products:
         yield from ((f"z{place}_yz{term}", "") for term in range(len(cross.products[2].weights)))
     yield from ((f"w{first.place}_{second.place}", "") for first, second in query.other_products)
-
-
-def _covariate_steps(column: Any, binned: BinnedCovariate, inside: Any) -> Any:
-    value = as_number(column, binned.key.kind, careful=True).cast("float64")
-    return grid_steps(ibis.ifelse(inside, value, ibis.null("float64")), binned.scale).cast("int64")
 
 
 def _steps(table: Any, measure: Measure) -> Any:
@@ -289,12 +288,6 @@ def _left(table: Any, relation: Relation, query: CountQuery) -> Any:
 
 LEFT = "oqmf"
 """What is counted of what a relation leaves: people, squares, the largest, and fourth powers."""
-
-
-def _left_sums(table: Any, name: str) -> dict[str, Any]:
-    left = table[name]
-    sums = ((left > 0).cast("int32").sum(), (left * left).sum(), left.max(), fourth_powers(left))
-    return {f"{name}{word}": added for word, added in zip(LEFT, sums, strict=True)}
 
 
 def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
@@ -365,10 +358,12 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
     linkages = [linkage for linkage in query.plan.linkages if linkage.experiments == experiments]
     measures = query.measures_of(*linkages)
     by_class, by_marginal = _square_names(query, measures)
-    crosses = tuple(_cross_names(stage, query, linkages))
+    products = tuple(f"z{place}_" for place, _ in query.crosses_of(*linkages))
+    crosses = [(name, "SUM") for name in stage.columns if name.startswith(products)]
     segmented = [linkage for linkage in linkages if linkage.squares == "marginals" and linkage.covariate]
     classes = tuple(query.axes(linkage) for linkage in linkages)
-    yield QueryPart("classes", classes, (*_class_values(measures), *by_class), experiments)
+    counts = ((f"{word}{measure.place}", "SUM") for measure in measures for word in "cs")
+    yield QueryPart("classes", classes, (("n", "SUM"), *counts, *by_class), experiments)
     if by_marginal or crosses:
         arms = tuple((query.arms[name],) for name in experiments)
         yield QueryPart("arms", arms, (*by_marginal, *crosses), experiments)
@@ -386,16 +381,6 @@ def _check_values(stage: Any, query: CountQuery) -> Iterator[tuple[str, str]]:
     for proof in ("ok", "exact", "even"):
         if proof in stage.columns:
             yield proof, "BOOL_AND"
-
-
-def _class_values(measures: Sequence[Measure]) -> tuple[tuple[str, str], ...]:
-    sums = ((f"{word}{measure.place}", "SUM") for measure in measures for word in "cs")
-    return (("n", "SUM"), *sums)
-
-
-def _cross_names(stage: Any, query: CountQuery, linkages: Sequence[Linkage]) -> Iterator[tuple[str, str]]:
-    for place, _ in query.crosses_of(*linkages):
-        yield from ((name, "SUM") for name in stage.columns if name.startswith(f"z{place}_"))
 
 
 def _square_names(
