@@ -24,11 +24,7 @@ _DIGITS = 3
 
 @dataclass(frozen=True)
 class Bins:
-    """A number cut at its edges: below the first, between two, from the last one on.
-
-    >>> Bins("age", (12.5, 30.0)).labels
-    ('< 12.5', '12.5 – 30', '≥ 30')
-    """
+    """A number cut at its edges: below the first, between two, from the last one on."""
 
     name: str
     edges: tuple[float, ...]
@@ -51,11 +47,8 @@ class Bins:
         Factor(name='age', levels=('< 30', None), role='covariate', scores=(20.5, None))
         """
         filled = [place for place, count in enumerate(people) if count]
-        levels: list[Level] = [self.labels[place] for place in filled]
-        scores: list[float | None] = [float(Fraction(sums[place], people[place] * scale)) for place in filled]
-        if missing or not filled:
-            levels, scores = [*levels, None], [*scores, None]
-        return Factor(self.name, tuple(levels), "covariate", tuple(scores) if filled else None)
+        means = {place: float(Fraction(sums[place], people[place] * scale)) for place in filled}
+        return self._factor(means, missing=missing)
 
     def outcome(self, places: Iterable[int], *, missing: bool) -> tuple[Factor, dict[int, int]]:
         """Return the bins of a metric that hold people, and where each of them goes; missing ones come last.
@@ -66,12 +59,14 @@ class Bins:
         Factor(name='latency', levels=('0 – 50', '≥ 100'), role='covariate', scores=(1.0, 3.0))
         """
         filled = sorted(set(places))
-        levels: list[Level] = [self.labels[place] for place in filled]
-        scores: list[float | None] = [float(place) for place in filled]
-        if missing or not filled:
-            levels, scores = [*levels, None], [*scores, None]
         into = {place: position for position, place in enumerate(filled)}
-        return Factor(self.name, tuple(levels), "covariate", tuple(scores) if filled else None), into
+        return self._factor({place: float(place) for place in filled}, missing=missing), into
+
+    def _factor(self, scores: Mapping[int, float], *, missing: bool) -> Factor:
+        """Return the bins that have scores as levels, and the missing level where somebody has it, or nobody a bin."""
+        gone = (None,) if missing or not scores else ()
+        levels = (*(self.labels[place] for place in scores), *gone)
+        return Factor(self.name, levels, "covariate", (*scores.values(), *gone) if scores else None)
 
 
 def quantile_shares(plan: CovariatePlan) -> tuple[float, ...]:

@@ -86,7 +86,10 @@ def read_classes(
     factors, places = _factors(table, roles)
     tables = squares if isinstance(squares, (list, tuple)) else [] if squares is None else [squares]
     marginals = _marginals([_columns(each) for each in tables], factors, roles)
-    people = _fill(factors, places, _whole(table[roles.counts], "counts"))
+    counts = _exact(table[roles.counts], "counts")
+    if any(number.denominator != 1 or number < 0 for number in counts):
+        raise TallyError("the counts must be whole numbers of people", "Check for negative or fractional ones.")
+    people = _fill(factors, places, map(int, counts))
     moments = []
     for column, name in zip(roles.metrics, names, strict=True):
         sums = _exact(table[column], f"sums of {name!r}")
@@ -100,7 +103,6 @@ def read_classes(
 
 
 def _columns(source: Any) -> Table:
-    """Read the columns of a path, a dict or a frame."""
     table = read_texts(source) if isinstance(source, (str, PathLike)) else source
     table = load_frame(table)
     names = column_names(table)
@@ -130,7 +132,6 @@ def _roles(names: Sequence[str], arm: Any, covariates: Any, count: Any, metrics:
 
 
 def _exact(values: Iterable[Any], word: str) -> list[Fraction]:
-    """Return numbers exactly as they are written."""
     numbers = []
     for value in values:
         number = _decimal(value)
@@ -151,13 +152,6 @@ def _decimal(value: Any) -> Decimal | None:
         return Decimal(repr(value) if isinstance(value, float) else value)
     except InvalidOperation:
         return None
-
-
-def _whole(values: Iterable[Any], word: str) -> list[int]:
-    numbers = _exact(values, word)
-    if any(number.denominator != 1 or number < 0 for number in numbers):
-        raise TallyError(f"the {word} must be whole numbers of people", "Check for negative or fractional ones.")
-    return [int(number) for number in numbers]
 
 
 def _factors(table: Table, roles: _Roles) -> tuple[tuple[Factor, ...], list[tuple[int, ...]]]:

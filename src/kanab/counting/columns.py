@@ -186,7 +186,6 @@ def _choose(declared: Metric | MetricPlan, values: NDArray[np.float64], *, gaps:
 
 
 def _pairs(products: Any) -> list[tuple[str, str]]:
-    """Return pairs of metrics, each pair once."""
     pairs = list(products) if isinstance(products, Iterable) else [products]
     for pair in pairs:
         if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):

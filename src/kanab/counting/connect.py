@@ -5,12 +5,13 @@ A message about a connection never repeats its user, its password or its options
 
 from __future__ import annotations
 
+import csv
 import difflib
 import importlib.util
 import re
 import socket
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
@@ -20,15 +21,22 @@ from uuid import uuid4
 
 import ibis
 
-from kanab.counting.csvfile import PLAIN, CsvForm, check_whole, matching_files
-from kanab.counting.engine.csv_files import open_csv
-from kanab.counting.engine.dialects import engine_of, named_engine, query_text, without_notices
+from kanab.counting.csvfile import (
+    EMPTY_FIELDS,
+    PLAIN,
+    CsvForm,
+    check_whole,
+    matching_files,
+    open_csv_text,
+    read_header,
+)
+from kanab.counting.engine.dialects import engine_of, first_row, named_engine, query_text, without_notices
 from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
 from kanab.counting.lakes import lake_rows, open_lake
 from kanab.counting.parquet_files import open_parquet
 from kanab.counting.remote import copied, is_remote, remote_dataset
-from kanab.errors import SourceError, listed, need_extra
+from kanab.errors import QueryError, SourceError, listed, need_extra
 
 _MYSQL = ("mysql", "mariadb")
 _EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
@@ -38,6 +46,8 @@ _NEEDS |= {"clickhouse": "clickhouse_connect"}
 _ELSEWHERE = ("ftp", "file", "s3a", "az", "dbfs")
 _PEOPLE = "people"  # the table of a source, the same in every connection made for one, so that statements are, too
 _STARTED: list[Any] = []  # connections whose Spark session was started here
+_WHOLE_NUMBER = r"^-?(0|[1-9][0-9]{0,14})$"
+_ROWS_TO_TELL = 10_000  # lines of a CSV file that show most columns of texts
 _STEPS_OF_SQLITE = 1_000_000  # some milliseconds
 _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would try for minutes
 
@@ -60,7 +70,11 @@ def open_table(source: Any, *, table: str | None = None, sql: str | None = None,
         rows = _open_files(_memory(), fspath(source), table, form, _PEOPLE)
         return rows if sql is None else _query_rows(rows, sql)
     if type(source).__module__.partition(".")[0] == "sqlalchemy":
-        return _open_connection(_url_of(source), table, sql)
+        url = getattr(source, "url", source)  # of an engine, or itself
+        if not hasattr(url, "render_as_string"):
+            fact = f"a {type(source).__name__} is no engine"
+            raise SourceError(fact, "Give SQLAlchemy's engine or URL, and table=….")
+        return _open_connection(str(url.render_as_string(hide_password=False)), table, sql)
     if table is not None:
         raise no_table()
     source = load_frame(source)
@@ -77,12 +91,7 @@ def open_table(source: Any, *, table: str | None = None, sql: str | None = None,
 def opened_table(
     source: Any, *, table: str | None = None, sql: str | None = None, form: CsvForm = PLAIN
 ) -> Iterator[Any]:
-    """Open a table for a while: a connection made for it is closed at the end.
-
-    >>> with opened_table({"variant": ["A", "B"]}) as people:
-    ...     people.columns
-    ('variant',)
-    """
+    """Open a table for a while: a connection made for it is closed at the end."""
     rows = open_table(source, table=table, sql=sql, form=form)
     try:
         yield rows
@@ -160,7 +169,7 @@ def _open_files(backend: Any, place: str, sheet: str | None, form: CsvForm, name
     if kinds == {"csv"} and not any(map(is_packed, files)):
         for file in files:
             check_whole(file)
-        return open_csv(backend, files, name, form)
+        return _open_csv(backend, files, name, form)
     if kinds == {"parquet"}:
         return open_parquet(backend, files, name)
     return _open_frame(backend, open_lake(files[0]) if kinds == {"lake"} else read_files(files, sheet, form), name)
@@ -228,6 +237,80 @@ def _as_engines_read(arrow: Any) -> Any:
     return arrow
 
 
+def _open_csv(backend: Any, files: Sequence[Path], name: str, form: CsvForm) -> Any:
+    """Open all files, one below the other, as a table of a name, with the rules of ``csvfile``: 007 is a text.
+
+    Every column is the narrowest kind that all its fields are. That is looked up over all rows,
+    because a code such as 007 may come late. Raises `SourceError` where a file is no CSV file.
+    """
+    separator = form.separator(files[0])
+    names = _shared_header(files, separator)
+    try:
+        written = backend.read_csv(
+            [str(file) for file in files],
+            table_name=name,
+            columns=dict.fromkeys(names, "string"),
+            header=True,
+            delim=separator,
+            quote='"',
+            escape='"',
+        )
+        bare = {name: written[name].strip() for name in names}
+        missing = ibis.null("string")
+        fields = written.select(**{n: ibis.ifelse(bare[n].isin(EMPTY_FIELDS), missing, bare[n]) for n in names})
+        likely = _field_kinds(fields.limit(_ROWS_TO_TELL), names, form)
+        kinds = _field_kinds(fields, [name for name in names if likely[name] != "string"], form)
+    except QueryError:
+        raise SourceError(
+            f"{files[0].name} is not a well-formed CSV file",
+            "Check quotes, line ends, fields per line, what separates them (--sep), UTF-8.",
+        ) from None
+    return fields.select(**{name: _typed(fields[name], kinds.get(name, "string"), form) for name in names})
+
+
+def _shared_header(files: Sequence[Path], separator: str) -> list[str]:
+    headers = []
+    for file in files:
+        with open_csv_text(file) as stream:
+            headers.append(read_header(csv.reader(stream, delimiter=separator, strict=True), file))
+        if headers[-1] != headers[0]:
+            raise SourceError(
+                f"{file.name} has other columns than {files[0].name}", "Give all files the same columns, in one order."
+            )
+    return headers[0]
+
+
+def _field_kinds(fields: Any, names: Iterable[str], form: CsvForm) -> Mapping[str, str]:
+    """Return the type of each column: what every field that is there can be read as."""
+    wanted = list(names)
+    tests: dict[str, Any] = {}
+    for place, name in enumerate(wanted):
+        field = fields[name]
+        tests |= {
+            f"whole{place}": field.re_search(_WHOLE_NUMBER).all(),
+            f"number{place}": field.re_search(f"^{form.number}$").all(),
+            f"truth{place}": field.lower().isin(("true", "false")).all(),
+            f"any{place}": field.count() > 0,
+        }
+    row = first_row(fields.aggregate(**tests)) if wanted else {}
+    return {name: _kind(row, place) for place, name in enumerate(wanted)}
+
+
+def _kind(row: Mapping[str, Any], place: int) -> str:
+    if not row[f"any{place}"]:
+        return "float64"
+    for test, kind in (("whole", "int64"), ("number", "float64"), ("truth", "boolean")):
+        if row[f"{test}{place}"]:
+            return kind
+    return "string"
+
+
+def _typed(field: Any, kind: str, form: CsvForm) -> Any:
+    if kind in ("boolean", "string"):
+        return field.lower() == "true" if kind == "boolean" else field
+    return (field if form.decimal == "." else field.replace(form.decimal, ".")).cast(kind)
+
+
 def _query_rows(rows: Any, sql: str) -> Any:
     """Return a query of files or of a frame, which it calls "rows"."""
     backend = rows.get_backend()
@@ -272,14 +355,6 @@ def _split(url: str) -> SplitResult:
         raise SourceError(
             "the connection URL cannot be read", "Percent-encode special characters of the user and the password."
         ) from None
-
-
-def _url_of(source: Any) -> str:
-    """Return the URL of an engine of SQLAlchemy, or a URL of its own, with its password."""
-    url = getattr(source, "url", source)
-    if not hasattr(url, "render_as_string"):
-        raise SourceError(f"a {type(source).__name__} is no engine", "Give SQLAlchemy's engine or URL, and table=….")
-    return str(url.render_as_string(hide_password=False))
 
 
 def connect(url: str) -> Any:

@@ -323,7 +323,6 @@ class SourceOptions:
 
 
 def _name_of(table: Any) -> str | None:
-    """Return how a second table or file is called."""
     if table is None:
         return None
     return Path(fspath(table)).name if isinstance(table, (str, PathLike)) else "a table in memory"
@@ -531,7 +530,7 @@ def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
 def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Open the source as an Ibis table for a while, with the choices of how its rows become people."""
     from kanab.counting.connect import open_beside, opened_table  # noqa: PLC0415 - needs the [sql] extra
-    from kanab.counting.engine.joined import join_table  # noqa: PLC0415
+    from kanab.counting.engine.filters import join_table  # noqa: PLC0415
     from kanab.counting.engine.people import CLUSTER, Events, window_seconds  # noqa: PLC0415
 
     options.check()

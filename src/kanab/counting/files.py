@@ -50,7 +50,6 @@ def file_kind(file: Path) -> FileKind:
 
 
 def _engine_of(file: Path) -> str | None:
-    """Return whose database a file is, by how it begins."""
     try:
         with file.open("rb") as stream:
             head = stream.read(16)

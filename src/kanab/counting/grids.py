@@ -82,16 +82,8 @@ def profile_values(values: NDArray[np.float64]) -> Profile:
     if not len(values):
         return Profile()
     whole = bool(np.all(values == np.floor(values)))
-    return Profile(float(values.min()), float(values.max()), whole, None if whole else decimal_scale(values))
-
-
-def decimal_scale(values: NDArray[np.float64]) -> int | None:
-    """Return 10, 100, 1,000 or 10,000 if the values are decimals with so few digits, such as money.
-
-    >>> decimal_scale(np.array([0.25, 19.99])), decimal_scale(np.array([1 / 3]))
-    (100, None)
-    """
-    return next((scale for scale in DECIMAL_SCALES if np.all(grid_steps(values, scale) / scale == values)), None)
+    fitting = (scale for scale in DECIMAL_SCALES if np.all(grid_steps(values, scale) / scale == values))
+    return Profile(float(values.min()), float(values.max()), whole, None if whole else next(fitting, None))
 
 
 def choose_metric(plan: MetricPlan, profile: Profile) -> Metric:

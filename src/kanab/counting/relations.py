@@ -55,7 +55,6 @@ def find_relations(metrics: Sequence[MetricSteps]) -> tuple[Relation, ...]:
 
 
 def _counts_things(part: MetricSteps) -> bool:
-    """Return whether a metric is 0/1, or a small whole number."""
     if not len(part.steps):
         return True
     whole = bool(np.all(part.steps % part.metric.scale == 0))

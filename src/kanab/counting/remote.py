@@ -117,7 +117,10 @@ def _store_parts(place: str) -> Iterator[bytes]:
 @contextmanager
 def _told(place: str) -> Iterator[None]:
     """Turn what goes wrong on the way into a `SourceError`, without the address's secrets."""
-    where = f"{_name(place) or 'the file'} cannot be read from {_host(place)}"
+    host = "that address"
+    with suppress(ValueError):
+        host = urlsplit(place).netloc.rpartition("@")[2]
+    where = f"{_name(place) or 'the file'} cannot be read from {host}"
     try:
         yield
     except SourceError:
@@ -146,9 +149,3 @@ def _name(place: str) -> str:
     with suppress(ValueError):
         return PurePosixPath(unquote(urlsplit(place).path)).name
     return ""
-
-
-def _host(place: str) -> str:
-    with suppress(ValueError):
-        return urlsplit(place).netloc.rpartition("@")[2]
-    return "that address"

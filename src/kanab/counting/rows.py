@@ -83,12 +83,6 @@ def count_rows(
     plans are counted again over the same people, whose signatures then go row by row with these.
     With a ``span`` only the people of those cohorts are counted. Without ``for_release`` nothing is counted that only
     the gate asks for.
-
-    >>> from kanab.plan.model import make_plan
-    >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
-    >>> count_rows(rows, make_plan("variant", ["spend"], adjust=["tier"]))
-    Counted, not yet released:
-      variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
     table = get_columns(data, needed_columns(plan, *earlier, span=span))
     if span is not None:

@@ -146,7 +146,6 @@ def budget_mistakes(plan: Plan) -> Iterator[str]:
 
 
 def _share_mistakes(plan: Plan, budget: Budget) -> Iterator[str]:
-    """Yield what is wrong with the parts of ε that a plan declares."""
     if not budget.shares:
         return
     names = account_names(plan)

@@ -322,7 +322,6 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
 
 
 def _received_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with the metric that says who got what was assigned."""
     path = path_to("experiments", experiment.name, "received")
     received = plan.metrics_by_name.get(experiment.received or "")
     if received is not None and received.ratio is not None:
@@ -334,7 +333,6 @@ def _received_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
 
 
 def _number_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with the metrics that an experiment is adjusted for."""
     path = path_to("experiments", experiment.name, "adjust")
     parts = {part for pair in plan.ratios for part in pair}
     for name in experiment.numbers:
@@ -350,7 +348,6 @@ def _number_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
 
 
 def _quantile_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with the quantiles of an experiment."""
     for name, shares in experiment.quantiles.items():
         path = path_to("experiments", experiment.name, "quantiles", name)
         metric = plan.metrics_by_name.get(name)
@@ -369,7 +366,6 @@ def _quantile_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
 
 
 def _joint_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with the joint shares with other experiments."""
     experiments = {other.name: other for other in plan.experiments} if experiment.joint_shares else {}
     for name, shares in experiment.joint_shares.items():
         other = experiments.get(name)

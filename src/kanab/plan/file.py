@@ -184,7 +184,8 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         *(["sheet", "notify", "own_rows"] if file else []),
     )
     metrics = tuple(_metric(name, table) for name, table in root.tables("metrics"))
-    covariates = root.table("covariates")
+    covariates, sheet = root.table("covariates"), root.table("sheet")
+    sheet.only(*SHEET_ENTRIES)
     plan = Plan(
         metrics,
         tuple(
@@ -198,7 +199,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         root.get("nonce_life", values.span, Plan.nonce_life),
         _export(root.table("export")) if file and "export" in data else None,
         _budget(root.table("privacy")) if "privacy" in data else None,
-        _sheet(root.table("sheet")),
+        {key: sheet.get(key, values.prose, "") for key in sheet.keys if key in SHEET_ENTRIES},
         _notify(root.table("notify")) if file and "notify" in data else None,
         root.get("own_rows", values.one_of("internal", "gated"), Plan.own_rows),
     )
@@ -213,12 +214,6 @@ def _export(table: _Table) -> str | None:
     table.only("to")
     table.needs("to", "a folder, or an address such as 's3://bucket/folder'")
     return table.get("to", values.text, None)
-
-
-def _sheet(table: _Table) -> dict[str, str]:
-    """Read what only people can say of the data; no release and no version of the plan holds it."""
-    table.only(*SHEET_ENTRIES)
-    return {key: table.get(key, values.prose, "") for key in table.keys if key in SHEET_ENTRIES}
 
 
 def _notify(table: _Table) -> NotifyPlan:
@@ -334,7 +329,7 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
     table.needs("arms", "name at least two with their shares, such as { A = 1, B = 1 }")
     shares = table.get("arms", values.shares, None)
     arms = [arm for arm, _ in shares or ()]
-    adjust = table.get("adjust", values.names, ())
+    adjust: tuple[str, ...] = table.get("adjust", values.names, ())
     if table.file:  # where any order means the same; that of plain data stays, for its digest
         adjust = tuple(sorted(adjust))
     control = table.get("control", values.level, arms[0] if arms and table.file else None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kanab.errors import KanabError, PlanError
-from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import ExperimentPlan, Linkage, Plan
 from kanab.tally.factor import Level
 
 _LONGEST_STEM = 50  # bytes: PostgreSQL cuts names at 63
@@ -121,7 +121,8 @@ def column_of(plan: Plan, name: str) -> str:
 def counting_terms(plan: Plan) -> str:
     """Return what matters of a plan for counting, as a text; plans that agree in it have the same count.
 
-    >>> plan = Plan((MetricPlan("spend"),), (ExperimentPlan("variant"),))
+    >>> from kanab.plan.model import make_plan
+    >>> plan = make_plan("variant", ["spend"])
     >>> counting_terms(plan) == counting_terms(replace(plan, k=20))
     True
     """
@@ -149,8 +150,9 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
     exposures, each experiment has a first one of its own, and what happened after it. Raises `PlanError`
     where different tables would have the same name.
 
-    >>> first = Plan((MetricPlan("spend", (0, 500)),), (ExperimentPlan("variant", adjust=("tier",)),))
-    >>> other = replace(first, metrics=(MetricPlan("spend", (0, 90)),), covariates=(CovariatePlan("tier", bins=3),))
+    >>> from kanab.plan.model import make_plan
+    >>> first = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 500)})
+    >>> other = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 90)}, bins={"tier": 3})
     >>> joint = join_plans([first, other])
     >>> joint.linkage_names, joint.metric_names, dict(joint.copies)
     (('variant/tier', 'variant/tier#2'), ('spend', 'spend#2'), {'tier#2': 'tier', 'spend#2': 'spend'})
@@ -194,11 +196,19 @@ def _joint(views: Sequence[View], experiments: Sequence[str], names: _Names) -> 
         for name, people in users.items()
         if len(people) < len(experiments)
     }
+    covariates, metrics = {}, {}
+    for view in views:
+        for name in view.plan.covariates_in_use:
+            joint = view.covariates[name]
+            covariates[joint] = replace(view.plan.covariate(name), name=joint)
+        for metric in view.plan.counted_metrics:
+            joint = view.metrics[metric.name]
+            metrics[joint] = replace(metric.counting, name=joint)
     tables = _tables(views)
     return JointPlan(
-        tuple(_metrics(views)),
+        tuple(metrics.values()),
         tuple(_experiment(name, views, tables) for name in experiments),
-        tuple(_covariate_plans(views)),
+        tuple(covariates.values()),
         tables=tables,
         copies=names.copies,
         about=about,
@@ -295,19 +305,3 @@ def _experiment(name: str, views: Sequence[View], tables: Sequence[Linkage]) -> 
         numbers=tuple(sorted(numbers)),
         quantiles=quantiles,
     )
-
-
-def _covariate_plans(views: Sequence[View]) -> Iterable[CovariatePlan]:
-    covariates = {
-        view.covariates[name]: view.plan.covariate(name) for view in views for name in view.plan.covariates_in_use
-    }
-    return (replace(covariate, name=joint) for joint, covariate in covariates.items())
-
-
-def _metrics(views: Sequence[View]) -> Iterable[MetricPlan]:
-    metrics = {
-        view.metrics[metric.name]: replace(metric.counting, name=view.metrics[metric.name])
-        for view in views
-        for metric in view.plan.counted_metrics
-    }
-    return metrics.values()

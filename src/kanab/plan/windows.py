@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from kanab.errors import PlanError
 
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+"""The length of a unit of time, by its letter."""
 _NAME = re.compile(r"(.+)@(\d{1,6})([mhdw])\.\.(\d{1,6})([mhdw])")
 
 
@@ -23,7 +24,7 @@ class MetricWindow:
     @property
     def days(self) -> tuple[float, float]:
         """Both ends in days."""
-        return self.start / _SECONDS["d"], self.end / _SECONDS["d"]
+        return self.start / SECONDS["d"], self.end / SECONDS["d"]
 
 
 def metric_window(name: str) -> MetricWindow | None:
@@ -36,7 +37,7 @@ def metric_window(name: str) -> MetricWindow | None:
     match = _NAME.fullmatch(name)
     if match is None:
         return None
-    start, end = int(match[2]) * _SECONDS[match[3]], int(match[4]) * _SECONDS[match[5]]
+    start, end = int(match[2]) * SECONDS[match[3]], int(match[4]) * SECONDS[match[5]]
     if start >= end:
         raise PlanError(f"the window of {name!r} is empty", "Write the earlier time first, such as spend@7d..14d.")
     return MetricWindow(match[1], start, end)

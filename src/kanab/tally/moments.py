@@ -14,6 +14,19 @@ By = tuple[str, ...]
 """The factors at whose combinations a number is kept: ("arm",), ("tier",) or every factor."""
 
 
+def combine_squares(
+    mine: Mapping[By, Cells], theirs: Mapping[By, Cells], op: Callable[[Cells, Cells], Cells]
+) -> dict[By, Cells]:
+    """Add or subtract squares at the marginals that both have."""
+    squares: dict[By, Cells] = {}
+    for by, cells in mine.items():
+        for other_by, other_cells in theirs.items():
+            both = tuple(name for name in by if name in other_by)
+            if both:
+                squares[both] = op(marginal(cells, by, both), marginal(other_cells, other_by, both))
+    return squares
+
+
 @dataclass(frozen=True, eq=False)
 class Moments:
     """One metric: per class the people who have a value and their sum; squares by marginal.
@@ -92,12 +105,7 @@ class Moments:
                 f"{self.metric.name!r} has other bounds or another rule for missing values there",
                 "Declare the metric once and count both tallies with it.",
             )
-        squares: dict[By, Cells] = {}
-        for by, cells in mine.squares.items():
-            for other_by, other_cells in theirs.squares.items():
-                both = tuple(name for name in by if name in other_by)
-                if both:
-                    squares[both] = op(marginal(cells, by, both), marginal(other_cells, other_by, both))
+        squares = combine_squares(mine.squares, theirs.squares, op)
         return Moments(mine.metric, op(mine.counts, theirs.counts), op(mine.sums, theirs.sums), squares)
 
     def finest(self) -> Moments:

@@ -6,13 +6,14 @@ collapsed and joined like the tally they belong to.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kanab.errors import TallyError
 from kanab.tally.cells import DROPPED, Cells, fold, marginal
 from kanab.tally.metric import Metric
-from kanab.tally.moments import By
+from kanab.tally.moments import By, combine_squares
 
 NO_SUBTRACTION = "numbers with noise cannot be taken out of each other"
 
@@ -100,12 +101,7 @@ class AddedNoise:
         for name, mine in self.metrics.items():
             theirs = other.metrics[name]
             separate = mine.counts is not None or theirs.counts is not None
-            squares: dict[By, Cells] = {}
-            for by, cells in mine.squares.items():
-                for other_by, other_cells in theirs.squares.items():
-                    both = tuple(axis for axis in by if axis in other_by)
-                    if both:
-                        squares[both] = marginal(cells, by, both) + marginal(other_cells, other_by, both)
+            squares = combine_squares(mine.squares, theirs.squares, operator.add)
             counts = self.counts_of(name) + other.counts_of(name) if separate else None
             metrics[name] = MetricNoise(counts, mine.sums + theirs.sums, squares)
         products = {key: cells + other.products[key] for key, cells in self.products.items() if key in other.products}

@@ -394,7 +394,6 @@ class Tally:
     __hash__ = None  # type: ignore[assignment]  # a table of numbers is compared, not looked up
 
     def _numbers(self) -> list[Any]:
-        """List every stored number, for comparison."""
         moments = [
             (
                 part.metric,

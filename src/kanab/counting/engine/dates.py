@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from typing import Any
 
 import ibis
 
 from kanab.counting.dates import ISO_TIME, not_times
-from kanab.counting.engine.dialects import Engine, engine_of, first_row, spark_setting
-from kanab.counting.engine.grids import floor
+from kanab.counting.engine.dialects import Engine, engine_of, first_row
+from kanab.counting.engine.metrics import floor
 from kanab.counting.frames import check_column
 from kanab.errors import QueryError
 from kanab.plan.periods import Span
@@ -73,11 +72,6 @@ def in_span(day: Any, span: Span) -> Any:
     first, end = span.days
     there = day < end if first is None else (day >= first) & (day < end)
     return there.fill_null(False)
-
-
-def utc_session(table: Any) -> AbstractContextManager[None]:
-    """Set Spark's session to UTC within a block: nothing but its zone decides the day of an instant."""
-    return spark_setting(table, "spark.sql.session.timeZone", "UTC")
 
 
 def _since_first(day: Any, engine: Engine) -> Any:

@@ -23,9 +23,8 @@ from typing import Any
 import ibis
 
 from kanab.counting.engine.dialects import Engine
-from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Kind, only_where
-from kanab.counting.grids import Products, Profile, check_range, choose_metric, plan_squares, widen_range
+from kanab.counting.grids import HALF, Products, Profile, check_range, choose_metric, plan_squares, widen_range
 from kanab.errors import SourceError
 from kanab.plan.model import MetricPlan
 from kanab.tally.metric import DOUBLE_LIMIT, GRID_LIMIT, Metric
@@ -34,6 +33,32 @@ from kanab.tally.metric import grid_steps as steps_in_memory
 Ends = tuple[float | None, float | None]
 _QUICK_LIMIT = 1 << 30  # sampled steps below this leave room for others whose squares still fit
 _PEOPLE_IN_DOUBLES = 20_000_000  # people of one signature whose squares, if like the sample's, doubles shall hold
+
+
+@ibis.udf.scalar.builtin(name="floor")  # type: ignore[untyped-decorator]
+def floor(value: float) -> float:  # type: ignore[empty-body]
+    """Return FLOOR as a double; Ibis' own casts to an integer, which infinities and NaN cannot pass."""
+
+
+def grid_steps(value: Any, scale: int) -> Any:
+    """Return the whole grid steps of a number column, not yet clamped, as doubles."""
+    return floor(value.cast("float64") * float(scale) + 0.5)
+
+
+def product_terms(first: Any, second: Any, products: Products) -> tuple[Any, ...]:
+    """Return the terms whose sums give Σ of a product: 64-bit integers, never wider."""
+    first, second = first.cast("int64"), second.cast("int64")
+    if products.centre:
+        first, second = first - products.centre, second - products.centre
+    if not products.halves:
+        return (first * second,)
+    (y1, y0), (z1, z0) = _halves(first), _halves(second)
+    return y1 * z1, y1 * z0 + y0 * z1, y0 * z0
+
+
+def _halves(steps: Any) -> tuple[Any, Any]:
+    high = floor(steps.cast("float64") / float(HALF)).cast("int64")  # exact: steps have 52 bits
+    return high, steps - high * HALF
 
 
 @dataclass(frozen=True)
@@ -216,7 +241,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class SampledMetric:
-    """The profile of a metric in a sample, the mean of its squares, and which of its ends are steady.
+    """The profile of a metric in a sample, the mean of its squares where doubles are added, which ends are steady.
 
     Where many values lie near the smallest (or the largest), those of everybody else will hardly
     be far beyond; a long tail goes on.
@@ -324,7 +349,6 @@ def range_fits(measure: Measure, plan: MetricPlan, low: str | None, high: str | 
 
 
 def _seen(measure: Measure, low: str | None, high: str | None) -> Profile:
-    """Return the profile of everybody's values."""
     steps = 1 if measure.implied else measure.metric.scale
     known = measure.profile
     lowest = known.low if low is None else float(low) / steps

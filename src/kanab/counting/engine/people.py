@@ -16,10 +16,9 @@ import ibis
 
 from kanab.counting.engine.dates import day_number, in_span, later, point_in_time
 from kanab.counting.engine.dialects import engine_of
-from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of, only_where
 from kanab.counting.engine.joint import add_alias_columns, outside_flag, twice_flag
-from kanab.counting.engine.metrics import as_number, check_finite
+from kanab.counting.engine.metrics import as_number, check_finite, grid_steps
 from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.frames import check_column
 from kanab.counting.grids import Profile
@@ -27,7 +26,7 @@ from kanab.errors import SourceError
 from kanab.plan.joint import column_of, people_of, populations
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Span
-from kanab.plan.windows import MetricWindow, metric_window
+from kanab.plan.windows import SECONDS, MetricWindow, metric_window
 from kanab.tally.metric import GRID_LIMIT
 
 How = Literal["sum", "max", "mean"]
@@ -37,8 +36,6 @@ CLUSTER = "kanab_cluster"
 
 _ROOM = 1 << 10
 """So many times coarser are the steps of rows that nobody declared, for a person's rows to be added up in 64 bits."""
-
-_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 @dataclass(frozen=True)
@@ -55,24 +52,19 @@ class Events:
     time: str = "time"
     exposure_time: str = "time"
 
-    @property
-    def seconds(self) -> int:
-        """The window's length; `SourceError` where it is no length of time.
-
-        >>> Events(None, "14d").seconds, Events(None, "36h").seconds
-        (1209600, 129600)
-        """
-        return window_seconds(self.window)
-
 
 def window_seconds(text: object) -> int:
-    """Return the length of a window; raise `SourceError` where it is no length of time, or has none."""
+    """Return the length of a window; raise `SourceError` where it is no length of time, or has none.
+
+    >>> window_seconds("14d"), window_seconds("36h")
+    (1209600, 129600)
+    """
     match = re.fullmatch(r"(\d{1,6}) ?([mhdw])", str(text).strip())
     if match is None:
         raise SourceError("the window is not a length of time", "Write it like 14d, 36h or 90m.")
     if int(match[1]) == 0:
         raise SourceError("the window is empty: no event would count", "Write it like 14d, 36h or 90m.")
-    return int(match[1]) * _SECONDS[match[2]]
+    return int(match[1]) * SECONDS[match[2]]
 
 
 @dataclass(frozen=True)
@@ -173,7 +165,7 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
     grouped = table.group_by("unit").aggregate(**firsts, **_attribute_sums(table, plan), **row_totals(table, sums))
     if span is not None:
         grouped = grouped.filter(in_span(grouped["day"], span))
-    person = _person(grouped, plan, _truths(rows, plan))
+    person = _person(grouped, plan, rows)
     changes = {} if moment else _changes(grouped, plan)
     return grouped.select(**person, **_flags(grouped, plan), **changes, **person_values(grouped, sums))
 
@@ -198,7 +190,7 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
     table = inside.select(who=inside["who"], **{name: value for each in steps for name, value in each.items()})
     totals = table.group_by("who").aggregate(**row_totals(table, sums))
     people = first.left_join(totals, first.unit == totals.who)
-    person = _person(people, plan, _truths(exposures, plan))
+    person = _person(people, plan, exposures)
     return people.select(**person, **_flags(people, plan, exposed=True), **person_values(people, sums))
 
 
@@ -207,7 +199,12 @@ def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, s
     seen = exposures.filter(exposures[units.unit].notnull())
     moments = {"at": point_in_time(seen, events.exposure_time)}
     if span is not None:
-        moments["day"] = _exposure_day(seen, events, span)
+        if span.column != events.exposure_time:
+            raise SourceError(
+                "with events, people enroll at their first exposure",
+                f"Make cohorts by its time, {events.exposure_time!r} (--cohort).",
+            )
+        moments["day"] = day_number(seen, span.column)
     seen = _in_any_arm(seen.select(unit=seen[units.unit], **moments, **_attributes(seen, plan)), plan)
     seen = _at_first(seen, plan, exposed=True)
     firsts = {
@@ -224,15 +221,6 @@ def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, s
         for name in (f"arm{place}", f"arm{place}_last"):
             arms[name] = only_where(there, first[name])
     return _in_any_arm(first.mutate(**arms), plan)
-
-
-def _exposure_day(seen: Any, events: Events, span: Span) -> Any:
-    if span.column != events.exposure_time:
-        raise SourceError(
-            "with events, people enroll at their first exposure",
-            f"Make cohorts by its time, {events.exposure_time!r} (--cohort).",
-        )
-    return day_number(seen, span.column)
 
 
 def _in_any_arm(table: Any, plan: Plan) -> Any:
@@ -258,7 +246,7 @@ def metric_windows(plan: Plan, events: Events) -> dict[str, MetricWindow]:
         if window is None or name in events.table.columns:
             continue
         check_column(window.column, events.table.columns)
-        if window.end > events.seconds:
+        if window.end > window_seconds(events.window):
             raise SourceError(
                 f"{name!r} ends after the window in which events count", "Lengthen the window (--window)."
             )
@@ -276,7 +264,8 @@ def _in_window(
         begin = later(first, start) if start else first
         return (joined["at"] >= begin) & (joined["at"] < later(first, end))
 
-    whole = {name: during(place, 0, events.seconds) for place, name in enumerate(plan.experiment_names)}
+    length = window_seconds(events.window)
+    whole = {name: during(place, 0, length) for place, name in enumerate(plan.experiment_names)}
     if len(whole) == 1 and not windows:
         return joined.filter(next(iter(whole.values())))
     columns = {"who": joined["who"], "any": reduce(operator.or_, whole.values())}
@@ -382,12 +371,7 @@ def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units | N
             )
 
 
-def _truths(rows: Any, plan: Plan) -> set[str]:
-    names = [*plan.experiment_names, *known_before(plan)]
-    return {name for name in names if kind_of(rows, name) == "truth"}
-
-
-def _person(grouped: Any, plan: Plan, truths: set[str]) -> dict[str, Any]:
+def _person(grouped: Any, plan: Plan, rows: Any) -> dict[str, Any]:
     """Return the columns that the plan names; an arm only for people seen in just one."""
     columns: dict[str, Any] = {}
     for place, name in enumerate(plan.experiment_names):
@@ -395,7 +379,7 @@ def _person(grouped: Any, plan: Plan, truths: set[str]) -> dict[str, Any]:
         columns[name] = only_where(arm == last, arm)
     for place, name in enumerate(known_before(plan)):
         columns[name] = grouped[f"level{place}"]
-    return {name: value != 0 if name in truths else value for name, value in columns.items()}
+    return {name: value != 0 if kind_of(rows, name) == "truth" else value for name, value in columns.items()}
 
 
 def _flags(grouped: Any, plan: Plan, *, exposed: bool = False) -> dict[str, Any]:

@@ -25,9 +25,8 @@ from kanab.counting.engine.dialects import (
     run_query,
     strict_arithmetic,
 )
-from kanab.counting.engine.grids import floor, grid_steps
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
-from kanab.counting.engine.metrics import SampledMetric, as_number
+from kanab.counting.engine.metrics import SampledMetric, as_number, floor, grid_steps
 from kanab.counting.grids import DECIMAL_SCALES, Profile, check_range, profile_values
 from kanab.plan.model import CovariatePlan, Plan
 from kanab.tally.factor import Level
@@ -81,24 +80,19 @@ def _ranked(value: Any, shares: Sequence[float]) -> list[float]:
     ranked = known.mutate(rank=ibis.row_number().over(order_by=known.value))
     ends = ranked.filter(ranked["rank"].isin(wanted)).select("rank", "value")
     values = {int(rank or 0): float(number or 0) for rank, number in fetch_texts(ends)}
-    return [_between(values[math.floor(rank)], values[math.ceil(rank)], rank % 1) for rank in ranks]
+    quantiles = []
+    for rank in ranks:
+        low, high = values[math.floor(rank)], values[math.ceil(rank)]
+        quantiles.append(low if low == high else low + (high - low) * (rank % 1))
+    return quantiles
 
 
-def _between(low: float, high: float, part: float) -> float:
-    return low if low == high else low + (high - low) * part
-
-
-def profile_columns(
-    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = (), grids: Container[str] | None = None
-) -> ColumnProfiles:
-    """Return ranges and grids of number columns, and the number of levels of keys.
-
-    ``grids`` are the columns whose grid is looked up; by default all.
-    """
+def profile_columns(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = ()) -> ColumnProfiles:
+    """Return ranges and grids of number columns, and the number of levels of keys."""
     if not columns and not keys:
         return ColumnProfiles({}, {})
     table = _numbers(people, columns, keys)
-    row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids)))
+    row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids=columns)))
     profiles = {name: _profile(row, place) for place, name in enumerate(columns)}
     return ColumnProfiles(profiles, {key.name: int(row[key.column]) for key in keys})
 
@@ -106,7 +100,7 @@ def profile_columns(
 def profile_sample(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
 ) -> SampleProfiles:
-    """Profile some of the people: also both ends of ``grids``, and squares where doubles are added."""
+    """Profile some of the people: also both ends of ``grids``, the columns whose grid is looked up."""
     if not columns and not keys:
         return SampleProfiles({}, {})
     table = _numbers(people.limit(SAMPLE_SIZE), columns, keys)
@@ -114,8 +108,6 @@ def profile_sample(
     for place, name in enumerate(columns):
         value = table[f"y{place}"].cast("float64")
         more[f"has{place}"] = value.count()
-        if engine_of(people).adds_doubles:  # elsewhere nobody needs them, and they may overflow
-            more[f"square{place}"] = (value * value).mean()
         if name in grids:
             more |= {f"first{place}": value.quantile(_EDGE), f"last{place}": value.quantile(1 - _EDGE)}
     row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids), **more))
@@ -123,7 +115,7 @@ def profile_sample(
     for place, name in enumerate(columns):
         profile = replace(_profile(row, place), gaps=int(row[f"has{place}"]) < int(row["people"]))
         ends = row.get(f"first{place}"), row.get(f"last{place}")
-        metrics[name] = _sampled(profile, int(row["people"]), ends, float(row.get(f"square{place}") or 0))
+        metrics[name] = _sampled(profile, int(row["people"]), ends)
     return SampleProfiles(metrics, {key.name: int(row[key.column]) for key in keys})
 
 
@@ -203,7 +195,7 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
 
 
 def _sampled(
-    profile: Profile, people: int, ends: tuple[float | None, float | None], mean_square: float
+    profile: Profile, people: int, ends: tuple[float | None, float | None], mean_square: float = 0.0
 ) -> SampledMetric:
     first, last = ends
     everybody = people < SAMPLE_SIZE
@@ -220,12 +212,10 @@ def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> A
     return people.select(**wanted, **{key.column: as_plain(people[key.name], key.kind) for key in keys})
 
 
-def _aggregates(
-    table: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str] | None
-) -> dict[str, Any]:
+def _aggregates(table: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]) -> dict[str, Any]:
     aggregates = {key.column: table[key.column].nunique() for key in keys}
     for place, (name, kind) in enumerate(columns.items()):
-        aggregates |= _range_and_grid(table[f"y{place}"], kind if grids is None or name in grids else "whole", place)
+        aggregates |= _range_and_grid(table[f"y{place}"], kind if name in grids else "whole", place)
     return aggregates
 
 

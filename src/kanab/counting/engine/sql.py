@@ -30,7 +30,7 @@ from kanab.counting.engine.answer import (
     read_answer,
     with_values,
 )
-from kanab.counting.engine.dates import day_number, in_span, utc_session
+from kanab.counting.engine.dates import day_number, in_span
 from kanab.counting.engine.dialects import (
     asking,
     cached,
@@ -39,10 +39,10 @@ from kanab.counting.engine.dialects import (
     kept,
     query_text,
     run_query,
+    spark_setting,
     strict_arithmetic,
 )
 from kanab.counting.engine.filters import filter_rows
-from kanab.counting.engine.grids import grid_steps
 from kanab.counting.engine.group_keys import Key, all_days, as_values, kind_of
 from kanab.counting.engine.joint import (
     add_alias_columns,
@@ -55,6 +55,7 @@ from kanab.counting.engine.metrics import (
     Measure,
     as_number,
     careful_measure,
+    grid_steps,
     open_range,
     quick_measure,
     range_fits,
@@ -112,13 +113,6 @@ def count_table(
     With a ``span`` only the people of those cohorts are counted. Without ``for_release`` nothing is counted that only
     the gate asks for. Raises `SourceError` where the table or a choice does not fit the plan, `QueryError` where the
     engine refuses the statement.
-
-    >>> from kanab.plan.model import make_plan
-    >>> from kanab.counting.connect import open_table
-    >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
-    >>> count_table(open_table(rows), make_plan("variant", ["spend"], adjust=["tier"]))
-    Counted, not yet released:
-      variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant
     """
     units = make_units(unit, aggregate, events, first_by)
     with _prepared(table, plan, where, units, span, for_release=for_release) as (people, query, sample):
@@ -127,13 +121,12 @@ def count_table(
         if gaps or others:  # people without a value, or with another one than 0 and 1, whom the sample did not show
             answer = _answer(people, replace(query, gaps=query.gaps | gaps, other_values=others), sample)
         changing_covariates(answer.everybody(), plan, units)
-        return replace(_count(people, answer), where=where or "", repeats=_repeats(table, plan, where, units))
-
-
-def _repeats(table: Any, plan: Plan, where: str | None, units: Units | None) -> tuple[str, ...]:
-    """Return the columns that look like a person's id and repeat; none where people were made of rows."""
-    ids = [] if units else id_columns(table.columns, [column_of(plan, name) for name in needed_columns(plan)])
-    return repeated_by_engine(filter_rows(table, where) if where else table, ids, plan.k) if ids else ()
+        counted = replace(_count(people, answer), where=where or "")
+        ids = id_columns(table.columns, [column_of(plan, name) for name in needed_columns(plan)])
+        if units is not None or not ids:
+            return counted
+        rows = filter_rows(table, where) if where else table
+        return replace(counted, repeats=repeated_by_engine(rows, ids, plan.k))
 
 
 def show_sql(
@@ -199,7 +192,8 @@ def _people(
     table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None, *, keep: bool
 ) -> Iterator[Any]:
     rows = filter_rows(table, where) if where else table
-    with utc_session(table) if span else nullcontext():
+    in_utc = spark_setting(table, "spark.sql.session.timeZone", "UTC")  # which decides the day of an instant there
+    with in_utc if span else nullcontext():
         if units is None:
             enrolled = rows.filter(in_span(day_number(rows, span.column), span)) if span else rows
             known, names = add_alias_columns(enrolled, plan), needed_columns(plan)
@@ -333,7 +327,6 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
 
 
 def _sampled(measure: Measure, sample: SampleProfiles) -> MetricSteps:
-    """Return the steps of a sample of people."""
     values = sample.values.get(measure.name, np.empty(0))
     gone = ~np.isfinite(values)
     return measure_values(replace(measure.metric, missing="exclude"), np.where(gone, 0.0, values), gone)
@@ -400,7 +393,6 @@ def _late_gaps(answer: QueryAnswer) -> frozenset[str]:
 
 
 def _people_without(answer: QueryAnswer, measure: Measure, group: Population) -> int:
-    """Return how many people of a group have no value of a metric."""
     inside = answer.inside(group)
     return parse_int(inside["n"]) - parse_int(inside[f"c{measure.place}"])
 

@@ -61,18 +61,15 @@ def check_storage(table: Any, names: Iterable[str]) -> None:
     }
     if not strange:
         return
-    for name, there in zip(columns, _row(table.aggregate(**strange)), strict=True):
+    backend = table.get_backend()
+    row = backend.raw_sql(backend.compile(table.aggregate(**strange))).fetchone()
+    for name, there in zip(columns, row, strict=True):
         if there:
             raise SourceError(
                 f"column {name!r} holds something other than it was declared to",
                 "SQLite keeps texts in columns of numbers, and fractions in those of integers: "
                 f"look for them with typeof({name}).",
             )
-
-
-def _row(expression: Any) -> Any:
-    backend = expression.get_backend()
-    return backend.raw_sql(backend.compile(expression)).fetchone()
 
 
 def _total(high: int | None, low: int | None) -> str | None:

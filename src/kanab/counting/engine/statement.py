@@ -20,9 +20,8 @@ from sqlglot import exp
 
 from kanab.counted import Relation
 from kanab.counting.engine.dialects import Engine
-from kanab.counting.engine.grids import grid_steps, product_terms
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
-from kanab.counting.engine.metrics import Measure, as_number, fourth_powers
+from kanab.counting.engine.metrics import Measure, as_number, fourth_powers, grid_steps, product_terms
 from kanab.counting.grids import Products
 from kanab.plan.joint import Population, populations, tables_about
 from kanab.plan.model import CovariatePlan, Linkage, Plan
@@ -89,11 +88,6 @@ class CountQuery:
         arms = [self.arms[name] for name in linkage.experiments]
         return (*arms, *([self.levels[linkage.covariate]] if linkage.covariate else []))
 
-    def declared(self, name: str) -> tuple[Level, ...] | None:
-        """Return the declared arms of an experiment as values of its column."""
-        arms = self.plan.experiment(name).arms
-        return None if arms is None else as_values(arms, self.arms[name].kind)
-
     def measure(self, name: str) -> Measure:
         """Return a metric by its name."""
         return next(measure for measure in self.measures if measure.name == name)
@@ -135,12 +129,9 @@ class CountQuery:
 
     def anywhere(self, people: Any, experiments: Iterable[str] = ()) -> Any:
         """Return who of the source is in any of some, or of all experiments: their arm is there, and is declared."""
-        return reduce(operator.or_, (self.inside(people, name) for name in experiments or self.arms))
-
-    def inside(self, people: Any, name: str) -> Any:
-        """Return who of the source is in an experiment."""
-        key = self.arms[name]
-        return in_experiment(key.expression(people), key.kind, self.plan.experiment(name).arms)
+        keys = [self.arms[name] for name in experiments or self.arms]
+        arms = (in_experiment(key.expression(people), key.kind, self.plan.experiment(key.name).arms) for key in keys)
+        return reduce(operator.or_, arms)
 
 
 # ── the first stage ────────────────────────────────────────────────────────────────────────────
@@ -399,8 +390,11 @@ def write_statement(
     first: str, parts: Sequence[QueryPart], query: CountQuery, dialect: Any, *, pretty: bool = False
 ) -> str:
     """Return the whole statement: the first stage as a named subquery, the parts one below the other."""
-    arms = {key: query.declared(name) for name, key in query.arms.items()}
-    layout = _Layout(query.keys, tuple(arms.items()), tuple(name for name, _ in _presence(query)), query.engine)
+    arms = []
+    for name, key in query.arms.items():
+        declared = query.plan.experiment(name).arms
+        arms.append((key, None if declared is None else as_values(declared, key.kind)))
+    layout = _Layout(query.keys, tuple(arms), tuple(name for name, _ in _presence(query)), query.engine)
     name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
     return f"WITH {name} AS (\n{first}\n)\n{_second_stage(tuple(parts), layout, dialect, pretty)}"
 
@@ -469,16 +463,26 @@ def _crossed(parts: Sequence[QueryPart], slots: int, layout: _Layout) -> exp.Sel
     masked = {
         key.column: [number for number, (_, _, keys) in enumerate(sets) if key in keys] for key in layout.keys
     } | {name: [0] for name in layout.present}  # these split signatures, which are no groups of keys alone
+    own = []  # of a key, nothing next to sets without it
+    for name, numbers in masked.items():
+        value: exp.Expr = exp.null()
+        if numbers:
+            value = exp.Case(ifs=[exp.If(this=_column("number").isin(*numbers), true=_column(name))])
+        own.append(exp.alias_(value, f"own_{name}", quoted=True))
+    about = []
+    for place, part in enumerate(parts):
+        of_part = exp.EQ(this=_column("place"), expression=exp.Literal.number(place))
+        about.append(exp.and_(of_part, _people(part, layout)))
     values = dict.fromkeys(name for part in parts for name, _ in part.values)
     inner = exp.Select(
         expressions=[
             *(_column(name) for name in ("place", "mask")),
-            *(exp.alias_(_only_in(numbers, name), f"own_{name}", quoted=True) for name, numbers in masked.items()),
+            *own,
             *(_column(name) for name in values),
         ],
         from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
         joins=[exp.Join(this=_list_of(sets), kind="CROSS")],
-        where=exp.Where(this=exp.or_(*(_of(place, _people(part, layout)) for place, part in enumerate(parts)))),
+        where=exp.Where(this=exp.or_(*about)),
     )
     text = layout.engine.text
     groups = [_column(name) for name in ("place", "mask", *(f"own_{name}" for name in masked))]
@@ -502,14 +506,6 @@ def _list_of(sets: Sequence[tuple[int, QueryPart, tuple[Key, ...]]]) -> Any:
         ]
         rows.append(exp.Select(expressions=columns))
     return exp.union(*rows, distinct=False).subquery("kanab_sets")
-
-
-def _only_in(numbers: Sequence[int], name: str) -> Any:
-    return exp.Case(ifs=[exp.If(this=_column("number").isin(*numbers), true=_column(name))]) if numbers else exp.null()
-
-
-def _of(place: int, condition: Any) -> Any:
-    return exp.and_(exp.EQ(this=_column("place"), expression=exp.Literal.number(place)), condition)
 
 
 def _slot(number: int, parts: Sequence[QueryPart], engine: Engine) -> Any:
