@@ -79,24 +79,20 @@ def quantile_shares(plan: CovariatePlan) -> tuple[float, ...]:
 
 
 def choose_bins(plan: CovariatePlan, quantiles: Sequence[float], low: float, high: float) -> Bins:
-    """Return bins at the edges that a plan gives, or else at quantiles of values between low and high."""
-    return (
-        Bins(plan.name, plan.bins) if isinstance(plan.bins, tuple) else quantile_bins(plan.name, quantiles, low, high)
-    )
+    """Return bins at the edges that a plan gives, or else at quantiles of values between low and high.
 
+    Quantiles are rounded to three significant digits; equal edges are one. Where the values are close together and
+    far from 0, such as years, the digits are counted on their range instead. Rounding also hides the last bit, in
+    which engines interpolate differently.
 
-def quantile_bins(name: str, quantiles: Sequence[float], low: float, high: float) -> Bins:
-    """Return bins at quantiles, rounded to three significant digits; equal edges are one.
-
-    Where the values are close together and far from 0, such as years, the digits are counted on
-    their range instead. Rounding also hides the last bit, in which engines interpolate differently.
-
-    >>> quantile_bins("spend", [12.3456, 12.3412, 250.4], 0, 900).edges
+    >>> choose_bins(CovariatePlan("spend", bins=4), [12.3456, 12.3412, 250.4], 0, 900).edges
     (12.3, 250.0)
-    >>> quantile_bins("year", [2003.75, 2011.5], 1999, 2024).edges
+    >>> choose_bins(CovariatePlan("year", bins=3), [2003.75, 2011.5], 1999, 2024).edges
     (2003.8, 2011.5)
     """
-    return Bins(name, tuple(sorted({rounded(value, high - low) for value in quantiles})))
+    if isinstance(plan.bins, tuple):
+        return Bins(plan.name, plan.bins)
+    return Bins(plan.name, tuple(sorted({rounded(value, high - low) for value in quantiles})))
 
 
 def rounded(value: float, span: float) -> float:

@@ -103,9 +103,8 @@ def fill_tally(
     moments = []
     for values in metrics:
         metric, steps, place = values.metric, values.steps[values.has], code[values.has]
-        marginals = [] if metric.binary else _marginals(factors, squares[metric.name])
         squared = {}
-        for by in marginals:
+        for by in () if metric.binary else _marginals(factors, squares[metric.name]):
             group, sides = _marginal_code(place, factors, by)
             squared[by] = group_products(steps, steps, group, math.prod(sides)).reshape(sides)
         sums = group_sums(steps, place, size).reshape(shape)

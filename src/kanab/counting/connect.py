@@ -21,15 +21,7 @@ from uuid import uuid4
 
 import ibis
 
-from kanab.counting.csvfile import (
-    EMPTY_FIELDS,
-    PLAIN,
-    CsvForm,
-    check_whole,
-    matching_files,
-    open_csv_text,
-    read_header,
-)
+from kanab.counting.csvfile import EMPTY_FIELDS, PLAIN, CsvForm, check_whole, matching_files, open_csv_text, read_header
 from kanab.counting.engine.dialects import engine_of, first_row, named_engine, query_text, without_notices
 from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
@@ -82,7 +74,11 @@ def open_table(source: Any, *, table: str | None = None, sql: str | None = None,
     if package in ("ibis", "pyspark"):
         if sql is not None:
             raise SourceError("an Ibis or Spark table takes no sql", "Choose its rows before, or by where=….")
-        return _countable(source) if package == "ibis" else _open_spark_frame(source)
+        if package == "ibis":
+            return _countable(source)
+        name = f"kanab_people_{uuid4().hex}"
+        source.createOrReplaceTempView(name)
+        return ibis.pyspark.connect(source.sparkSession).table(name)
     rows = _open_frame(_memory(), source, _PEOPLE)
     return rows if sql is None else _query_rows(rows, sql)
 
@@ -322,13 +318,6 @@ def _query_rows(rows: Any, sql: str) -> Any:
             f"the query was refused ({type(problem).__name__})",
             f"The source is the table rows: SELECT * FROM rows WHERE …. Its columns: {listed(rows.columns)}.",
         ) from None
-
-
-def _open_spark_frame(frame: Any) -> Any:
-    backend = ibis.pyspark.connect(frame.sparkSession)
-    name = f"kanab_people_{uuid4().hex}"
-    frame.createOrReplaceTempView(name)
-    return backend.table(name)
 
 
 # ── connections ────────────────────────────────────────────────────────────────────────────────

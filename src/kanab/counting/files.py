@@ -135,10 +135,13 @@ def read_json(file: Path) -> dict[str, list[Any]]:
     if isinstance(plain, Mapping) and str(plain.get("format", "")).startswith("kanab-"):
         raise SourceError(f"{file.name} is a release: its people are counted already", "Read it with kanab analyze.")
     if isinstance(plain, Mapping):
-        columns = {name: _values(column) for name, column in plain.items()}
-        sizes = {len(column) for column in columns.values() if column is not None}
-        if None not in columns.values() and len(sizes) == 1:
-            return {name: column for name, column in columns.items() if column is not None}
+        columns = dict(plain)
+        for name, column in plain.items():
+            if isinstance(column, Mapping):  # values by row number, as pandas writes them
+                columns[name] = list(column.values())
+        lists = [column for column in columns.values() if isinstance(column, list)]
+        if len(lists) == len(columns) and len(set(map(len, lists))) == 1:
+            return columns
         plain = [plain]
     if not isinstance(plain, list) or not all(isinstance(row, Mapping) for row in plain):
         raise _not_rows(file)
@@ -153,11 +156,6 @@ def _json_lines(text: str, file: Path) -> Iterator[Any]:
                 yield json.loads(line)
             except (ValueError, RecursionError):
                 raise _not_rows(file, at=f"line {number}") from None
-
-
-def _values(column: Any) -> list[Any] | None:
-    """Return a column of an object of columns: a list, or an object by row number as pandas writes it."""
-    return list(column.values()) if isinstance(column, Mapping) else column if isinstance(column, list) else None
 
 
 def _not_rows(file: Path, at: str = "") -> SourceError:

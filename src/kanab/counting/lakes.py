@@ -11,13 +11,11 @@ from typing import Any, Literal
 
 from kanab.errors import SourceError, need_extra
 
-Lake = Literal["delta", "iceberg"]
-
 _METADATA = ".metadata.json"
 _HINT = "version-hint.text"
 
 
-def lake_at(place: Path) -> Lake | None:
+def lake_at(place: Path) -> Literal["delta", "iceberg"] | None:
     """Return what kind of table a directory is, or the metadata file of one; None where it is none."""
     if (place / "_delta_log").is_dir():
         return "delta"

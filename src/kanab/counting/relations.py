@@ -72,11 +72,13 @@ def _fit(
         return None
     few = active[:: 1 + len(active) // _FIRST_LOOK]
     steps = [0 if name in counts else 1 / scales[name] for name in others]
-    if not _may_fit(x[few], y[few], 1 / scales[target], np.array(steps)):
+    guess = _least_deviations(x[few], y[few])
+    near = 2 * (1 / scales[target] + float(np.abs(guess) @ np.array(steps)))
+    if float(np.mean(np.abs(y[few] - x[few] @ guess) <= near)) < _MANY:  # unrelated metrics never nearly fit
         return None
     weights = _least_deviations(x[active], y[active])
-    near = np.round(weights, 4)
-    weights = np.where(np.abs(near - weights) < 1e-5 * np.abs(near), near, weights)  # 1.19 rather than 1.1900003
+    short = np.round(weights, 4)
+    weights = np.where(np.abs(short - weights) < 1e-5 * np.abs(short), short, weights)  # 1.19 rather than 1.1900003
     usual = float(np.median(np.abs(y[active])))
     sizes = np.abs(x[active]).max(axis=0)
     kept = [place for place, name in enumerate(others) if abs(weights[place]) * sizes[place] > _NOTHING * usual]
@@ -89,13 +91,6 @@ def _fit(
     left = np.abs(residuals(relation, {name: values[name][some] for name in (target, *names)}))
     share = float(np.mean(left == 0))
     return relation if share >= MOST["counts" if counts.issuperset(names) else "amounts"] else None
-
-
-def _may_fit(x: Floats, y: Floats, step: float, steps: Floats) -> bool:
-    """Return whether a fit to some people is nearly exact for many of them: for unrelated metrics it never is."""
-    weights = _least_deviations(x, y)
-    near = 2 * (step + float(np.abs(weights) @ steps))
-    return float(np.mean(np.abs(y - x @ weights) <= near)) >= _MANY
 
 
 def _least_deviations(x: Floats, y: Floats) -> Floats:

@@ -22,7 +22,7 @@ from kanab.choices import DEFAULT_K
 from kanab.errors import PlanError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
-from kanab.plan.joint_shares import nested
+from kanab.plan.joint_shares import nested, plain_number
 from kanab.plan.model import (
     SHEET_ENTRIES,
     Budget,
@@ -384,38 +384,31 @@ def _without_empty(**entries: Any) -> dict[str, Any]:
     return {key: value for key, value in entries.items() if value is not None and value != []}
 
 
-def _plain(value: Any) -> Any:
-    """Write whole numbers as such, so that 1.0 and 1 are written alike, and tuples as lists."""
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _covariate_to_dict(covariate: CovariatePlan) -> Any:
-    levels, score = _plain(covariate.levels), covariate.score or None
+    levels, score = plain_number(covariate.levels), covariate.score or None
     if levels is not None and not score:
         return levels
-    return _without_empty(levels=levels, bins=_plain(covariate.bins), top=covariate.top, score=score)
+    return _without_empty(levels=levels, bins=plain_number(covariate.bins), top=covariate.top, score=score)
 
 
 def _metric_to_dict(metric: MetricPlan) -> dict[str, Any]:
     return _without_empty(
         kind="binary" if metric.binary else None,
-        bounds=_plain(metric.bounds),
-        resolution=_plain(metric.resolution),
+        bounds=plain_number(metric.bounds),
+        resolution=plain_number(metric.resolution),
         missing="exclude" if metric.missing == "exclude" else None,
         of=metric.of,
         sensitive={"no": None, "yes": True, "both": "both"}[metric.sensitive],
-        ratio=_plain(metric.ratio),
+        ratio=plain_number(metric.ratio),
         squares=metric.squares if metric.squares != MetricPlan.squares else None,
         least_events=metric.least_events,
-        bins=_plain(metric.bins),
+        bins=plain_number(metric.bins),
     )
 
 
 def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
     texts = all(isinstance(arm, str) for arm in experiment.arms or ())
-    shares = [[arm, _plain(share)] for arm, share in experiment.shares or ()]
+    shares = [[arm, plain_number(share)] for arm, share in experiment.shares or ()]
     decision = vars(experiment.decision)
     return _without_empty(
         arms={str(arm): share for arm, share in shares} if texts and shares else shares,
@@ -425,11 +418,11 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
         interactions=list(experiment.interactions),
         salt=experiment.salt,
         exclude_with=list(experiment.exclude_with),
-        holdout=_plain(experiment.holdout) or None,
-        tolerance={name: _plain(experiment.tolerance[name]) for name in sorted(experiment.tolerance)} or None,
+        holdout=plain_number(experiment.holdout) or None,
+        tolerance={name: plain_number(experiment.tolerance[name]) for name in sorted(experiment.tolerance)} or None,
         looks=experiment.looks,
         joint_shares={name: nested(shares) for name, shares in sorted(experiment.joint_shares.items())} or None,
-        only=_plain(experiment.only),
+        only=plain_number(experiment.only),
         primary=list(experiment.primary),
         guardrails=list(experiment.guardrails),
         lower_is_better=list(experiment.lower_is_better),
@@ -443,4 +436,4 @@ def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
 
 def _size(size: float, relative: bool) -> float | str:
     """Write a size as it is read: a number, or a percentage."""
-    return f"{100 * size:.12g}%" if relative else _plain(size)
+    return f"{100 * size:.12g}%" if relative else plain_number(size)

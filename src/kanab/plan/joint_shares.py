@@ -77,12 +77,15 @@ def turned(shares: JointShares) -> JointShares:
 def nested(shares: JointShares) -> Any:
     """Return shares as plain data: tables in a table, or a list where an arm is not a text."""
     if not all(isinstance(arm, str) for row in shares for arm in row[:2]):
-        return [[first, second, _plain(share)] for first, second, share in shares]
+        return [[first, second, plain_number(share)] for first, second, share in shares]
     tables: dict[str, dict[str, float]] = {}
     for first, second, share in shares:
-        tables.setdefault(str(first), {})[str(second)] = _plain(share)
+        tables.setdefault(str(first), {})[str(second)] = plain_number(share)
     return tables
 
 
-def _plain(share: float) -> float:
-    return int(share) if isinstance(share, float) and share.is_integer() else share
+def plain_number(value: Any) -> Any:
+    """Write whole numbers as such, so that 1.0 and 1 are written alike, and tuples as lists."""
+    if isinstance(value, tuple):
+        return [plain_number(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -126,6 +126,14 @@ def write(parts: Parts) -> dict[str, Any]:
     for metric in (part.metric for part in parts.moments):
         rule: Missing = "zero" if metric.missing == "zero" else "exclude"  # msgspec leaves it out as the same object
         metrics.append(MetricEntry(metric.name, metric.scale, metric.bounds, rule))
+    squares = []
+    for part in parts.moments:
+        for by, cells in part.squares.items():
+            named = _named(factors, by)
+            listed = [
+                SquaresCell(_levels(named, place), _text(cells.item(place))) for place in np.ndindex(*cells.shape)
+            ]
+            squares.append(SquaresEntry(part.metric.name, list(by), listed))
     document = Document(
         "kanab-tally/1",
         [
@@ -134,11 +142,7 @@ def write(parts: Parts) -> dict[str, Any]:
         ],
         metrics,
         classes,
-        [
-            SquaresEntry(part.metric.name, list(by), _squares(_named(factors, by), cells))
-            for part in parts.moments
-            for by, cells in part.squares.items()
-        ],
+        squares,
         [CrossEntry(part.pair, list(part.by), _crosses(_named(factors, part.by), part)) for part in parts.crosses],
     )
     plain: dict[str, Any] = msgspec.to_builtins(document)
@@ -257,10 +261,6 @@ def _shape(factors: Sequence[Factor]) -> tuple[int, ...]:
 
 def _levels(factors: Sequence[Factor], place: tuple[int, ...]) -> Levels:
     return [factor.levels[i] for factor, i in zip(factors, place, strict=True)]
-
-
-def _squares(factors: Sequence[Factor], cells: Cells) -> list[SquaresCell]:
-    return [SquaresCell(_levels(factors, place), _text(cells.item(place))) for place in np.ndindex(*cells.shape)]
 
 
 def _crosses(factors: Sequence[Factor], part: Cross) -> list[CrossCell]:

@@ -237,7 +237,6 @@ class Tally:
         return self.noise.add(other.noise)
 
     def _refined_crosses(self, scales: Mapping[str, int]) -> dict[tuple[tuple[str, str], By], Cross]:
-        """Put the cross-products on finer grids, by pair and marginal."""
         factors = {metric.name: scales[metric.name] // metric.scale for metric in self.metrics}
         return {
             (part.pair, part.by): part.refine((factors[part.pair[0]], factors[part.pair[1]])) for part in self.crosses

@@ -11,7 +11,6 @@ from kanab.counting.bins import (
     choose_bins,
     common_levels,
     declare_levels,
-    quantile_bins,
     quantile_shares,
 )
 from kanab.errors import SourceError
@@ -43,8 +42,8 @@ def test_bins_are_named_by_their_edges_and_close_on_the_left() -> None:
 def test_quantiles_are_rounded_to_three_digits(
     quantiles: list[float], low: float, high: float, edges: tuple[float, ...]
 ) -> None:
-    assert quantile_bins("x", quantiles, low, high).edges == pytest.approx(edges, rel=1e-12)
-    assert len(quantile_bins("x", quantiles, low, high).edges) == len(edges)
+    assert choose_bins(CovariatePlan("x", bins=4), quantiles, low, high).edges == pytest.approx(edges, rel=1e-12)
+    assert len(choose_bins(CovariatePlan("x", bins=4), quantiles, low, high).edges) == len(edges)
 
 
 def test_a_bin_is_scored_by_the_exact_mean_of_its_people() -> None:

@@ -127,7 +127,10 @@ def place_all(answer: QueryAnswer, group: Population) -> dict[str, Places]:
     places: dict[str, Places] = {}
     if rows:
         for place, key in enumerate(query.keys[: len(query.arms)]):
-            places[key.name] = _arms(key, [texts[place] for texts, _ in rows], query)
+            distinct = list(dict.fromkeys(texts[place] for texts, _ in rows))
+            check_arms(key.name, len(distinct))
+            factor, into = place_arms([key.level(text) for text in distinct], query.plan.experiment(key.name))
+            places[key.name] = Places(factor, dict(zip(distinct, into, strict=True)))
         rows = [row for row, there in zip(rows, _in_group(answer, places, group), strict=True) if there]
     if not rows:
         raise NobodyError
@@ -146,13 +149,6 @@ def _in_group(answer: QueryAnswer, arms: Mapping[str, Places], group: Population
         return np.ones(len(rows), dtype=bool)
     axes = [(place, arms[key.name].into) for place, key in enumerate(keys) if key.name in group]
     return np.array([any(into[texts[place]] != DROPPED for place, into in axes) for texts, _ in rows], dtype=bool)
-
-
-def _arms(key: Key, texts: Iterable[Text], query: CountQuery) -> Places:
-    distinct = list(dict.fromkeys(texts))
-    check_arms(key.name, len(distinct))
-    factor, into = place_arms([key.level(text) for text in distinct], query.plan.experiment(key.name))
-    return Places(factor, dict(zip(distinct, into, strict=True)))
 
 
 def _levels(key: Key, texts: Iterable[Text], answer: QueryAnswer) -> Places:

@@ -14,7 +14,7 @@ import ibis
 
 from kanab.counting.bins import Bins
 from kanab.counting.engine.dialects import first_row
-from kanab.counting.frames import DAY, LOOKS, check_column, days_as_levels, unfit_metric
+from kanab.counting.frames import LOOKS, check_column, days_as_levels, unfit_metric
 from kanab.counting.levels import find_levels
 from kanab.errors import QueryError, SourceError
 from kanab.tally.cells import DROPPED
@@ -47,11 +47,14 @@ class Key:
     fill: float | None = None
 
     def expression(self, table: Any) -> Any:
-        """Return what to group by."""
+        """Return what to group by: a bin by its number; a missing value is nothing."""
         value = as_plain(table[self.name], self.kind)
         if self.bins is not None:
-            number = value.cast("int32") if self.kind == "truth" else value
-            return binned(number if self.fill is None else number.cast("float64").fill_null(self.fill), self.bins)
+            number = (value.cast("int32") if self.kind == "truth" else value).cast("float64")
+            number = number if self.fill is None else number.fill_null(self.fill)
+            below = [(number < edge, ibis.literal(place, type="int64")) for place, edge in enumerate(self.bins.edges)]
+            last = ibis.literal(len(self.bins.edges), type="int64")
+            return ibis.cases((number.isnull(), ibis.null("int64")), *below, else_=last)
         if self.named is None:
             return value
         if self.kind == "whole":
@@ -86,13 +89,6 @@ def kind_of(table: Any, name: str, *, metric: bool = False) -> Kind:
     )
 
 
-def all_days(table: Any, key: Key) -> bool:
-    """Return whether all texts of a column begin with a date."""
-    if key.kind != "text":
-        return False
-    return first_row(table.aggregate(days=table[key.name].strip().re_search(DAY).all()))["days"] is True
-
-
 def _looks(table: Any, name: str) -> list[bool]:
     """Return which of the patterns all texts of a column have."""
     text = table[name].strip()
@@ -122,14 +118,6 @@ def as_plain(value: Any, kind: Kind) -> Any:
 def only_where(condition: Any, value: Any) -> Any:
     """Return a value where a condition holds, and nothing elsewhere; also of a column that is declared NOT NULL."""
     return ibis.ifelse(condition, value, ibis.null(value.type().copy(nullable=True)))
-
-
-def binned(value: Any, bins: Bins) -> Any:
-    """Return the number of the bin; nothing for a missing value."""
-    double = value.cast("float64")
-    below = [(double < edge, ibis.literal(place, type="int64")) for place, edge in enumerate(bins.edges)]
-    last = ibis.literal(len(bins.edges), type="int64")
-    return ibis.cases((double.isnull(), ibis.null("int64")), *below, else_=last)
 
 
 def read_level(text: str | None, kind: Kind, name: str) -> Level:

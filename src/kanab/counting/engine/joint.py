@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any
 
 from kanab.counted import Counted
 from kanab.counting.engine.group_keys import as_plain, in_experiment, kind_of, only_where
@@ -15,8 +15,6 @@ from kanab.plan.joint import JointPlan, View, column_of
 from kanab.plan.model import Linkage, Plan
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally
-
-_T = TypeVar("_T")
 
 # ── columns ────────────────────────────────────────────────────────────────────────────────────
 
@@ -86,7 +84,7 @@ def split_off(counted: Counted, view: View) -> Counted:
     )
 
 
-def _renamed(values: Mapping[str, _T], names: Mapping[str, str]) -> dict[str, _T]:
+def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     """Return values under the plan's own names instead of the joint ones."""
     return {name: values[joint] for name, joint in names.items() if joint in values}
 

@@ -241,7 +241,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class SampledMetric:
-    """The profile of a metric in a sample, the mean of its squares where doubles are added, which ends are steady.
+    """The profile of a metric in a sample, the mean of its squares, and which of its ends are steady.
 
     Where many values lie near the smallest (or the largest), those of everybody else will hardly
     be far beyond; a long tail goes on.

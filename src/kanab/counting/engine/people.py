@@ -21,7 +21,6 @@ from kanab.counting.engine.joint import add_alias_columns, outside_flag, twice_f
 from kanab.counting.engine.metrics import as_number, check_finite, grid_steps
 from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.frames import check_column
-from kanab.counting.grids import Profile
 from kanab.errors import SourceError
 from kanab.plan.joint import column_of, people_of, populations
 from kanab.plan.model import MetricPlan, Plan
@@ -182,11 +181,11 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
     rows = events.table.mutate(**{name: events.table[window.column] for name, window in windows.items()})
     rows = add_alias_columns(rows, plan, [metric.name for metric in _outcomes(plan)])
     sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
-    values = {_value(row_sum): rows[row_sum.name] for row_sum in sums}
+    values = {f"v{row_sum.place}": rows[row_sum.name] for row_sum in sums}
     happened = rows.select(who=rows[units.unit], at=point_in_time(rows, events.time), **values)
     moments = first.select("unit", *(f"at{place}" for place in range(len(plan.experiments))))
     inside = _in_window(happened.join(moments, happened.who == moments.unit), plan, sums, events, windows)
-    steps = [row_sum.value(inside[_value(row_sum)]) for row_sum in sums]
+    steps = [row_sum.value(inside[f"v{row_sum.place}"]) for row_sum in sums]
     table = inside.select(who=inside["who"], **{name: value for each in steps for name, value in each.items()})
     totals = table.group_by("who").aggregate(**row_totals(table, sums))
     people = first.left_join(totals, first.unit == totals.who)
@@ -274,7 +273,7 @@ def _in_window(
         window = windows.get(column_of(plan, row_sum.name))
         place = plan.experiment_names.index(about)
         there = whole[about] if window is None else during(place, window.start, window.end)
-        columns[_value(row_sum)] = only_where(there, joined[_value(row_sum)])
+        columns[f"v{row_sum.place}"] = only_where(there, joined[f"v{row_sum.place}"])
     inside = joined.select(**columns)
     return inside.filter(inside["any"])
 
@@ -469,7 +468,11 @@ def row_sums(rows: Any, plan: Plan, choose: Callable[[str], How | None]) -> list
         name, profile = metric.name, profiles.get(metric.name)
         zero_or_one = profile is not None and profile.binary and profile.low == 0  # all 1 counts rows: it is added up
         chosen: How = how[name] or ("max" if zero_or_one else "sum")
-        scale = _row_scale(name, profile) if profile is not None and _added(chosen, kinds[name]) else _scale(metric)
+        scale = _scale(metric)
+        if profile is not None and _added(chosen, kinds[name]):
+            check_finite(name, profile.low, profile.high)
+            implied = not profile.whole and profile.scale != profile.decimal
+            scale = max(profile.scale // _ROOM, 1) if implied else profile.scale
         sums.append(RowSum(name, place, chosen, kinds[name], scale or 1))
     return sums
 
@@ -477,11 +480,6 @@ def row_sums(rows: Any, plan: Plan, choose: Callable[[str], How | None]) -> list
 def _added(how: How | None, kind: Kind) -> bool:
     """Return whether values that need not be whole are added up."""
     return how != "max" and kind == "number"
-
-
-def _value(row_sum: RowSum) -> str:
-    """Return the column of a metric's values, until they are added up."""
-    return f"v{row_sum.place}"
 
 
 def row_values(rows: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
@@ -497,12 +495,6 @@ def row_totals(table: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
 def person_values(people: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
     """Return a person's values, under the names of the metrics."""
     return {row_sum.name: row_sum.result(people) for row_sum in sums}
-
-
-def _row_scale(name: str, profile: Profile) -> int:
-    check_finite(name, profile.low, profile.high)
-    implied = not profile.whole and profile.scale != profile.decimal
-    return max(profile.scale // _ROOM, 1) if implied else profile.scale
 
 
 def _scale(plan: MetricPlan) -> int | None:

@@ -92,7 +92,10 @@ def profile_columns(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key
     if not columns and not keys:
         return ColumnProfiles({}, {})
     table = _numbers(people, columns, keys)
-    row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids=columns)))
+    aggregates = {key.column: table[key.column].nunique() for key in keys}
+    for place, kind in enumerate(columns.values()):
+        aggregates |= _range_and_grid(table[f"y{place}"], kind, place)
+    row = first_row(table.aggregate(**aggregates))
     profiles = {name: _profile(row, place) for place, name in enumerate(columns)}
     return ColumnProfiles(profiles, {key.name: int(row[key.column]) for key in keys})
 
@@ -100,44 +103,12 @@ def profile_columns(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key
 def profile_sample(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
 ) -> SampleProfiles:
-    """Profile some of the people: also both ends of ``grids``, the columns whose grid is looked up."""
+    """Profile some of the people by their values; ``grids`` are the columns whose grid and ends are looked up."""
     if not columns and not keys:
         return SampleProfiles({}, {})
-    table = _numbers(people.limit(SAMPLE_SIZE), columns, keys)
-    more = {"people": table.count()}
-    for place, name in enumerate(columns):
-        value = table[f"y{place}"].cast("float64")
-        more[f"has{place}"] = value.count()
-        if name in grids:
-            more |= {f"first{place}": value.quantile(_EDGE), f"last{place}": value.quantile(1 - _EDGE)}
-    row = first_row(table.aggregate(**_aggregates(table, columns, keys, grids), **more))
+    values, levels = _first_people(people, columns, keys)
     metrics = {}
-    for place, name in enumerate(columns):
-        profile = replace(_profile(row, place), gaps=int(row[f"has{place}"]) < int(row["people"]))
-        ends = row.get(f"first{place}"), row.get(f"last{place}")
-        metrics[name] = _sampled(profile, int(row["people"]), ends)
-    return SampleProfiles(metrics, {key.name: int(row[key.column]) for key in keys})
-
-
-def profile_first(
-    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
-) -> SampleProfiles:
-    """Return what ``profile_sample`` and ``sample_values`` return, of an engine that runs in this process.
-
-    One small query fetches the first people; NumPy sees all that they show.
-    """
-    if not columns and not keys:
-        return SampleProfiles({}, {})
-    wanted = {
-        f"y{place}": as_number(people[name], kind, careful=False).cast("float64").fill_null(math.nan)
-        for place, (name, kind) in enumerate(columns.items())
-    }
-    levels = {key.column: as_plain(people[key.name], key.kind) for key in keys}
-    table = fetch_arrow(people.limit(SAMPLE_SIZE).select(**wanted, **levels))
-    values, metrics = {}, {}
-    for place, (name, kind) in enumerate(columns.items()):
-        array = np.from_dlpack(table.column(f"y{place}").combine_chunks())  # Arrow's own way would load pandas
-        values[name] = array.astype(np.float64, copy=False)
+    for name, kind in columns.items():
         known = values[name][~np.isnan(values[name])]
         ends: tuple[float | None, float | None] = (None, None)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -150,9 +121,27 @@ def profile_first(
         elif len(known):
             profile = Profile(float(known.min()), float(known.max()))
         profile = replace(profile, gaps=len(known) < len(values[name]))
-        metrics[name] = _sampled(profile, table.num_rows, ends, square)
-    keyed = {key.name: table.column(key.column) for key in keys}
-    return SampleProfiles(metrics, {name: len(column.drop_null().unique()) for name, column in keyed.items()}, values)
+        metrics[name] = _sampled(profile, len(values[name]), ends, square)
+    return SampleProfiles(metrics, levels, values)
+
+
+def _first_people(
+    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]
+) -> tuple[Mapping[str, NDArray[np.float64]], Mapping[str, int]]:
+    """Return values of some people, and how many levels keys have: in one query where the engine is at hand."""
+    few = people.limit(SAMPLE_SIZE)
+    if not engine_of(people).at_hand:
+        return sample_values(people, columns), profile_columns(few, {}, keys).levels
+    wanted = {
+        f"y{place}": as_number(people[name], kind, careful=False).cast("float64").fill_null(math.nan)
+        for place, (name, kind) in enumerate(columns.items())
+    }
+    table = fetch_arrow(few.select(**wanted, **{key.column: as_plain(people[key.name], key.kind) for key in keys}))
+    values = {}
+    for place, name in enumerate(columns):
+        array = np.from_dlpack(table.column(f"y{place}").combine_chunks())  # Arrow's own way would load pandas
+        values[name] = array.astype(np.float64, copy=False)
+    return values, {key.name: len(table.column(key.column).drop_null().unique()) for key in keys}
 
 
 def with_stated_ends(people: Any, sample: SampleProfiles, grids: Container[str]) -> SampleProfiles:
@@ -166,7 +155,7 @@ def with_stated_ends(people: Any, sample: SampleProfiles, grids: Container[str])
 
 
 def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray[np.float64]]:
-    """Return the values of some of the people."""
+    """Return the values of some of the people, NaN where there is none."""
     if not columns:
         return {}
     table = _numbers(people.limit(SAMPLE_SIZE), columns, ())
@@ -195,7 +184,7 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
 
 
 def _sampled(
-    profile: Profile, people: int, ends: tuple[float | None, float | None], mean_square: float = 0.0
+    profile: Profile, people: int, ends: tuple[float | None, float | None], mean_square: float
 ) -> SampledMetric:
     first, last = ends
     everybody = people < SAMPLE_SIZE
@@ -210,13 +199,6 @@ def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> A
         f"y{place}": as_number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
     }
     return people.select(**wanted, **{key.column: as_plain(people[key.name], key.kind) for key in keys})
-
-
-def _aggregates(table: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]) -> dict[str, Any]:
-    aggregates = {key.column: table[key.column].nunique() for key in keys}
-    for place, (name, kind) in enumerate(columns.items()):
-        aggregates |= _range_and_grid(table[f"y{place}"], kind if name in grids else "whole", place)
-    return aggregates
 
 
 def _range_and_grid(value: Any, kind: Kind, place: int) -> dict[str, Any]:

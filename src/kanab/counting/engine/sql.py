@@ -43,14 +43,8 @@ from kanab.counting.engine.dialects import (
     strict_arithmetic,
 )
 from kanab.counting.engine.filters import filter_rows
-from kanab.counting.engine.group_keys import Key, all_days, as_values, kind_of
-from kanab.counting.engine.joint import (
-    add_alias_columns,
-    outside_flag,
-    restrict_people,
-    split_off,
-    twice_flag,
-)
+from kanab.counting.engine.group_keys import Key, as_values, kind_of
+from kanab.counting.engine.joint import add_alias_columns, outside_flag, restrict_people, split_off, twice_flag
 from kanab.counting.engine.metrics import (
     Measure,
     as_number,
@@ -66,7 +60,6 @@ from kanab.counting.engine.profiles import (
     SampleProfiles,
     find_bins,
     profile_columns,
-    profile_first,
     profile_sample,
     sample_values,
     top_levels,
@@ -80,7 +73,7 @@ from kanab.counting.engine.statement import (
     query_parts,
     write_statement,
 )
-from kanab.counting.frames import days_as_levels
+from kanab.counting.frames import DAY, days_as_levels
 from kanab.counting.grids import Profile, check_zero, coarse_metrics, few_steps, plan_products, too_coarse
 from kanab.counting.relations import find_relations
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
@@ -247,21 +240,21 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
             if key.name in query.arms:
                 check_arms(key.name, levels)
             elif query.declared_levels[key.name].levels is None:
-                if all_days(inside, key):
+                dates = inside[key.name].strip().re_search(DAY).all() if key.kind == "text" else None
+                if dates is not None and first_row(inside.aggregate(dates=dates))["dates"] is True:
                     raise days_as_levels(key.name)
                 check_levels(key.name, levels, query.plan)
     return sample
 
 
 def _profiled(inside: Any, query: CountQuery, keys: Sequence[Key]) -> SampleProfiles:
-    """Return the profile of the first people: of their own values where these are at hand, or as the engine sees it."""
+    """Return the profile of the first people, and values of those whom the plan that is asked for is about."""
     undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
+    sample = profile_sample(inside, query.kinds, keys, undeclared)
+    sample = with_stated_ends(inside, sample, undeclared)
+    if len(populations(query.plan)) == 1:
+        return sample
     own = inside.filter(query.anywhere(inside, views_of(query.plan)[0].population))
-    if query.engine.at_hand:
-        sample = profile_first(inside, query.kinds, keys, undeclared)
-        sample = with_stated_ends(inside, sample, undeclared)
-        return sample if len(populations(query.plan)) == 1 else replace(sample, values=sample_values(own, query.kinds))
-    sample = profile_sample(inside, query.kinds if query.engine.casts_fail else {}, keys, undeclared)
     return replace(sample, values=sample_values(own, query.kinds))
 
 
