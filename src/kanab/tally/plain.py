@@ -129,10 +129,8 @@ def write(parts: Parts) -> dict[str, Any]:
     squares = []
     for part in parts.moments:
         for by, cells in part.squares.items():
-            named = _named(factors, by)
-            listed = [
-                SquaresCell(_levels(named, place), _text(cells.item(place))) for place in np.ndindex(*cells.shape)
-            ]
+            named, places = _named(factors, by), np.ndindex(*cells.shape)
+            listed = [SquaresCell(_levels(named, place), _text(cells.item(place))) for place in places]
             squares.append(SquaresEntry(part.metric.name, list(by), listed))
     document = Document(
         "kanab-tally/1",

@@ -32,7 +32,6 @@ _MOST_TEXTS = 500  # statements that are remembered, a few kilobytes each
 _TEXTS: dict[Hashable, str] = {}
 
 Sums = Literal["wide", "decimal", "words"]
-Fetch = Callable[[Any], Iterable[tuple[Any, ...]]]
 
 
 @ibis.udf.scalar.builtin(name="kanab_bytes")  # type: ignore[untyped-decorator]
@@ -148,7 +147,7 @@ class Engine:
     prepare: Callable[[Any], None] = _as_it_is
     run: Callable[[Any, str], Any] = lambda backend, text: backend.raw_sql(text)
     check: Callable[[Any, Iterable[str]], None] = _as_it_is
-    fetch: Fetch = _by_fetching
+    fetch: Callable[[Any], Iterable[tuple[Any, ...]]] = _by_fetching
     cancel: Callable[[Any], None] = _as_it_is
 
     def total(self, value: Any) -> Any:
