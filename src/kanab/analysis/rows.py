@@ -166,7 +166,6 @@ class SegmentRow:
     """A test of whether the effect differs by a covariate: the robust one decides, the pooled one is the paper's.
 
     ``p_over_looks`` is its p over all looks, where there are several; the corrected p then is, too.
-    ``p_guarded_adjusted`` reckons with a few people far out; both it and ``p_adjusted`` must be small for a verdict.
     """
 
     covariate: str
@@ -174,19 +173,12 @@ class SegmentRow:
     p_adjusted: float | None = None
     decides: bool = False
     p_over_looks: float | None = None
-    p_guarded_over_looks: float | None = None
-    p_guarded_adjusted: float | None = None
     verdict: SegmentKind | None = None
 
     @property
     def p(self) -> float | None:
         """The p that may be acted on: over all looks, where there are several."""
         return self.test.p if self.p_over_looks is None else self.p_over_looks
-
-    @property
-    def p_guarded(self) -> float | None:
-        """The same of the guarded p."""
-        return self.test.p_guarded if self.p_guarded_over_looks is None else self.p_guarded_over_looks
 
     def to_dict(self) -> Plain:
         """Return the row as plain data."""
@@ -196,12 +188,10 @@ class SegmentRow:
             "variance": self.test.variance,
             "decides": self.decides,
             "F": self.test.F,
-            "df": None if self.test.df is None else list(self.test.df),
+            "df": None if self.test.df is None else [_finite(df) for df in self.test.df],
             "p": self.test.p,
             "p_over_looks": self.p_over_looks,
             "p_adjusted": self.p_adjusted,
-            "p_guarded": self.test.p_guarded,
-            "p_guarded_adjusted": self.p_guarded_adjusted,
             "verdict": self.verdict,
             "note": self.test.note,
         }

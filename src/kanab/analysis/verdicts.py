@@ -51,12 +51,10 @@ def _comparison(row: EffectRow) -> tuple[object, ...]:
 
 
 def segment_verdict(row: SegmentRow, alpha: float) -> SegmentKind:
-    """Return whether the effect differs: as a scan of many tests decides, by both corrected p-values."""
+    """Return whether the effect differs, by the corrected p."""
     if row.p_adjusted is None:
         return "not testable"
-    if row.p_adjusted >= alpha:
-        return "nothing found"
-    return "differs" if row.p_guarded_adjusted is not None and row.p_guarded_adjusted < alpha else "watch"
+    return "differs" if row.p_adjusted < alpha else "nothing found"
 
 
 def _noisier(rows: Sequence[EffectRow]) -> set[str]:

@@ -26,7 +26,7 @@ from kanab.tabular import number
 Data = Mapping[str, Any]
 Kind = Literal["up", "down", "watch", "hint", "unclear", "untestable"]
 
-SegmentKind = Literal["differs", "watch", "nothing found", "not testable"]
+SegmentKind = Literal["differs", "nothing found", "not testable"]
 """Whether the effect differs by a covariate, in the words of a scan."""
 
 MARKS: dict[Kind, str] = {"up": "▲", "down": "▼", "watch": "◇", "hint": "△", "unclear": "○", "untestable": "–"}
@@ -484,20 +484,12 @@ def segment_sentences(data: Data) -> list[str]:
     """Return where the effect differs: clear tests, each with its levels; then the others in one sentence."""
     tests = [row for row in data["segments"] if row["decides"]]
     clear = [row for row in tests if differs(row, data["confidence"])]
-    watched = [row for row in tests if row.get("verdict") == "watch"]
-    unclear = [row for row in tests if row["p"] is not None and row not in (*clear, *watched)]
+    unclear = [row for row in tests if row["p"] is not None and row not in clear]
     sentences = []
     for row in clear:
-        first, second = row["df"]
-        test = f"robust F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_ps(row)}"
+        test = f"{segment_test(row)}, {spoken_ps(row)}"
         sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
         sentences += _follow_up_sentences(data, row)
-    for row in watched:
-        second = spoken_p(row["p_guarded_adjusted"]).removeprefix("p ").removeprefix("= ")
-        sentences.append(
-            f"Watch: the effect on {row['metric']} may differ by {row['covariate']}, but a few people could have made "
-            f"it ({spoken_ps(row)}, but {second} if people far out did)."
-        )
     if unclear:
         names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in unclear)
         sentences.append(f"No sign that the effect differs: {names}.")
@@ -505,6 +497,18 @@ def segment_sentences(data: Data) -> list[str]:
         if row["p"] is None:
             sentences.append(f"{row['metric']} by {row['covariate']} is not testable: {row['note'] or 'no F'}.")
     return sentences
+
+
+def segment_test(row: Row) -> str:
+    """Return the statistic of a test of segments, with its degrees of freedom: χ² of rates, the robust F of amounts.
+
+    >>> segment_test({"F": 3.0, "df": [2.0, None]}), segment_test({"F": 3.0, "df": [2.0, 812.4]})
+    ('χ²(2) = 6.00', 'robust F(2, 812) = 3.00')
+    """
+    first, second = row["df"]
+    if second is None:
+        return f"χ²({first:g}) = {number(row['F'] * first, 3)}"
+    return f"robust F({first:g}, {second:,.0f}) = {number(row['F'], 3)}"
 
 
 def differs(row: Row, confidence: float) -> bool:
@@ -678,7 +682,8 @@ def method_sentences(data: Data) -> list[str]:
         sentences.append("No relative effect is given where the control's mean cannot be told from 0.")
     if data["segments"]:
         sentences.append(
-            "Segments: the robust F decides; the pooled F, which assumes one variance, is in the plain data."
+            "Segments: a score test of rates and the robust F of amounts decide; the pooled F, which assumes one "
+            "variance, is in the plain data."
         )
     if any(row.get("p_over_looks") is not None for row in data["segments"]):
         sentences.append("Segments: p-values and intervals hold over all looks, too.")

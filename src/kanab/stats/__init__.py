@@ -20,6 +20,7 @@ from kanab.stats.designs.clusters import cluster_means
 from kanab.stats.designs.received import ReceivedEffect, adjusted_received_effect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
+from kanab.stats.heterogeneity import effect_differs
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
 from kanab.stats.ols import Anova, Fit, RobustFit, fit, robust_fit
@@ -92,6 +93,7 @@ __all__ = [
     "contrast",
     "correct",
     "difference_in_means",
+    "effect_differs",
     "fit",
     "follow_ups",
     "holm_regions",

@@ -292,7 +292,7 @@ def follow_ups(
     The rest weighs its levels by their people in both arms together, so that an uneven mix of
     levels is not taken for a difference. Variances are those of the robust F; p-values are
     corrected over all levels and arms. Two levels make one comparison, not two. Raises `AnalysisError`
-    for a pair of experiments, and where variances cannot be estimated.
+    for a pair of experiments, and where noise hides variances.
 
     >>> from kanab.datasets import eighteen
     >>> print(follow_ups(eighteen())[1])
@@ -301,9 +301,14 @@ def follow_ups(
     cells = two_way(tally, covariate, metric)
     if len(cells.tally.arms) != 1:
         raise AnalysisError("a pair of experiments has no levels to follow up", "Test arm × covariate.")
-    spread = cell_spread(cells, finest_variance(cells))
+    _, spread = _spreads(cells)
     if spread.problem:
         raise AnalysisError(f"not testable: {spread.problem}", "Merge levels, or wait for more people.")
+    spread = replace(spread, df=np.maximum(spread.df, 1.0))
+    if cells.tally.moments_of(cells.metric).metric.binary and spread.noise is None:
+        # a class without events has a variance, too: that of the same effect at all levels
+        rates = np.clip(cells.classes.means + cells.classes.centre - cells.residuals(cells.classes.n), 0.0, 1.0)
+        spread = replace(spread, variances=np.maximum(spread.variances, rates * (1 - rates)))
     arms = cells.tally.factors[0]
     base = arms.levels[arms.index(control)] if control is not None else arms.control
     residuals = cells.residuals(cells.classes.n)
@@ -318,7 +323,7 @@ def follow_ups(
 def _against_the_rest(
     cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level, Level], chosen: Set[int]
 ) -> Iterator[FollowUp]:
-    """Yield each level against the rest, but for those where a cell that this needs is empty."""
+    """Yield each level against the rest, but for those where a cell that this needs is empty, or nothing varies."""
     arms, levels = cells.tally.factors
     row = {(int(a), int(b)): position for position, (a, b) in enumerate(cells.classes.places)}
     arm, base = (arms.levels.index(name) for name in pair)
@@ -340,6 +345,8 @@ def _against_the_rest(
         freedom = spread.df
         if spread.noise is not None:
             parts, freedom = np.append(parts, weights**2 @ spread.noise), np.append(freedom, KNOWN)
+        if not np.all(own[[rows[place], others[place]]] > 0):
+            continue
         df = satterthwaite_df(parts, freedom)
         se = float(np.sqrt(parts.sum())) / scale
         t = difference / se
