@@ -18,7 +18,7 @@ from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.layout import TableLayout
 from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid, OwnTables
 from kanab.collector.counting.signatures import signature_name
-from kanab.collector.counting.tables import tables
+from kanab.collector.counting.tables import possible_tables
 from kanab.collector.protocol.nonces import ahead_error, hour_of, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
 from kanab.collector.protocol.reasons import Reason, refused
@@ -55,7 +55,7 @@ class PostAcceptor:
         self._prefixes = LinePrefixes(plan, self.calendar, began)
         self._now = datetime(1970, 1, 1, tzinfo=UTC)
         self._moment = self._at(0)
-        tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
+        possible_tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
 
     def accept(
         self, body: bytes, content_type: str | None, now: datetime, sealed_through: int | None = None

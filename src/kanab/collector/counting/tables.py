@@ -1,16 +1,16 @@
-"""Turns counters into tallies, one per linkage, and tallies into counters."""
+"""Turns counters into tallies, one per linkage."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import cast
 
 import numpy as np
 
-from kanab.collector.counting.counters import CONTRIBUTORS, DESTROYED, JOINT, Counters
+from kanab.collector.counting.counters import CONTRIBUTORS
 from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout, layouts
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import TallyError
@@ -25,26 +25,6 @@ from kanab.tally.tally import Tally
 Levels = tuple[Level, ...]
 
 
-def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
-    """Return the tally of every linkage of a plan; raises `TallyError` for numbers that no people could have sent.
-
-    The missing level of a covariate is in the table only if somebody has it, as when rows are counted. Joint signatures
-    are left to ``signatures``, contributors to ``contributors_of``, destroyed people to ``account``.
-
-    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
-    >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
-    >>> counters = {"checkout|B|n": 1, "checkout|B|minutes|s": 6, "checkout|checkout=B|minutes|q": 36}
-    >>> tables(plan, counters)["checkout"].people_by()
-    {'A': 0, 'B': 1}
-    """
-    reader = _CounterReader(counters)
-    tallies = {layout.linkage.name: _tally(layout, reader) for layout in layouts(plan)}
-    others = [name for name in counters if name not in reader.read and JOINT not in name]
-    if any(counters[name] for name in others if not name.endswith((CONTRIBUTORS, DESTROYED))):
-        raise TallyError("counters of something that the plan does not have", "Use the plan that they were made with.")
-    return tallies
-
-
 @dataclass(frozen=True)
 class PossibleTable:
     """A table with what some people could have sent, and the metrics and ratios (by their parts) that nobody could."""
@@ -57,7 +37,9 @@ def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possib
     """Return the tally of every linkage of a plan, without the metrics and ratios that no people could have sent.
 
     Anybody can post. Each metric is checked by itself, and each ratio with its two metrics: what one of them says
-    spoils no other. Counters of something else are left alone.
+    spoils no other. Counters of something else are left alone: joint signatures to ``signatures``, contributors to
+    ``contributors_of``, destroyed people to ``account``. The missing level of a covariate is in the table only if
+    somebody has it, as when rows are counted. Raises `TallyError` where not even the people of a table are possible.
 
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
@@ -90,10 +72,11 @@ def contributors_of(
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> counters = {"checkout|A|n": 2, "checkout|B|n": 3, "checkout|B|minutes|c": 1, "checkout|B|minutes|s": 4}
     >>> counters |= {"checkout|checkout=B|minutes|q": 16}
-    >>> contributors_of(plan, tables(plan, counters), counters)
+    >>> tallies = {"checkout": possible_tables(plan, counters)["checkout"].tally}
+    >>> contributors_of(plan, tallies, counters)
     {}
     >>> counters |= {"checkout||c": 5}
-    >>> contributors_of(plan, tables(plan, counters), counters)
+    >>> contributors_of(plan, tallies, counters)
     {'checkout': {'minutes': array([0, 1], dtype=object)}}
     """
     reader, contributors = _CounterReader(counters), {}
@@ -153,29 +136,13 @@ def people_by_arm(plan: Plan, counters: Mapping[str, int]) -> dict[str, dict[Lev
     return people
 
 
-def counters_of(plan: Plan, tallies: Mapping[str, Tally]) -> Counters:
-    """Return the counters, without zeros, of the tallies of a plan's linkages: what ``tables`` reads."""
-    counters: Counters = {}
-    for layout in layouts(plan):
-        tally = tallies[layout.linkage.name]
-        counters |= {layout.class_key(levels, "n"): value for levels, value in _cells(tally.factors, tally.people)}
-        for part in tally.moments:
-            counters |= _metric_counters(layout, part, tally.factors)
-        for ratio in layout.ratios:
-            for arm in layout.arms:
-                counters |= _ratio_counters(layout, ratio, arm, tally.cross(*ratio.pair, by=(arm.name,)))
-    return {name: value for name, value in counters.items() if value}
-
-
 class _CounterReader:
-    """Reads counters, and remembers which: what nobody reads belongs to another plan."""
+    """Reads counters by name."""
 
     def __init__(self, counters: Mapping[str, int]) -> None:
         self._counters = counters
-        self.read: set[str] = set()
 
     def get(self, name: str) -> int:
-        self.read.add(name)
         return self._counters.get(name, 0)
 
     def cells(self, factors: Sequence[Factor], name: Callable[[Levels], str]) -> Cells:
@@ -253,28 +220,6 @@ def _of_nobody(whole: TableLayout, layout: TableLayout, metric: Metric, reader: 
     return any(reader.get(whole.class_key(levels, *rest)) for levels in classes for rest in words)
 
 
-def _tally(layout: TableLayout, reader: _CounterReader) -> Tally:
-    if layout.linkage.people_only:
-        return _filled_bins(layout, _people(layout, reader))
-    layout = _without_empty_level(layout, reader)
-    people = _people(layout, reader)
-    moments = tuple(_moments(layout, metric, people, reader) for metric in layout.metrics)
-    crosses = tuple(_cross(layout, ratio, factor, moments, reader) for ratio in layout.ratios for factor in layout.arms)
-    return Tally(layout.factors, people, moments, crosses)
-
-
-def _without_empty_level(layout: TableLayout, reader: _CounterReader) -> TableLayout:
-    """Return the layout without the missing level of its covariate, if nothing was counted there."""
-    *arms, last = layout.factors
-    if last.role == "arm":
-        return layout
-    words = [("n",), *((encode(metric.name), part) for metric in layout.metrics for part in ("n", "s"))]
-    classes = product(*(factor.levels for factor in arms), (None,))
-    if any(reader.get(layout.class_key(levels, *rest)) for levels in classes for rest in words):
-        return layout
-    return _without_last_level(layout)
-
-
 def _without_last_level(layout: TableLayout) -> TableLayout:
     """Return the layout without the missing level of its covariate, if it has one."""
     *arms, last = layout.factors
@@ -322,31 +267,5 @@ def _squares(part: Moments, by: By, axes: By) -> Cells:
     return cast(Cells, part.squares_by(by, axes))
 
 
-def _metric_counters(layout: TableLayout, part: Moments, factors: Sequence[Factor]) -> Counters:
-    word = encode(part.metric.name)
-    counters = {layout.class_key(levels, word, "s"): value for levels, value in _cells(factors, part.sums)}
-    if part.metric.missing == "exclude":
-        counters |= {layout.class_key(levels, word, "n"): value for levels, value in _cells(factors, part.counts)}
-    for by, cells in part.squares.items():
-        named = _cells(_named(factors, by), cells)
-        counters |= {layout.marginal_key(by, levels, word, "q"): value for levels, value in named}
-    return counters
-
-
-def _ratio_counters(layout: TableLayout, ratio: Ratio, arm: Factor, cross: Cross) -> Counters:
-    cells = (cross.counts, *cross.sums, *cross.squares, cross.products)
-    parts = [*zip(RATIO_PARTS, cells, strict=True)][-1 if ratio.whole else 0 :]
-    return {
-        layout.marginal_key(cross.by, levels, ratio.name, name): value
-        for name, numbers in parts
-        for levels, value in _cells([arm], numbers)
-    }
-
-
 def _named(factors: Sequence[Factor], by: By) -> list[Factor]:
     return [factor for factor in factors if factor.name in by]
-
-
-def _cells(factors: Sequence[Factor], cells: Cells) -> Iterator[tuple[Levels, int]]:
-    """Yield every combination of levels with its number."""
-    yield from zip(product(*(factor.levels for factor in factors)), cells.ravel().tolist(), strict=True)
