@@ -13,7 +13,10 @@ import os
 import random
 import sqlite3
 import time
+from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,8 +30,62 @@ SHARED_SECONDS = 7200
 """So long a change is kept: longer than the hour in which two processes give one nonce to one transition."""
 
 MOST_LINKS = 1000
+RECENT_MINUTES = 10
+MOST_RECENT = 20_000
 _NONCE = 12
 _log = logging.getLogger("kanab.client")
+
+
+@dataclass(eq=False)
+class _History:
+    """A person's newest state, whichever of the earlier ones somebody asks with; and when it was used."""
+
+    newest: State
+    at: float
+
+
+class RecentStates:
+    """Newest states of this process by the versions of earlier ones, for a few minutes. Whoever uses it holds a lock.
+
+    Two parallel requests of one person come with the same state. The second goes on from where the first has left it,
+    so that the amounts of both count. Nothing of this is written anywhere.
+
+    >>> recent = RecentStates()
+    >>> recent.follow("v1", State("v2"))
+    >>> recent.follow("v2", State("v3"))
+    >>> recent.newest(State("v1")).version, recent.newest(State("v9")).version
+    ('v3', 'v9')
+    """
+
+    def __init__(
+        self, most: int = MOST_RECENT, minutes: float = RECENT_MINUTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most, self._seconds, self._clock = most, minutes * 60, clock
+        self._histories: OrderedDict[str, _History] = OrderedDict()
+
+    def newest(self, state: State) -> State:
+        """Return what a state has become in this process."""
+        history = self._histories.get(state.version)
+        return state if history is None else history.newest
+
+    def follow(self, version: str, state: State) -> None:
+        """Note that a state follows one of an earlier version."""
+        now = self._clock()
+        history = self._histories.get(version)
+        if history is None:
+            history = _History(state, now)
+        history.newest, history.at = state, now
+        for known in filter(None, (version, state.version)):
+            self._histories[known] = history
+            self._histories.move_to_end(known)
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        while self._histories:
+            oldest = next(iter(self._histories))
+            if len(self._histories) <= self._most and now - self._histories[oldest].at <= self._seconds:
+                return
+            del self._histories[oldest]
 
 
 class SharedStates(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kanab.collector import housekeeping, writer
+from kanab.collector import writer
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
@@ -281,9 +281,9 @@ def test_a_sender_that_went_away_does_not_stop_the_others(
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "COMPACT_AFTER", 5)
-    monkeypatch.setattr(housekeeping, "TIDY_EVERY", 0.0)
-    monkeypatch.setattr(housekeeping, "RETRY_AFTER", 0.0)
+    monkeypatch.setattr(writer, "COMPACT_AFTER", 5)
+    monkeypatch.setattr(writer, "TIDY_EVERY", 0.0)
+    monkeypatch.setattr(writer, "RETRY_AFTER", 0.0)
     monkeypatch.setattr(writer, "HOUSEKEEPING_SECONDS", 0.02)
 
 

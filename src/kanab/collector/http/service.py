@@ -73,9 +73,6 @@ class TellsPeople(Protocol):
     def offer(self, entries: Sequence[bytes], alarms: Collection[str], plan: Plan) -> None:
         """Begin to tell what is new in the ledger, and the experiments with an alarm before the seal."""
 
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until telling that has begun is over, or so long."""
-
     def stop(self, seconds: float) -> None:
         """Wait so long for telling that has begun, and say nothing about it afterwards."""
 
@@ -99,7 +96,6 @@ class Service:
         replaces: int | None = None,
         witness: Witness | None = None,
         clock: Clock | None = None,
-        check_seconds: float = CHECK_SECONDS,
         notifier: TellsPeople | None = None,
         say: Say = say_nothing,
     ) -> None:
@@ -109,7 +105,7 @@ class Service:
         self.readiness = Readiness()
         self._cipher = RecordCipher(keyring)
         self._clock = guarded(clock)
-        self._check_seconds, self._say = check_seconds, say
+        self._say = say
         self._behind = False
         self._told: str | None = None
         self._unconfirmed: float | None = None
@@ -264,7 +260,7 @@ class Service:
 
     async def _check_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._check_seconds)
+            await asyncio.sleep(CHECK_SECONDS)
             await asyncio.to_thread(self.check_clock)
 
     def check_clock(self) -> None:
@@ -437,11 +433,6 @@ class Service:
         return frozenset(would_be_destroyed(plan, ended, self._cipher.genuine(self.store.records()).counters))
 
     # ── health ─────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def healthy(self) -> bool:
-        """Whether nothing is wrong: posts can be written, what is ripe is sealed, keys are erased."""
-        return not any(problem.stops for problem in self.readiness.problems())
 
     def seal_lag(self) -> float:
         """Return the seconds since the tick at which something should have been sealed that is not; 0 if all is."""

@@ -54,9 +54,8 @@ class RecordCipher:
     ({'banner|on|n': 1}, 4042)
     """
 
-    def __init__(self, keyring: Keyring, padded: int = PADDED_BYTES) -> None:
+    def __init__(self, keyring: Keyring) -> None:
         self.keyring = keyring
-        self._padded = padded
 
     def encrypt(self, cohort: int, counters: Counters, epoch: str = "", generation: int = 0) -> bytes:
         """Return counters as a ciphertext of their cohort, and of the store's epoch and generation."""
@@ -65,7 +64,7 @@ class RecordCipher:
     def _encrypt(self, cohort: int, counters: Counters, head: bytes) -> bytes:
         text = pack({name: value for name, value in counters.items() if value})
         text = len(text).to_bytes(_LENGTH, "big") + text
-        size = max(self._padded, 1 << (len(text) + _PAGE_OVERHEAD - 1).bit_length())
+        size = max(PADDED_BYTES, 1 << (len(text) + _PAGE_OVERHEAD - 1).bit_length())
         padded = text.ljust(size - _PAGE_OVERHEAD, b"\0")
         random = os.urandom(_SALT + _NONCE)
         salt, nonce = random[:_SALT], random[_SALT:]

@@ -26,8 +26,8 @@ class MemoryStore(SqliteStore):
 
     _keeps_all = False
 
-    def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
-        super().__init__(path, wait=wait)
+    def __init__(self, path: str | PathLike[str]) -> None:
+        super().__init__(path)
         self._named: set[int] = set()
         try:
             self._lock_file = _locked(Path(path))

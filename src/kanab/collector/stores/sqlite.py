@@ -22,8 +22,7 @@ from kanab.collector.stores.sqlite_append import (
     merge_nonces,
     read_state,
 )
-from kanab.collector.stores.sqlite_file import StoreFile, replaced_error
-from kanab.collector.stores.sqlite_reading import FileToRead
+from kanab.collector.stores.sqlite_file import FileToRead, StoreFile, replaced_error
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
     Appended,
