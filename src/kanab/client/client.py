@@ -45,7 +45,7 @@ class ConfigWatch:
         self._fetch = fetch
         self._config: Config | None = None
         self.reset()
-        reset_in_children(self)
+        reset_in_children(self.reset)
 
     def reset(self) -> None:
         """Make locks and forget the thread: one starts when somebody asks for the config."""
@@ -132,7 +132,7 @@ class Client:
         self._epoch = ""
         self._past: set[str] = set()
         self.reset()
-        reset_in_children(self)
+        reset_in_children(self.reset)
         self._delivery = Delivery(self._send, self._life, threads=threads, clock=lambda: self._clock().timestamp())
 
     def reset(self) -> None:
@@ -191,7 +191,9 @@ class Client:
         config, now = self.config, self._clock()
         if config is None:
             return state
-        self._follow_epoch(config.epoch)
+        if config.epoch != self._epoch and config.epoch not in self._past:  # not a config older than the last one
+            self._past.add(self._epoch)
+            self._epoch = config.epoch
         shared = self._commit_shared(config, state, steps, id, now)
         if shared is not None:
             return shared
@@ -276,12 +278,6 @@ class Client:
         if answer.answer == Reason.DUPLICATE and self._chain is not None:
             return PostAnswer(answer.status)  # another process has found the post in the shared state: no race
         return answer
-
-    def _follow_epoch(self, epoch: str) -> None:
-        """Note the epoch of a config: the one before is past. A config older than the last one changes nothing."""
-        if epoch != self._epoch and epoch not in self._past:
-            self._past.add(self._epoch)
-            self._epoch = epoch
 
     def _wait(self, timeout: float | None, state: State) -> bool:
         return self._delivery.flush(timeout, [post for unit in state.units.values() for post in unit.outbox])

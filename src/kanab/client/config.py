@@ -71,7 +71,10 @@ class Config(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def gauges(self) -> dict[str, MetricGrid]:
         """The grids of all metrics, by the collector's own rule."""
-        return {name: _gauge(name, grid) for name, grid in self.metrics.items()}
+        return {
+            name: MetricGrid.of(Metric(name, grid.scale, grid.bounds, "zero" if grid.missing == "zero" else "exclude"))
+            for name, grid in self.metrics.items()
+        }
 
     @cached_property
     def _ends(self) -> dict[str | None, float]:
@@ -153,11 +156,6 @@ def read_config(data: bytes) -> Config:
 
 
 _DECODER = msgspec.json.Decoder(Config)
-
-
-def _gauge(name: str, grid: Grid) -> MetricGrid:
-    low, high = Metric(name, grid.scale, grid.bounds).grid_bounds or (0, 0)
-    return MetricGrid(float(grid.scale), low, high, grid.missing == "zero")
 
 
 def _unknown(declared: list[str]) -> str:

@@ -38,7 +38,6 @@ from kanab.privacy.epsilon.accountant import check_account, planned_spending
 from kanab.privacy.gate import make_release
 from kanab.privacy.joint_rules import without_experiments, without_people_of
 from kanab.privacy.ledger import Ledger, entry_text, read_entry, verified_entries
-from kanab.privacy.ledger_note import LedgerNote
 from kanab.privacy.release import COLLECTORS_CLOCK, HELD_BACK, Release
 from kanab.tally.tally import Tally
 
@@ -119,7 +118,7 @@ class _BatchMaker:
             self._make(records, verified_entries(entries, "the store"))
             self._seen = records, entries
         assert self.sealed.release is not None
-        return _document(self.sealed.release)
+        return entry_text(self.sealed.release).encode()
 
     def carry(self, epoch: str, generation: int) -> Record | None:
         """Return what is held back, and how many were destroyed, as a record of the next cohort; None if nothing is."""
@@ -131,7 +130,7 @@ class _BatchMaker:
     def _make(self, records: list[Record], ledger: Ledger) -> None:
         plan = self._plan
         counters, odd = _sum(records, self._cipher, self._first, noisy=plan.budget is not None)
-        span = _span(plan, _last_sealed(ledger), self._through)
+        span = _span(plan, ledger, self._through)
         collected = _Collected(Counted(plan, {}, None, span=span))
         if plan.budget is not None:
             tallies = unchecked_tables(plan, counters)
@@ -163,7 +162,9 @@ class _BatchMaker:
 
     def _hold_back(self, collected: _Collected, counters: Counters) -> None:
         """Decide which experiments that are not in the batch join the next seal: those that go on."""
-        ended = {name: why for name, why in collected.too_small.items() if not self._goes_on(name)}
+        after = self._versions.in_force(self._through + 1)  # in which people may still enroll
+        going_on = after.experiment_names if after.cohorts is not None else ()
+        ended = {name: why for name, why in collected.too_small.items() if name not in going_on}
         waiting = {name: why for name, why in collected.too_small.items() if name not in ended}
         destroyed = {name: f"{name} is destroyed: {why}" for name, why in collected.spoilt.items()}
         destroyed |= {name: f"{name} has ended, and its people are destroyed: {why}" for name, why in ended.items()}
@@ -174,11 +175,6 @@ class _BatchMaker:
         known = self._versions.known
         over = {*known.experiment_names} - {*self._plan.experiment_names}  # enrolled after it had ended
         self._carried |= destroyed_counters(known, counters, {*destroyed, *over})
-
-    def _goes_on(self, experiment: str) -> bool:
-        """Return whether people may still enroll in an experiment after the cohorts of this batch."""
-        after = self._versions.in_force(self._through + 1)
-        return after.cohorts is not None and experiment in after.experiment_names
 
 
 def _joined_late(release: Release, ledger: Ledger) -> list[str]:
@@ -209,10 +205,6 @@ def check_store_account(store: Store, versions: Versions) -> None:
     check_account(plan, stored_ledger(store).releases, planned_spending(plan, after=first - 1))
 
 
-def _document(entry: Release | LedgerNote) -> bytes:
-    return entry_text(entry).encode()
-
-
 def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, dict[str, int]]:
     """Return everybody in open cohorts and sealed batches, by arm, floored to k: all that may be seen before a seal.
 
@@ -240,12 +232,6 @@ def _sum(records: Sequence[Record], cipher: RecordCipher, first: int, *, noisy: 
     some = "some" if noisy else genuine.left_out
     others = f"{some} records in the store were left out: they are not its own, or were counted already"
     return genuine.counters, [others] if genuine.left_out else []
-
-
-def _last_sealed(ledger: Ledger) -> str | None:
-    """Return the label of the last sealed cohort."""
-    batch = ledger.releases[-1].receipt.batch if ledger.releases else None
-    return None if batch is None else batch.through
 
 
 @dataclass(frozen=True)
@@ -292,10 +278,12 @@ def _without_contributors(plan: Plan, tallies: Mapping[str, Tally], known: Colle
     return [each for each in plan.experiment_names if any(each in tallies[name].experiment_names for name in unknown)]
 
 
-def _span(plan: Plan, after: str | None, through: int) -> Span | None:
-    """Return the cohorts of a batch; None where the plan has none."""
+def _span(plan: Plan, ledger: Ledger, through: int) -> Span | None:
+    """Return the cohorts of a batch, those after the last sealed one; None where the plan has none."""
     if plan.cohorts is None:
         return None
+    before = ledger.releases[-1].receipt.batch if ledger.releases else None
+    after = None if before is None else before.through
     return Span(COLLECTORS_CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
 
 

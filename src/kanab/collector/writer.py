@@ -1,6 +1,6 @@
 """The writer: all posts that wait are written by one commit, and then the whole group is answered.
 
-Posts come from event loops or threads into a bounded queue. One thread takes all that wait, appends
+Posts come from event loops into a bounded queue. One thread takes all that wait, appends
 them to the store in one transaction, and reports their outcomes. While it commits, the next group
 gathers: the busier the collector, the larger its groups. Between groups the thread does the
 housekeeping: it moves the key after a seal, merges records, and forgets old nonces.
@@ -12,9 +12,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from kanab.collector.counting.counters import Counters
@@ -128,7 +126,7 @@ OnOutcome = Callable[[PostOutcome | StoreError], None]
 class _WaitingPost(NamedTuple):
     nonce: bytes
     deltas: Mapping[int, Counters]
-    loop: asyncio.AbstractEventLoop | None
+    loop: asyncio.AbstractEventLoop
     on_outcome: OnOutcome
     epoch: str
 
@@ -137,7 +135,7 @@ _Result = tuple[_WaitingPost, PostOutcome | StoreError]
 
 
 class Writer:
-    """Writes posts into a store, many at once, from any number of event loops and threads.
+    """Writes posts into a store, many at once, from any number of event loops.
 
     ``life`` is how long nonces are remembered, in seconds, by ``clock``; while that is None, none is forgotten.
     The keys of what the store has sealed are forgotten at the start, in case a crash came in between. ``epoch`` is
@@ -187,27 +185,12 @@ class Writer:
         """The problem of the last housekeeping, if there was one: a key that cannot be erased, a full disk."""
         return self._housekeeping.trouble
 
-    def submit(self, nonce: bytes, deltas: Mapping[int, Counters], epoch: str = "") -> Future[PostOutcome]:
-        """Queue a post from any thread; the future has its outcome once it is on disk."""
-        future: Future[PostOutcome] = Future()
-        self._put(_WaitingPost(nonce, deltas, None, partial(_settle, future), epoch))
-        return future
-
     def post(self, nonce: bytes, deltas: Mapping[int, Counters], on_outcome: OnOutcome, epoch: str = "") -> None:
         """Queue a post from a running event loop, on which ``on_outcome`` is called once it is on disk.
 
         Raises `StoreError` where too many posts wait, or the writer is closed.
         """
-        self._put(_WaitingPost(nonce, deltas, asyncio.get_running_loop(), on_outcome, epoch))
-
-    def close(self) -> None:
-        """Take no more posts, commit those that wait, and end; the store stays open."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
-        self._thread.join()
-
-    def _put(self, waiting: _WaitingPost) -> None:
+        waiting = _WaitingPost(nonce, deltas, asyncio.get_running_loop(), on_outcome, epoch)
         with self._lock:  # the condition's own, which takes longer to enter
             if self._closed:
                 raise StoreError("the collector is stopping", "Send the message again later.")
@@ -219,6 +202,13 @@ class Writer:
             if self._idle:
                 self._idle = False
                 self._wake.notify()
+
+    def close(self) -> None:
+        """Take no more posts, commit those that wait, and end; the store stays open."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
 
     def _work(self) -> None:
         while (group := self._next_group()) is not None:
@@ -263,11 +253,8 @@ class Writer:
         loops = {post.loop for post, _ in results}
         for loop in loops:
             of_loop = results if len(loops) == 1 else [result for result in results if result[0].loop is loop]
-            if loop is None:
-                _call_back(of_loop)
-            else:
-                with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-                    loop.call_soon_threadsafe(_call_back, of_loop)
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                loop.call_soon_threadsafe(_call_back, of_loop)
 
 
 def _call_back(results: list[_Result]) -> None:
@@ -276,11 +263,3 @@ def _call_back(results: list[_Result]) -> None:
             post.on_outcome(outcome)
         except Exception:  # a sender that fails must not keep the outcome from the others
             continue
-
-
-def _settle(future: Future[PostOutcome], outcome: PostOutcome | StoreError) -> None:
-    with suppress(InvalidStateError):  # its sender went away
-        if isinstance(outcome, StoreError):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)

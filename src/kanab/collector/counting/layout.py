@@ -14,7 +14,7 @@ from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.counting.bins import Bins
 from kanab.errors import PlanError
 from kanab.plan.check import check_plan, path_to, refuse
-from kanab.plan.model import MOST_CLASSES, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import MOST_CLASSES, CovariatePlan, Linkage, MetricPlan, Plan
 from kanab.tally.factor import Factor, Level, as_score
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By
@@ -183,7 +183,7 @@ def _check_sizes(every: Sequence[TableLayout]) -> None:
 def _layout(
     linkage: Linkage, plan: Plan, metrics: dict[str, Metric], began: Mapping[str, Sequence[str]]
 ) -> TableLayout:
-    factors = [_arms(plan.experiment(name)) for name in linkage.experiments]
+    factors = [Factor(name, plan.experiment(name).arms or (), "arm") for name in linkage.experiments]
     if linkage.people_only:
         return TableLayout(linkage, (*factors, _bins(plan.metrics_by_name[str(linkage.covariate)])), (), {}, ())
     if linkage.covariate is not None:
@@ -253,10 +253,6 @@ def _marginals(metric: MetricPlan, linkage: Linkage, factors: Sequence[Factor]) 
     if metric.squares == "class":
         return (tuple(factor.name for factor in factors),)
     return tuple((factor.name,) for factor in factors if factor.role == "arm" or linkage.squares == "marginals")
-
-
-def _arms(plan: ExperimentPlan) -> Factor:
-    return Factor(plan.name, plan.arms or (), "arm")
 
 
 def _levels(plan: CovariatePlan) -> Factor:

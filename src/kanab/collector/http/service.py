@@ -62,6 +62,11 @@ AT_STOP_SECONDS = 5.0
 STUCK_SECONDS = 300.0
 """Seconds after which a check of the clock that does not end is called stuck: it waits for the store."""
 
+_UNCONFIRMED = (
+    "cohorts are ripe by this machine's clock, but since the start nothing has confirmed it. They are sealed after the "
+    "next timely post, by kanab seal, or after a start with --accept-clock."
+)
+
 
 class TellsPeople(Protocol):
     """Tells people what was sealed and what is alarming, in a thread of its own."""
@@ -320,7 +325,13 @@ class Service:
 
         Before the last sealed cohort it would drop everything, whoever confirms it.
         """
-        return _clock_behind_error() if self._behind else self._clock.trouble
+        if not self._behind:
+            return self._clock.trouble
+        return StoreError(
+            "the last sealed cohort lies ahead of this machine's clock",
+            "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try "
+            "again.",
+        )
 
     def _clock_doubt(self) -> StoreError | None:
         """Return why the clock may be wrong, although posts in time may be taken."""
@@ -374,7 +385,9 @@ class Service:
         if through is None:
             return
         if not self._clock.settled:
-            self._wait_for_confirmation(through)
+            if self._unconfirmed is None and any(cohort <= through for cohort in self.store.sizes()):  # told once
+                self._unconfirmed = time.monotonic()
+                self._say(f"kanab: {_UNCONFIRMED}", Level.WARNING)
             return
         self._due_since = self._due_since or last_tick(self.plan, now)
         for sealed in seal_ripe(self.store, self._cipher, self._versions, through):
@@ -390,12 +403,6 @@ class Service:
                 self._say(f"kanab: {sentence}.", Level.ERROR)
         self._sealed_through = max(self._sealed_through, self.store.sealed_through())
         self._due_since = None
-
-    def _wait_for_confirmation(self, through: int) -> None:
-        """Tell the operator, once, that ripe records wait until somebody confirms the clock."""
-        if self._unconfirmed is None and any(cohort <= through for cohort in self.store.sizes()):
-            self._unconfirmed = time.monotonic()
-            self._say(f"kanab: {_unconfirmed_error()}", Level.WARNING)
 
     def _due(self, now: datetime) -> int | None:
         """Return the cohort through which everything should be sealed by now; None if nothing is due."""
@@ -491,20 +498,6 @@ class Service:
 def _settle(waiting: asyncio.Future[PostOutcome | StoreError], outcome: PostOutcome | StoreError) -> None:
     if not waiting.done():  # or its sender went away
         waiting.set_result(outcome)
-
-
-def _clock_behind_error() -> StoreError:
-    return StoreError(
-        "the last sealed cohort lies ahead of this machine's clock",
-        "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try again.",
-    )
-
-
-def _unconfirmed_error() -> StoreError:
-    return StoreError(
-        "cohorts are ripe by this machine's clock, but since the start nothing has confirmed it",
-        "They are sealed after the next timely post, by kanab seal, or after a start with --accept-clock.",
-    )
 
 
 def ripe_at_tick(plan: Plan, calendar: Calendar, now: datetime) -> int | None:

@@ -159,7 +159,10 @@ def _open(path: Path) -> Iterator[int]:
         ) from None
     try:
         _check_private(handle, path)
-        _lock(handle)
+        with suppress(ImportError):
+            import fcntl  # noqa: PLC0415 - not on Windows, where one collector has the file
+
+            fcntl.flock(handle, fcntl.LOCK_EX)  # goes with the handle, also when the process is killed
         yield handle
     except OSError as problem:
         raise StoreError(f"{path.name} cannot be written: {problem.strerror}", "Check the disk.") from None
@@ -170,13 +173,6 @@ def _open(path: Path) -> Iterator[int]:
 def _check_private(handle: int, path: Path) -> None:
     if os.name == "posix" and stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
         raise StoreError(f"others may read the key file {path.name!r}", f"Run: chmod 600 {path.name}")
-
-
-def _lock(handle: int) -> None:
-    with suppress(ImportError):
-        import fcntl  # noqa: PLC0415 - not on Windows, where one collector has the file
-
-        fcntl.flock(handle, fcntl.LOCK_EX)  # goes with the handle, also when the process is killed
 
 
 def _sync_folder(folder: Path) -> None:

@@ -83,8 +83,8 @@ def _read_text(body: bytes) -> Post:
     if lines and not lines[-1]:
         lines.pop()  # the newline after the last line
     _check_lines(len(lines))
-    post = Post(nonce, _read_lines(lines))
-    return post._replace(epoch=epoch) if epoch else post
+    plain = _plain_lines(lines)
+    return Post(nonce, _any_lines(lines) if plain is None else plain, epoch=epoch)
 
 
 def _check_epoch(epoch: str, at: str) -> None:
@@ -104,11 +104,6 @@ def _check_lines(count: int) -> None:
         raise refused(Reason.SIZE, "a post has too many lines", f"Send at most {MOST_POST_LINES} messages in one post.")
     if not count:
         raise refused(Reason.FORMAT, "a post has no message", "Write one to a line, after the nonce.")
-
-
-def _read_lines(lines: list[str]) -> list[Line]:
-    plain = _plain_lines(lines)
-    return _any_lines(lines) if plain is None else plain
 
 
 def _plain_lines(lines: list[str]) -> list[Line] | None:

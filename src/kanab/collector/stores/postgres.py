@@ -318,19 +318,11 @@ class PostgresStore:
                     now = _records(db, through), _sealed(db)
                     if now != seen and not is_last:
                         continue
-                    batch = batch if now == seen else make(*now)
-                    db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, batch))
-                    db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
-                    db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
-                    _carry(db, carry)
+                    _replace_records(db, through, batch if now == seen else make(*now), None, carry)
                     return True
             raise AssertionError("the last time it is sealed")
 
-        if not self._run(work):
-            return False
-        with suppress(StoreError):  # the batch is sealed; space can be given back later
-            self.tidy()
-        return True
+        return self._run_and_tidy(work)
 
     def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
         """Destroy the records through a period and append the note of it; return False if it was done before."""
@@ -341,19 +333,15 @@ class PostgresStore:
                 [(sealed_through, last_epoch)] = db.execute("SELECT sealed_through, epoch FROM kanab_store").fetchall()
                 if through <= sealed_through if epoch is None else epoch == last_epoch:
                     return False
-                note = make(_records(db, through), _sealed(db))
-                db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, note))
-                db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
-                if epoch is None:
-                    db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
-                else:
-                    db.execute(_BEGIN_EPOCH, (epoch,))
-                _carry(db, carry)
+                _replace_records(db, through, make(_records(db, through), _sealed(db)), epoch, carry)
             return True
 
+        return self._run_and_tidy(work)
+
+    def _run_and_tidy(self, work: Callable[[Connection], bool]) -> bool:
         if not self._run(work):
             return False
-        with suppress(StoreError):  # as after a seal
+        with suppress(StoreError):  # the entry is in the ledger; space can be given back later
             self.tidy()
         return True
 
@@ -598,8 +586,14 @@ def _sealed(db: Connection) -> list[bytes]:
     return [batch for (batch,) in db.execute(query, binary=True).fetchall()]
 
 
-def _carry(db: Connection, carry: Carry | None) -> None:
-    """Add what goes on to a later cohort."""
+def _replace_records(db: Connection, through: int, entry: bytes, epoch: str | None, carry: Carry | None) -> None:
+    """Replace records by an entry of the ledger, close their cohorts or begin an epoch, and add what goes on."""
+    db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, entry))
+    db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
+    if epoch is None:
+        db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
+    else:
+        db.execute(_BEGIN_EPOCH, (epoch,))
     [(epoch, generation)] = db.execute("SELECT epoch, generation FROM kanab_store").fetchall()
     carried = None if carry is None else carry(epoch, generation)
     if carried is not None:
