@@ -17,14 +17,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kanab.client.state import State, pack_state, read_state
-from kanab.errors import KanabError, MissingExtraError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from kanab.collector.keys.keyring import cipher_of
+from kanab.errors import KanabError
 
 SHARED_SECONDS = 7200
 """So long a change is kept: longer than the hour in which two processes give one nonce to one transition."""
@@ -33,6 +32,7 @@ MOST_LINKS = 1000
 RECENT_MINUTES = 10
 MOST_RECENT = 20_000
 _NONCE = 12
+_cipher = partial(cipher_of, label=b"shared state", what="states that processes share", extra="client")
 _log = logging.getLogger("kanab.client")
 
 
@@ -150,7 +150,7 @@ class StateChain:
 
     def __init__(self, states: SharedStates) -> None:
         self._states = states
-        _cipher("")
+        _cipher(b"")
         self._failing = False
 
     def newest(self, state: State) -> State | None:
@@ -160,7 +160,10 @@ class StateChain:
                 break  # opted out
             try:
                 sealed = self._states.get(_key(state.version))
-                following = None if sealed is None else _unseal(state.version, bytes(sealed))
+                following = None
+                if sealed is not None:
+                    nonce, text = bytes(sealed[:_NONCE]), bytes(sealed[_NONCE:])
+                    following = read_state(_cipher(state.version.encode()).decrypt(nonce, text, None))
             except Exception as problem:  # a cache's own
                 self._fail(problem)
                 return None
@@ -173,7 +176,9 @@ class StateChain:
     def follow(self, before: State, after: State) -> bool | None:
         """Note what a state has become, and return whether it was the first to say so; None if that cannot be told."""
         try:
-            return bool(self._states.add(_key(before.version), _seal(before.version, after), SHARED_SECONDS))
+            nonce = os.urandom(_NONCE)
+            sealed = nonce + _cipher(before.version.encode()).encrypt(nonce, pack_state(after), None)
+            return bool(self._states.add(_key(before.version), sealed, SHARED_SECONDS))
         except Exception as problem:
             self._fail(problem)
             return None
@@ -188,20 +193,3 @@ class StateChain:
 
 def _key(version: str) -> str:
     return f"kanab-{hmac.digest(version.encode(), b'kanab/1 shared key', 'sha256').hex()[:32]}"
-
-
-def _seal(version: str, state: State) -> bytes:
-    nonce = os.urandom(_NONCE)
-    return nonce + _cipher(version).encrypt(nonce, pack_state(state), None)
-
-
-def _unseal(version: str, sealed: bytes) -> State | None:
-    return read_state(_cipher(version).decrypt(sealed[:_NONCE], sealed[_NONCE:], None))
-
-
-def _cipher(version: str) -> AESGCM:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only shared states need it
-    except ImportError:
-        raise MissingExtraError("states that processes share", "client") from None
-    return AESGCM(hmac.digest(version.encode(), b"kanab/1 shared state", "sha256"))

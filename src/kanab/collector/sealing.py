@@ -330,7 +330,13 @@ def release_what_holds(counted: Counted, ledger: Ledger) -> Passed:
     release = gate.release()
     if release is None:
         raise refusal
-    return Passed(release, gate.left_out(), gate.failed())
+    left_out = {  # the receipt names the tables
+        f"{part.experiment}: {part.metric}": f"{part.metric} is withheld altogether: {why}"
+        for part, why in gate.reasons.items()
+        if part.metric
+    }
+    failed = {part.experiment: why for part, why in gate.reasons.items() if not part.metric and not part.table}
+    return Passed(release, left_out, failed)
 
 
 class _PartialGate:
@@ -339,7 +345,7 @@ class _PartialGate:
     def __init__(self, counted: Counted, ledger: Ledger) -> None:
         self._counted, self._ledger = counted, ledger
         self._kept: list[BatchPart] = []
-        self._reasons: dict[BatchPart, str] = {}
+        self.reasons: dict[BatchPart, str] = {}
         self._release: Release | None = None
 
     def release(self) -> Release | None:
@@ -354,25 +360,13 @@ class _PartialGate:
             self._attempt(self._kept)
         return self._release
 
-    def left_out(self) -> dict[str, str]:
-        """Return the metrics that are left out, with the reasons; the receipt names the tables."""
-        return {
-            f"{part.experiment}: {part.metric}": f"{part.metric} is withheld altogether: {why}"
-            for part, why in self._reasons.items()
-            if part.metric
-        }
-
-    def failed(self) -> dict[str, str]:
-        """Return the experiments of which not even the people by arm pass, with the reasons."""
-        return {part.experiment: why for part, why in self._reasons.items() if not part.metric and not part.table}
-
     def _add(self, parts: Sequence[BatchPart]) -> None:
         """Keep as many parts as pass together with those that are kept."""
         why = self._attempt([*self._kept, *parts]) if parts else ""
         if not why:
             self._kept += parts
         elif len(parts) == 1:
-            self._reasons[parts[0]] = why
+            self.reasons[parts[0]] = why
         else:
             self._add(parts[: len(parts) // 2])
             self._add(parts[len(parts) // 2 :])
@@ -386,7 +380,7 @@ class _PartialGate:
         for link in counted.plan.linkages:
             part = BatchPart(link.experiments[0], table=link.name)
             if part not in kept:
-                without[link.name] = self._reasons.get(part, "it is not checked yet")
+                without[link.name] = self.reasons.get(part, "it is not checked yet")
             names = [
                 name
                 for name in counted.plan.metric_names

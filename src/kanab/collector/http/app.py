@@ -20,7 +20,7 @@ from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback, place_h
 from kanab.collector.http.metrics import CONTENT_TYPE
 from kanab.collector.http.service import Service
 from kanab.collector.protocol.limits import BURST_POSTS, MOST_POST_BYTES, POSTS_PER_SECOND, RETRY_AFTER_SECONDS
-from kanab.collector.protocol.reasons import Reason
+from kanab.collector.protocol.reasons import Reason, refused
 from kanab.collector.readiness import posts_answer, ready_answer
 from kanab.collector.stores.store import PostOutcome
 from kanab.errors import MessageError, StoreError
@@ -211,9 +211,9 @@ class Collector:
     def _admit(self, allowed: Headers | None, address: str | None) -> None:
         """Check that posts from this page and this address are allowed; raises `MessageError` if not."""
         if allowed is None:
-            raise _refusal(Reason.ORIGIN, "posts from this page are not taken")
+            raise refused(Reason.ORIGIN, "posts from this page are not taken")
         if address not in _HERE and not self._buckets.take(address):
-            raise _refusal(Reason.RATE, "too many posts from one place")
+            raise refused(Reason.RATE, "too many posts from one place")
 
     def _refused(self, problem: Exception, allowed: Headers | None) -> Response:
         """Return the response instead of a 204. Only our own words about messages are passed on."""
@@ -299,12 +299,8 @@ class _DisconnectedError(Exception):
     """The sender disconnected before the body was whole."""
 
 
-def _refusal(reason: Reason, fact: str) -> MessageError:
-    return MessageError(fact, reason=reason, status=reason.status)
-
-
 def _too_long() -> MessageError:
-    return _refusal(Reason.SIZE, f"a post has at most {MOST_POST_BYTES:,} bytes")
+    return refused(Reason.SIZE, f"a post has at most {MOST_POST_BYTES:,} bytes")
 
 
 async def _body(receive: Receive, length: bytes | None) -> bytes:

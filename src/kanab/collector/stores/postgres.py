@@ -8,8 +8,8 @@ way is done again once: if the commit had happened after all, the nonces say so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kanab.collector.stores.store import (
@@ -527,9 +527,7 @@ def _keys(posts: Sequence[CountedPost]) -> list[tuple[int, bytes]]:
 
 def _connected(url: str, wait: float, *, new: bool) -> Connection:
     """Open a connection on which a commit is durable, and bring the tables up to date; make them in a new store."""
-    db: Connection = _psycopg().connect(url, **_OPTIONS)
-    try:
-        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
+    with _connecting(url, wait) as db:
         db.execute("SET default_transaction_isolation TO 'read committed'")
         if _value(db.execute("SHOW synchronous_commit")) == "off":
             db.execute("SET synchronous_commit TO on")
@@ -538,17 +536,12 @@ def _connected(url: str, wait: float, *, new: bool) -> Connection:
             _migrate(db, new=new)
         for name, seconds in _TIMEOUTS.items():
             db.execute(_SHORTEN, {"name": name, "milliseconds": 1000 * seconds})
-    except BaseException:
-        db.close()
-        raise
     return db
 
 
 def _connected_to_read(url: str, wait: float) -> Connection:
     """Open a connection that writes nothing, to tables that are there."""
-    db: Connection = _psycopg().connect(url, **_OPTIONS)
-    try:
-        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
+    with _connecting(url, wait) as db:
         db.execute("SET default_transaction_read_only TO on")
         if not _value(db.execute("SELECT to_regclass('kanab_store') IS NOT NULL")):
             raise StoreError(
@@ -557,10 +550,19 @@ def _connected_to_read(url: str, wait: float) -> Connection:
             )
         if _value(db.execute("SELECT version FROM kanab_store")) > SCHEMA:
             raise newer_schema_error()
+    return db
+
+
+@contextmanager
+def _connecting(url: str, wait: float) -> Iterator[Connection]:
+    """Open a connection, and close it if what follows fails."""
+    db: Connection = _psycopg().connect(url, **_OPTIONS)
+    try:
+        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
+        yield db
     except BaseException:
         db.close()
         raise
-    return db
 
 
 def _migrate(db: Connection, *, new: bool) -> None:

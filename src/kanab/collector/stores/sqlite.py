@@ -247,7 +247,7 @@ class SqliteStore:
             if epoch is None:
                 db.execute("UPDATE store SET sealed_through = ?", (through,))
             else:
-                _change_epoch(db, epoch)
+                self._change_epoch(db, epoch)
             self._carry(db, carry)
         with suppress(StoreError):  # the entry is in the store; space can be given back later
             self.tidy()
@@ -290,8 +290,13 @@ class SqliteStore:
             if db.execute("SELECT epoch FROM store").fetchone()[0] == epoch:
                 return False
             db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, make(_sealed(db))))
-            _change_epoch(db, epoch)
+            self._change_epoch(db, epoch)
         return True
+
+    def _change_epoch(self, db: sqlite3.Connection, epoch: str) -> None:
+        query = "UPDATE store SET epoch = ?, generation = generation + 1"  # by which who appends notices it
+        db.execute(query, (epoch,))
+        db.execute("DELETE FROM lost")
 
     def lost(self) -> list[int]:
         """Return the open cohorts that an earlier process kept in its memory only."""
@@ -500,11 +505,6 @@ def _opened(path: Path, wait: float) -> tuple[StoreFile, sqlite3.Connection]:
         file.close()
         raise
     return file, db
-
-
-def _change_epoch(db: sqlite3.Connection, epoch: str) -> None:
-    db.execute("UPDATE store SET epoch = ?, generation = generation + 1", (epoch,))  # by which who appends notices it
-    db.execute("DELETE FROM lost")
 
 
 def _connected(path: Path, wait: float) -> sqlite3.Connection:
