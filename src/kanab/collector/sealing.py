@@ -171,7 +171,9 @@ class _BatchMaker:
         self.sealed = Sealed(
             waiting={name: f"{name} {HELD_BACK}: {why}" for name, why in waiting.items()}, destroyed=destroyed
         )
-        self._carried = _counters_of(self._plan, counters, waiting)
+        tables = {layout.name for layout in layouts(self._plan) if {*waiting} & {*layout.linkage.experiments}}
+        tables |= {f"{encode(name)}/*" for name in waiting}  # their joint signatures
+        self._carried = {name: value for name, value in counters.items() if name.partition("|")[0] in tables}
         known = self._versions.known
         over = {*known.experiment_names} - {*self._plan.experiment_names}  # enrolled after it had ended
         self._carried |= destroyed_counters(known, counters, {*destroyed, *over})
@@ -182,13 +184,6 @@ def _joined_late(release: Release, ledger: Ledger) -> list[str]:
     before = ledger.releases[-1].receipt.left_out if ledger.releases else {}
     late = [name for name in release.plan.experiment_names if HELD_BACK in before.get(name, "")]
     return [f"{name} also holds its people of earlier cohorts, who were held back" for name in late]
-
-
-def _counters_of(plan: Plan, counters: Counters, experiments: Collection[str]) -> Counters:
-    """Return the counters of all tables that some experiments are in, and of their joint signatures."""
-    tables = {layout.name for layout in layouts(plan) if {*experiments} & {*layout.linkage.experiments}}
-    tables |= {f"{encode(name)}/*" for name in experiments}
-    return {name: value for name, value in counters.items() if name.partition("|")[0] in tables}
 
 
 def stored_ledger(store: Store) -> Ledger:

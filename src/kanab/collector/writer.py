@@ -148,7 +148,6 @@ class Writer:
         keyring: Keyring,
         *,
         life: int,
-        limit: int = MOST_WAITING_POSTS,
         clock: Callable[[], float | None] = time.time,
     ) -> None:
         store.claim(keyring.fingerprint)
@@ -159,7 +158,7 @@ class Writer:
         self._keyring = keyring
         self._cipher = RecordCipher(keyring)
         self._housekeeping = Housekeeping(store, self._cipher, life, clock)
-        self.limit = limit
+        self.limit = MOST_WAITING_POSTS
         self.tempo = Tempo()
         self._queue: list[_WaitingPost] = []
         self._waiting_since = self._group_since = 0.0

@@ -131,7 +131,8 @@ def test_a_retry_is_a_duplicate_and_a_sealed_cohort_is_late(store: Held, begin: 
 
 
 def test_a_full_queue_refuses_and_keeps_what_waits(store: Held, begin: Callable[..., Writer]) -> None:
-    own = begin(limit=3)
+    own = begin()
+    own.limit = 3
     store.go.clear()
     futures = [submit(own, nonce(0), DELTAS)]
     store.begun.wait(10)

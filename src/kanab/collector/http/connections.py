@@ -83,19 +83,12 @@ class HeadTooLargeError(Exception):
     """More bytes before the body than any browser sends."""
 
 
-class _NoEvent:
-    """The event that uvicorn sets when a request has ended; here nothing waits for it."""
-
-    def set(self) -> None:
-        """Do nothing."""
-
-
 class FastCycle:
     """A plain post between request and response: as much of uvicorn's own cycle as its protocol uses."""
 
     __slots__ = ("disconnected", "keep_alive", "response_complete")
 
-    message_event = _NoEvent()
+    message_event = asyncio.Event()  # which uvicorn sets when a request has ended; here nothing waits for it
 
     def __init__(self) -> None:
         self.disconnected = False

@@ -26,7 +26,6 @@ BACKLOG = 4096
 MOST_FILES = 65_536
 """Files and connections that may be open, if the system allows as many."""
 
-
 _FIRST_HANDED_OVER = 3
 """The number of the first file that systemd hands over."""
 

@@ -278,7 +278,9 @@ class Service:
                 now = self._compared_time()
                 if now is not None:
                     self._follow_plan(now)
-                self._compare_witness()
+                if self._older is not None or not self._writer.number:  # later on the store itself notices
+                    self._older = older_error(self.store, self._keyring, self._witness)
+                self.readiness.set(Problem.EPOCH, wrong=self._older is not None)
                 self._note_witness()
             if self._older is not None:
                 raise self._older
@@ -356,12 +358,6 @@ class Service:
     def _is_clock_wrong(self) -> bool:
         self._clock()
         return self._clock_doubt() is not None
-
-    def _compare_witness(self) -> None:
-        """Take no posts into a store that is older than what was acknowledged, until the operator has decided."""
-        if self._older is not None or not self._writer.number:  # later on the store itself notices
-            self._older = older_error(self.store, self._keyring, self._witness)
-        self.readiness.set(Problem.EPOCH, wrong=self._older is not None)
 
     def _note_witness(self) -> None:
         """Write how far the store has come; what is acknowledged until the next time, it does not know."""

@@ -124,15 +124,12 @@ def _read_lines(handle: int) -> list[tuple[int, KeyState | None]]:
 
 def _write(handle: int, state: KeyState) -> None:
     """Write a state into both lines, first where nothing or the older one is."""
-    for offset, before in sorted(_read_lines(handle), key=lambda line: (line[1] is not None, line[1] or (), line[0])):
-        if before != state:
-            os.pwrite(handle, _format(state), offset)
-            os.fsync(handle)
-
-
-def _format(state: KeyState) -> bytes:
     text = f"kanab-key/1 {state.period:012d} {state.state.hex()} {state.nonce_key.hex()}"
-    return f"{text} {_checksum(text.encode())}\n".encode()
+    line = f"{text} {_checksum(text.encode())}\n".encode()
+    for offset, before in sorted(_read_lines(handle), key=lambda at: (at[1] is not None, at[1] or (), at[0])):
+        if before != state:
+            os.pwrite(handle, line, offset)
+            os.fsync(handle)
 
 
 def _parse(line: bytes) -> KeyState | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -185,7 +186,9 @@ _JSON = msgspec.json.Decoder(_Body)
 
 
 def _read_json(body: bytes) -> Post:
-    content = _parse(body)
+    content: _Body | None = None
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # theirs may repeat what was sent
+        content = _JSON.decode(body)
     if content is None:
         raise refused(Reason.FORMAT, "the JSON is not that of a post", "docs/how-to/messages.md shows one.")
     if content.kanab != 1:
@@ -196,13 +199,6 @@ def _read_json(body: bytes) -> Post:
         _check_epoch(content.epoch, "$.epoch")
     lines = [_json_line(message, position) for position, message in enumerate(content.messages)]
     return Post(nonce, lines, json=True, epoch=content.epoch)
-
-
-def _parse(body: bytes) -> _Body | None:
-    try:
-        return _JSON.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _json_line(message: _Message, position: int) -> Line:

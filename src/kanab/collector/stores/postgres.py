@@ -8,7 +8,7 @@ way is done again once: if the commit had happened after all, the nonces say so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[Any]
 
 _T = TypeVar("_T")
+_Keys = list[tuple[int, bytes]]  # hours and nonces
 _LOCK = 0x6B616E6162  # "kanab"; one store to a database
 
 _MIGRATIONS = (
@@ -149,7 +150,6 @@ _CAUSES = {
     "25006": ("the database is read-only", "Give the address of the primary server."),
 }
 
-
 _NOT_LET_IN = ("does not exist", "authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 """What a server says to a user that it knows no password of; other words, or none, mean that it may come later."""
 
@@ -212,7 +212,7 @@ class PostgresStore:
             state = self._state
             if state is not None and len(keys) == len(of_epoch(posts, state.epoch)) == len(posts) > 0:
                 with suppress(_psycopg().errors.DivisionByZero):
-                    return _append_new(db, posts, keys, encrypt, state=state, last=self._last)
+                    return self._append_new(db, posts, keys, encrypt, state)
             return self._append_any(db, posts, encrypt)
 
         appended = self._run(work)
@@ -221,6 +221,25 @@ class PostgresStore:
         if known:
             self._last = {"last_hour": known[-1].hour, "last_nonce": known[-1].nonce}
         return appended
+
+    def _append_new(
+        self, db: Connection, posts: Sequence[CountedPost], keys: _Keys, encrypt: Encrypt, state: _State
+    ) -> Appended:
+        """Append a group in which everything is new; without BEGIN, a pipeline is one transaction."""
+        outcomes, sums = sort_posts(posts, [True] * len(posts), state.sealed_through, state.forgotten)
+        boxes = [encrypt(cohort, counters, state.epoch, state.generation) for cohort, counters in sums.items()]
+        values = {
+            "hours": [hour for hour, _ in keys],
+            "nonces": b"".join(nonce for _, nonce in keys),
+            "cohorts": list(sums),
+            "boxes": boxes,
+            **state._asdict(),
+            **self._last,
+        }
+        with db.pipeline():
+            db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
+            kept = db.execute(_APPEND, values, binary=True)
+        return Appended(outcomes, list(sums), state.sealed_through, state.epoch, _value(kept))
 
     def _append_any(self, db: Connection, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
         """Append a group after queries for what is sealed and forgotten by now, the epoch, and which nonces are new."""
@@ -494,33 +513,7 @@ class PostgresStore:
         self._connection = None
 
 
-def _append_new(
-    db: Connection,
-    posts: Sequence[CountedPost],
-    keys: Sequence[tuple[int, bytes]],
-    encrypt: Encrypt,
-    *,
-    state: _State,
-    last: Mapping[str, Any],
-) -> Appended:
-    """Append a group in which everything is new; without BEGIN, a pipeline is one transaction."""
-    outcomes, sums = sort_posts(posts, [True] * len(posts), state.sealed_through, state.forgotten)
-    boxes = [encrypt(cohort, counters, state.epoch, state.generation) for cohort, counters in sums.items()]
-    values = {
-        "hours": [hour for hour, _ in keys],
-        "nonces": b"".join(nonce for _, nonce in keys),
-        "cohorts": list(sums),
-        "boxes": boxes,
-        **state._asdict(),
-        **last,
-    }
-    with db.pipeline():
-        db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
-        kept = db.execute(_APPEND, values, binary=True)
-    return Appended(outcomes, list(sums), state.sealed_through, state.epoch, _value(kept))
-
-
-def _keys(posts: Sequence[CountedPost]) -> list[tuple[int, bytes]]:
+def _keys(posts: Sequence[CountedPost]) -> _Keys:
     """Return hours and nonces in one order, so that no two groups wait in a circle."""
     return sorted({(post.hour, post.nonce) for post in posts})
 
