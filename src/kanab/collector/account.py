@@ -33,11 +33,6 @@ class PeopleAccount(NamedTuple):
     held_back: int = 0
     destroyed: int = 0
 
-    @property
-    def acknowledged(self) -> int:
-        """How many enrollments were acknowledged."""
-        return sum(self)
-
 
 def people_accounts(plan: Plan, releases: Sequence[Release], counters: Counters) -> dict[str, PeopleAccount]:
     """Return the exact account of every experiment, from the batches of a store and its decrypted counters."""
