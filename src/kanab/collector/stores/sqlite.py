@@ -539,10 +539,15 @@ def _log_ahead(db: sqlite3.Connection, wait: float) -> None:
             time.sleep(0.02)
 
 
+_LOOK = """SELECT application_id, user_version, EXISTS (SELECT 1 FROM sqlite_master)
+    FROM pragma_application_id, pragma_user_version"""
+"""One statement: another process that makes the tables in between would look like another program's file."""
+
+
 def _version(db: sqlite3.Connection) -> int:
     """Return the version of the tables, 0 in an empty file; raises `StoreError` for another program's file."""
-    mark, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version"))
-    if mark != _MARK and (mark or db.execute("SELECT 1 FROM sqlite_master").fetchone()):
+    mark, version, holds_tables = map(int, db.execute(_LOOK).fetchone())
+    if mark != _MARK and (mark or holds_tables):
         raise StoreError(*_CAUSES[sqlite3.SQLITE_NOTADB])
     if version > SCHEMA:
         raise newer_schema_error()
