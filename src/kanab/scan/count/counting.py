@@ -194,9 +194,6 @@ def _finish(sums: PairSums, names: Sequence[str], metrics: Sequence[Metric]) -> 
         sums.total,
         {metric.name: part.unusual for metric, part in parts},
         {metric.name: part.missing for metric, part in parts},
-        {metric.name: part.clamped for metric, part in parts},
-        sums.outside,
-        sums.excluded,
     )
 
 

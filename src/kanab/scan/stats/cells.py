@@ -168,7 +168,7 @@ def _widen(squares: Whole, centre: Whole, sums: Whole, centred: Whole) -> tuple[
 
 
 def blocks_of_pairs(pairs: Pairs, metrics: Sequence[str]) -> Iterator[TableBlock]:
-    """Yield all pairs, those with the same numbers of arms together; places follow ``pairs.pairs``."""
+    """Yield all pairs, those with the same numbers of arms together; in the order of ``itertools.combinations``."""
     starts = np.array(pairs.starts)
     sizes = np.diff(starts)
     first, second = np.triu_indices(len(sizes), 1)
