@@ -86,7 +86,7 @@ class Background:
             assert part is not None and classes is not None, "it is one of these tables"  # noqa: PT018
             columns.append(classes)
             sums.append(part.sums.ravel())
-            squared += [_marginal(table, classes, by) for by in part.squares]
+            squared += [marginal_places(table, classes, by) for by in part.squares]
         cuts = [cut for number in numbers for cut in _cuts(self, number, metric)]
         columns += [column for column, _ in cuts]
         sums += [added for _, added in cuts]
@@ -259,7 +259,7 @@ def _places(table: AttackedTable, levels: Coded) -> Ints:
     return flat_places(table, places)
 
 
-def _marginal(table: AttackedTable, places: Ints, by: Sequence[str]) -> Ints:
+def marginal_places(table: AttackedTable, places: Ints, by: Sequence[str]) -> Ints:
     """Return everybody's place in a marginal of a table."""
     along = np.unravel_index(np.maximum(places, 0), table.people.shape)
     axes = [table.names.index(name) for name in by]
@@ -279,7 +279,7 @@ def _products(background: Background, number: int, metric: Metric) -> Iterator[t
         part, known = table.part(other), background.known.values.get(other)
         if metric.name in cross.pair and part is not None and known is not None:
             steps = part.metric.to_grid(np.nan_to_num(known)).astype(np.float64)
-            yield cross, other, _marginal(table, classes, cross.by), steps
+            yield cross, other, marginal_places(table, classes, cross.by), steps
 
 
 def _cuts(background: Background, number: int, metric: Metric) -> Iterator[tuple[Ints, Cells]]:

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.counted import MOST_STEPS
 from kanab.errors import TallyError
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable
 from kanab.inspection.attack.reconstruct import CONTRIBUTORS
-from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_STEPS
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.inference import class_squares, edges, extremes_on_grid
 from kanab.tally.cells import Cells
 from kanab.tally.consistency import check_moments

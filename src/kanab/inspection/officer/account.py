@@ -14,9 +14,15 @@ from kanab.inspection.attack.all_but_one import ALL_BUT_ONE
 from kanab.inspection.attack.findings import AttackReport, Attempt
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import play_attacker
-from kanab.inspection.auditor import Audited, audit_release, check_chain, check_differences, check_release
-from kanab.inspection.checks import Check
-from kanab.inspection.noise_audit import check_spent
+from kanab.inspection.auditor import (
+    Audited,
+    Check,
+    audit_release,
+    check_chain,
+    check_differences,
+    check_release,
+    check_spent,
+)
 from kanab.inspection.officer import noisy
 from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, promises, questions, risks

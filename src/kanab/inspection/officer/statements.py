@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.choices import DEFAULT_K
-from kanab.inspection.checks import Check
+from kanab.inspection.auditor import Check
 from kanab.inspection.officer import collected, noisy
 from kanab.inspection.officer.fields import origin
 from kanab.inspection.promises import NOT_COVERED, PROMISES, RULES, WITHIN_AN_EXPERIMENT
