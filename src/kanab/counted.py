@@ -14,7 +14,6 @@ from kanab.plan.periods import Span
 from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
 
-
 MOST_STEPS = 20
 """Whole numbers of up to so many steps are counts of things: that somebody ordered twice identifies nobody."""
 

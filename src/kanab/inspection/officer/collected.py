@@ -68,7 +68,8 @@ def collector_risks(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]
             "deviations say which. Each table holds to k by itself, their combinations were not looked at.",
             "Update every collector on the store; declare fewer levels or covariates.",
         )
-    if any(metric["missing"] == "exclude" for metric in _metrics(releases)):
+    tables = [table for release in releases for table in release["tables"]]
+    if any(metric["missing"] == "exclude" for table in tables for metric in table["metrics"]):
         yield (
             "who has a value at all",
             "Where missing values are excluded, k people of every class have one and k lack one. Over several tables "
@@ -96,7 +97,3 @@ _ALWAYS = (
         "Keep the key apart from the store and out of its backups; seal often.",
     ),
 )
-
-
-def _metrics(releases: Sequence[Plain]) -> Iterator[Plain]:
-    return (metric for release in releases for table in release["tables"] for metric in table["metrics"])

@@ -300,7 +300,7 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
             (
                 _NOT_ALONE,
                 "What k does not cover, above: arithmetic with values, and classes where everybody is alike"
-                + (f" (here {_times(alike)})." if alike else "."),
+                + (f" (here {'once' if alike == 1 else f'{alike:,} times'})." if alike else "."),
                 "The average of a class is the best guess about everybody in it.",
             ),
         ),
@@ -339,7 +339,3 @@ def _combinations(releases: Sequence[Plain], effective_k: int | None) -> str:
     if any(release["effective_k"] is None for release in releases):
         return "How the tables overlap is not known, so their combinations were not evaluated."
     return "A file is outside any ledger, so what the files give away together was not evaluated."
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"

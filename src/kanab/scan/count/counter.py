@@ -255,8 +255,12 @@ class _MetricValues:
         values, gone = to_numbers(column, wanted.name)
         missing = int(np.count_nonzero(gone))
         present = values[~gone] if missing else values
-        profile = _profile(present, wanted.metric) if len(present) else None
         metric = wanted.metric
+        profile = None
+        if len(present):
+            bounded = metric is not None and metric.bounds is not None and not metric.binary
+            # of declared bounds nothing but the range matters
+            profile = Profile(float(present.min()), float(present.max())) if bounded else profile_values(present)
         if metric is None:
             return cls(profile, missing)
         steps = metric.to_grid(values)
@@ -265,13 +269,6 @@ class _MetricValues:
             steps[gone] = 0
         has = ~gone if missing and metric.missing == "exclude" else None
         return cls(profile, missing, metric, steps, has)
-
-
-def _profile(values: NDArray[np.float64], metric: Metric | None) -> Profile:
-    """Return all that the choice of a grid needs; of declared bounds nothing but the range matters."""
-    if metric is not None and metric.bounds is not None and not metric.binary:
-        return Profile(float(values.min()), float(values.max()))
-    return profile_values(values)
 
 
 class _MetricTotals:

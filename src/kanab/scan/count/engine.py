@@ -112,7 +112,11 @@ class EnginePeople:
             for codes, values in zip(known, columns, strict=True):
                 codes.read(values)
         letters = [_letter(arm, codes.levels) for arm, codes in zip(arms, known, strict=True)]
-        texts = [_joined(letters[start : start + _LONGEST]) for start in range(0, len(letters), _LONGEST)]
+        texts = []
+        for start in range(0, len(letters), _LONGEST):
+            first, *others = letters[start : start + _LONGEST]
+            # one operation: a sum of sums grows beyond measure where Ibis repeats its terms
+            texts.append(first.concat(*others) if others else first)
         rows = select_people(self.table, texts, [metric.name for metric in task.metrics])
         try:
             levels = tuple(tuple(codes.levels) for codes in known)
@@ -199,12 +203,6 @@ def _letter(arm: Any, levels: Sequence[Level]) -> Any:
     """Return one character: the number of the arm, or that there is none, or that it is another one."""
     known = [(arm == level, str(place)) for place, level in enumerate(levels)]
     return ibis.cases((arm.isnull(), _NONE), *known, else_=_OTHER)
-
-
-def _joined(letters: Sequence[Any]) -> Any:
-    """Return letters as one text, by one operation: a sum of sums grows beyond measure where Ibis repeats its terms."""
-    first, *others = letters
-    return first.concat(*others) if others else first
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,6 @@ class Lines:
     p_guarded: Floats
     could_miss: Floats
     assignment_p: Floats
-    assignment_adjusted: Floats
     check: Places
     variance: Texts
     verdict: Texts
@@ -169,7 +168,6 @@ def _judge(tested: _Tested, by_table: tuple[Floats, Places], names: Sequence[str
         p_guarded=evidence.p_guarded,
         could_miss=evidence.could_miss,
         assignment_p=np.repeat(assignment_p, len(names)),
-        assignment_adjusted=evidence.assignment,
         check=np.repeat(check, len(names)),
         variance=variance,
         verdict=verdict,
