@@ -67,7 +67,7 @@ def test_survivors_are_followed_up_and_nothing_else():
     assert found.follow_ups == follow_ups(tables[0], "tier", "spend")
     assert max(found.follow_ups, key=lambda one: abs(one.t)).level == 3
     assert all(row.follow_ups == () for row in scan if row != found)
-    assert scan.ranked[0] == found
+    assert scan.flagged[0] == found
 
 
 def test_a_table_with_several_covariates_is_tested_for_each():
