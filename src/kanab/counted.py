@@ -14,6 +14,9 @@ from kanab.plan.periods import Span
 from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
 
+MOST_STEPS = 20
+"""Whole numbers of up to so many steps are counts of things: that somebody ordered twice identifies nobody."""
+
 
 def floor_to_k(people: int, k: int) -> int:
     """Return a number of people as it may be shown: the multiple of k that is not above it.

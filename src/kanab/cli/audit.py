@@ -16,8 +16,7 @@ from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
 
 if TYPE_CHECKING:
-    from kanab.inspection.auditor import FewEvents
-    from kanab.inspection.checks import Check
+    from kanab.inspection.auditor import Check, FewEvents
     from kanab.privacy.ledger import Ledger
     from kanab.privacy.release import Release
 
@@ -63,9 +62,14 @@ def _audit_files(
     files: tuple[str, ...], ledger: str | None = None
 ) -> tuple[dict[str, list[Check]], dict[str, Release]]:
     """Check every file, and return its releases; one that cannot be read unchanged is a broken rule as well."""
-    from kanab.inspection.auditor import check_chain, check_differences, check_release
-    from kanab.inspection.checks import Check
-    from kanab.inspection.noise_audit import check_newest, check_spent
+    from kanab.inspection.auditor import (
+        Check,
+        check_chain,
+        check_differences,
+        check_newest,
+        check_release,
+        check_spent,
+    )
     from kanab.privacy.release_file import read_release
 
     checked: dict[str, list[Check]] = {}

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted, SignatureValues
+from kanab.counted import MOST_STEPS, Counted, SignatureValues
 from kanab.errors import flag, listed
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import Draft, smallest_share
-from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_STEPS, Floats, excess, is_harmless, within
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS, Floats, excess, is_harmless, within
 from kanab.privacy.joint_rules import as_published, first_linkages, published_totals
 from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, Place, ShownTable, column
