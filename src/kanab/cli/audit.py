@@ -66,7 +66,7 @@ def _audit_files(
     from kanab.inspection.auditor import check_chain, check_differences, check_release
     from kanab.inspection.checks import Check
     from kanab.inspection.noise_audit import check_newest, check_spent
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
 
     checked: dict[str, list[Check]] = {}
     releases: dict[str, Release] = {}

@@ -134,7 +134,7 @@ def _per_day(text: str | None) -> float | dict[str, float] | None:
 def _baseline(plan: Plan, flags: Mapping[str, Any]) -> Baseline:
     """Return what a release says, overridden by what the flags say."""
     from kanab.planning.forecast import Baseline, baseline_from_release
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
 
     rates, sds, means = (_by_metric(plan, flags[name], f"--{name}") for name in ("rate", "sd", "mean"))
     if both := set(rates) & set(sds):

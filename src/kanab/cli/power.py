@@ -314,7 +314,7 @@ def _size(text: str) -> float:
 def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, control: Level) -> tuple[_Basis, Noise]:
     """Return variances as the release found them, at the shares of its plan unless others are given."""
     from kanab.planning.released import noise_of_release
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
 
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
@@ -329,7 +329,7 @@ def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     """Return the noise of arm × covariate, or of two experiments, as the release found it."""
     from kanab.planning.interactions import crossed_noise_of
     from kanab.planning.released import is_binary, outcome_of, ratio_parts, table_with
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
     from kanab.stats.effect import plain_means
 
     released = read_release(flags["release_file"])

@@ -58,7 +58,7 @@ def release(source: str, **flags: Any) -> None:
     from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
     from kanab.privacy.epsilon.door import check_declared
     from kanab.privacy.ledger import Ledger, hold_ledger, read_ledger
-    from kanab.privacy.release_file import release_text
+    from kanab.privacy.release_json import release_text
 
     flags["adjust"] = ",".join(dict.fromkeys([*names(flags["adjust"]), *names(flags["segment"])]))
     _check_output(flags)
@@ -191,7 +191,7 @@ def _write(
     from kanab.privacy.gate import deviating, make_release, release_into
     from kanab.privacy.ledger import append_release, hold_ledger
     from kanab.privacy.recount import batch_of
-    from kanab.privacy.release_file import release_text
+    from kanab.privacy.release_json import release_text
 
     k, override, question = flags["k"], flags["override"], Question.of(counted, flags["k"])
     if path is None:

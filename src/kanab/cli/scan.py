@@ -97,7 +97,7 @@ def scan(source: tuple[str, ...], **flags: Any) -> None:
 
 
 def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
     from kanab.scan.scan import scan_interactions
 
     if is_release(source[0]):
@@ -118,7 +118,7 @@ def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
 
 
 def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairReadout) -> SegmentReadout | None:
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
     from kanab.scan.scan import scan_segments
 
     covariates = names(flags["segment"])

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kanab.cli.operating.clock_options import clock_options
 from kanab.cli.operating.notify import channels_of, notifier_of
 from kanab.cli.source_options import moment
-from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options, witness_of
+from kanab.cli.stores import clock_options, opened_keyring, opened_store, plan_options, store_options, witness_of
 from kanab.errors import PrivacyError, need_extra
 
 if TYPE_CHECKING:

@@ -153,3 +153,24 @@ def dashboard_token(host: str) -> str | None:
             "Set KANAB_TOKEN to a long random text, or listen at 127.0.0.1.",
         )
     return token
+
+
+PEERS = "KANAB_CLOCK_PEERS"
+"""The environment variable with addresses of web servers, separated by spaces."""
+
+
+def clock_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags that confirm the clock of this machine."""
+    for option in (
+        click.option("--accept-clock", is_flag=True, help="This machine's clock is right: I have looked."),
+        click.option(
+            "--clock-peer",
+            "clock_peers",
+            multiple=True,
+            metavar="URL",
+            envvar=PEERS,
+            help="Web server whose time may confirm the clock. Repeatable.",
+        ),
+    ):
+        command = option(command)
+    return command

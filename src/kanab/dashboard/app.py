@@ -17,8 +17,7 @@ from kanab.collector.http.app import Collector
 from kanab.dashboard import json_api
 from kanab.dashboard.background import NotYetError
 from kanab.dashboard.guard import AccessGuard, App, Message, Receive, Scope, Send
-from kanab.dashboard.login_pages import LoginPages
-from kanab.dashboard.pages import Pages
+from kanab.dashboard.pages import LoginPages, Pages
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.rendering import Renderer
 from kanab.dashboard.request_view import RequestView, UnknownExperimentError

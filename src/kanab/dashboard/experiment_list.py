@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
-from kanab.dashboard.sparkline import Trend
+from kanab.dashboard.timeline import Trend
 from kanab.errors import LedgerError
 from kanab.report.decision import ANSWERS, cause_first, decide
 from kanab.report.figures import figures_of, is_share, relative_figures

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,18 @@ from kanab.atomicfile import write_whole
 from kanab.client import Client
 from kanab.client.delivery import PostAnswer
 from kanab.client.transport import Http
-from kanab.collector.http.app import Collector
+from kanab.collector.http.app import Collector, Receive, Scope, Send
+from kanab.collector.http.server import bind, server_of
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyfile import key_beside
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.counting.dispatch import count
-from kanab.demo.clock import DemoClock, monday
-from kanab.demo.page import Shop
-from kanab.demo.visitors import PLAN, Truth, visit_for_a_week
-from kanab.errors import MissingExtraError, StoreError
+from kanab.dashboard.app import Dashboard, Site
+from kanab.dashboard.release_sources import CollectorReleases
+from kanab.demo.visitors import PLAN, DemoClock, Truth, monday, visit_for_a_week
+from kanab.errors import StoreError
 from kanab.plan.file import parse_plan
 
 WEEKS = 5
@@ -75,21 +77,22 @@ def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]
     if folder.exists() and any(folder.iterdir()) and not (folder / "kanab.toml").exists():
         raise StoreError(f"{folder.name} holds something else", "Name a new folder: kanab demo FOLDER")
     data = folder / "kanab-data"
-    _clear(data)
+    for path in (*(data.iterdir() if data.is_dir() else ()), key_beside(data)):  # of an earlier demonstration
+        path.unlink(missing_ok=True)
+    if data.is_dir():
+        data.rmdir()
     data.mkdir(parents=True, mode=0o700)
     write_whole(folder / "kanab.toml", PLAN)
     now = datetime.now(UTC)
     clock = DemoClock(monday(now, WEEKS))
-    store = SqliteStore(data / STORE)
-    try:
+    with closing(SqliteStore(data / STORE)) as store:
         keyring = Keyring.create(key_beside(data))
         service = Service(store, keyring, parse_plan(PLAN), clock=clock, say=lambda sentence, _=None: say(sentence))
-        with _served(Shop(_site(service, clock)), port) as address:
+        site = Site(Collector(service), Dashboard(CollectorReleases(service, clock)))
+        with _served(Shop(site), port) as address:
             demo = Demo(address, folder, service, clock, Truth(), CountedPosts(address))
             _let_weeks_pass(demo, people, say)
             yield demo
-    finally:
-        store.close()
 
 
 def compare(demo: Demo) -> int:
@@ -111,8 +114,7 @@ def compare(demo: Demo) -> int:
 
 def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
     now = datetime.now(UTC)
-    client = Client(demo.address, demo.sent, threads=DELIVERING, clock=demo.clock)
-    try:
+    with closing(Client(demo.address, demo.sent, threads=DELIVERING, clock=demo.clock)) as client:
         client.ready(30.0)
         for ago in range(WEEKS, 0, -1):
             week = monday(now, ago)
@@ -121,29 +123,13 @@ def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
             visit_for_a_week(client, demo.clock, week, people, demo.truth)
             say(f"  the week of {week:%d %B}: {people:,} people came")
             demo.clock.move_to(week + timedelta(days=8, hours=1))
-    finally:
-        client.close()
     demo.clock.catch_up()
     demo.service.check_clock()
-
-
-def _site(service: Service, clock: DemoClock) -> Any:
-    collector = Collector(service)
-    try:
-        from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
-        from kanab.dashboard.release_sources import CollectorReleases  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtraError("the demonstration", "server") from None
-    return Site(collector, Dashboard(CollectorReleases(service, clock)))
 
 
 @contextmanager
 def _served(app: Any, port: int) -> Iterator[str]:
     """Serve an application on a thread, with the real server."""
-    try:
-        from kanab.collector.http.server import bind, server_of  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("the demonstration", "server") from None
     listening = bind("127.0.0.1", port)
     server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -160,9 +146,30 @@ def _served(app: Any, port: int) -> Iterator[str]:
         thread.join(30)
 
 
-def _clear(data: Path) -> None:
-    """Delete what an earlier demonstration left."""
-    for path in (*(data.iterdir() if data.is_dir() else ()), key_beside(data)):
-        path.unlink(missing_ok=True)
-    if data.is_dir():
-        data.rmdir()
+_KINDS = {"shop.html": b"text/html; charset=utf-8", "shop.js": b"text/javascript", "shop.css": b"text/css"}
+_POLICY = b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'"
+
+
+class Shop:
+    """Answers /shop and its two files; passes every other request on."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        folder = resources.files("kanab.demo")
+        self._files = {f"/{name}": (folder.joinpath(name).read_bytes(), kind) for name, kind in _KINDS.items()}
+        self._files["/shop"] = self._files["/shop.html"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        file = self._files.get(scope["path"]) if scope["type"] == "http" else None
+        if file is None:
+            await self._inner(scope, receive, send)
+            return
+        body, kind = file
+        headers = [
+            (b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-cache"),
+            (b"content-security-policy", _POLICY), (b"referrer-policy", b"no-referrer"),
+            (b"x-content-type-options", b"nosniff"),
+        ]  # fmt: skip
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -6,16 +6,54 @@ search changes nothing.
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from kanab.client import Client
-from kanab.demo.clock import DemoClock
+
+
+class DemoClock:
+    """A clock that stands where it is put and never goes back; once it has caught up, it is the real one.
+
+    >>> clock = DemoClock(datetime(2026, 10, 5, tzinfo=UTC))
+    >>> clock.move_to(datetime(2026, 10, 7, 12, tzinfo=UTC))
+    >>> clock().isoformat()
+    '2026-10-07T12:00:00+00:00'
+    """
+
+    def __init__(self, start: datetime) -> None:
+        self._now: datetime | None = start
+
+    def __call__(self) -> datetime:
+        """Return the time, in UTC."""
+        return datetime.now(UTC) if self._now is None else self._now
+
+    def move_to(self, moment: datetime) -> None:
+        """Let time pass, at most up to now."""
+        if self._now is not None and moment > self._now:
+            self._now = min(moment, datetime.now(UTC))
+
+    def catch_up(self) -> None:
+        """Be the real clock from now on."""
+        self._now = None
+
+
+def monday(now: datetime, weeks_ago: int) -> datetime:
+    """Return the beginning of a week, so many weeks ago.
+
+    >>> monday(datetime(2026, 11, 15, 17, tzinfo=UTC), 1).isoformat()
+    '2026-11-02T00:00:00+00:00'
+    """
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return today - timedelta(days=now.weekday(), weeks=weeks_ago)
+
 
 PLAN = """\
 # The plan of the demonstration: everything that its shop may collect.
@@ -170,3 +208,47 @@ def _return(client: Client, clock: DemoClock, visit: _ReturnVisit, truth: Truth)
 def _deliver(client: Client) -> None:
     if not client.flush(60.0):
         raise TimeoutError("the collector of the demonstration does not answer")
+
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+OPTIONS = ["--no-sandbox", "--disable-blink-features=AutomationControlled"]
+"""The client leaves automated browsers out; these are visitors."""
+
+
+def visit_in_browser(address: str, visits: int) -> int:
+    """Visit the shop in a browser; return how many came: 0 where there is neither playwright nor a browser."""
+    program = next((path for name in PROGRAMS if (path := shutil.which(name))), None)
+    if program is None:
+        return 0
+    try:
+        from playwright.sync_api import Error, sync_playwright  # noqa: PLC0415 - for development
+    except ImportError:
+        return 0
+    came = 0
+    with suppress(Error), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=OPTIONS)
+        pages = [browser.new_context().new_page() for _ in range(visits)]
+        for page in pages:
+            page.goto(f"{address}/shop")
+            page.wait_for_selector("#checkout button")
+        _act(pages, lambda page: page.click("#stay"))
+        _act(pages[1::2], _buy)  # every other one
+        for page in pages:
+            page.context.close()  # the last post goes out on leaving
+            came += 1
+        browser.close()
+    return came
+
+
+def _act(pages: Sequence[Any], act: Callable[[Any], None]) -> None:
+    """Let all of them do something, and wait until what it changes is counted."""
+    with ExitStack() as answers:
+        for page in pages:
+            answers.enter_context(page.expect_response("**/v1/t"))
+            act(page)
+
+
+def _buy(page: Any) -> None:
+    """Buy, in one arm by way of the basket."""
+    while not page.inner_text("#thanks"):
+        page.click("#checkout button")

@@ -41,8 +41,8 @@ from kanab.privacy.joint_rules import (
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.leverage import SLACK, holds
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.numbers.design import Weights, known_numbers
 from kanab.privacy.numbers.rule import weigh_numbers
-from kanab.privacy.numbers.weights import Weights, known_numbers
 from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.privacy.pairs import cross_pairs, single_tables
 from kanab.privacy.recoding import few_numbers, merge_to_contributors, recode

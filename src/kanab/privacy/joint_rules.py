@@ -21,7 +21,7 @@ from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
-from kanab.privacy.numbers.weights import Weights
+from kanab.privacy.numbers.design import Weights
 from kanab.privacy.overlap import Column, Place, ReleasedTable, by_experiment, column, value_columns
 
 Key = TypeVar("Key")

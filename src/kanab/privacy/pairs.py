@@ -20,7 +20,7 @@ from kanab.plan.pairs import Pair, planned_pairs
 from kanab.privacy.class_rules import LEAST_DF, smallest_share
 from kanab.privacy.leverage import SLACK, Leverage, holds
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_smallest
-from kanab.privacy.numbers.weights import Weights
+from kanab.privacy.numbers.design import Weights
 from kanab.privacy.overlap import Column, ReleasedTable, column
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally

@@ -34,8 +34,7 @@ from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, ma
 from kanab.plan.periods import Span
 from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import Release
-from kanab.privacy.release_file import release_text
-from kanab.privacy.release_json import release_from_dict, release_to_dict
+from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
 from kanab.report import forest, html, pictures, sections, text, words
 from kanab.tally.tally import Tally
 

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from kanab import __version__
-from kanab.cli.operating.clock_options import PEERS
 from kanab.cli.operating.settings import KEY
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.stores import check_place, store_options, store_to_read
+from kanab.cli.stores import PEERS, check_place, store_options, store_to_read
 from kanab.collector.http.server import UnfamiliarError, fast_protocol
 from kanab.collector.keys.keyfile import check_apart, key_beside, peek_key_file
 from kanab.collector.keys.keyring import KeyChain

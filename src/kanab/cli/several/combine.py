@@ -9,7 +9,7 @@ import click
 from kanab.atomicfile import write_whole
 from kanab.choices import MetaMethod
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.several.sources import releases_by_name
+from kanab.cli.released_sources import releases_by_name
 
 
 @click.command("combine")

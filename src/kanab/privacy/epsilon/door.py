@@ -19,9 +19,18 @@ from kanab.plan.model import Budget, Linkage, Plan, published_plan
 from kanab.privacy.epsilon.account import release_rho
 from kanab.privacy.epsilon.accountant import check_spending
 from kanab.privacy.epsilon.mechanism import add_noise, check_installed, random_bits
-from kanab.privacy.epsilon.merge import TOO_FEW, TOO_SPARSE, holds, merge_to_k, merged_alike, people_with_noise
+from kanab.privacy.epsilon.merge import (
+    TOO_FEW,
+    TOO_SPARSE,
+    exact_pairs,
+    holds,
+    merge_to_k,
+    merged_alike,
+    noisy_pairs,
+    people_with_noise,
+    with_factors,
+)
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.noisy_pairs import exact_pairs, noisy_pairs, with_factors
 from kanab.privacy.epsilon.split import Statistic, TableScales, arm_tables, gaps, noisy_tables, split_budget
 from kanab.privacy.epsilon.tables import noise_of, own_and_shared, receipt_scales
 from kanab.privacy.ledger import Ledger

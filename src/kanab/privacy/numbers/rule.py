@@ -12,8 +12,7 @@ from kanab.counted import Counted
 from kanab.errors import PrivacyError, flag, listed
 from kanab.privacy.class_rules import ways_out
 from kanab.privacy.leverage import Leverage, holds
-from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, unexplained
-from kanab.privacy.numbers.weights import Weights, weighted_sums
+from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, Weights, unexplained, weighted_sums
 from kanab.privacy.overlap import Column, linkage_of
 from kanab.tally.tally import Tally
 
