@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.atomicfile import write_whole
 from kanab.choices import CORRECTIONS, OWN_ROWS, SPENDING, TUNED_AT, Alternative, RateTest, Slopes, Variance
 from kanab.cli.help_pages import FlagsByTask
-from kanab.cli.output import echo_json, json_option, terminal_width
+from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
@@ -290,7 +289,7 @@ _COUNTING = COUNTING_FLAGS | {"--adjust", "--segment"}
 @analysis_options
 @click.option("--brief", is_flag=True, help="Print one line per metric and arm, within 80 columns.")
 @json_option
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
+@html_option
 @click.option("--as-released", is_flag=True, help="Also print what a release of these rows would give, and why.")
 def analyze(source: tuple[str, ...], **flags: Any) -> None:
     """Analyze an experiment: effects, segments, privacy.
@@ -315,18 +314,18 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
     released: list[Readout] = []
     if run is not None and run.released is not None:
         released = [analyze_release(run.released, name, replace(options, looks=None)) for name in wanted]
-    if flags["html"]:
-        if len(readouts) > 1:
-            raise PlanError("a report is about one experiment", "Name it with --experiment.")
-        write_whole(flags["html"], readouts[0].to_report())
-    if flags["as_json"]:
-        echo_json(_plain(readouts) | ({} if run is None else {"as_released": _plain_run(run, released)}))
-        return
-    width = terminal_width()
-    texts = [readout.to_brief() if flags["brief"] else readout.to_text(width) for readout in readouts]
-    click.echo("\n\n".join([*texts, *([] if run is None else [_as_released(run, released)])]))
-    if flags["html"]:
-        click.echo(f"\nReport: {flags['html']}")
+    if flags["html"] and len(readouts) > 1:
+        raise PlanError("a report is about one experiment", "Name it with --experiment.")
+
+    def text() -> str:
+        width = terminal_width()
+        texts = [readout.to_brief() if flags["brief"] else readout.to_text(width) for readout in readouts]
+        return "\n\n".join([*texts, *([] if run is None else [_as_released(run, released)])])
+
+    def data() -> dict[str, Any]:
+        return _plain(readouts) | ({} if run is None else {"as_released": _plain_run(run, released)})
+
+    show(flags, text=text, data=data, page=readouts[0].to_report)
 
 
 def _plain(readouts: Sequence[Readout]) -> dict[str, Any]:

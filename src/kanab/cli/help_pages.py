@@ -91,11 +91,3 @@ class FlagsByTask(click.Command):
                     formatter.write_dl(records)
         with formatter.section("Other flags"):
             formatter.write_dl(list(left.values()))
-
-
-def write_commands(formatter: click.HelpFormatter) -> None:
-    """Write every command with what it does, by task."""
-    widest = max(len(name) for commands in TASKS.values() for name in commands)
-    for task, commands in TASKS.items():
-        with formatter.section(task):
-            formatter.write_dl([(name.ljust(widest), words) for name, words in commands.items()])

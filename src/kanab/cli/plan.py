@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanab.atomicfile import write_whole
-from kanab.cli.output import echo_json, json_option
+from kanab.cli.output import json_option, show
 from kanab.cli.source_options import numbers
 from kanab.errors import PlanError, listed
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _STEPS = tuple(step / 8 for step in range(2, 17))
 
 
-@click.command("plan")
+@click.command()
 @click.argument("file", type=click.Path())
 @click.option("--per-day", metavar="N", help="People per day who enter an experiment, or for each: checkout=500.")
 @click.option("--days", type=float, help="Days during which people enter.")
@@ -43,7 +42,7 @@ _STEPS = tuple(step / 8 for step in range(2, 17))
 @click.option("--delta", type=float, help="The δ of --epsilon; without it, that of the plan, or 1e-6.")
 @json_option
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page with tables and curves to this file.")
-def plan_command(file: str, **flags: Any) -> None:
+def plan(file: str, **flags: Any) -> None:
     """Forecast what a plan will give.
 
     For the plan in FILE: its classes, the people and days until each has k, what is merged, the detectable effects.
@@ -57,22 +56,22 @@ def plan_command(file: str, **flags: Any) -> None:
     from kanab.planning.forecast import forecast_plan
     from kanab.planning.power import PlannedTest
 
-    plan = read_plan(file)
+    planned = read_plan(file)
     if not 0 < flags["power"] < 1:
         raise PlanError("--power must lie between 0 and 1", "For example 0.8.")
     forecast = partial(
-        forecast_plan, plan, per_day=_per_day(flags["per_day"]), baseline=_baseline(plan, flags), power=flags["power"],
-        test=PlannedTest(flags["confidence"]), epsilons=_epsilons(flags["epsilon"]), delta=flags["delta"],
+        forecast_plan, planned, per_day=_per_day(flags["per_day"]), baseline=_baseline(planned, flags),
+        power=flags["power"], test=PlannedTest(flags["confidence"]), epsilons=_epsilons(flags["epsilon"]),
+        delta=flags["delta"],
     )  # fmt: skip
     outlook = forecast(days=flags["days"])
-    if flags["html"]:
-        write_whole(flags["html"], _page(outlook, Path(file).name, forecast, flags["days"]))
-    if flags["as_json"]:
-        echo_json(outlook.to_dict())
-        return
-    click.echo(f"{_summary(outlook)}\n\n{outlook}")
-    if flags["html"]:
-        click.echo(f"\nPage: {flags['html']}")
+    show(
+        flags,
+        text=lambda: f"{_summary(outlook)}\n\n{outlook}",
+        data=outlook.to_dict,
+        page=lambda: _page(outlook, Path(file).name, forecast, flags["days"]),
+        name="Page",
+    )
 
 
 def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.atomicfile import write_whole
 from kanab.choices import Alternative, PowerCorrection
-from kanab.cli.output import echo_json, json_option
-from kanab.cli.source_options import level, pairs, shares_of
+from kanab.cli.output import json_option, show
+from kanab.cli.source_options import level, names, pairs, shares_of
 from kanab.errors import AnalysisError, PlanError
 
 if TYPE_CHECKING:
@@ -99,14 +98,13 @@ def power(**flags: Any) -> None:
     from kanab.planning.report.power_words import power_text
 
     data, curve = solve_flags(flags)
-    if flags["html"]:
-        write_whole(flags["html"], _page(data | {"curve": curve(_STEPS)}, curve(_FINE)))
-    if flags["as_json"]:
-        echo_json(data)
-        return
-    click.echo(power_text(data))
-    if flags["html"]:
-        click.echo(f"\nPage: {flags['html']}")
+    show(
+        flags,
+        text=lambda: power_text(data),
+        data=lambda: data,
+        page=lambda: _page(data | {"curve": curve(_STEPS)}, curve(_FINE)),
+        name="Page",
+    )
 
 
 def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
@@ -119,7 +117,11 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
     basis, solve = _interaction(flags) if flags["interaction"] else _effect(flags)
     effect = flags["effect"]
     if effect is not None and flags["relative"]:
-        effect *= _known(basis.mean)
+        if not basis.mean:
+            raise PlanError(
+                "a relative effect needs a control mean other than 0", "Give --mean, or an effect in units."
+            )
+        effect *= abs(basis.mean)
     answer = solve(flags["people"], effect, flags["power"])
     at_power = _USUAL_POWER if flags["power"] is None else flags["power"]
     curve = partial(_curve, solve, answer, at_power)
@@ -200,12 +202,6 @@ def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
         }  # fmt: skip
 
     return basis, solve
-
-
-def _known(mean: float | None) -> float:
-    if not mean:
-        raise PlanError("a relative effect needs a control mean other than 0", "Give --mean, or an effect in units.")
-    return abs(mean)
 
 
 def _curve(solve: Solve, answer: Mapping[str, Any], at_power: float, steps: Sequence[float]) -> list[dict[str, Any]]:
@@ -318,10 +314,10 @@ def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, cont
 
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
-    adjust = [name for part in (flags["adjust"] or "").split(",") if (name := part.strip())]
     noise, name = noise_of_release(
-        released, plan, flags["metric"], adjust=adjust, shares=shares, control=control, grows=flags["multiplies"]
-    )
+        released, plan, flags["metric"], adjust=names(flags["adjust"]), shares=shares, control=control,
+        grows=flags["multiplies"],
+    )  # fmt: skip
     return _Basis(noise.mean, noise.binary, (*_origin(released, flags, plan, name),)), noise
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,11 +50,8 @@ def ledger_at(source: str) -> Ledger:
             f"{path.name or path} is not the data directory of a collector",
             "Name one of kanab serve, or a file.",
         )
-    store = SqliteStore(path / FILE, read_only=True)
-    try:
+    with closing(SqliteStore(path / FILE, read_only=True)) as store:
         return stored_ledger(store)
-    finally:
-        store.close()
 
 
 def releases_at(source: str) -> list[tuple[str, Release]]:
@@ -89,13 +86,10 @@ def releases_by_name(sources: tuple[str, ...], *, add_batches: bool = False) -> 
             releases = [(Path(file).name, add_releases([released for _, released in releases]))]
         for name, released in releases:
             batch = released.receipt.batch
-            short = _bare(name) if batch is None or released.parts else batch.through
+            bare = name.removesuffix(".json").removesuffix(".release")
+            short = bare if batch is None or released.parts else batch.through
             named[short if short not in named else f"{short} ({len(named) + 1})"] = released
     return named
-
-
-def _bare(name: str) -> str:
-    return name.removesuffix(".json").removesuffix(".release")
 
 
 def _files(source: str) -> list[str]:

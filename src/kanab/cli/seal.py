@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -53,8 +54,7 @@ def seal(
     need_extra("sealing", "server", "cryptography")
     plan = read_plan(plan_file)
     channels_of(plan.notify)  # a secret that is missing is said before anything is sealed
-    opened = opened_store(data, store, plan.durability)
-    try:
+    with closing(opened_store(data, store, plan.durability)) as opened:
         cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
         older = older_error(opened, cipher.keyring, witness_of(cipher.keyring)) if plan.durability == "disk" else None
         if older is not None:
@@ -74,8 +74,6 @@ def seal(
             _describe(batch)
         if notifier is not None:
             notifier.tell(opened.sealed(), (), plan)
-    finally:
-        opened.close()
     if not sealed:
         raise PrivacyError(
             "no further cohort is ripe",

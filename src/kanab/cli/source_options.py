@@ -131,14 +131,13 @@ def _adds_up(shares: Iterable[float], whole: int) -> bool:
 
 def bounds_of(texts: tuple[str, ...]) -> dict[str, tuple[float, float]]:
     """Read ``spend=0:500`` as a mapping."""
-    return {name: _bounds(text) for name, text in pairs(texts, "--bounds").items()}
-
-
-def _bounds(text: str) -> tuple[float, float]:
-    low, colon, high = text.partition(":")
-    if not colon:
-        raise PlanError("--bounds cannot be read", f"Write {_example('--bounds')}.")
-    return number(low, "--bounds"), number(high, "--bounds")
+    bounds = {}
+    for name, text in pairs(texts, "--bounds").items():
+        low, colon, high = text.partition(":")
+        if not colon:
+            raise PlanError("--bounds cannot be read", f"Write {_example('--bounds')}.")
+        bounds[name] = number(low, "--bounds"), number(high, "--bounds")
+    return bounds
 
 
 def _bins(text: str) -> int | tuple[float, ...]:

@@ -126,6 +126,17 @@ def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Call
     return keyring
 
 
+def keyring_at_hand(key: str | None, place: Path | None) -> Keyring | None:
+    """Read the key of a store, or a copy of it, beside its ``place``; None where there is none."""
+    secret = os.environ.get(KEY)
+    if key is not None:
+        return Keyring.from_file(Path(key))
+    if secret:
+        return Keyring(KeyChain.from_secret(secret))
+    path = None if place is None else key_beside(place)
+    return Keyring.from_file(path) if path is not None and path.exists() else None
+
+
 allow_host_option = click.option(
     "--allow-host", multiple=True, metavar="NAME", help="Name under which numbers may be read, too. Repeatable."
 )

@@ -8,6 +8,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -82,18 +83,12 @@ def doctor(
     check_place(data, store)
     findings = [*_machine(), *_disk(data)]
     try:
-        opened = store_to_read(data, store)
-    except KanabError as problem:
-        findings.append(Diagnosis("store", "wrong", problem.fact, problem.remedy))
-    else:
-        try:
+        with closing(store_to_read(data, store)) as opened:
             findings += [*_store(opened), *_plan(opened, plan_file), *_key(opened, data, key)]
             findings += [*_clock(opened, clock_peers), *_database(opened), *_backup(opened, ledger)]
             findings += _notifications(opened, plan_file)
-        except KanabError as problem:
-            findings.append(Diagnosis("store", "wrong", problem.fact, problem.remedy))
-        finally:
-            opened.close()
+    except KanabError as problem:
+        findings.append(Diagnosis("store", "wrong", problem.fact, problem.remedy))
     wrong = any(finding.state == "wrong" for finding in findings)
     if as_json:
         echo_json({"passed": not wrong, "findings": [asdict(finding) for finding in findings]})
