@@ -118,11 +118,9 @@ _OPTIONS = (
         metavar="METRIC=SIZE",
         help="Claim: the same within this; also two limits: spend=-0.5:1.",
     ),
-    click.option("--lower-is-better", multiple=True, metavar="METRIC", help="Metric of which less is better."),
-    click.option(
-        "--primary", multiple=True, metavar="METRIC", help="Metric that decides; others are guardrails or secondary."
-    ),
-    click.option("--guardrail", multiple=True, metavar="METRIC", help="Metric that must not get worse."),
+    names_option("--lower-is-better", metavar="METRIC", help="Metric of which less is better."),
+    names_option("--primary", metavar="METRIC", help="Metric that decides; others are guardrails or secondary."),
+    names_option("--guardrail", metavar="METRIC", help="Metric that must not get worse."),
     click.option(
         "--decision",
         multiple=True,
@@ -165,20 +163,15 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         {new: olds.split("+") for new, olds in pairs(flags["pool"], "--pool").items()},
         flags["contrast"],
         _margins(flags),
-        _several(flags["lower_is_better"]),
+        names(flags["lower_is_better"]),
         _prior(flags["prior"]),
-        _several(flags["primary"]),
-        _several(flags["guardrail"]),
+        names(flags["primary"]),
+        names(flags["guardrail"]),
         _decision(flags["decision"]),
         test=flags["test"],
         variance=flags["variance"],
         slopes=flags["slopes"],
     )
-
-
-def _several(texts: tuple[str, ...]) -> list[str]:
-    """Read names that are separated by commas, or given by several flags."""
-    return [name for text in texts for name in names(text)]
 
 
 def _decision(texts: tuple[str, ...]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ _FAILURES = {
     404: ("this page does not exist", "Start at the first page: /."),
     405: ("this address is read-only", "Use GET."),
 }
+_LIST = "The list of experiments is at /, as plain data at /v1/experiments."
+_TELL = "Tell the operator of this server, with the address of the page."
 
 
 class Dashboard:
@@ -44,10 +46,8 @@ class Dashboard:
         self.results = Results(source, patience=patience)
         self._access = access or Access()
         self._renderer = Renderer(with_login=self._access.token is not None)
-        handlers: dict[Any, Callable[..., Any]] = {
-            HTTPException: self._failed, NotYetError: self._not_yet, UnknownExperimentError: self._unknown,
-            KanabError: self._refused, Exception: self._broken,
-        }  # fmt: skip
+        problems = (HTTPException, NotYetError, UnknownExperimentError, KanabError, Exception)
+        handlers: dict[Any, Callable[..., Any]] = dict.fromkeys(problems, self._failed)
         self._guard = AccessGuard(self._starlette, self._access)
         self._app: App = Starlette(routes=self._routes(), exception_handlers=handlers, lifespan=self._lifespan)
 
@@ -98,27 +98,21 @@ class Dashboard:
         yield
         self.results.stop()
 
-    # ── what goes wrong ────────────────────────────────────────────────────────────────────────
-
-    def _failed(self, request: Request, problem: HTTPException) -> Response:
-        says, remedy = _FAILURES.get(problem.status_code, _FAILURES[404])
-        response = self._renderer.failure(request, problem.status_code, says, remedy)
-        response.headers.update(problem.headers or {})
+    def _failed(self, request: Request, problem: Exception) -> Response:
+        """Return what went wrong, or that the answer is being computed."""
+        if isinstance(problem, NotYetError):
+            return self._renderer.wait(request)
+        status, says, remedy = 500, "this page could not be built", _TELL
+        if isinstance(problem, HTTPException):
+            status, (says, remedy) = problem.status_code, _FAILURES.get(problem.status_code, _FAILURES[404])
+        elif isinstance(problem, UnknownExperimentError):
+            status, says, remedy = 404, "there is no such experiment", _LIST
+        elif isinstance(problem, KanabError):
+            status, says, remedy = 503, problem.fact, problem.remedy
+        response = self._renderer.failure(request, status, says, remedy)
+        if isinstance(problem, HTTPException):
+            response.headers.update(problem.headers or {})
         return response
-
-    def _not_yet(self, request: Request, _: Exception) -> Response:
-        return self._renderer.wait(request)
-
-    def _unknown(self, request: Request, _: Exception) -> Response:
-        remedy = "The list of experiments is at /, as plain data at /v1/experiments."
-        return self._renderer.failure(request, 404, "there is no such experiment", remedy)
-
-    def _refused(self, request: Request, problem: KanabError) -> Response:
-        return self._renderer.failure(request, 503, problem.fact, problem.remedy)
-
-    def _broken(self, request: Request, _: Exception) -> Response:
-        remedy = "Tell the operator of this server, with the address of the page."
-        return self._renderer.failure(request, 500, "this page could not be built", remedy)
 
 
 class Site:

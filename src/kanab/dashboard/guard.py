@@ -65,17 +65,14 @@ class AccessGuard:
             await send(message)
 
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        refused = self._refused(scope, path)
+        public = self.sessions is not None and (
+            path == "/login" or path.startswith("/static/") or self.sessions.valid(session_cookie(scope["headers"]))
+        )
+        refused = self._access.misdirected(scope) if public else self._access.refused(scope)
         if refused is None:
             await self._app(scope, receive, safe)
         else:
             await _refuse(scope, path, refused, safe)
-
-    def _refused(self, scope: Scope, path: str) -> Refusal | None:
-        public = self.sessions is not None and (
-            path == "/login" or path.startswith("/static/") or self.sessions.valid(session_cookie(scope["headers"]))
-        )
-        return self._access.misdirected(scope) if public else self._access.refused(scope)
 
 
 async def _refuse(scope: Scope, path: str, refusal: Refusal, send: Send) -> None:

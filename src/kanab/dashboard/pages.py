@@ -20,6 +20,7 @@ from kanab.inspection.officer.page import privacy_page
 from kanab.report.html import lead_html, report_page
 from kanab.report.page import Page, table_html
 from kanab.scan.readout import PairReadout
+from kanab.scan.report.words import expectation, scope_line
 from kanab.scan.stats.verdicts import ORDER
 from kanab.tabular import Table
 
@@ -82,7 +83,8 @@ class Pages:
         table, matching = page_sections.pair_list(data, verdict, metric, name)
         return self._page(
             request, "interactions.html", view, data=data, sections=sections,
-            lead=page_sections.interaction_lead(data), table=table, matching=matching, most=page_sections.MOST_PAIRS,
+            lead=[text for text in (f"{scope_line(data)}.", expectation(data)) if text],
+            table=table, matching=matching, most=page_sections.MOST_PAIRS,
             verdict=verdict, metric=metric, experiment=name,
             verdicts=[verdict for verdict in ORDER if verdict in data["verdicts"]],
         )  # fmt: skip

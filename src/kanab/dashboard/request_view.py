@@ -10,7 +10,6 @@ from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from kanab.dashboard.background import NotYetError
 from kanab.dashboard.experiment_list import ExperimentSummary, summaries, summarize
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.releases import Contents
@@ -77,7 +76,9 @@ def open_cohort(name: str, readout: ExperimentReadout | None, collection: Collec
     if collection.next_seal is not None and collection.now is not None:
         days = max(math.floor((collection.next_seal - collection.now) / timedelta(days=1)), 0)
     row = main_effect(readout.data) if readout is not None and readout.readout is not None else None
-    if row is None or readout is None or collection.next_seal is None or _over(row):
+    look = row["sequential"] if row is not None else None
+    over = look and look["looks"] and look["look"] >= look["looks"]  # so that no later seal changes the interval
+    if row is None or readout is None or collection.next_seal is None or over:
         return OpenCohort(collection.cohort, days, people)
     low, high = row["interval"] or (None, None)
     if low is None or high is None:
@@ -96,12 +97,6 @@ def _open_people(name: str, sealed: Mapping[str, int], collection: CollectionSta
     k = collection.plan.k
     people = collection.live.people.get(name) or {}
     return {arm: max(count - sealed.get(arm, 0), 0) // k * k for arm, count in people.items()}
-
-
-def _over(row: Mapping[str, Any]) -> bool:
-    """Return whether the last planned look was taken, so that no later seal changes the interval."""
-    look = row["sequential"]
-    return bool(look and look["looks"] and look["look"] >= look["looks"])
 
 
 _T = TypeVar("_T")
@@ -204,11 +199,8 @@ class RequestView:
     @property
     def checked(self) -> bool:
         """Whether the accounts are there; a page waits for that only shortly."""
-        with suppress(NotYetError):
-            make = partial(officer_accounts, self.contents)
-            self._results.cached(self.contents, "accounts", make, PRIVACY_PATIENCE)
-            return True
-        return False
+        make = partial(officer_accounts, self.contents)
+        return self._results.ready(self.contents, "accounts", make, PRIVACY_PATIENCE)
 
     def account(self, ledger: str) -> tuple[str, dict[str, Any] | None]:
         """Return the account of a ledger, or of the first one where there is no such ledger; and its name."""

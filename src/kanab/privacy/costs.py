@@ -50,7 +50,8 @@ def costs_of(release: Tables) -> list[str]:
 
 def experiment_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
     """Say what merging, withholding and leaving out cost in one experiment."""
-    return [*merging_costs(release, experiment), *lost_answers(release, experiment)]
+    lost = (*_without_tables(release, experiment), *_without_metrics(release, experiment))
+    return [*merging_costs(release, experiment), *lost]
 
 
 # ── merging ────────────────────────────────────────────────────────────────────────────────────
@@ -148,11 +149,6 @@ def _trend(n: Floats, means: Floats, places: Floats, noise: float) -> float:
 
 
 # ── what can no longer be answered ─────────────────────────────────────────────────────────────
-
-
-def lost_answers(release: Tables, experiment: ExperimentPlan) -> list[str]:
-    """Say what a release can no longer tell of an experiment, because a table or a metric is not in it."""
-    return [*_without_tables(release, experiment), *_without_metrics(release, experiment)]
 
 
 def _without_tables(release: Tables, experiment: ExperimentPlan) -> Iterator[str]:

@@ -130,7 +130,7 @@ def _withhold_values(
         if holds(more, k):
             result = more
             break
-        place = _smallest(by_class, more.worst, people) or _smallest(by_arm, more.worst, people)
+        place = smallest_class(by_class, more.worst, people) or smallest_class(by_arm, more.worst, people)
         place = place or next(iter(by_class or by_arm))
         withheld.add(place)
         by_class.pop(place, None)
@@ -185,7 +185,7 @@ def _cost(draft: Draft) -> tuple[bool, bool]:
     return last, last and not (draft.levels and draft.levels.merged)
 
 
-def _smallest(columns: Mapping[Key, Column], worst: int, people: Column) -> Key | None:
+def smallest_class(columns: Mapping[Key, Column], worst: int, people: Column) -> Key | None:
     """Return where the most exposed people are in the smallest class."""
     sizes = {
         key: int(people[classes == classes[worst]].sum()) for key, classes in columns.items() if classes[worst] >= 0

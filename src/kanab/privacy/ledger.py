@@ -83,16 +83,12 @@ def read_ledger(path: str | PathLike[str]) -> Ledger:
         raise LedgerError(f"{file.name} is not a ledger", _UNKNOWN) from None
     except OSError as problem:
         raise LedgerError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
-    return replace(_verified(text, file.name), name=file.name)
-
-
-def _verified(text: str, name: str) -> Ledger:
     first, *lines = text.split("\n")
     if first != _HEADER:
-        raise LedgerError(f"{name} is not a ledger", _UNKNOWN)
+        raise LedgerError(f"{file.name} is not a ledger", _UNKNOWN)
     if not text.endswith("\n"):
-        raise LedgerError(f"the end of {name} is missing", "Take it from a backup.")
-    return verified_entries(lines[:-1], name)
+        raise LedgerError(f"the end of {file.name} is missing", "Take it from a backup.")
+    return replace(verified_entries(lines[:-1], file.name), name=file.name)
 
 
 def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
@@ -100,7 +96,12 @@ def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
     entries: list[Release | LedgerNote] = []
     hashes: list[str] = []
     for number, line in enumerate(lines, start=1):
-        entry, digest = _entry(line, number, name)
+        try:
+            entry, digest = read_entry(line)
+        except (ValueError, RecursionError, KanabError):
+            raise LedgerError(
+                f"entry {number} of {name} has been changed", "Take the ledger from a backup; do not release into it."
+            ) from None
         if entry.previous != (hashes[-1] if hashes else ""):
             raise LedgerError(
                 f"entry {number} of {name} does not follow the one before it: an entry was removed or moved",
@@ -109,15 +110,6 @@ def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
         entries.append(entry)
         hashes.append(digest)
     return Ledger(tuple(entries), tuple(hashes))
-
-
-def _entry(line: str | bytes, number: int, name: str) -> tuple[Release | LedgerNote, str]:
-    try:
-        return read_entry(line)
-    except (ValueError, RecursionError, KanabError):
-        raise LedgerError(
-            f"entry {number} of {name} has been changed", "Take the ledger from a backup; do not release into it."
-        ) from None
 
 
 def read_entry(line: str | bytes) -> tuple[Release | LedgerNote, str]:

@@ -74,13 +74,16 @@ def release_with_noise(
     noise = NoiseReceipt(
         spending.epsilon, budget.delta, budget.epsilon, spending.spent, spending.left, receipt_scales(scales, plan)
     )
+    if budget.delta * max(tables[name].total for name in plan.experiment_names) >= 1:  # of people with noise
+        large_delta = f"delta = {budget.delta:g} is not below one divided by the number of people"
+        deviations = (*deviations, large_delta)
     receipt = Receipt(
         k,
         min(people),
         len(people),
         {**drawn.maps, **pairs.maps},
         {**drawn.left_out, **pairs.left_out, **_products_left_out(plan)},
-        (*deviations, *_large_delta(plan, tables)),
+        tuple(deviations),
         where=counted.where,
         batch=batch_of(counted),
         choices={name: text for name, text in counted.choices.items() if name != "where"},
@@ -88,14 +91,6 @@ def release_with_noise(
         noise=noise,
     )
     return Release(plan, tables, receipt, previous=None if ledger is None else ledger.head)
-
-
-def _large_delta(plan: Plan, tables: Mapping[str, Tally]) -> list[str]:
-    """Say where δ is not small beside the people that were counted, noise and all."""
-    people = max(tables[name].total for name in plan.experiment_names)
-    if plan.budget is None or plan.budget.delta * people < 1:
-        return []
-    return [f"delta = {plan.budget.delta:g} is not below one divided by the number of people"]
 
 
 def check_declared(plan: Plan, choices: Collection[str] = ()) -> dict[str, Factor]:

@@ -133,16 +133,13 @@ class NumberDesign:
         if len(steps) > 1:
             within = np.einsum("ijk,ij->k", self.within[np.ix_(kept, kept)], white @ white.T)
             others = 1 - 1 / self.people.clip(1)  # one of n people is at most so far from their mean, squared
-            apart = np.sqrt(others * (within.clip(0) + self._unsure(kept, scale, values[0] - error)))
+            squares = (self.squares[:, kept] / scale**2).sum(axis=1)
+            unsure = _ROUNDING * len(kept) * squares / (values[0] - error)  # what rounding can have taken from `within`
+            apart = np.sqrt(others * (within.clip(0) + unsure))
             largest = np.minimum(largest, np.linalg.norm(self.mean[:, kept] @ white, axis=1) + apart)
         doubt = np.linalg.norm(self.off[:, kept] / scale, axis=1) / np.sqrt(values[0] - error)
-        squares: Floats = (largest + doubt) ** 2
-        return squares
-
-    def _unsure(self, kept: Ints, scale: Floats, smallest: float) -> Floats:
-        """Return what rounding can have taken from the squares within signatures."""
-        unsure: Floats = _ROUNDING * len(kept) * (self.squares[:, kept] / scale**2).sum(axis=1) / smallest
-        return unsure
+        weighted: Floats = (largest + doubt) ** 2
+        return weighted
 
 
 def unexplained(

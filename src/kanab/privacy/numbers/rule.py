@@ -108,18 +108,15 @@ def weigh_numbers(
                 why, others = UNCHECKED, []
             if metrics == [_EVERYBODY] or why == UNCHECKED or apart:
                 withheld[experiment, frozenset({number})] = why.format(
-                    number=number, experiment=experiment, others=listed(others), flag=_bounds(number)
-                )
+                    number=number, experiment=experiment, others=listed(others),
+                    flag=flag("--bounds", f"{number}=LOW:HIGH"),
+                )  # fmt: skip
                 break
             if len(metrics) == 1:
                 withheld[experiment, frozenset({number, *metrics})] = GAPS.format(
                     number=number, metric=metrics[0], experiment=experiment, ways=ways_out(metrics[0])
                 )
     return WeighedNumbers(withheld, weights, result)
-
-
-def _bounds(number: str) -> str:
-    return flag("--bounds", f"{number}=LOW:HIGH")
 
 
 def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints, k: int) -> tuple[str, list[str]]:
