@@ -259,7 +259,6 @@ def _effects(data: Plain) -> list[Plain]:
 
 
 def _readout(data: Plain) -> Plain:
-    """Return what an assistant needs of a readout."""
     privacy, ratio = data["privacy"], data["sample_ratio"]
     segments = [row for row in data["segments"] if row["decides"]]
     return {

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from kanab.choices import CORRECTIONS, OWN_ROWS, SPENDING, TUNED_AT, Alternative, RateTest, Slopes, Variance
-from kanab.cli.help_pages import FlagsByTask
+from kanab.cli.help_pages import FlagsByTask, flags_together
 from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
-    Command,
     check_single,
     counted_source,
     flags_said,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from kanab.stats.bayes import Prior
     from kanab.stats.margins import Margin
 
-_OPTIONS = (
+analysis_options = flags_together(
     click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."),
     click.option(
         "--alternative",
@@ -141,13 +140,7 @@ _OPTIONS = (
         help="Slopes of adjusted effects: every arm its own (Lin), or one for all arms (CUPED).",
     ),
 )
-
-
-def analysis_options(command: Command) -> Command:
-    """Give a command the flags that say how to read what was counted."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+"""Gives a command the flags that say how to read what was counted."""
 
 
 def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
@@ -212,7 +205,6 @@ def _earlier(text: str) -> list[int]:
 
 
 def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:
-    """Return all claims, by metric."""
     from kanab.choices import Claim
 
     margins: dict[str, list[Margin]] = {}
@@ -316,7 +308,12 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
         return "\n\n".join([*texts, *([] if run is None else [_as_released(run, released)])])
 
     def data() -> dict[str, Any]:
-        return _plain(readouts) | ({} if run is None else {"as_released": _plain_run(run, released)})
+        if run is None:
+            return _plain(readouts)
+        # Effects, and why they differ, but nothing that a release promises.
+        effects = {readout.experiment: readout.to_dict()["effects"] for readout in released}
+        differences = {"refused": run.refused or None, "effects": effects, "differences": run.differences()}
+        return _plain(readouts) | {"as_released": {"scope": OWN_ROWS} | differences}
 
     show(flags, text=text, data=data, page=readouts[0].to_report)
 
@@ -327,12 +324,6 @@ def _plain(readouts: Sequence[Readout]) -> dict[str, Any]:
     if len(plain) == 1:
         return plain[readouts[0].experiment]
     return {"scope": plain[readouts[0].experiment]["scope"], "experiments": plain}
-
-
-def _plain_run(run: DryRun, released: Sequence[Readout]) -> dict[str, Any]:
-    """Return what a release would give as plain data: its effects and why they differ, but nothing that it promises."""
-    effects = {readout.experiment: readout.to_dict()["effects"] for readout in released}
-    return {"scope": OWN_ROWS, "refused": run.refused or None, "effects": effects, "differences": run.differences()}
 
 
 def _as_released(run: DryRun, released: Sequence[Readout]) -> str:
@@ -350,7 +341,15 @@ def _tables(source: tuple[str, ...], flags: Mapping[str, Any]) -> Tables:
         from kanab.privacy.batches import add_releases
 
         _check_already_counted(source[0])
-        return add_releases([released for path in source for released in _read(path)])
+        releases: list[Release] = []
+        for path in source:
+            there = [released for _, released in releases_at(path)]
+            if len(there) > 1 and any(released.receipt.batch is None for released in there):
+                raise PlanError(
+                    "the ledger holds several releases about the same people", "Name the file of one of them."
+                )
+            releases += there
+        return add_releases(releases)
     from kanab.analysis.own_rows import read_rows
 
     plan, count = _rows(source, flags)
@@ -385,11 +384,3 @@ def _check_already_counted(source: str) -> None:
         matching_files(source)  # which says that a directory is none
     if clash:
         raise PlanError("a release already says what was counted", f"Leave out {clash[0]}.")
-
-
-def _read(path: str) -> tuple[Release, ...]:
-    """Read a release file, or the batches of a ledger or of a collector."""
-    releases = tuple(released for _, released in releases_at(path))
-    if len(releases) > 1 and any(released.receipt.batch is None for released in releases):
-        raise PlanError("the ledger holds several releases about the same people", "Name the file of one of them.")
-    return releases

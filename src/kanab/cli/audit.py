@@ -120,7 +120,7 @@ def _refused(files: tuple[str, ...], named: str | None) -> dict[str, dict[str, A
 
 
 def _attempts(refused: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    from kanab.privacy.ledger_note import asked_text
+    from kanab.privacy.ledger import asked_text
     from kanab.report.words import ended
 
     for name, notes in refused.items():

@@ -28,8 +28,7 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     """
     need_extra("the demonstration", "server", "uvicorn", "cryptography", "starlette", "jinja2")
     from kanab.collector.sealing import stored_ledger
-    from kanab.demo.running import WEEKS, compare, start_demo
-    from kanab.demo.visitors import visit_in_browser
+    from kanab.demo.running import WEEKS, compare, start_demo, visit_in_browser
 
     click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
     with start_demo(Path(folder), port, people, click.echo) as shown:

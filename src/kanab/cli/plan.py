@@ -135,7 +135,10 @@ def _baseline(plan: Plan, flags: Mapping[str, Any]) -> Baseline:
     from kanab.planning.forecast import Baseline, baseline_from_release
     from kanab.privacy.release_json import read_release
 
-    rates, sds, means = (_by_metric(plan, flags[name], f"--{name}") for name in ("rate", "sd", "mean"))
+    rates, sds, means = (numbers(flags[name], f"--{name}") for name in ("rate", "sd", "mean"))
+    for flag, values in (("--rate", rates), ("--sd", sds), ("--mean", means)):
+        if set(values) - set(plan.metric_names):
+            raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(plan.metric_names)}.")
     if both := set(rates) & set(sds):
         raise PlanError(f"--rate and --sd both name {listed(sorted(both))}", "A metric has the one or the other.")
     if alone := set(means) - set(sds):
@@ -147,13 +150,6 @@ def _baseline(plan: Plan, flags: Mapping[str, Any]) -> Baseline:
     if not flags["release_file"]:
         return Baseline(rates=rates, sds=sds, means=means)
     return _fitted(plan, baseline_from_release(read_release(flags["release_file"])), Baseline({}, rates, sds, means))
-
-
-def _by_metric(plan: Plan, texts: tuple[str, ...], flag: str) -> dict[str, float]:
-    values = numbers(texts, flag)
-    if set(values) - set(plan.metric_names):
-        raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(plan.metric_names)}.")
-    return values
 
 
 def _fitted(plan: Plan, earlier: Baseline, flagged: Baseline) -> Baseline:

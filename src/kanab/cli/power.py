@@ -231,7 +231,6 @@ def _reached(solve: Solve, people: int, effect: float | None, power: float | Non
 
 
 def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
-    """Return the noise of each arm."""
     from kanab.planning.noise import EVEN
 
     _check_inputs(flags)
@@ -243,7 +242,6 @@ def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
 
 
 def _crossed_noise(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
-    """Return the noise of each cell of two crossed factors."""
     from kanab.planning.interactions import crossed_noise
     from kanab.planning.noise import EVEN
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
+from kanab.cli.help_pages import flags_together
 from kanab.cli.output import progress
 from kanab.errors import PlanError, listed
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from kanab.plan.model import Plan
     from kanab.plan.periods import Span
     from kanab.tally.factor import Level
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 # ── reading flags ──────────────────────────────────────────────────────────────────────────────
 
@@ -202,7 +201,7 @@ override_option = click.option(
     "--override", default="", metavar="REASON", help=f"Reason for a k below {LEAST_K_WITHOUT_OVERRIDE}; recorded."
 )
 
-_OPTIONS = (
+source_options = flags_together(
     click.option("--plan", "plan_file", type=click.Path(), help="Plan file (kanab.toml), instead of such flags."),
     click.option("--arm", help="Column that holds the arm."),
     names_option("--metric", help="Columns to compare, separated by commas."),
@@ -251,14 +250,7 @@ _OPTIONS = (
     click.option("--exposure-time", default="time", help="Column with the time of an exposure."),
     click.option("--show-sql", is_flag=True, help="Print the SQL statement that would run, and exit."),
 )  # fmt: skip
-
-
-def source_options(command: Command) -> Command:
-    """Give a command the flags that say what to count."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
+"""Gives a command the flags that say what to count."""
 
 COUNTING_FLAGS = frozenset(
     option.opts[0]

@@ -52,7 +52,7 @@ def _last_to_void(store: Store, label: str) -> int:
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.protocol.nonces import seconds_of
     from kanab.plan.periods import Periods
-    from kanab.privacy.ledger_note import EVERYTHING
+    from kanab.privacy.ledger import EVERYTHING
 
     versions = Versions.read(store)
     if not versions.entries:
@@ -75,7 +75,7 @@ def _last_to_void(store: Store, label: str) -> int:
 
 
 def _named(cohort: str) -> str:
-    from kanab.privacy.ledger_note import EVERYTHING
+    from kanab.privacy.ledger import EVERYTHING
 
     return "everything that is open" if cohort == EVERYTHING else f"the open cohorts through {cohort}"
 

@@ -37,8 +37,7 @@ from kanab.privacy.class_rules import check_arms
 from kanab.privacy.epsilon.accountant import check_account, planned_spending
 from kanab.privacy.gate import make_release
 from kanab.privacy.joint_rules import without_experiments
-from kanab.privacy.ledger import Ledger, entry_text, verified_entries
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote, entry_text, verified_entries
 from kanab.privacy.release import COLLECTORS_CLOCK, HELD_BACK, Release
 from kanab.tally.tally import Tally
 

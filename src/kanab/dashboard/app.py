@@ -31,8 +31,6 @@ _FAILURES = {
     404: ("this page does not exist", "Start at the first page: /."),
     405: ("this address is read-only", "Use GET."),
 }
-_LIST = "The list of experiments is at /, as plain data at /v1/experiments."
-_TELL = "Tell the operator of this server, with the address of the page."
 
 
 class Dashboard:
@@ -102,11 +100,13 @@ class Dashboard:
         """Return what went wrong, or that the answer is being computed."""
         if isinstance(problem, NotYetError):
             return self._renderer.wait(request)
-        status, says, remedy = 500, "this page could not be built", _TELL
+        status, says = 500, "this page could not be built"
+        remedy = "Tell the operator of this server, with the address of the page."
         if isinstance(problem, HTTPException):
             status, (says, remedy) = problem.status_code, _FAILURES.get(problem.status_code, _FAILURES[404])
         elif isinstance(problem, UnknownExperimentError):
-            status, says, remedy = 404, "there is no such experiment", _LIST
+            status, says = 404, "there is no such experiment"
+            remedy = "The list of experiments is at /, as plain data at /v1/experiments."
         elif isinstance(problem, KanabError):
             status, says, remedy = 503, problem.fact, problem.remedy
         response = self._renderer.failure(request, status, says, remedy)

@@ -13,7 +13,14 @@ from typing import Any, TypeVar
 from kanab.dashboard.experiment_list import ExperimentSummary, summaries, summarize
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.releases import Contents
-from kanab.dashboard.results import PRIVACY_PATIENCE, ExperimentReadout, HistoryPoint, Results, officer_accounts
+from kanab.dashboard.results import (
+    LIST_PATIENCE,
+    PRIVACY_PATIENCE,
+    ExperimentReadout,
+    HistoryPoint,
+    Results,
+    officer_accounts,
+)
 from kanab.dashboard.timeline import main_effect, trend_of
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
@@ -144,8 +151,9 @@ class RequestView:
     @cached_property
     def lines(self) -> list[ExperimentSummary]:
         """Every experiment in one line; some say that they are being read, where that takes a while."""
-        if self._results.settled(self.contents):
-            self.drawn = self._results.drawn(self.contents)
+        results, contents = self._results, self.contents
+        if results.ready(contents, "readouts", partial(results.readouts, contents), LIST_PATIENCE):
+            self.drawn = results.ready(contents, "histories", partial(results.histories, contents), LIST_PATIENCE)
             return self.whole_list
         return summaries(self._results.readouts_so_far(self.contents), self.collection)
 

@@ -131,14 +131,6 @@ class Results:
         with self._reading:
             return self.source.read()
 
-    def settled(self, contents: Contents) -> bool:
-        """Return whether every experiment is analyzed; a list waits for that only shortly."""
-        return self.ready(contents, "readouts", lambda: self.readouts(contents), LIST_PATIENCE)
-
-    def drawn(self, contents: Contents) -> bool:
-        """Return whether the history of every experiment is computed; a list waits for that only shortly."""
-        return self.ready(contents, "histories", lambda: self.histories(contents), LIST_PATIENCE)
-
     def ready(self, contents: Contents, key: Any, make: Callable[[], Any], patience: float) -> bool:
         """Return whether something about the same bytes is there, after a part of what a page waits."""
         with suppress(NotYetError):
@@ -281,23 +273,19 @@ def _key(bundle: Bundle, experiment: str) -> tuple[str, ...]:
 
 
 def _bundles_by_experiment(contents: Contents) -> dict[str, list[Bundle]]:
+    """Return the batches that hold a table of each experiment: it may have begun later, or been too small."""
     by_experiment: dict[str, list[Bundle]] = {}
     for bundle in bundles(contents):
-        for name in dict.fromkeys(name for release in bundle.releases for name in release.plan.experiment_names):
-            holding = _holding(bundle, name)
-            if holding.releases:
-                by_experiment.setdefault(name, []).append(holding)
+        for experiment in dict.fromkeys(name for release in bundle.releases for name in release.plan.experiment_names):
+            batches = {
+                name: release
+                for name, release in zip(bundle.names, bundle.releases, strict=True)
+                if release.tables_of(experiment)
+            }
+            if batches:
+                holding = replace(bundle, names=tuple(batches), releases=tuple(batches.values()))
+                by_experiment.setdefault(experiment, []).append(holding)
     return by_experiment
-
-
-def _holding(bundle: Bundle, experiment: str) -> Bundle:
-    """Return the batches that hold a table of an experiment: it may have begun later, or been too small."""
-    batches = {
-        name: release
-        for name, release in zip(bundle.names, bundle.releases, strict=True)
-        if release.tables_of(experiment)
-    }
-    return replace(bundle, names=tuple(batches), releases=tuple(batches.values()))
 
 
 def analyzed(released: Release, experiment: str, control: Level = None) -> Readout:

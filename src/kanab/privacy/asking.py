@@ -20,8 +20,7 @@ from kanab.plan.file import plan_digest
 from kanab.plan.model import Plan, published_plan
 from kanab.plan.periods import Span
 from kanab.privacy.epsilon.accountant import check_one_kind
-from kanab.privacy.ledger import Ledger, append_note
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote, append_note
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.tally.factor import label
 

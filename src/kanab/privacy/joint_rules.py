@@ -22,7 +22,7 @@ from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
 from kanab.privacy.numbers.design import Weights
-from kanab.privacy.overlap import Column, Place, ReleasedTable, by_experiment, column, value_columns
+from kanab.privacy.overlap import Column, Place, ReleasedTable, by_experiment, column, signatures_of, value_columns
 
 Key = TypeVar("Key")
 
@@ -121,8 +121,7 @@ def _withhold_values(
     counted: Counted, drafts: Mapping[str, Draft], base: Sequence[Column], result: Leverage, weights: Weights
 ) -> JointDrafts:
     """Add who has a value of which metric; withhold by class, then altogether, what that would give away."""
-    assert counted.signatures is not None
-    people, k = counted.signatures.people, counted.plan.k
+    people, k = signatures_of(counted).people, counted.plan.k
     by_class, by_arm = _values(counted, drafts)
     withheld: set[Place] = set()
     while by_class or by_arm:
@@ -257,8 +256,7 @@ def leave_out_experiments(counted: Counted, earlier: Sequence[Column]) -> tuple[
 
 def _apart(counted: Counted, earlier: Sequence[Column]) -> dict[str, str]:
     """Return the experiments whose arms would single people out, and beside whose."""
-    signatures, k = counted.signatures, counted.plan.k
-    assert signatures is not None, "it spans experiments"
+    signatures, k = signatures_of(counted), counted.plan.k
     arms = {
         link.experiments[0]: column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)
     }

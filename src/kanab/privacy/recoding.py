@@ -25,7 +25,7 @@ from kanab.privacy.class_rules import Draft, smallest_share
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_STEPS, Floats, excess, is_harmless, within
 from kanab.privacy.joint_rules import as_published, first_linkages, published_totals, smallest_class
 from kanab.privacy.merging import LevelMap, merge_level
-from kanab.privacy.overlap import Column, Place, ShownTable, column
+from kanab.privacy.overlap import Column, Place, ShownTable, column, signatures_of
 from kanab.tally.cells import Cells
 from kanab.tally.factor import Level
 
@@ -76,8 +76,7 @@ class _Subject:
 
 def _subjects(counted: Counted) -> Iterator[_Subject]:
     """Yield everything that rule 3 is about: amounts, in the order of their roles, and what relations leave of them."""
-    signatures = counted.signatures
-    assert signatures is not None, "callers check this"
+    signatures = signatures_of(counted)
     for name in _by_role(counted):
         if name in signatures.values and not _harmless(counted, name):
             yield _Subject((name,), signatures.values[name])
@@ -98,12 +97,11 @@ def _by_role(counted: Counted) -> list[str]:
 
 def _harmless(counted: Counted, name: str) -> bool:
     """Return whether a metric that is not sensitive is 0/1, or a whole number of a few steps, for everybody."""
-    assert counted.signatures is not None, "callers check this"
     if counted.plan.metrics_by_name[name].sensitive != "no":
         return False
     metric = next(each for tally in counted.tallies.values() for each in tally.metrics if each.name == name)
     low, _ = metric.grid_bounds or counted.ranges.get(name, (-1, 0))
-    return is_harmless(counted.signatures.values[name], metric.scale, low)
+    return is_harmless(signatures_of(counted).values[name], metric.scale, low)
 
 
 @dataclass
@@ -165,8 +163,7 @@ class _Recoding:
         self, subject: _Subject, base: Sequence[Column], arms: Sequence[Column], before: Floats
     ) -> list[Column]:
         """Return who of every arm has a 0/1 metric that multiplies an amount, where the products may leave."""
-        signatures, kept = self.counted.signatures, list[Column]()
-        assert signatures is not None, "callers check this"
+        signatures, kept = signatures_of(self.counted), list[Column]()
         for experiment, pair, own in self._products_of(subject):
             classes = np.where(signatures.cut[next(iter(pair - {*subject.metrics}))], own, -1)
             if within(excess([*base, *kept, classes], arms, subject.values), before):
@@ -178,8 +175,7 @@ class _Recoding:
 
     def _products_of(self, subject: _Subject) -> Iterator[tuple[str, frozenset[str], Column]]:
         """Yield the products of an amount with 0/1 metrics, by experiment, with the arm of every signature."""
-        signatures = self.counted.signatures
-        assert signatures is not None, "callers check this"
+        signatures = signatures_of(self.counted)
         for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
             tally = self.counted.tallies[linkage.name]
@@ -350,7 +346,10 @@ def _merged_locally(draft: Draft, cells: Contributors, plan: Plan) -> tuple[Draf
             gone.append(metric)
             levels = draft.levels
         else:
-            levels = merge_level(draft.tally, levels, place, _sizes(_by_group(draft, levels, cells[metric])))
+            people = _by_group(draft, levels, cells[metric]).sum(axis=0).tolist()
+            # Joining a group without any contributors would bring nothing.
+            sizes = [number if number > 0 else max(people) + 1 for number in people]
+            levels = merge_level(draft.tally, levels, place, sizes)
     return replace(draft, levels=levels), gone
 
 
@@ -373,12 +372,6 @@ def _by_group(draft: Draft, levels: LevelMap, people: Cells) -> Cells:
     return np.stack([people[..., [places[old] for old in olds]].sum(axis=-1) for _, olds in levels.groups], axis=-1)
 
 
-def _sizes(people: Cells) -> list[int]:
-    """Return contributors by group over all arms; joining a group without any would bring nothing."""
-    pooled = [int(number) for number in people.sum(axis=0)]
-    return [number if number > 0 else max(pooled) + 1 for number in pooled]
-
-
 def _too_few(people: Cells) -> NDArray[np.bool_]:
     return np.asarray((people != 0) & (people < LEAST_CONTRIBUTORS), dtype=bool)
 
@@ -393,8 +386,7 @@ def few_numbers(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence
 
     Where values are whole, many sums about few people with an unusual value can be solved for who they are.
     """
-    signatures = counted.signatures
-    assert signatures is not None, "callers check this"
+    signatures = signatures_of(counted)
     withheld: dict[Place, str] = {}
     for metric in (each.name for each in counted.plan.counted_metrics if each.sensitive != "no"):
         off = signatures.values[metric].off

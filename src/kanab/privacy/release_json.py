@@ -119,12 +119,17 @@ def release_to_dict(release: Release) -> dict[str, Any]:
     cohorts = None if batch is None else BatchEntry(**_fields(batch, BatchEntry))
     noise = release.receipt.noise
     stated = None if noise is None else NoiseEntry(**_fields(noise, NoiseEntry))
+    entries = {}
+    for name, levels in release.receipt.maps.items():
+        groups = [(new, list(olds)) for new, olds in levels.groups]
+        cuts = None if levels.cuts is None else list(levels.cuts)
+        entries[name] = MapEntry(levels.covariate, groups, list(levels.scores.items()), cuts, levels.rest)
     entry = ReleaseEntry(
         "kanab-release/1",
         plan_digest(release.plan),
         plan_to_dict(release.plan),
         ReceiptEntry(**_fields(release.receipt, ReceiptEntry), cohorts=cohorts, noise=stated),
-        {name: _map_entry(levels) for name, levels in release.receipt.maps.items()},
+        entries,
         {name: tally.to_dict() for name, tally in release.tables.items()},
         release.previous,
         "",
@@ -144,12 +149,6 @@ def hash_of(plain: dict[str, Any]) -> str:
     rest = {key: value for key, value in plain.items() if key != "hash"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _map_entry(levels: LevelMap) -> MapEntry:
-    groups = [(new, list(olds)) for new, olds in levels.groups]
-    cuts = None if levels.cuts is None else list(levels.cuts)
-    return MapEntry(levels.covariate, groups, list(levels.scores.items()), cuts, levels.rest)
 
 
 def release_from_dict(data: Any) -> Release:

@@ -8,7 +8,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -101,7 +101,10 @@ def doctor(
 
 
 def _machine() -> Iterator[Diagnosis]:
-    versions = {name: _version(name) for name in ("uvicorn", "httptools")}
+    versions: dict[str, str | None] = dict.fromkeys(("uvicorn", "httptools"))
+    for name in versions:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     said = ", ".join(f"{name} {number or 'missing'}" for name, number in versions.items())
     about = f"kanab {__version__}, Python {sys.version.split()[0]}, {said}"
     if versions["uvicorn"] is None:
@@ -134,13 +137,6 @@ def _machine() -> Iterator[Diagnosis]:
         "open files", "warning" if few else "ok", "few are allowed" if few else "enough are allowed",
         f"Allow {FEW_FILES:,} or more (LimitNOFILE, ulimit -n)." if few else "",
     )  # fmt: skip
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _disk(data: str | None) -> Iterator[Diagnosis]:
