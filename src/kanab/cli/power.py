@@ -134,7 +134,6 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
 
 
 def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
-    """Return the page with both curves."""
     from kanab.planning.report.power_charts import power_charts
     from kanab.planning.report.power_html import power_report
 
@@ -276,23 +275,17 @@ def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Lev
     from kanab.planning.noise import noise_of_amounts, noise_of_rate
     from kanab.planning.report.power_words import short
 
-    r2 = flags["r2"] or 0.0
+    r2, sd = flags["r2"] or 0.0, flags["sd"] or ""
     if flags["rate"] is not None:
         noise = noise_of_rate(flags["rate"], shares=shares, control=control, r2=r2)
     else:
+        by_arm = {level(arm): _size(size) for arm, size in pairs((sd,), "--sd").items()} if "=" in sd else {}
         noise = noise_of_amounts(
-            _deviation(flags["sd"]), mean=flags["mean"], shares=shares, control=control, r2=r2,
+            by_arm or _size(sd), mean=flags["mean"], shares=shares, control=control, r2=r2,
             grows=flags["multiplies"],
         )  # fmt: skip
     notes = (f"Covariates are taken to explain {short(100 * r2)} % of the variance.",) if r2 else ()
     return _Basis(noise.mean, noise.binary, notes), noise
-
-
-def _deviation(text: str) -> float | dict[Level, float]:
-    """Read ``30``, or ``A=20,B=25``."""
-    if "=" in text:
-        return {level(arm): _size(size) for arm, size in pairs((text,), "--sd").items()}
-    return _size(text)
 
 
 def _size(text: str) -> float:

@@ -280,8 +280,6 @@ WEEKS = 5
 DELIVERING = 4
 """So many posts are under way at once."""
 
-STORE = "store.db"
-
 Say = Callable[[str], None]
 
 
@@ -328,7 +326,7 @@ def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]
     write_whole(folder / "kanab.toml", PLAN)
     now = datetime.now(UTC)
     clock = DemoClock(monday(now, WEEKS))
-    with closing(SqliteStore(data / STORE)) as store:
+    with closing(SqliteStore(data / "store.db")) as store:
         keyring = Keyring.create(key_beside(data))
         service = Service(store, keyring, parse_plan(PLAN), clock=clock, say=lambda sentence, _=None: say(sentence))
         site = Site(Collector(service), Dashboard(CollectorReleases(service, clock)))
