@@ -14,8 +14,7 @@ from kanab.collector.counting.tables import people_by_arm
 from kanab.collector.protocol.encoding import decode, encode
 from kanab.counted import floor_to_k
 from kanab.plan.model import Plan
-from kanab.privacy.ledger import Ledger
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote
 from kanab.privacy.release import PeopleAccounts, Release
 
 _NOTED = "destroyed of "

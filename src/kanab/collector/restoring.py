@@ -24,8 +24,7 @@ from kanab.collector.stores.store import NOTHING_SEALED, Store
 from kanab.collector.voiding import VoidedPeople
 from kanab.errors import LedgerError, StoreError
 from kanab.plan.periods import Periods
-from kanab.privacy.ledger import Ledger, entry_text, verified_entries
-from kanab.privacy.ledger_note import EVERYTHING, LedgerNote
+from kanab.privacy.ledger import EVERYTHING, Ledger, LedgerNote, entry_text, verified_entries
 from kanab.privacy.release import Release
 
 Entry = Release | LedgerNote

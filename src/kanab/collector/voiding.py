@@ -17,8 +17,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.store import Record, Store
 from kanab.plan.periods import Periods
-from kanab.privacy.ledger import Ledger, entry_text, verified_entries
-from kanab.privacy.ledger_note import EVERYTHING, LedgerNote, void_sentence
+from kanab.privacy.ledger import EVERYTHING, Ledger, LedgerNote, entry_text, verified_entries, void_sentence
 from kanab.privacy.release import Batch
 
 

@@ -50,7 +50,8 @@ def costs_of(release: Tables) -> list[str]:
 
 def experiment_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
     """Say what merging, withholding and leaving out cost in one experiment."""
-    return [*merging_costs(release, experiment), *lost_answers(release, experiment)]
+    lost = (*_without_tables(release, experiment), *_without_metrics(release, experiment))
+    return [*merging_costs(release, experiment), *lost]
 
 
 # ── merging ────────────────────────────────────────────────────────────────────────────────────
@@ -68,11 +69,13 @@ def merging_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
                 wider[covariate, part.metric.name] = wider_by(table, levels, part)
     known = {place: share for place, share in wider.items() if share is not None}
     told = {place: share for place, share in known.items() if share >= SAID_FROM}
-    sentences = [
-        f"the interval of {metric} adjusted for {covariate} is {_about(share)} wider than without merging, "
-        f"as if {_fewer(share)} fewer people had come, {_IF}"
-        for (covariate, metric), share in told.items()
-    ]
+    sentences = []
+    for (covariate, metric), share in told.items():
+        wider_said = f"more than {MOST_SAID * 100:g} %" if share > MOST_SAID else f"about {share * 100:.0f} %"
+        sentences.append(
+            f"the interval of {metric} adjusted for {covariate} is {wider_said} wider than without merging, "
+            f"as if {_fewer(share)} fewer people had come, {_IF}"
+        )
     cheap = [each for each in dict.fromkeys(c for c, _ in known) if not any(c == each for c, _ in told)]
     if cheap:
         sentences.append(
@@ -80,10 +83,6 @@ def merging_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
             f"{_IF}: a smaller k would gain next to nothing"
         )
     return sentences
-
-
-def _about(share: float) -> str:
-    return f"more than {MOST_SAID * 100:g} %" if share > MOST_SAID else f"about {share * 100:.0f} %"
 
 
 def _fewer(share: float) -> str:
@@ -148,11 +147,6 @@ def _trend(n: Floats, means: Floats, places: Floats, noise: float) -> float:
 
 
 # ── what can no longer be answered ─────────────────────────────────────────────────────────────
-
-
-def lost_answers(release: Tables, experiment: ExperimentPlan) -> list[str]:
-    """Say what a release can no longer tell of an experiment, because a table or a metric is not in it."""
-    return [*_without_tables(release, experiment), *_without_metrics(release, experiment)]
 
 
 def _without_tables(release: Tables, experiment: ExperimentPlan) -> Iterator[str]:

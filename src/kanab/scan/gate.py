@@ -28,8 +28,7 @@ from kanab.errors import PrivacyError, listed
 from kanab.privacy.asking import check_begun
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.joint_rules import published_totals
-from kanab.privacy.ledger import append_note, hold_ledger
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import LedgerNote, append_note, hold_ledger
 from kanab.privacy.overlap import column
 from kanab.privacy.release import new_salt
 from kanab.scan.pairs import PairMoments, Pairs

@@ -18,7 +18,7 @@ from kanab.cli.main import cli
 from kanab.errors import LedgerError, PlanError, PrivacyError, SourceError
 from kanab.plan.model import settle_missing
 from kanab.privacy.ledger import hold_ledger, read_ledger
-from kanab.privacy.release_file import read_release
+from kanab.privacy.release_json import read_release
 
 FLAGS = ("--arm", "variant", "--metric", "spend,bought", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
 PLAN = """

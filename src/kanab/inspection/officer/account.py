@@ -27,8 +27,7 @@ from kanab.inspection.officer import noisy
 from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, promises, questions, risks
 from kanab.privacy.costs import costs_of
-from kanab.privacy.ledger import Ledger
-from kanab.privacy.ledger_note import scan_sentence, void_sentence
+from kanab.privacy.ledger import Ledger, scan_sentence, void_sentence
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release
 from kanab.privacy.release_json import release_to_dict
 

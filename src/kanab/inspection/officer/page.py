@@ -11,7 +11,7 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.inspection.officer import noisy
-from kanab.privacy.ledger_note import asked_text
+from kanab.privacy.ledger import asked_text
 from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table, table_html
 from kanab.tabular import Table

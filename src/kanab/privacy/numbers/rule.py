@@ -12,9 +12,8 @@ from kanab.counted import Counted
 from kanab.errors import PrivacyError, flag, listed
 from kanab.privacy.class_rules import ways_out
 from kanab.privacy.leverage import Leverage, holds
-from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, unexplained
-from kanab.privacy.numbers.weights import Weights, weighted_sums
-from kanab.privacy.overlap import Column, linkage_of
+from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, Weights, unexplained, weighted_sums
+from kanab.privacy.overlap import Column, linkage_of, signatures_of
 from kanab.tally.tally import Tally
 
 _TIGHTER = "declare tighter bounds ({flag}), values beyond are clamped"
@@ -109,18 +108,15 @@ def weigh_numbers(
                 why, others = UNCHECKED, []
             if metrics == [_EVERYBODY] or why == UNCHECKED or apart:
                 withheld[experiment, frozenset({number})] = why.format(
-                    number=number, experiment=experiment, others=listed(others), flag=_bounds(number)
-                )
+                    number=number, experiment=experiment, others=listed(others),
+                    flag=flag("--bounds", f"{number}=LOW:HIGH"),
+                )  # fmt: skip
                 break
             if len(metrics) == 1:
                 withheld[experiment, frozenset({number, *metrics})] = GAPS.format(
                     number=number, metric=metrics[0], experiment=experiment, ways=ways_out(metrics[0])
                 )
     return WeighedNumbers(withheld, weights, result)
-
-
-def _bounds(number: str) -> str:
-    return flag("--bounds", f"{number}=LOW:HIGH")
 
 
 def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints, k: int) -> tuple[str, list[str]]:
@@ -137,8 +133,7 @@ def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints
 
 def _columns(counted: Counted, tables: Mapping[str, Tally], number: str) -> dict[str, list[Weighted]]:
     """Return the columns of a number's products, by the metric that some people have no value of."""
-    signatures = counted.signatures
-    assert signatures is not None, "callers check this"
+    signatures = signatures_of(counted)
     present = signatures.present
     gaps = {name for m, name in enumerate(signatures.metrics) if present is not None and not present[:, m].all()}
     columns: dict[str, list[Weighted]] = {}
