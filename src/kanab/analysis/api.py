@@ -48,7 +48,7 @@ from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DecisionRule, ExperimentPlan, Plan
 from kanab.privacy.costs import experiment_costs, merging_costs
-from kanab.privacy.release import OwnRows, Receipt, Release, Tables, concerns
+from kanab.privacy.release import OwnRows, Receipt, Release, Tables, concerns, refuse_own_rows
 from kanab.stats.additive import check_slopes
 from kanab.stats.adjust import check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
@@ -131,6 +131,7 @@ def analyze(
 def analyze_release(released: Tables, experiment: str | None, options: AnalysisOptions) -> Readout:
     """Analyze one experiment of a release. What ``analyze`` does with its keywords."""
     if not isinstance(released, Tables):
+        refuse_own_rows(released)
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
     check_sides(options.confidence, options.alternative)
     check_test(options.test)

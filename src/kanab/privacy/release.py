@@ -218,9 +218,10 @@ class OwnRows(Tables):
 
 
 def refuse_own_rows(value: object) -> None:
-    """Raise `PrivacyError` for what was computed on somebody's own rows: the tables, or plain data that says so."""
+    """Raise `PrivacyError` for what was computed on somebody's own rows: tables, readouts, or their plain data."""
     scope = value.get("scope") if isinstance(value, Mapping) else None
-    if isinstance(value, OwnRows) or (isinstance(scope, str) and scope == OWN_ROWS):
+    is_readout = getattr(value, "own_rows", False) is True
+    if isinstance(value, OwnRows) or is_readout or (isinstance(scope, str) and scope == OWN_ROWS):
         raise PrivacyError(
             "this is internal: it was computed on rows and did not pass the privacy gate",
             "Release the rows (kanab release), and give that release.",
