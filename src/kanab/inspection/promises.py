@@ -102,3 +102,6 @@ NOT_IN_A_FILE = "contributors and dominance need rows, and the receipt does not 
 
 NOT_IN_A_BATCH = "a collector keeps no largest value: fewer than 3 contributors are merged, dominance is not evaluated"
 """What an audit cannot say of a collector's batch."""
+
+NOT_COUNTED = "how many people have some of each amount was not counted, and a collector keeps no largest value"
+"""What an audit cannot say of a batch with people whom an earlier version counted."""

@@ -34,8 +34,9 @@ PLACES = (
     ),
     (
         "at rest, encrypted",
-        "Counters of open cohorts: people, sums and squares by class, and people by combination of levels within one "
-        "experiment, never values by combination. Keyed hashes of the messages' random numbers, for a day.",
+        "Counters of open cohorts: people, sums, squares and how many have some of an amount by class, and people by "
+        "combination of levels within one experiment, never values by combination. Keyed hashes of the messages' "
+        "random numbers, for a day.",
         "Whoever holds both the store and its key.",
         "Until the seal: then records are deleted and the key is erased, so that backups of them tell nothing.",
     ),
