@@ -72,6 +72,10 @@ NOT_COVERED = (
         " may see what the few differing people did.",
     ),
     (
+        "one large amount, where a collector counts",
+        "It keeps no largest value: of 500 spent in an arm 480 may be one person's. Tight bounds limit that.",
+    ),
+    (
         "bins beside sums",
         "Five people in the highest bin, and a sum, tell how much they have at least.",
     ),
