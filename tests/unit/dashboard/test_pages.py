@@ -599,6 +599,12 @@ def test_the_privacy_page_shows_no_exact_figure_of_releases_with_epsilon(tmp_pat
     assert "Smallest class" not in page
 
 
+def test_the_plan_page_says_what_leaves_and_not_that_nothing_else_is_counted(app: Dashboard) -> None:
+    page = words(ask(app, "/plan"))
+    assert "Nothing else is published, but people by two covariates" in page
+    assert "ever counted" not in page  # a collector counts combinations of levels, for the privacy rules
+
+
 def test_an_empty_list_names_the_commands_that_fill_it() -> None:
     page = words(ask(Dashboard(FixedSource()), "/"))
     assert "kanab release visits.csv --arm variant --metric bought" in page
