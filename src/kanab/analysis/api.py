@@ -167,7 +167,7 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
     answer = Readout(
         plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
         options.correction, ratio, tuple(effects), tuple(segments), tuple(follow_up_rows),
-        released.receipt,
+        replace(released.receipt, left_out=released.why_left_out(plan.name)),
         own_rows=isinstance(released, OwnRows),
         costs=tuple(experiment_costs(released, released.plan.experiment(plan.name))),
         omnibus=tuple(omnibus_rows(means, resolved)),
@@ -451,7 +451,8 @@ def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, *, 
         notes.append(f"{_bounds_of_data(released, plan)}; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if concerns(name, plan.name)]
     notes += [f"{sentence}." for sentence in released.fewer_bins([plan.name])]
-    notes += [f"{sentence}." for sentence in merging_costs(released, released.plan.experiment(plan.name))]
+    costs = merging_costs(released, released.plan.experiment(plan.name))
+    notes += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in costs]
     exact = isinstance(released, OwnRows)
     least, steps = ("", "") if exact else ("At least ", f" (in steps of {receipt.k})")
     for metric, people in receipt.clamped.items():

@@ -147,7 +147,7 @@ def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
         click.echo(f"- {spent_sentence(receipt.noise, chained=released.chained, batch=receipt.batch is not None)}.")
     if receipt.batch is not None:
         click.echo(f"- People who enrolled {_when(receipt.batch)}.")
-    for sentence in (*receipt.left_out.values(), *released.fewer_bins(released.plan.experiment_names)):
+    for sentence in (*released.why_left_out().values(), *released.fewer_bins(released.plan.experiment_names)):
         click.echo(f"- {sentence}.")
     for sentence in costs_of(released):
         click.echo(f"- Cost: {sentence}.")
