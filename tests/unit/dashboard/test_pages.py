@@ -628,7 +628,7 @@ def test_an_experiment_that_the_last_seal_held_back_says_so_with_people_in_steps
 
 def test_the_plan_page_says_what_leaves_and_not_that_nothing_else_is_counted(app: Dashboard) -> None:
     page = words(ask(app, "/plan"))
-    assert "Nothing else is published, but people by two covariates" in page
+    assert "No other combination is published, but people by two covariates" in page
     assert "ever counted" not in page  # a collector counts combinations of levels, for the privacy rules
 
 
