@@ -151,7 +151,7 @@ def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
     if receipt.batch is not None:
         after = "" if receipt.batch.after is None else f"after {receipt.batch.after} and "
         click.echo(f"- People who enrolled {after}through {receipt.batch.through}.")
-    for sentence in (*receipt.left_out.values(), *released.fewer_bins(released.plan.experiment_names)):
+    for sentence in (*released.why_left_out().values(), *released.fewer_bins(released.plan.experiment_names)):
         click.echo(f"- {sentence}.")
     for sentence in costs_of(released):
         click.echo(f"- Cost: {sentence}.")

@@ -100,5 +100,5 @@ def _describe(sealed: Sealed) -> None:
         click.echo(f"- {name}, in steps of k: {account_words(states)}.")
     costs = (f"Cost: {cost}" for cost in costs_of(sealed.release))
     deviations = (f"Deviation: {deviation}" for deviation in receipt.deviations)
-    for sentence in (*receipt.left_out.values(), *costs, *deviations):
+    for sentence in (*sealed.release.why_left_out().values(), *costs, *deviations):
         click.echo(f"- {sentence}.")

@@ -115,12 +115,13 @@ class UnknownExperimentError(Exception):
 
 @dataclass(frozen=True)
 class ExperimentView:
-    """An experiment: its line of the list, its readouts, and which of them is shown."""
+    """An experiment: its line of the list, its readouts, which one is shown, and whom the last seal held back."""
 
     summary: ExperimentSummary
     readouts: tuple[ExperimentReadout, ...] = ()
     chosen: int = 0
     open: OpenCohort | None = None
+    held_back: int = 0
 
     @property
     def shown(self) -> ExperimentReadout | None:
@@ -186,7 +187,14 @@ class RequestView:
         chosen = int(number) if exists else max(len(readouts) - 1, 0)
         newest = readouts[chosen] if readouts else None
         line = summarize(name, newest, self.collection)
-        return ExperimentView(line, readouts, chosen, open_cohort(name, newest, self.collection))
+        open_now, held_back = open_cohort(name, newest, self.collection), self._held_back(name)
+        return ExperimentView(line, readouts, chosen, open_now, held_back)
+
+    def _held_back(self, name: str) -> int:
+        """Return how many people of an experiment the last seal held back, in steps of k."""
+        accounts = [release.receipt.people for release in self.contents.releases.values() if release.receipt.people]
+        planned = self.collection is not None and self.collection.runs(name)
+        return accounts[-1].get(name, {}).get("held_back", 0) if planned and accounts else 0
 
     def history(self, view: ExperimentView) -> list[HistoryPoint]:
         """Return what was known after each seal of the readout that is shown."""

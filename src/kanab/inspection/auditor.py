@@ -17,7 +17,7 @@ from kanab.errors import LedgerError, SourceError, listed
 from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.value_bounds import find_few_contributors
-from kanab.inspection.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
+from kanab.inspection.promises import NOT_COUNTED, NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.privacy.audit import Audit, audit_table, few_events
 from kanab.privacy.class_rules import missing_values_hide, products_hide
 from kanab.privacy.epsilon.account import epsilon_of, rho_of
@@ -164,8 +164,9 @@ def _contributors(release: Release) -> Check:
         return Check("contributors", False, says, "Release it again.", len(told))
     if "dominance" in receipt.checked:
         return Check("contributors", True, f"{says}: checked at release, on the rows; a file cannot show it")
-    unseen = NOT_IN_A_BATCH if receipt.effective_k_within or receipt.store else NOT_IN_A_FILE
-    return Check("contributors", None, unseen)
+    if not (receipt.effective_k_within or receipt.store):
+        return Check("contributors", None, NOT_IN_A_FILE)
+    return Check("contributors", None, NOT_IN_A_BATCH if "contributors" in receipt.checked else NOT_COUNTED)
 
 
 def _values(audited: Mapping[str, Audited]) -> Check:

@@ -45,7 +45,12 @@ def costs_of(release: Tables) -> list[str]:
     ['merging levels of country makes adjusted intervals less than 1 % wider, if merged levels differ as much as the
     others do: a smaller k would gain next to nothing']
     """
-    return [sentence for experiment in release.plan.experiments for sentence in experiment_costs(release, experiment)]
+    sentences = []
+    for experiment in release.plan.experiments:
+        name = f"{experiment.name}: " if len(release.plan.experiments) > 1 else ""  # the others name theirs
+        sentences += [f"{name}{sentence}" for sentence in merging_costs(release, experiment)]
+        sentences += lost_answers(release, experiment)
+    return sentences
 
 
 def experiment_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:

@@ -278,6 +278,15 @@ def test_readers_of_releases_refuse_it_by_type_with_one_sentence(use: Callable[[
         use(own(shop()))
 
 
+READOUT_BY_VALUE = {name: use for name, use in BY_VALUE.items() if name != "power"} | {"analyze": kb.analyze}
+
+
+@pytest.mark.parametrize("use", READOUT_BY_VALUE.values(), ids=READOUT_BY_VALUE)
+def test_readers_of_releases_say_of_a_readout_of_rows_that_it_is_internal(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(PrivacyError, match=REFUSED):
+        use(kb.analyze(own(shop())))
+
+
 def test_public_functions_that_take_a_release_take_no_own_rows() -> None:
     tables: Any = own(shop())
     for use in (kb.planning.baseline_from_release, lambda value: kb.planning.propose_bins(value, "spend")):

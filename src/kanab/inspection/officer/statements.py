@@ -61,8 +61,9 @@ _COLLECTOR_PLACES = (
     ),
     (
         "at rest, encrypted",
-        "Counters of open cohorts: people, sums and squares by class, and people by combination of levels within one "
-        "experiment, never values by combination. Keyed hashes of the messages' random numbers, for a day.",
+        "Counters of open cohorts: people, sums, squares and how many have some of an amount by class, and people by "
+        "combination of levels within one experiment, never values by combination. Keyed hashes of the messages' "
+        "random numbers, for a day.",
         "Whoever holds both the store and its key.",
         "Until the seal: then records are deleted and the key is erased, so that backups of them tell nothing.",
     ),
@@ -353,6 +354,8 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
     """Return the three questions of Opinion 05/2014 (WP216): what holds, by which rules and tests, what does not."""
     alike = sum(release["homogeneous"] for release in releases)
     combinations = _combinations(releases, effective_k)
+    unseen = [check.says for check in checks if check.rule == "contributors" and not check.holds]
+    amounts = () if unseen else ("No amount rests on fewer than 3 people, or mostly on one.",)
     three = (
         _OfficerQuestion(
             "singling out",
@@ -377,11 +380,13 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
             "Can a person's value be worked out?",
             ("contributors", "sensitive values", "squares", "bounds"),
             (
-                "No amount rests on fewer than 3 people, or mostly on one; metrics marked sensitive have more rules.",
+                *amounts,
+                "Metrics marked sensitive have more rules.",
                 "Values are cut to declared bounds; squares are kept by arm or level, unless the plan says otherwise.",
             ),
             (
                 _NOT_ALONE,
+                *(f"{says[:1].upper()}{says[1:]}." for says in dict.fromkeys(unseen)),
                 "What k does not cover, above: arithmetic with values, and classes where everybody is alike"
                 + (f" (here {'once' if alike == 1 else f'{alike:,} times'})." if alike else "."),
                 "The average of a class is the best guess about everybody in it.",
