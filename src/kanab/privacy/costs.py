@@ -49,14 +49,17 @@ def costs_of(release: Tables) -> list[str]:
     for experiment in release.plan.experiments:
         name = f"{experiment.name}: " if len(release.plan.experiments) > 1 else ""  # the others name theirs
         sentences += [f"{name}{sentence}" for sentence in merging_costs(release, experiment)]
-        sentences += lost_answers(release, experiment)
+        sentences += _lost_answers(release, experiment)
     return sentences
 
 
 def experiment_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
     """Say what merging, withholding and leaving out cost in one experiment."""
-    lost = (*_without_tables(release, experiment), *_without_metrics(release, experiment))
-    return [*merging_costs(release, experiment), *lost]
+    return [*merging_costs(release, experiment), *_lost_answers(release, experiment)]
+
+
+def _lost_answers(release: Tables, experiment: ExperimentPlan) -> list[str]:
+    return [*_without_tables(release, experiment), *_without_metrics(release, experiment)]
 
 
 # ── merging ────────────────────────────────────────────────────────────────────────────────────
