@@ -24,7 +24,7 @@ from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.stats.relative import odds_ratio, relative_delta, relative_effect, safe_relative_interval
-from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_look, not_stopping
+from kanab.stats.sequential import AnyTimeLook, PlannedLook, not_stopping
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
@@ -272,7 +272,7 @@ def _rows(
             row = replace(row, simultaneous=next(joint), carries_verdict=True)
             row = replace(row, verdict=verdict(row, 1 - options.confidence))
             rows[place] = metric, replace(row, enough=_enough(row, metric.means))
-    return [_stopping(row) for _, row in rows]
+    return [_stopping(metric, row, options.looks) for metric, row in rows]
 
 
 def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> EffectRow:
@@ -286,8 +286,9 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
         look, second = (metric.seen(tested, options.looks) for tested in (effect, replace(effect, p=effect.p_null)))
         look, p_null = _careful(look, means, effect), second.p
     row = EffectRow(
-        effect, None, None, look=look, p_null=p_null, role=role, better=better, safe=_safe(effect, look, options)
-    )
+        effect, None, None, look=look, p_null=p_null, role=role, better=better, safe=_safe(effect, look, options),
+        early=look is None and metric.people < (options.rule.people or 0),
+    )  # fmt: skip
     if effect.arm is None:
         return row
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
@@ -328,14 +329,16 @@ def _enough(row: EffectRow, means: ArmMeans) -> int | None:
     return people_for_verdict(row.p_null_adjusted, fewest, row.effect.confidence, row.effect.alternative)
 
 
-def _stopping(row: EffectRow) -> EffectRow:
+def _stopping(metric: MetricMeans, row: EffectRow, looks: Looks | None) -> EffectRow:
     """Let one stop only where the verdict is clear: after the correction over metrics and arms, too."""
-    if row.look is None or row.verdict in ("up", "down"):
+    if looks is None or row.look is None or row.verdict in ("up", "down"):
         return row
     look = not_stopping(row.look)
-    if isinstance(look, AnyTimeLook) and look.begun and row.simultaneous and row.simultaneous.level is not None:
-        sure = replace(row.effect, confidence=min(row.simultaneous.level, _SUREST))
-        look = replace(look, until=any_time_look(sure, look.people, tuned_at=look.tuned_at).until)
+    if row.simultaneous and row.simultaneous.level is not None:
+        corrected = metric.seen(replace(row.effect, confidence=min(row.simultaneous.level, _SUREST)), looks)
+        look = replace(look, chance=corrected.chance)
+        if isinstance(look, AnyTimeLook) and isinstance(corrected, AnyTimeLook):
+            look = replace(look, until=corrected.until)
     return replace(row, look=look)
 
 

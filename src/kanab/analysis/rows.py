@@ -36,7 +36,8 @@ class EffectRow:
     uncorrected, and have none.
     ``safe`` and ``relative_safe`` are the intervals of both tests, over all looks: what people are shown.
     ``saved`` is of adjusted effects: the share of people more whom the plain effect would take to be as precise.
-    ``role`` is the metric's, None where nobody named any; ``better`` its good direction.
+    ``role`` is the metric's, None where nobody named any; ``better`` its good direction. ``early``: fewer people than
+    planned are in, and p and interval are those of one look at the planned end.
     """
 
     effect: Effect
@@ -55,6 +56,7 @@ class EffectRow:
     safe: tuple[float, float] | None = None
     relative_safe: tuple[float, float] | None = None
     saved: float | None = None
+    early: bool = False
 
     @property
     def worse(self) -> Kind:
@@ -114,6 +116,7 @@ class EffectRow:
             "odds_ratio_interval": None if self.odds is None else plain_interval(self.odds.interval),
             "sequential": None if self.look is None else _look(self.look),
             "verdict": self.verdict,
+            "early": self.early,
             "carries_verdict": self.carries_verdict,
             "saved": self.saved,
             **_noise(effect),
@@ -145,6 +148,7 @@ def _look(look: PlannedLook | AnyTimeLook) -> Plain:
         "method": "spending" if isinstance(look, PlannedLook) else "always",
         **{name: getattr(look, name, None) for name in names},
         "interval": plain_interval(look.interval),
+        "chance": look.chance,
     }
 
 

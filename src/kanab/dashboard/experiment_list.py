@@ -14,7 +14,7 @@ from kanab.dashboard.timeline import Trend
 from kanab.errors import LedgerError
 from kanab.report.decision import ANSWERS, cause_first, decide
 from kanab.report.figures import figures_of, is_share, relative_figures
-from kanab.report.words import alarmed, balance_faults, decision_words, headlines, metrics_of, tone
+from kanab.report.words import alarmed, balance_faults, decision_words, headlines, kind_of, metrics_of, tone
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM
 
 State = Literal["waiting", "running", "ended", "released"]
@@ -182,7 +182,7 @@ def _results(data: Mapping[str, Any]) -> Iterable[Result]:
             change = figures_of([row], share=share, brief=True).change(row["estimate"], signed=True)
             if row["relative"] is not None and row["relative_interval"] is not None:
                 change = f"{relative_figures([row], brief=True).bare(row['relative'], signed=True)} %"
-            yield Result(metric, row["arm"], row["verdict"], tone(row), change)
+            yield Result(metric, row["arm"], kind_of(row), tone(row), change)
 
 
 @dataclass(frozen=True)
