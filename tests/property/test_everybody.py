@@ -241,9 +241,7 @@ def learnt_of_few(folder: Path, k: int, promised: int) -> tuple[set[str], int]:
             columns += len(published)
             if isolates_exactly(design, np.ones(len(known.people), dtype=bool), promised):
                 found.add("people")
-            # products with numbers are not asked of buyers alone, as docs/privacy.md says
-            sums = design[:, np.isin(design, (0, 1)).all(axis=0)]
-            if metric in ("spend", "before") and isolates_exactly(sums, known.value(metric) > 0, CONTRIBUTORS):
+            if metric in ("spend", "before") and isolates_exactly(design, known.value(metric) > 0, CONTRIBUTORS):
                 found.add("contributors")
     return found, columns
 

@@ -59,7 +59,8 @@ NOT_COVERED = (
     (
         "the other direction of products",
         "Σ sessions · revenue is checked for a secret revenue and known sessions, not the other way round; nor "
-        "for buyers alone: where an arm has 3, two numbers adjusted for tell what each paid.",
+        "for which buyers: an arm needs 3 of them for every sum about it, but a number that only one of them has tells "
+        "what that one paid.",
     ),
     (
         "relations between metrics that were not found",
