@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kanab.choices import DEFAULT_K
 from kanab.inspection.attack.background import KnownPeople
-from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis, ShownStatistics
+from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cells import Cells
 from kanab.tally.metric import Metric
@@ -154,14 +154,6 @@ def _sensitive(people: dict[str, Any], tables: Sequence[AttackedTable], bought: 
     return BadRelease((release,), {**people, "bought": bought}, KnownPeople(people))
 
 
-def _pooled_f(first: np.ndarray, second: np.ndarray, values: np.ndarray) -> float:
-    """Return the F of whether effects add up, of two arms by two."""
-    classes = [values[(first == a) & (second == b)] for a in (False, True) for b in (False, True)]
-    means, sizes = np.array([part.mean() for part in classes]), np.array([len(part) for part in classes])
-    rest = sum(float(np.sum((part - part.mean()) ** 2)) for part in classes) / (len(values) - 4)
-    return float((means @ [1, -1, -1, 1]) ** 2 / np.sum(1 / sizes) / rest)
-
-
 # ── the bad releases ───────────────────────────────────────────────────────────────────────────
 
 
@@ -256,18 +248,6 @@ def pair_scan_sparse() -> BadRelease:
     total = 1_000
     bought = (rng.random(total) < 0.02).astype(np.int64)
     return _pairs(_arms(rng, total, 25), {BOUGHT: bought})
-
-
-def scan_statistics() -> BadRelease:
-    """Make the F, to two digits, of all pairs of forty experiments on three hundred people."""
-    rng = np.random.default_rng(17)
-    arms = {f"experiment {i + 1}": rng.choice(["A", "B"], 300) for i in range(40)}
-    bought = (rng.random(300) < 0.3).astype(np.int64)
-    pairs = tuple(combinations(arms, 2))
-    f = np.array([float(f"{_pooled_f(arms[a] == 'B', arms[b] == 'B', bought):.1e}") for a, b in pairs])
-    everybody = np.full(len(pairs), 300)
-    releases = (AttackedRelease("scan", (), statistics=(ShownStatistics("bought", pairs, f, everybody, 0.05),)),)
-    return BadRelease(releases, {**arms, "bought": bought}, KnownPeople(arms))
 
 
 def blind_seal() -> BadRelease:
@@ -448,7 +428,7 @@ def outlier_in_number() -> BadRelease:
 BAD_RELEASES: Mapping[str, Callable[[], BadRelease]] = {
     made.__name__: cache(made)
     for made in (
-        daily_dashboard, two_cuts, suppressed, class_squares, paper, pair_scan, pair_scan_sparse, scan_statistics,
+        daily_dashboard, two_cuts, suppressed, class_squares, paper, pair_scan, pair_scan_sparse,
         blind_seal, whole_numbers, rare_in_one_arm, arms_only, unusual_price, nested_levels, two_experiments,
         metric_differences, products, outlier_in_number,
     )

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kanab.privacy.gate import release
     from kanab.privacy.ledger import Ledger, read_ledger
     from kanab.privacy.release import Release
-    from kanab.privacy.release_file import read_release, write_release
+    from kanab.privacy.release_json import read_release, write_release
     from kanab.stats.bayes import Prior
     from kanab.stats.margins import Margin
     from kanab.tally.metric import Metric
@@ -94,10 +94,10 @@ _HOMES = {
     "make_plan": "plan.model",
     "read_ledger": "privacy.ledger",
     "read_plan": "plan.file",
-    "read_release": "privacy.release_file",
+    "read_release": "privacy.release_json",
     "readout": "analysis.from_source",
     "release": "privacy.gate",
-    "write_release": "privacy.release_file",
+    "write_release": "privacy.release_json",
 }
 _DOORS = ("counting", "errors", "plan", "planning", "portfolio", "privacy", "scan", "stats", "tally")
 """Where further public names are."""

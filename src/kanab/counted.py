@@ -15,6 +15,9 @@ from kanab.stats.skewness import skewness_class, unusual_class
 from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
 
+MOST_STEPS = 20
+"""Whole numbers of up to so many steps are counts of things: that somebody ordered twice identifies nobody."""
+
 
 def floor_to_k(people: int, k: int) -> int:
     """Return a number of people as it may be shown: the multiple of k that is not above it.

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.collector.collector_process import HOST, Place, Server
+from tests.unit.collector.counting.tables_of_counters import tables
 
 from kanab.collector.counting.counters import Counters, add_counters
-from kanab.collector.counting.tables import tables
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.restoring import begin_epoch
@@ -128,7 +128,7 @@ class Site:
         for record in store.records():
             add_counters(found, cipher.decrypt(record.cohort, record.ciphertext))
         store.close()
-        return dict(tables(self.plan, found))
+        return tables(self.plan, found)
 
     def close(self) -> None:
         self.server.shutdown()

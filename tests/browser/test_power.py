@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from playwright.sync_api import Page, expect
 
-from kanab.cli.plan import plan_command
+from kanab.cli.plan import plan as plan_command
 from kanab.cli.power import power
 
 Open = Callable[..., Page]

@@ -40,9 +40,9 @@ import kanab.collector.http.connections
 import kanab.dashboard.app
 import kanab.privacy.exact_rank  # noqa: F401
 from kanab.cli.main import COMMANDS, main
-from kanab.collector import housekeeping, writer
+from kanab.collector import writer
 from kanab.collector.clock import GuardedClock
-from kanab.collector.http.service import Service
+from kanab.collector.http import service
 from kanab.collector.keys.keyring import KeyChain
 from kanab.collector.stores import sqlite
 from kanab.notify import notifier
@@ -88,9 +88,9 @@ def rehearse(path: str, *, guarded: bool) -> None:
         return datetime.now(UTC) + timedelta(seconds=float(file.read_text()))
 
     GuardedClock.__init__.__kwdefaults__ |= {"wall": clock} | ({} if guarded else {"steady": None})
-    Service.__init__.__kwdefaults__ |= {"check_seconds": 0.05}
-    housekeeping.COMPACT_AFTER, housekeeping.TIDY_EVERY, housekeeping.RETRY_AFTER = 1, 0.1, 0.1
-    housekeeping.LOOK_EVERY = 0.1
+    service.CHECK_SECONDS = 0.05
+    writer.COMPACT_AFTER, writer.TIDY_EVERY, writer.RETRY_AFTER = 1, 0.1, 0.1
+    writer.LOOK_EVERY = 0.1
     writer.HOUSEKEEPING_SECONDS = 0.05
     notifier.FIRST_RETRY_SECONDS = 0.1
 

@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from posting import submit
+
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.postgres import PostgresStore
@@ -44,8 +46,8 @@ def send(place: str, key: str, first: int, last: int, seed: int) -> None:
     for at in range(0, len(numbers), 20):
         group = numbers[at : at + 20]
         futures = [
-            writer.submit(
-                nonce(one), {COHORT: {"banner|on|n": 1, "banner|on|spend|s": one, "banner|on|spend|q": one**2}}
+            submit(
+                writer, nonce(one), {COHORT: {"banner|on|n": 1, "banner|on|spend|s": one, "banner|on|spend|q": one**2}}
             )
             for one in group
         ]

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.collector.collector_process import Wire
+from tests.unit.collector.counting.tables_of_counters import tables
 
 from kanab import count
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters, add_counters
-from kanab.collector.counting.tables import tables
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.stores.store import Store
@@ -228,4 +228,4 @@ def collected(store: Store, cipher: RecordCipher) -> dict[str, Tally]:
     found: Counters = {}
     for record in store.records():
         add_counters(found, cipher.decrypt(record.cohort, record.ciphertext))
-    return dict(tables(PLAN, found))
+    return tables(PLAN, found)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.collector.posting import submit
 
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
@@ -285,7 +286,7 @@ def test_connections_cut_again_and_again_under_load_cost_no_post(
     cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'kanab'"
     with psycopg.connect(postgres_url, autocommit=True) as db:
         while waiting:
-            futures = [(number, writer.submit(*post(number))) for number in waiting[:25]]
+            futures = [(number, submit(writer, *post(number))) for number in waiting[:25]]
             db.execute(cut)
             for number, future in futures:
                 if future.exception(30) is None:

@@ -24,7 +24,7 @@ from kanab.errors import PlanError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
-from kanab.privacy.epsilon import accountant, door, merge, tables
+from kanab.privacy.epsilon import accountant, door, tables
 from kanab.privacy.epsilon.account import SpentRho, rho_of
 from kanab.privacy.epsilon.mechanism import Scale
 from kanab.privacy.epsilon.split import spent_by, split_budget, split_by_tables
@@ -94,8 +94,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         costs.append(sum(step**2 for step in steps) / (2 * scale.deviation**2))
         return np.full(cells.shape, 5_000 if scale.influence == 1 else 0, dtype=object)
 
-    for module in (door, merge):
-        monkeypatch.setattr(module, "add_noise", noted)
+    monkeypatch.setattr(door, "add_noise", noted)
     return costs
 
 

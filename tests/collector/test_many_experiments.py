@@ -11,7 +11,7 @@ import pytest
 
 from kanab import analyze
 from kanab.cli.operating.status import _store_lines, store_state
-from kanab.collector import release_parts
+from kanab.collector import sealing
 from kanab.collector.account import PeopleAccount, people_accounts
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Version, Versions
@@ -169,7 +169,7 @@ def test_an_experiment_that_the_gate_fails_on_is_held_back_whole(
     plan, rng = plan_of(2, covariate=True), np.random.default_rng(5)
     send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 300}, "2026-W46", rng), MONDAY)
     before = cipher.genuine(store.records()).counters
-    monkeypatch.setattr(release_parts, "make_release", fails)
+    monkeypatch.setattr(sealing, "make_release", fails)
     sealed = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY))
     assert sealed.waiting == {
         "e1": "e1 is held back until the next seal: a rule fails on its numbers (ZeroDivisionError)"

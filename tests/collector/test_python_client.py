@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 from tests.collector.collector_process import HOST, Place, Server, free_port
+from tests.unit.collector.counting.tables_of_counters import tables
 
 from kanab import count
 from kanab.client import Client
 from kanab.collector.counting.counters import Counters, add_counters
-from kanab.collector.counting.tables import tables
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.restoring import begin_epoch
@@ -146,7 +146,7 @@ def collected(place: Place) -> dict[str, Tally]:
     for record in store.records():
         add_counters(found, cipher.decrypt(record.cohort, record.ciphertext))
     store.close()
-    return dict(tables(PLAN, found))
+    return tables(PLAN, found)
 
 
 def truth(visitors: list[Visitor]) -> dict[str, Tally]:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.collector.counting.test_plan_versions import check_change
 
 import kanab as kb
 from kanab.collector.counting.accept import PostAcceptor
-from kanab.collector.counting.plan_versions import Versions, check_change
+from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.config import public_config

@@ -22,8 +22,7 @@ from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import LedgerError, StoreError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, Plan
-from kanab.privacy.ledger import Ledger, ledger_text
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote, ledger_text
 from kanab.privacy.release import Release
 
 MONDAY = datetime(2025, 11, 10, 12, tzinfo=UTC)  # of week 46, long ago on any clock

@@ -249,6 +249,26 @@ def test_several_threads_may_use_one_store(store: Store) -> None:
 # ── one store, opened again or by several collectors ────────────────────────────────────────────
 
 
+def test_collectors_that_open_a_new_file_at_once_all_make_it_a_store(tmp_path: Path) -> None:
+    def open_it(path: Path, together: threading.Barrier, failed: list[Exception]) -> None:
+        together.wait()
+        try:
+            SqliteStore(path).close()
+        except StoreError as problem:
+            failed.append(problem)
+
+    failed: list[Exception] = []
+    for number in range(60):  # a fourth of these failed while version and tables were read one after the other
+        together = threading.Barrier(4)
+        opening = (tmp_path / f"{number}.db", together, failed)
+        threads = [threading.Thread(target=open_it, args=opening) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert failed == []
+
+
 def test_everything_is_there_after_opening_again(shared: Opener) -> None:
     store = shared()
     store.append([entry(1, 3), entry(2, 4)], cipher().encrypt)

@@ -75,7 +75,7 @@ def check(people: dict[str, Any], releases: list[AttackedRelease]) -> None:
     assert len(place_people(known, releases).tables) == sum(len(release.tables) for release in releases)
     played = play_attacker(releases, known)
     assert not played.broken, str(played)
-    assert {attempt.attack for attempt in played.attempts if attempt.not_tried} <= {"scan statistics"}
+    assert not any(attempt.not_tried for attempt in played.attempts)
 
 
 seeds, sizes, rules = st.integers(0, 10**6), st.integers(60, 900), st.sampled_from([5, 10, 20])

@@ -31,8 +31,7 @@ from kanab.inspection.auditor import check_release
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.recoding import FEW
-from kanab.privacy.release_file import release_text
-from kanab.privacy.release_json import release_to_dict
+from kanab.privacy.release_json import release_text, release_to_dict
 
 Rows = dict[str, np.ndarray]
 Change = Callable[[Rows, np.random.Generator], Rows]

@@ -17,12 +17,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.unit.collector.counting.tables_of_counters import counters_of, tables
 
 import kanab as kb
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import CONTRIBUTORS, JOINT, Counters, add_counters
 from kanab.collector.counting.signatures import signatures_of
-from kanab.collector.counting.tables import contributors_of, counters_of, tables
+from kanab.collector.counting.tables import contributors_of
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.errors import MessageError

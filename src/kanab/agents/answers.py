@@ -1,15 +1,19 @@
 """What an assistant can ask, answered from verified releases alone: sentences for people, plain data for programs.
 
 Every answer is a function of its arguments and of the bytes of the releases. Nothing is remembered between two
-questions, so that a sequence of questions shows what each of them shows by itself.
+questions, so that a sequence of questions shows what each of them shows by itself. No tool takes a filter, a query, a
+path or a column: names of what was released, and numbers for planning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from kanab.dashboard.experiment_list import ListFilter, summaries, summarize
 from kanab.dashboard.release_sources import ReleaseSource
@@ -59,17 +63,6 @@ class Answer:
     data: Plain
 
 
-@dataclass(frozen=True)
-class PowerQuestion:
-    """Two of people, effect and power; what is left out is solved for."""
-
-    people: int | None = None
-    effect: float | None = None
-    power: float | None = None
-    relative: bool = False
-    confidence: float = 0.95
-
-
 class Answers:
     """Answers questions from what a source holds now. Safe to be asked by many threads."""
 
@@ -79,7 +72,8 @@ class Answers:
     def list_experiments(self, page: int = 1) -> Answer:
         """Return every experiment in one line, those that need attention first."""
         contents = self._results.read()
-        lines = ListFilter().select(summaries(self._all(contents), None))
+        readouts = self._results.cached(contents, "readouts", partial(self._results.readouts, contents))
+        lines = ListFilter().select(summaries(readouts, None))
         first = (page - 1) * MOST_LISTED
         shown = lines[first : first + MOST_LISTED]
         rows = [
@@ -134,24 +128,27 @@ class Answers:
             texts.append(together.pop("text"))
         return _answer(contents, "\n\n".join(texts), {"effects": rows, "together": together})
 
-    def power(self, experiment: str, metric: str | None, adjust: Sequence[str], question: PowerQuestion) -> Answer:
-        """Return people needed, detectable effect or power, for people who vary as those of a released experiment."""
+    def power(self, asked: PlanningQuestion) -> Answer:
+        """Return people needed, detectable effect or power, for people who vary as those of a released experiment.
+
+        Of people, effect and power two are given; what is left out is solved for.
+        """
+        experiment, people, effect, power = asked.experiment, asked.people, asked.effect, asked.power
         contents = self._results.read()
         bundle = self._bundles(contents, experiment)[-1]
         released = self._results.release_of(contents, bundle)
         plan = released.plan.experiment(experiment)
-        noise, name = noise_of_release(released, plan, metric, adjust=adjust)
-        people, effect, power = question.people, question.effect, question.power
+        noise, name = noise_of_release(released, plan, asked.metric, adjust=asked.adjust)
         if power is None and (people is None or effect is None):
             power = USUAL_POWER
         if people is None and effect is None:
             people = released.totals(experiment).total
-        test = PlannedTest(question.confidence)
-        design = solve_power(noise, people=people, effect=effect, power=power, relative=question.relative, test=test)
-        adjusted = f", adjusted for {listed(adjust)}" if adjust else ""
+        test = PlannedTest(asked.confidence)
+        design = solve_power(noise, people=people, effect=effect, power=power, relative=asked.relative, test=test)
+        adjusted = f", adjusted for {listed(asked.adjust)}" if asked.adjust else ""
         notes = [f"How {name} varies is as it was found in {experiment} ({bundle.title}){adjusted}."]
         data = power_data(design, noise.control) | {
-            "mean": noise.mean, "binary": noise.binary, "confidence": question.confidence, "notes": notes,
+            "mean": noise.mean, "binary": noise.binary, "confidence": asked.confidence, "notes": notes,
             "curve": None,
         }  # fmt: skip
         shown = {key: value for key, value in data.items() if value is not None}
@@ -168,9 +165,6 @@ class Answers:
         return _answer(contents, "\n".join(sentences), {"ledgers": ledgers})
 
     # ── how it is read ─────────────────────────────────────────────────────────────────────────
-
-    def _all(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
-        return self._results.cached(contents, "readouts", partial(self._results.readouts, contents))
 
     def _bundles(self, contents: Contents, experiment: str) -> list[Bundle]:
         """Return the releases that hold an experiment; an error that lists the names where there is none."""
@@ -265,7 +259,6 @@ def _effects(data: Plain) -> list[Plain]:
 
 
 def _readout(data: Plain) -> Plain:
-    """Return what an assistant needs of a readout."""
     privacy, ratio = data["privacy"], data["sample_ratio"]
     segments = [row for row in data["segments"] if row["decides"]]
     return {
@@ -306,3 +299,184 @@ def _account(ledger: str, account: Plain) -> Plain:
         "risks": [{"risk": row["risk"], "says": row["says"]} for row in account["risks"]],
         "attacks": [{"attack": row["attack"], "state": row["state"]} for row in account["attacks"]["tried"]],
     }  # fmt: skip
+
+
+# ── the tools ────────────────────────────────────────────────────────────────────────────────────
+
+LONGEST_NAME = 200
+"""Characters of a name that a tool takes."""
+
+MOST_COMPARED = 20
+"""So many experiments, arms or covariates are named in one question."""
+
+_LONGEST_FAULT = 200
+
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+Names = Annotated[list[Name], Meta(max_length=MOST_COMPARED)]
+
+
+def _said(kind: Any, says: str) -> Any:
+    return Annotated[kind, Meta(description=says)]
+
+
+_EXPERIMENT = _said(Name, "Name of a released experiment, as list_experiments gives it.")
+_METRIC = _said(Name, "Name of a metric of the experiment; a ratio as revenue/orders.")
+
+
+class ListQuestion(Struct, forbid_unknown_fields=True):
+    """What list_experiments takes."""
+
+    page: _said(Annotated[int, Meta(ge=1, le=10_000)], f"Page of {MOST_LISTED} experiments, from 1.") = 1  # type: ignore[valid-type]
+
+
+class ReadoutQuestion(Struct, forbid_unknown_fields=True):
+    """What readout takes."""
+
+    experiment: _EXPERIMENT  # type: ignore[valid-type]
+    reading: _said(  # type: ignore[valid-type]
+        Annotated[int, Meta(ge=0, le=10_000)] | None,
+        "Which of the answer's `readings`, from 0, where it was released several times; default the newest.",
+    ) = None
+
+
+class CompareQuestion(Struct, forbid_unknown_fields=True):
+    """What compare takes."""
+
+    experiments: _said(  # type: ignore[valid-type]
+        Annotated[list[Name], Meta(min_length=1, max_length=MOST_COMPARED)],
+        "Names of released experiments; one alone where arms are named.",
+    )
+    metric: _METRIC | None = None  # type: ignore[valid-type]
+    arms: _said(  # type: ignore[valid-type]
+        Names, "Arms of the one experiment: the others are compared with the first. Default: all with the control."
+    ) = msgspec.field(default_factory=list)
+
+
+class PlanningQuestion(Struct, forbid_unknown_fields=True):
+    """What power takes."""
+
+    experiment: _EXPERIMENT  # type: ignore[valid-type]
+    metric: _METRIC | None = None  # type: ignore[valid-type]
+    people: _said(Annotated[int, Meta(ge=2)] | None, "People in all arms together.") = None  # type: ignore[valid-type]
+    effect: _said(  # type: ignore[valid-type]
+        float | None, "Change of the mean in units of the metric (0.01 is one point of a rate), or see relative."
+    ) = None
+    power: _said(  # type: ignore[valid-type]
+        Annotated[float, Meta(gt=0, lt=1)] | None, f"Probability of finding the effect; default {USUAL_POWER}."
+    ) = None
+    relative: _said(bool, "The effect is a share of the control's mean: 0.05 is +5 %.") = False  # type: ignore[valid-type]
+    adjust: _said(  # type: ignore[valid-type]
+        Names, "Covariates of the experiment that the next one will adjust for, which needs fewer people."
+    ) = msgspec.field(default_factory=list)
+    confidence: Annotated[float, Meta(gt=0, lt=1)] = 0.95
+
+
+class PrivacyQuestion(Struct, forbid_unknown_fields=True):
+    """What privacy takes: nothing."""
+
+
+@dataclass(frozen=True)
+class ReleaseTool:
+    """A tool: its name, what a model is told about it, what it takes, and what answers it."""
+
+    name: str
+    title: str
+    says: str
+    question: type[Struct]
+    answer: Callable[[Answers, Any], Answer]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of what it takes."""
+        _, parts = msgspec.json.schema_components([self.question])
+        kept = {
+            key: value for key, value in parts[self.question.__name__].items() if key not in ("title", "description")
+        }
+        return kept | {"additionalProperties": False}
+
+
+VERDICTS = (
+    "Verdicts: 'better' or 'worse' = clear after the correction for several comparisons: say so, with the interval. "
+    "'unclear' = the data do not decide; not clear is NOT 'no effect': quote the interval, which holds what is still "
+    "possible. 'hint' = clear before the correction only: no finding. 'watch' = a few people could have made it. 'not "
+    "testable' = no test was possible. An alarm (sample ratio, balance, ledger) comes before any effect: numbers under "
+    "an alarm should not be acted on. Do not work out verdicts from the numbers, and do not call one arm better than "
+    "another because only one of them is clear."
+)
+
+INSTRUCTIONS = (
+    "Results of A/B tests, from releases that passed a privacy gate: counts and sums of groups of at least k people. "
+    "There are no rows, no people and no way to filter: what was not released cannot be asked for. Start with "
+    f"list_experiments. {VERDICTS}"
+)
+
+TOOLS = (
+    ReleaseTool(
+        "list_experiments",
+        "List experiments",
+        "List every released experiment with its health, people (rounded down to k), results and decision; those that "
+        "need attention come first. Use it to learn the names that the other tools take. An entry's change is the "
+        f"estimate alone: ask readout for its interval before you report it. {VERDICTS}",
+        ListQuestion,
+        lambda answers, asked: answers.list_experiments(asked.page),
+    ),
+    ReleaseTool(
+        "readout",
+        "Read one experiment",
+        "Return the readout of one experiment: decision, alarms, the effect of each arm on each metric with interval, "
+        "relative change, p-value and verdict, guardrails, whether effects differ by segment, cautions and notes. "
+        "`decision` follows a rule that was fixed before; repeat it, do not replace it by your own. Segments with "
+        f"'nothing found' are not proof that all segments are alike. {VERDICTS}",
+        ReadoutQuestion,
+        lambda answers, asked: answers.readout(asked.experiment, asked.reading),
+    ),
+    ReleaseTool(
+        "compare",
+        "Compare experiments or arms",
+        "Compare several experiments (on one metric, if you name it), or arms of one experiment with the first arm "
+        "named. Three or more experiments on one metric are also read together: `shrunk` is what an effect is worth "
+        "after the winner's curse. Effects of different experiments are on different people at different times: their "
+        "difference is not an effect. "
+        f"{VERDICTS}",
+        CompareQuestion,
+        lambda answers, asked: answers.compare(asked.experiments, asked.metric, asked.arms),
+    ),
+    ReleaseTool(
+        "power",
+        "Plan the next experiment",
+        "Plan the next experiment from how a metric varied in a released one. Give two of people, effect and power; "
+        f"the third is solved for. Power is {USUAL_POWER} unless you say; without people and effect the answer is the "
+        "effect that as many people as then would find. A detectable effect is not what an experiment found, and power "
+        "computed after a result does not explain it.",
+        PlanningQuestion,
+        lambda answers, asked: answers.power(asked),
+    ),
+    ReleaseTool(
+        "privacy",
+        "Privacy statement",
+        "Return what is promised about the people behind these releases: k, which rules hold, which attacks were tried "
+        "and learnt nothing, what remains open. Quote `says`; 'in part' and gaps belong to an honest answer. It is no "
+        "legal advice.",
+        PrivacyQuestion,
+        lambda answers, _: answers.privacy(),
+    ),
+)
+"""Everything that can be asked."""
+
+_BY_NAME = {tool.name: tool for tool in TOOLS}
+
+
+def answer_call(answers: Answers, name: str, arguments: Mapping[str, Any] | None) -> Answer:
+    """Answer one call of a tool.
+
+    Raises `AnalysisError` for an unknown tool and for arguments that it does not take, and what its answer raises.
+    """
+    tool = _BY_NAME.get(name)
+    if tool is None:
+        raise AnalysisError("there is no tool of this name", f"Tools: {', '.join(_BY_NAME)}.")
+    try:
+        question = msgspec.convert(dict(arguments or {}), tool.question)
+    except (msgspec.ValidationError, RecursionError) as problem:
+        takes = listed(tool.schema["properties"], most=MOST_NAMED) or "nothing"
+        raise AnalysisError(str(problem)[:_LONGEST_FAULT].rstrip("."), f"{tool.name} takes: {takes}.") from None
+    return tool.answer(answers, question)

@@ -49,7 +49,7 @@ from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DecisionRule, ExperimentPlan, Plan
 from kanab.privacy.costs import experiment_costs, merging_costs
-from kanab.privacy.release import OwnRows, Receipt, Release, Tables, concerns
+from kanab.privacy.release import OwnRows, Receipt, Release, Tables, concerns, refuse_own_rows
 from kanab.stats.additive import check_slopes
 from kanab.stats.adjust import check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
@@ -133,6 +133,7 @@ def analyze(
 def analyze_release(released: Tables, experiment: str | None, options: AnalysisOptions) -> Readout:
     """Analyze one experiment of a release. What ``analyze`` does with its keywords."""
     if not isinstance(released, Tables):
+        refuse_own_rows(released)
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
     check_sides(options.confidence, options.alternative)
     check_test(options.test)
@@ -170,7 +171,7 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
     answer = Readout(
         plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
         options.correction, ratio, tuple(effects), tuple(segments), tuple(follow_up_rows),
-        released.receipt,
+        replace(released.receipt, left_out=released.why_left_out(plan.name)),
         own_rows=isinstance(released, OwnRows),
         costs=tuple(experiment_costs(released, released.plan.experiment(plan.name))),
         omnibus=tuple(omnibus_rows(means, resolved)),
@@ -455,7 +456,8 @@ def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, *, 
         notes.append(f"{_bounds_of_data(released, plan)}; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if concerns(name, plan.name)]
     notes += [f"{sentence}." for sentence in released.fewer_bins([plan.name])]
-    notes += [f"{sentence}." for sentence in merging_costs(released, released.plan.experiment(plan.name))]
+    costs = merging_costs(released, released.plan.experiment(plan.name))
+    notes += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in costs]
     exact = isinstance(released, OwnRows)
     least, steps = ("", "") if exact else ("At least ", f" (in steps of {receipt.k})")
     for metric, people in receipt.clamped.items():

@@ -24,7 +24,7 @@ from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, correct, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.stats.relative import odds_ratio, relative_delta, relative_effect
-from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_look, not_stopping
+from kanab.stats.sequential import AnyTimeLook, PlannedLook, not_stopping
 from kanab.stats.skewness import Shape
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
@@ -280,7 +280,7 @@ def _rows(
             metric, row = rows[place]
             row = replace(row, p_usual_adjusted=p)
             rows[place] = metric, replace(row, verdict=verdict(row, 1 - options.confidence))
-    return [_stopping(row) for _, row in rows]
+    return [_stopping(metric, row, options.looks) for metric, row in rows]
 
 
 def _p_usual(metric: MetricMeans, row: EffectRow, options: ResolvedOptions) -> float | None:
@@ -296,7 +296,8 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     effect = contrast(means, weights, confidence=options.confidence, alternative=alternative)
     role, better = options.roles.get(means.metric), options.better(means.metric)
     look = None if options.looks is None else _careful(metric.seen(effect, options.looks), means, effect)
-    row = EffectRow(effect, None, None, look=look, role=role, better=better)
+    early = look is None and metric.people < (options.rule.people or 0)
+    row = EffectRow(effect, None, None, look=look, role=role, better=better, early=early)
     if effect.arm is None:
         return row
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
@@ -321,14 +322,16 @@ def _with_saved(row: EffectRow, rows: Sequence[EffectRow]) -> EffectRow:
     return row if error is None else replace(row, saved=(error / effect.se_population) ** 2 - 1)
 
 
-def _stopping(row: EffectRow) -> EffectRow:
+def _stopping(metric: MetricMeans, row: EffectRow, looks: Looks | None) -> EffectRow:
     """Let one stop only where the verdict is clear: after the correction over metrics and arms, too."""
-    if row.look is None or row.verdict in ("up", "down"):
+    if looks is None or row.look is None or row.verdict in ("up", "down"):
         return row
     look = not_stopping(row.look)
-    if isinstance(look, AnyTimeLook) and look.begun and row.simultaneous and row.simultaneous.level is not None:
-        sure = replace(row.effect, confidence=min(row.simultaneous.level, _SUREST))
-        look = replace(look, until=any_time_look(sure, look.people, tuned_at=look.tuned_at).until)
+    if row.simultaneous and row.simultaneous.level is not None:
+        corrected = metric.seen(replace(row.effect, confidence=min(row.simultaneous.level, _SUREST)), looks)
+        look = replace(look, chance=corrected.chance)
+        if isinstance(look, AnyTimeLook) and isinstance(corrected, AnyTimeLook):
+            look = replace(look, until=corrected.until)
     return replace(row, look=look)
 
 

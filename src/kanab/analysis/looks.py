@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kanab.analysis.looks_file import Design, plain_design, read_looks, record_look
-from kanab.analysis.options import AnalysisOptions, Looks
+from kanab.analysis.options import AnalysisOptions, Looks, read_rule
 from kanab.errors import AnalysisError
 from kanab.plan.model import ExperimentPlan
 from kanab.privacy.batches import add_releases
@@ -38,10 +38,14 @@ def current_look(released: Tables, experiment: str | None, options: AnalysisOpti
     Raises `AnalysisError` where planned looks are read and it is not known which of them this is.
     """
     looks, plan = options.looks, released.plan.experiment(experiment)
-    if looks is None or looks.method == "always":
+    if looks is None:
         return CurrentLook(released, looks)
-    if looks.looks is None and looks.planned is None:
+    if looks.looks is None and looks.planned is None and looks.method == "spending":
         looks = replace(looks, looks=plan.looks)
+    if looks.looks is None and looks.planned is None:
+        looks = replace(looks, planned=read_rule(plan.decision, options.decision).people)
+    if looks.method == "always":
+        return CurrentLook(released, looks)
     if looks.looks is None and looks.planned is None:
         raise AnalysisError(
             "how many looks are planned is not said", "Give looks=… or planned=… (--looks 5, --planned 100000)."

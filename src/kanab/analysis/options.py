@@ -49,7 +49,8 @@ class Looks:
     the design here, and so does the first look at which the planned people are there. Which look it is must be
     known: ``earlier`` are the people counted up to each earlier look, empty at the first one; or Kanab keeps them in
     a ``file``; or batches were added, each of which is a look unless one of the two is given. "always": every moment
-    may be the last; intervals are narrowest at ``tuned_at`` people. ``anew`` says that noise is drawn again for every
+    may be the last, an end need not be known, and intervals are narrowest at ``tuned_at`` people. Where neither looks
+    nor people are given, the people of the decision are ``planned``. ``anew`` says that noise is drawn again for every
     planned look, as `planned_look` explains; an analysis knows it of its release.
     """
 
@@ -78,7 +79,10 @@ class Looks:
     def at(self, effect: Effect, people: int, off_commonest: float = math.inf) -> PlannedLook | AnyTimeLook:
         """Return the effect as it may be read at this look; raise `AnalysisError` for a look that cannot be."""
         if self.method == "always":
-            return any_time_look(effect, people, tuned_at=self.tuned_at, off_commonest=off_commonest)
+            return any_time_look(
+                effect, people, tuned_at=self.tuned_at, off_commonest=off_commonest, planned=self.planned,
+                last=self.last,
+            )  # fmt: skip
         seen = [*(self.earlier or ()), people]
         return planned_look(
             effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen),

@@ -34,7 +34,8 @@ class EffectRow:
     ``p_usual_adjusted`` is the corrected p of the usual test alone (Welch's t, of two rates the score test). Of all
     rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
     ``saved`` is of adjusted effects: the share of people more whom the plain effect would take to be as precise.
-    ``role`` is the metric's, None where nobody named any; ``better`` its good direction.
+    ``role`` is the metric's, None where nobody named any; ``better`` its good direction. ``early``: fewer people than
+    planned are in, and p and interval are those of one look at the planned end.
     """
 
     effect: Effect
@@ -50,6 +51,7 @@ class EffectRow:
     role: Role | None = None
     better: Better = "higher"
     saved: float | None = None
+    early: bool = False
 
     @property
     def worse(self) -> Kind:
@@ -107,6 +109,7 @@ class EffectRow:
             "odds_ratio_interval": None if self.odds is None else plain_interval(self.odds.interval),
             "sequential": None if self.look is None else _look(self.look),
             "verdict": self.verdict,
+            "early": self.early,
             "carries_verdict": self.carries_verdict,
             "saved": self.saved,
             **_noise(effect),
@@ -138,6 +141,7 @@ def _look(look: PlannedLook | AnyTimeLook) -> Plain:
         "method": "spending" if isinstance(look, PlannedLook) else "always",
         **{name: getattr(look, name, None) for name in names},
         "interval": plain_interval(look.interval),
+        "chance": look.chance,
     }
 
 

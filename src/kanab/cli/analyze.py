@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.atomicfile import write_whole
-from kanab.choices import OWN_ROWS
-from kanab.cli.analysis_options import analysis_options, options_from
-from kanab.cli.help_pages import FlagsByTask
-from kanab.cli.output import echo_json, json_option, terminal_width
+from kanab.choices import CORRECTIONS, OWN_ROWS, SPENDING, TUNED_AT, Alternative, RateTest, Slopes, Variance
+from kanab.cli.help_pages import FlagsByTask, flags_together
+from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
@@ -21,7 +20,10 @@ from kanab.cli.source_options import (
     counted_source,
     flags_said,
     is_release,
+    level,
+    names,
     names_option,
+    pairs,
     plan_of,
     source_options,
 )
@@ -29,10 +31,236 @@ from kanab.errors import PlanError
 
 if TYPE_CHECKING:
     from kanab.analysis.dry_run import DryRun
+    from kanab.analysis.options import AnalysisOptions, Looks
     from kanab.analysis.readout import Readout
+    from kanab.choices import Claim
     from kanab.counted import Counted
     from kanab.plan.model import Plan
     from kanab.privacy.release import Release, Tables
+    from kanab.stats.bayes import Prior
+    from kanab.stats.margins import Margin
+
+analysis_options = flags_together(
+    click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."),
+    click.option(
+        "--alternative",
+        type=click.Choice(get_args(Alternative)),
+        default="two-sided",
+        help="Sides of the test.",
+    ),
+    click.option(
+        "--test",
+        type=click.Choice(get_args(RateTest)),
+        default="score",
+        show_default=True,
+        help="Test of plain effects of 0/1 metrics: Miettinen and Nurminen's score test, or Welch's t.",
+    ),
+    click.option(
+        "--variance",
+        type=click.Choice(get_args(Variance)),
+        default="exact",
+        show_default=True,
+        help="Variance of adjusted effects: exact, or the paper's (Ding), a little smaller.",
+    ),
+    click.option(
+        "--correction", type=click.Choice(CORRECTIONS), default="holm", help="Correction over metrics × arms."
+    ),
+    click.option(
+        "--sequential",
+        type=click.Choice(["spending", "always"]),
+        help="Results are looked at more than once: at planned looks, or at any time.",
+    ),
+    click.option(
+        "--looks", type=click.IntRange(1), help="Number of planned looks; every batch but the last is an earlier look."
+    ),
+    click.option(
+        "--looks-at",
+        metavar="PEOPLE,PEOPLE",
+        help="People at each earlier look, such as 7500,15000; none at the first look.",
+    ),
+    click.option(
+        "--looks-file",
+        type=click.Path(dir_okay=False),
+        help="Let Kanab keep the people at each look in this file.",
+    ),
+    click.option("--planned", type=click.IntRange(1), help="Number of planned people, instead of --looks."),
+    click.option(
+        "--spending",
+        metavar="NAME",
+        help="How planned looks share the risk of a false alarm: "
+        f"{SPENDING[0]} (default), {', '.join(SPENDING[1:-1])} or {SPENDING[-1]}.",
+    ),
+    click.option(
+        "--tuned-at",
+        type=click.IntRange(2),
+        default=TUNED_AT,
+        help="With --sequential always: the number of people at which intervals are narrowest.",
+    ),
+    click.option("--last", is_flag=True, help="This is the last look."),
+    click.option("--pool", multiple=True, metavar="NEW=B+C", help="Treat several arms as one: --pool any=B+C."),
+    click.option(
+        "--contrast",
+        multiple=True,
+        metavar="'B - C'",
+        help="Compare arms with each other, or by weights: B=0.5,C=0.5,A=-1.",
+    ),
+    click.option(
+        "--non-inferiority",
+        multiple=True,
+        metavar="METRIC=SIZE",
+        help="Claim: not worse by more than this, a number or 2% of the control's mean.",
+    ),
+    click.option("--superiority", multiple=True, metavar="METRIC=SIZE", help="Claim: better by more than this."),
+    click.option(
+        "--equivalence",
+        multiple=True,
+        metavar="METRIC=SIZE",
+        help="Claim: the same within this; also two limits: spend=-0.5:1.",
+    ),
+    names_option("--lower-is-better", metavar="METRIC", help="Metric of which less is better."),
+    names_option("--primary", metavar="METRIC", help="Metric that decides; others are guardrails or secondary."),
+    names_option("--guardrail", metavar="METRIC", help="Metric that must not get worse."),
+    click.option(
+        "--decision",
+        multiple=True,
+        metavar="SWITCH=VALUE",
+        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000.",
+    ),
+    click.option(
+        "--prior",
+        multiple=True,
+        metavar="MEAN,SD",
+        help="Add a Bayesian reading with this prior; for one metric: spend=0,0.5.",
+    ),
+    click.option(
+        "--slopes",
+        type=click.Choice(get_args(Slopes)),
+        default="own",
+        show_default=True,
+        help="Slopes of adjusted effects: every arm its own (Lin), or one for all arms (CUPED).",
+    ),
+)
+"""Gives a command the flags that say how to read what was counted."""
+
+
+def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
+    """Return what the flags say, as the keywords of ``analyze`` would."""
+    from kanab.analysis.options import AnalysisOptions
+
+    return AnalysisOptions(
+        level(flags["control"]),
+        flags["confidence"],
+        flags["alternative"],
+        flags["correction"],
+        _looks(flags),
+        {new: olds.split("+") for new, olds in pairs(flags["pool"], "--pool").items()},
+        flags["contrast"],
+        _margins(flags),
+        names(flags["lower_is_better"]),
+        _prior(flags["prior"]),
+        names(flags["primary"]),
+        names(flags["guardrail"]),
+        _decision(flags["decision"]),
+        test=flags["test"],
+        variance=flags["variance"],
+        slopes=flags["slopes"],
+    )
+
+
+def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
+    switches: dict[str, Any] = dict(pairs(texts, "--decision"))
+    if "people" in switches and switches["people"].isdecimal():
+        switches["people"] = int(switches["people"])
+    return switches
+
+
+def _looks(flags: Mapping[str, Any]) -> Looks | None:
+    """Return how several looks are read, or None for one look."""
+    from kanab.analysis.options import Looks
+
+    if flags["sequential"] is None:
+        wrong = [flag for flag in ("looks", "planned", "last", "looks_at", "looks_file", "spending") if flags[flag]]
+        if wrong:
+            flag = wrong[0].replace("_", "-")
+            raise PlanError(f"--{flag} is about several looks", "Say how they are read: --sequential spending.")
+        return None
+    earlier = None if flags["looks_at"] is None else _earlier(flags["looks_at"])
+    return Looks(
+        flags["sequential"], flags["looks"], flags["planned"], flags["spending"] or SPENDING[0], flags["tuned_at"],
+        flags["last"], earlier, flags["looks_file"],
+    )  # fmt: skip
+
+
+def _earlier(text: str) -> list[int]:
+    """Read ``7500,15000``, or ``none`` for no earlier look."""
+    if text.strip().lower() == "none":
+        return []
+    try:
+        return [int(people) for people in text.split(",")]
+    except ValueError:
+        raise PlanError(
+            "--looks-at needs whole numbers of people",
+            "Write --looks-at 7500,15000; at the first look --looks-at none.",
+        ) from None
+
+
+def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:
+    from kanab.choices import Claim
+
+    margins: dict[str, list[Margin]] = {}
+    for claim in get_args(Claim):
+        for metric, text in pairs(flags[claim.replace("-", "_")], f"--{claim}").items():
+            margins.setdefault(metric, []).append(_margin(claim, text))
+    return margins
+
+
+def _margin(claim: Claim, text: str) -> Margin:
+    """Read ``0.1``, ``2%``, or for equivalence two limits: ``-0.5:1``, ``-2%:3%``."""
+    from kanab.stats.margins import Margin
+
+    parts = [part.strip() for part in text.split(":")]
+    relative = all(part.endswith("%") for part in parts)
+    try:
+        sizes = [float(part.removesuffix("%")) / (100 if relative else 1) for part in parts]
+    except ValueError:
+        sizes = []
+    if relative != any(part.endswith("%") for part in parts):
+        raise PlanError(f"--{claim} mixes a number and a percentage", "Give both limits in percent, or none.")
+    if claim == "equivalence" and len(sizes) == 2 and sizes[0] < 0 < sizes[1] and all(map(math.isfinite, sizes)):
+        return Margin(claim, (sizes[0], sizes[1]), relative=relative)
+    if len(sizes) != 1 or not 0 < sizes[0] < math.inf:
+        two = f"; two limits lie on both sides of 0: --{claim} spend=-0.5:1" if claim == "equivalence" else ""
+        raise PlanError(
+            f"--{claim} needs a positive size",
+            f"Write --{claim} spend=0.1, or spend=2% of the control's mean{two}. "
+            "Where less is better, say --lower-is-better spend.",
+        )
+    return Margin(claim, sizes[0], relative=relative)
+
+
+def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
+    """Read ``0,0.5`` for all metrics, or ``spend=0,0.5`` for each."""
+    from kanab.stats.bayes import Prior
+
+    priors: dict[str, Prior] = {}
+    for text in texts:
+        metric, _, numbers = text.rpartition("=")
+        try:
+            mean, sd = (float(part) for part in numbers.split(","))
+        except ValueError:
+            mean, sd = math.nan, math.nan
+        if not math.isfinite(mean) or not sd > 0:
+            raise PlanError(
+                "--prior needs a mean and a positive standard deviation of effects",
+                "Write --prior 0,0.01, or for one metric --prior spend=0,0.5.",
+            )
+        priors[metric.strip()] = Prior(mean, sd)
+    if ("" in priors and len(priors) > 1) or len(priors) < len(texts):
+        raise PlanError("--prior is given twice", "Give one for all metrics, or one for each: --prior spend=0,0.5.")
+    return priors.get("", priors or None)
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────────
 
 _COUNTING = COUNTING_FLAGS | {"--adjust", "--segment"}
 
@@ -46,7 +274,7 @@ _COUNTING = COUNTING_FLAGS | {"--adjust", "--segment"}
 @analysis_options
 @click.option("--brief", is_flag=True, help="Print one line per metric and arm, within 80 columns.")
 @json_option
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
+@html_option
 @click.option("--as-released", is_flag=True, help="Also print what a release of these rows would give, and why.")
 def analyze(source: tuple[str, ...], **flags: Any) -> None:
     """Analyze an experiment: effects, segments, privacy.
@@ -71,18 +299,23 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
     released: list[Readout] = []
     if run is not None and run.released is not None:
         released = [analyze_release(run.released, name, replace(options, looks=None)) for name in wanted]
-    if flags["html"]:
-        if len(readouts) > 1:
-            raise PlanError("a report is about one experiment", "Name it with --experiment.")
-        write_whole(flags["html"], readouts[0].to_report())
-    if flags["as_json"]:
-        echo_json(_plain(readouts) | ({} if run is None else {"as_released": _plain_run(run, released)}))
-        return
-    width = terminal_width()
-    texts = [readout.to_brief() if flags["brief"] else readout.to_text(width) for readout in readouts]
-    click.echo("\n\n".join([*texts, *([] if run is None else [_as_released(run, released)])]))
-    if flags["html"]:
-        click.echo(f"\nReport: {flags['html']}")
+    if flags["html"] and len(readouts) > 1:
+        raise PlanError("a report is about one experiment", "Name it with --experiment.")
+
+    def text() -> str:
+        width = terminal_width()
+        texts = [readout.to_brief() if flags["brief"] else readout.to_text(width) for readout in readouts]
+        return "\n\n".join([*texts, *([] if run is None else [_as_released(run, released)])])
+
+    def data() -> dict[str, Any]:
+        if run is None:
+            return _plain(readouts)
+        # Effects, and why they differ, but nothing that a release promises.
+        effects = {readout.experiment: readout.to_dict()["effects"] for readout in released}
+        differences = {"refused": run.refused or None, "effects": effects, "differences": run.differences()}
+        return _plain(readouts) | {"as_released": {"scope": OWN_ROWS} | differences}
+
+    show(flags, text=text, data=data, page=readouts[0].to_report)
 
 
 def _plain(readouts: Sequence[Readout]) -> dict[str, Any]:
@@ -91,12 +324,6 @@ def _plain(readouts: Sequence[Readout]) -> dict[str, Any]:
     if len(plain) == 1:
         return plain[readouts[0].experiment]
     return {"scope": plain[readouts[0].experiment]["scope"], "experiments": plain}
-
-
-def _plain_run(run: DryRun, released: Sequence[Readout]) -> dict[str, Any]:
-    """Return what a release would give as plain data: its effects and why they differ, but nothing that it promises."""
-    effects = {readout.experiment: readout.to_dict()["effects"] for readout in released}
-    return {"scope": OWN_ROWS, "refused": run.refused or None, "effects": effects, "differences": run.differences()}
 
 
 def _as_released(run: DryRun, released: Sequence[Readout]) -> str:
@@ -114,7 +341,15 @@ def _tables(source: tuple[str, ...], flags: Mapping[str, Any]) -> Tables:
         from kanab.privacy.batches import add_releases
 
         _check_already_counted(source[0])
-        return add_releases([released for path in source for released in _read(path)])
+        releases: list[Release] = []
+        for path in source:
+            there = [released for _, released in releases_at(path)]
+            if len(there) > 1 and any(released.receipt.batch is None for released in there):
+                raise PlanError(
+                    "the ledger holds several releases about the same people", "Name the file of one of them."
+                )
+            releases += there
+        return add_releases(releases)
     from kanab.analysis.own_rows import read_rows
 
     plan, count = _rows(source, flags)
@@ -149,11 +384,3 @@ def _check_already_counted(source: str) -> None:
         matching_files(source)  # which says that a directory is none
     if clash:
         raise PlanError("a release already says what was counted", f"Leave out {clash[0]}.")
-
-
-def _read(path: str) -> tuple[Release, ...]:
-    """Read a release file, or the batches of a ledger or of a collector."""
-    releases = tuple(released for _, released in releases_at(path))
-    if len(releases) > 1 and any(released.receipt.batch is None for released in releases):
-        raise PlanError("the ledger holds several releases about the same people", "Name the file of one of them.")
-    return releases

@@ -39,15 +39,14 @@ if TYPE_CHECKING:
 def attack(file: tuple[str, ...], *, known: str | None, k: int | None, as_json: bool) -> None:
     """Try to learn about people from releases.
 
-    Play the attacker on release FILEs (or scans in JSON), ledgers or data directories, all of them together. Exits with
-    1 if something was learnt about fewer than k people that k promises to hide. The columns of --known are named like
-    the arms and covariates of the tables, and like metrics whose values are known, too.
+    Play the attacker on release FILEs, ledgers or data directories, all of them together. Exits with 1 if something was
+    learnt about fewer than k people that k promises to hide. The columns of --known are named like the arms and
+    covariates of the tables, and like metrics whose values are known, too.
 
     \b
     kanab attack monday.release.json tuesday.release.json
     kanab attack checkout.release.json --known people.csv
     kanab attack kanab.ledger
-    kanab attack scan.json --known people.csv
     """
     from kanab.inspection.attack.run import play_attacker
 
@@ -87,9 +86,7 @@ def _published_at(path: str, name: str) -> list[tuple[Any, str]]:
     try:
         return [(json.loads(_text(path)), name)]
     except (json.JSONDecodeError, RecursionError):
-        raise SourceError(
-            f"{name} is not a JSON file", "Give a file that kanab release wrote, or kanab scan --json."
-        ) from None
+        raise SourceError(f"{name} is not a JSON file", "Give a file that kanab release wrote.") from None
 
 
 def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
@@ -110,8 +107,6 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
         versions = [
             axis for release in releases for table in release.tables for axis in table.axes if axis.name == name
         ]
-        if any(name in sides for release in releases for shown in release.statistics for sides in shown.sides):
-            columns[name] = [value or None for value in values]
         if name in metrics:
             numbers[name] = np.array([_value(value) for value in values], dtype=np.float64)
         if versions:

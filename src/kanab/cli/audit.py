@@ -16,8 +16,7 @@ from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
 
 if TYPE_CHECKING:
-    from kanab.inspection.auditor import FewEvents
-    from kanab.inspection.checks import Check
+    from kanab.inspection.auditor import Check, FewEvents
     from kanab.privacy.ledger import Ledger
     from kanab.privacy.release import Release
 
@@ -49,12 +48,13 @@ def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
     if as_json:
         plain = {name: [asdict(check) for check in checks] for name, checks in checked.items()}
         events = {name: [asdict(each) for each in listed] for name, listed in few.items()}
-        uncovered = [{"what": what, "example": says} for what, says in NOT_COVERED]
-        echo_json({"passed": whole, "files": plain, "few_events": events, "ledgers": refused, "not_covered": uncovered})
+        gaps = [{"what": what, "example": says} for what, says in NOT_COVERED]
+        echo_json({"passed": whole, "files": plain, "few_events": events, "ledgers": refused, "not_covered": gaps})
     else:
         exact = any(released.receipt.noise is None for released in releases.values())
-        text = [*_attempts(refused), _as_text(checked, few, whole=whole), *(_uncovered() if exact else ())]
-        click.echo("\n".join(text))
+        titles = "; ".join(what for what, _ in NOT_COVERED)
+        uncovered = [f"k does not cover: {titles}. ε does: kanab release --epsilon."] if exact else []
+        click.echo("\n".join([*_attempts(refused), _as_text(checked, few, whole=whole), *uncovered]))
     if not whole:
         sys.exit(1)
 
@@ -63,10 +63,15 @@ def _audit_files(
     files: tuple[str, ...], ledger: str | None = None
 ) -> tuple[dict[str, list[Check]], dict[str, Release]]:
     """Check every file, and return its releases; one that cannot be read unchanged is a broken rule as well."""
-    from kanab.inspection.auditor import check_chain, check_differences, check_release
-    from kanab.inspection.checks import Check
-    from kanab.inspection.noise_audit import check_newest, check_spent
-    from kanab.privacy.release_file import read_release
+    from kanab.inspection.auditor import (
+        Check,
+        check_chain,
+        check_differences,
+        check_newest,
+        check_release,
+        check_spent,
+    )
+    from kanab.privacy.release_json import read_release
 
     checked: dict[str, list[Check]] = {}
     releases: dict[str, Release] = {}
@@ -119,7 +124,7 @@ def _refused(files: tuple[str, ...], named: str | None) -> dict[str, dict[str, A
 
 
 def _attempts(refused: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    from kanab.privacy.ledger_note import asked_text
+    from kanab.privacy.ledger import asked_text
     from kanab.report.words import ended
 
     for name, notes in refused.items():
@@ -142,13 +147,6 @@ def _as_text(checked: Mapping[str, list[Check]], few: Mapping[str, Sequence[FewE
     broken = sum(check.holds is False for checks in checked.values() for check in checks)
     lines.append("No rule is broken." if whole else f"{broken} rule{'s are' if broken > 1 else ' is'} broken.")
     return "\n".join(lines)
-
-
-def _uncovered() -> Iterator[str]:
-    """Yield what k does not cover, by its titles."""
-    from kanab.inspection.promises import NOT_COVERED
-
-    yield f"k does not cover: {'; '.join(what for what, _ in NOT_COVERED)}. ε does: kanab release --epsilon."
 
 
 def _line(check: Check) -> str:

@@ -26,11 +26,10 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     kanab demo
     kanab demo --exit
     """
-    from kanab.collector.sealing import stored_ledger
-    from kanab.demo.browser import visit_in_browser
-    from kanab.demo.running import WEEKS, compare, start_demo
-
     need_extra("the demonstration", "server", "uvicorn", "cryptography", "starlette", "jinja2")
+    from kanab.collector.sealing import stored_ledger
+    from kanab.demo.running import WEEKS, compare, start_demo, visit_in_browser
+
     click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
     with start_demo(Path(folder), port, people, click.echo) as shown:
         batches = len(stored_ledger(shown.service.store).releases)

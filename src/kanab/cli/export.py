@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import click
 
 from kanab.atomicfile import write_whole
@@ -32,11 +34,8 @@ def export(data: str | None, store: str | None, output: str) -> None:
     from kanab.collector.sealing import stored_ledger
     from kanab.privacy.ledger import ledger_text
 
-    opened = store_to_read(data, store)
-    try:
+    with closing(store_to_read(data, store)) as opened:
         ledger = stored_ledger(opened)
-    finally:
-        opened.close()
     if not ledger.entries:
         raise SourceError("nothing is sealed yet", "A cohort is sealed at the first tick after it is ripe.")
     (write_address if is_address(output) else write_whole)(output, ledger_text(ledger))

@@ -1,10 +1,28 @@
-"""Help by task: commands in groups, and the many flags of a command in groups with the common ones first."""
+"""Help by task: commands in groups, and the many flags of a command in groups with the common ones first.
+
+Flags that several commands have are declared once, and given to each of them together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def flags_together(*flags: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return what gives a command several flags, which its help shows in this order."""
+
+    def give(command: Command) -> Command:
+        for flag in reversed(flags):
+            command = flag(command)
+        return command
+
+    return give
+
 
 TASKS: Mapping[str, Mapping[str, str]] = {
     "Analyze": {
@@ -91,11 +109,3 @@ class FlagsByTask(click.Command):
                     formatter.write_dl(records)
         with formatter.section("Other flags"):
             formatter.write_dl(list(left.values()))
-
-
-def write_commands(formatter: click.HelpFormatter) -> None:
-    """Write every command with what it does, by task."""
-    widest = max(len(name) for commands in TASKS.values() for name in commands)
-    for task, commands in TASKS.items():
-        with formatter.section(task):
-            formatter.write_dl([(name.ljust(widest), words) for name, words in commands.items()])

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from kanab import __version__
-from kanab.cli.help_pages import write_commands
+from kanab.cli.help_pages import TASKS
 from kanab.cli.operating.settings import clear_service_links, take_settings
 from kanab.cli.output import accept_every_encoding
 from kanab.errors import KanabError, PrivacyError
@@ -34,8 +34,11 @@ class QuietGroup(click.Group):
             return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write what commands there are, by task, without importing them."""
-        write_commands(formatter)
+        """Write every command with what it does, by task, without importing it."""
+        widest = max(map(len, _NAMES))
+        for task, commands in TASKS.items():
+            with formatter.section(task):
+                formatter.write_dl([(name.ljust(widest), words) for name, words in commands.items()])
 
 
 @contextmanager
@@ -48,56 +51,35 @@ def _closed_pipe_is_fine() -> Iterator[None]:
         raise click.exceptions.Exit(0) from None
 
 
-class Commands(Mapping[str, click.Command]):
-    """Commands by name, each imported when it is first asked for."""
+_NAMES = tuple(name for commands in TASKS.values() for name in commands)
+_FOLDERS = dict.fromkeys(("combine", "portfolio", "mcp"), "several.")
+_FOLDERS |= dict.fromkeys(("drill", "status", "doctor", "notify"), "operating.")
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
+
+class Commands(Mapping[str, click.Command]):
+    """Commands by name, each imported when it is first asked for, from the module of its name."""
+
+    def __init__(self) -> None:
         self._loaded: dict[str, click.Command] = {}
 
     def __getitem__(self, name: str) -> click.Command:
+        if name not in _NAMES:
+            raise KeyError(name)
         if name not in self._loaded:
-            module, _, function = self._places[name].partition(":")
-            command: click.Command = getattr(import_module(f"kanab.cli.{module}"), function)
+            function = name.replace("-", "_")
+            command: click.Command = getattr(import_module(f"kanab.cli.{_FOLDERS.get(name, '')}{function}"), function)
             take_settings(command)
             self._loaded[name] = command
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(_NAMES)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(_NAMES)
 
 
-COMMANDS = Commands(
-    {
-        "analyze": "analyze:analyze",
-        "scan": "scan:scan",
-        "combine": "several.combine:combine_command",
-        "portfolio": "several.portfolio:portfolio",
-        "power": "power:power",
-        "plan": "plan:plan_command",
-        "release": "release:release",
-        "audit": "audit:audit",
-        "attack": "attack:attack",
-        "privacy-report": "privacy_report:privacy_report",
-        "init": "init:init",
-        "serve": "serve:serve",
-        "seal": "seal:seal",
-        "void": "void:void",
-        "export": "export:export",
-        "restore": "restore:restore",
-        "drill": "operating.drill:drill",
-        "status": "operating.status:status",
-        "doctor": "operating.doctor:doctor",
-        "notify": "operating.notify:notify",
-        "dashboard": "dashboard:dashboard",
-        "mcp": "several.mcp:mcp",
-        "demo": "demo:demo",
-        "example": "example:example",
-    }
-)
+COMMANDS = Commands()
 
 
 @click.group(

@@ -8,14 +8,16 @@ import json
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import click
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print plain data, as documented.")
+from kanab.atomicfile import write_whole
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print plain data, as documented.")
+html_option = click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
 
 _SPELT = str.maketrans({
     "─": "-", "−": "-", "–": "-", "—": "-", "‑": "-", "→": ">", "↳": ">", "►": ">", "▲": "^", "▼": "v", "●": "*",
@@ -46,6 +48,25 @@ def echo_json(data: Any) -> None:
     """Print plain data, exact in every encoding; a number without a value in JSON is a bug, and raises `ValueError`."""
     whole = codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name.startswith("utf")
     click.echo(json.dumps(data, indent=2, ensure_ascii=not whole, allow_nan=False))
+
+
+def show(
+    flags: Mapping[str, Any],
+    *,
+    text: Callable[[], str],
+    data: Callable[[], Any],
+    page: Callable[[], str],
+    name: str = "Report",
+) -> None:
+    """Write a page to the file of --html, if there is one; print plain data with --json, else a text."""
+    if flags["html"]:
+        write_whole(flags["html"], page())
+    if flags["as_json"]:
+        echo_json(data())
+        return
+    click.echo(text())
+    if flags["html"]:
+        click.echo(f"\n{name}: {flags['html']}")
 
 
 def terminal_width() -> int | None:

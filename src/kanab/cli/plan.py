@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanab.atomicfile import write_whole
-from kanab.cli.output import echo_json, json_option
+from kanab.cli.output import json_option, show
 from kanab.cli.source_options import numbers
 from kanab.errors import PlanError, listed
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _STEPS = tuple(step / 8 for step in range(2, 17))
 
 
-@click.command("plan")
+@click.command()
 @click.argument("file", type=click.Path())
 @click.option("--per-day", metavar="N", help="People per day who enter an experiment, or for each: checkout=500.")
 @click.option("--days", type=float, help="Days during which people enter.")
@@ -43,7 +42,7 @@ _STEPS = tuple(step / 8 for step in range(2, 17))
 @click.option("--delta", type=float, help="The δ of --epsilon; without it, that of the plan, or 1e-6.")
 @json_option
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page with tables and curves to this file.")
-def plan_command(file: str, **flags: Any) -> None:
+def plan(file: str, **flags: Any) -> None:
     """Forecast what a plan will give.
 
     For the plan in FILE: its classes, the people and days until each has k, what is merged, the detectable effects.
@@ -57,22 +56,22 @@ def plan_command(file: str, **flags: Any) -> None:
     from kanab.planning.forecast import forecast_plan
     from kanab.planning.power import PlannedTest
 
-    plan = read_plan(file)
+    planned = read_plan(file)
     if not 0 < flags["power"] < 1:
         raise PlanError("--power must lie between 0 and 1", "For example 0.8.")
     forecast = partial(
-        forecast_plan, plan, per_day=_per_day(flags["per_day"]), baseline=_baseline(plan, flags), power=flags["power"],
-        test=PlannedTest(flags["confidence"]), epsilons=_epsilons(flags["epsilon"]), delta=flags["delta"],
+        forecast_plan, planned, per_day=_per_day(flags["per_day"]), baseline=_baseline(planned, flags),
+        power=flags["power"], test=PlannedTest(flags["confidence"]), epsilons=_epsilons(flags["epsilon"]),
+        delta=flags["delta"],
     )  # fmt: skip
     outlook = forecast(days=flags["days"])
-    if flags["html"]:
-        write_whole(flags["html"], _page(outlook, Path(file).name, forecast, flags["days"]))
-    if flags["as_json"]:
-        echo_json(outlook.to_dict())
-        return
-    click.echo(f"{_summary(outlook)}\n\n{outlook}")
-    if flags["html"]:
-        click.echo(f"\nPage: {flags['html']}")
+    show(
+        flags,
+        text=lambda: f"{_summary(outlook)}\n\n{outlook}",
+        data=outlook.to_dict,
+        page=lambda: _page(outlook, Path(file).name, forecast, flags["days"]),
+        name="Page",
+    )
 
 
 def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
@@ -134,9 +133,12 @@ def _per_day(text: str | None) -> float | dict[str, float] | None:
 def _baseline(plan: Plan, flags: Mapping[str, Any]) -> Baseline:
     """Return what a release says, overridden by what the flags say."""
     from kanab.planning.forecast import Baseline, baseline_from_release
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
 
-    rates, sds, means = (_by_metric(plan, flags[name], f"--{name}") for name in ("rate", "sd", "mean"))
+    rates, sds, means = (numbers(flags[name], f"--{name}") for name in ("rate", "sd", "mean"))
+    for flag, values in (("--rate", rates), ("--sd", sds), ("--mean", means)):
+        if set(values) - set(plan.metric_names):
+            raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(plan.metric_names)}.")
     if both := set(rates) & set(sds):
         raise PlanError(f"--rate and --sd both name {listed(sorted(both))}", "A metric has the one or the other.")
     if alone := set(means) - set(sds):
@@ -148,13 +150,6 @@ def _baseline(plan: Plan, flags: Mapping[str, Any]) -> Baseline:
     if not flags["release_file"]:
         return Baseline(rates=rates, sds=sds, means=means)
     return _fitted(plan, baseline_from_release(read_release(flags["release_file"])), Baseline({}, rates, sds, means))
-
-
-def _by_metric(plan: Plan, texts: tuple[str, ...], flag: str) -> dict[str, float]:
-    values = numbers(texts, flag)
-    if set(values) - set(plan.metric_names):
-        raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(plan.metric_names)}.")
-    return values
 
 
 def _fitted(plan: Plan, earlier: Baseline, flagged: Baseline) -> Baseline:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.atomicfile import write_whole
 from kanab.choices import Alternative, PowerCorrection
-from kanab.cli.output import echo_json, json_option
-from kanab.cli.source_options import level, pairs, shares_of
+from kanab.cli.output import json_option, show
+from kanab.cli.source_options import level, names, pairs, shares_of
 from kanab.errors import AnalysisError, PlanError
 
 if TYPE_CHECKING:
@@ -99,14 +98,13 @@ def power(**flags: Any) -> None:
     from kanab.planning.report.power_words import power_text
 
     data, curve = solve_flags(flags)
-    if flags["html"]:
-        write_whole(flags["html"], _page(data | {"curve": curve(_STEPS)}, curve(_FINE)))
-    if flags["as_json"]:
-        echo_json(data)
-        return
-    click.echo(power_text(data))
-    if flags["html"]:
-        click.echo(f"\nPage: {flags['html']}")
+    show(
+        flags,
+        text=lambda: power_text(data),
+        data=lambda: data,
+        page=lambda: _page(data | {"curve": curve(_STEPS)}, curve(_FINE)),
+        name="Page",
+    )
 
 
 def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
@@ -119,7 +117,11 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
     basis, solve = _interaction(flags) if flags["interaction"] else _effect(flags)
     effect = flags["effect"]
     if effect is not None and flags["relative"]:
-        effect *= _known(basis.mean)
+        if not basis.mean:
+            raise PlanError(
+                "a relative effect needs a control mean other than 0", "Give --mean, or an effect in units."
+            )
+        effect *= abs(basis.mean)
     answer = solve(flags["people"], effect, flags["power"])
     at_power = _USUAL_POWER if flags["power"] is None else flags["power"]
     curve = partial(_curve, solve, answer, at_power)
@@ -132,7 +134,6 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
 
 
 def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
-    """Return the page with both curves."""
     from kanab.planning.report.power_charts import power_charts
     from kanab.planning.report.power_html import power_report
 
@@ -202,12 +203,6 @@ def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
     return basis, solve
 
 
-def _known(mean: float | None) -> float:
-    if not mean:
-        raise PlanError("a relative effect needs a control mean other than 0", "Give --mean, or an effect in units.")
-    return abs(mean)
-
-
 def _curve(solve: Solve, answer: Mapping[str, Any], at_power: float, steps: Sequence[float]) -> list[dict[str, Any]]:
     """Solve for so many times the people; what cannot be reached is None."""
     rows = []
@@ -235,7 +230,6 @@ def _reached(solve: Solve, people: int, effect: float | None, power: float | Non
 
 
 def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
-    """Return the noise of each arm."""
     from kanab.planning.noise import EVEN
 
     _check_inputs(flags)
@@ -247,7 +241,6 @@ def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
 
 
 def _crossed_noise(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
-    """Return the noise of each cell of two crossed factors."""
     from kanab.planning.interactions import crossed_noise
     from kanab.planning.noise import EVEN
 
@@ -282,23 +275,17 @@ def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Lev
     from kanab.planning.noise import noise_of_amounts, noise_of_rate
     from kanab.planning.report.power_words import short
 
-    r2 = flags["r2"] or 0.0
+    r2, sd = flags["r2"] or 0.0, flags["sd"] or ""
     if flags["rate"] is not None:
         noise = noise_of_rate(flags["rate"], shares=shares, control=control, r2=r2)
     else:
+        by_arm = {level(arm): _size(size) for arm, size in pairs((sd,), "--sd").items()} if "=" in sd else {}
         noise = noise_of_amounts(
-            _deviation(flags["sd"]), mean=flags["mean"], shares=shares, control=control, r2=r2,
+            by_arm or _size(sd), mean=flags["mean"], shares=shares, control=control, r2=r2,
             grows=flags["multiplies"],
         )  # fmt: skip
     notes = (f"Covariates are taken to explain {short(100 * r2)} % of the variance.",) if r2 else ()
     return _Basis(noise.mean, noise.binary, notes), noise
-
-
-def _deviation(text: str) -> float | dict[Level, float]:
-    """Read ``30``, or ``A=20,B=25``."""
-    if "=" in text:
-        return {level(arm): _size(size) for arm, size in pairs((text,), "--sd").items()}
-    return _size(text)
 
 
 def _size(text: str) -> float:
@@ -314,14 +301,14 @@ def _size(text: str) -> float:
 def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, control: Level) -> tuple[_Basis, Noise]:
     """Return variances as the release found them, at the shares of its plan unless others are given."""
     from kanab.planning.released import noise_of_release
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
 
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
-    adjust = [name for part in (flags["adjust"] or "").split(",") if (name := part.strip())]
     noise, name = noise_of_release(
-        released, plan, flags["metric"], adjust=adjust, shares=shares, control=control, grows=flags["multiplies"]
-    )
+        released, plan, flags["metric"], adjust=names(flags["adjust"]), shares=shares, control=control,
+        grows=flags["multiplies"],
+    )  # fmt: skip
     return _Basis(noise.mean, noise.binary, (*_origin(released, flags, plan, name),)), noise
 
 
@@ -329,7 +316,7 @@ def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     """Return the noise of arm × covariate, or of two experiments, as the release found it."""
     from kanab.planning.interactions import crossed_noise_of
     from kanab.planning.released import is_binary, outcome_of, ratio_parts, table_with
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
     from kanab.stats.effect import plain_means
 
     released = read_release(flags["release_file"])

@@ -79,17 +79,15 @@ def _write_sheet(files: tuple[str, ...], output: str | None, ledger: str | None,
 def _releases(files: Sequence[str]) -> dict[str, Release]:
     """Read every release, by its file's name without its folder; a second one of the same name gets a number."""
     releases: dict[str, Release] = {}
-    for name, release in (named for file in files for named in _read(file)):
-        same = sum(known == name or known.startswith(f"{name} (") for known in releases)
-        releases[f"{name} ({same + 1})" if same else name] = release
+    for file in files:
+        try:
+            named = releases_at(file)
+        except PrivacyError as problem:  # nothing is written, as with any other file that cannot be used
+            raise SourceError(problem.fact, problem.remedy, at=problem.at) from None
+        for name, release in named:
+            same = sum(known == name or known.startswith(f"{name} (") for known in releases)
+            releases[f"{name} ({same + 1})" if same else name] = release
     return releases
-
-
-def _read(file: str) -> list[tuple[str, Release]]:
-    try:
-        return releases_at(file)
-    except PrivacyError as problem:  # nothing is written, as with any other file that cannot be used
-        raise SourceError(problem.fact, problem.remedy, at=problem.at) from None
 
 
 def _ledger(first: str, named: str | None) -> Ledger | LedgerError | None:

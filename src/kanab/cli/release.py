@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kanab.plan.periods import Span
     from kanab.privacy.asking import Question
     from kanab.privacy.ledger import Ledger
-    from kanab.privacy.release import Batch, Release
+    from kanab.privacy.release import Release
 
 TAKEN = "- Taken from the ledger, where the same was asked for: nothing was drawn or spent."
 NO_LEDGER = "not chained: what else was released about these people was not checked"
@@ -56,15 +56,18 @@ def release(source: str, **flags: Any) -> None:
     """
     from kanab.plan.model import rules_of, settle_missing
     from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
+    from kanab.privacy.epsilon.accountant import asked_budget, with_budget, within_ledger
     from kanab.privacy.epsilon.door import check_declared
     from kanab.privacy.ledger import Ledger, hold_ledger, read_ledger
-    from kanab.privacy.release_file import release_text
+    from kanab.privacy.release_json import release_text
 
     flags["adjust"] = ",".join(dict.fromkeys([*names(flags["adjust"]), *names(flags["segment"])]))
     _check_output(flags)
     path = _ledger_path(flags)
     before = Ledger() if path is None else read_ledger(path)
-    plan = _with_budget(_with_cohorts(plan_of(flags, source), flags), before, flags)
+    plan = _with_cohorts(plan_of(flags, source), flags)
+    budget = asked_budget(plan, flags["epsilon"], flags["delta"])
+    plan = with_budget(plan, budget and within_ledger(budget, plan, before))
     plan = settle_missing(plan, rules_of(before.plans) if plan.budget is None else {})
     span, deviations = _next_span(plan, before, flags)
     earlier = () if span is not None or plan.budget is not None else before.plans
@@ -146,8 +149,9 @@ def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
     if receipt.noise is not None:
         click.echo(f"- {spent_sentence(receipt.noise, chained=released.chained, batch=receipt.batch is not None)}.")
     if receipt.batch is not None:
-        click.echo(f"- People who enrolled {_when(receipt.batch)}.")
-    for sentence in (*receipt.left_out.values(), *released.fewer_bins(released.plan.experiment_names)):
+        after = "" if receipt.batch.after is None else f"after {receipt.batch.after} and "
+        click.echo(f"- People who enrolled {after}through {receipt.batch.through}.")
+    for sentence in (*released.why_left_out().values(), *released.fewer_bins(released.plan.experiment_names)):
         click.echo(f"- {sentence}.")
     for sentence in costs_of(released):
         click.echo(f"- Cost: {sentence}.")
@@ -191,7 +195,7 @@ def _write(
     from kanab.privacy.gate import deviating, make_release, release_into
     from kanab.privacy.ledger import append_release, hold_ledger
     from kanab.privacy.recount import batch_of
-    from kanab.privacy.release_file import release_text
+    from kanab.privacy.release_json import release_text
 
     k, override, question = flags["k"], flags["override"], Question.of(counted, flags["k"])
     if path is None:
@@ -233,10 +237,6 @@ def _how_anonymous(released: Release) -> str:
     return f"k-anonymous at k = {receipt.k}; effective k of class sums over {over}: {effective}; audit passed"
 
 
-def _when(batch: Batch) -> str:
-    return f"through {batch.through}" if batch.after is None else f"after {batch.after} and through {batch.through}"
-
-
 # ── cohorts ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -263,14 +263,6 @@ def _decided(question: Question) -> Question:
     from kanab.plan.model import settle_missing
 
     return replace(question, plan=settle_missing(question.plan, "exclude"))
-
-
-def _with_budget(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> Plan:
-    """Return the plan with what this release spends, if it has an ε."""
-    from kanab.privacy.epsilon.accountant import asked_budget, with_budget, within_ledger
-
-    budget = asked_budget(plan, flags["epsilon"], flags["delta"])
-    return with_budget(plan, budget and within_ledger(budget, plan, ledger))
 
 
 _NONE_RIPE = "no further cohort is ripe", "A cohort is sealed when its period and the window after it are over."

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kanab.cli.source_options import is_release
 from kanab.cli.stores import FILE
 from kanab.errors import SourceError
 
@@ -49,17 +50,14 @@ def ledger_at(source: str) -> Ledger:
             f"{path.name or path} is not the data directory of a collector",
             "Name one of kanab serve, or a file.",
         )
-    store = SqliteStore(path / FILE, read_only=True)
-    try:
+    with closing(SqliteStore(path / FILE, read_only=True)) as store:
         return stored_ledger(store)
-    finally:
-        store.close()
 
 
 def releases_at(source: str) -> list[tuple[str, Release]]:
     """Read everything released in one place, each with a name; raise `SourceError` where that is nothing."""
     from kanab.privacy.release import Release
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
 
     name = Path(source).name
     if not is_ledger(source):
@@ -71,3 +69,37 @@ def releases_at(source: str) -> list[tuple[str, Release]]:
     if not releases:
         raise SourceError(f"nothing is sealed in {name} yet", "A cohort is sealed at the first tick after it is ripe.")
     return releases
+
+
+def releases_by_name(sources: tuple[str, ...], *, add_batches: bool = False) -> dict[str, Release]:
+    """Return every release of these places by a short name: that of its file, or its last cohort.
+
+    With ``add_batches`` the batches of a ledger or a collector are added up to one release. Raises `SourceError` where
+    a folder holds no release.
+    """
+    from kanab.privacy.batches import add_releases
+
+    named: dict[str, Release] = {}
+    for file in (file for source in sources for file in _files(source)):
+        releases = releases_at(file)
+        if add_batches and len(releases) > 1 and all(released.receipt.batch for _, released in releases):
+            releases = [(Path(file).name, add_releases([released for _, released in releases]))]
+        for name, released in releases:
+            batch = released.receipt.batch
+            bare = name.removesuffix(".json").removesuffix(".release")
+            short = bare if batch is None or released.parts else batch.through
+            named[short if short not in named else f"{short} ({len(named) + 1})"] = released
+    return named
+
+
+def _files(source: str) -> list[str]:
+    """Return the release files of a folder; anything else as it is."""
+    folder = Path(source)
+    if not folder.is_dir() or is_data_directory(source):
+        if not is_release(source) and not is_ledger(source):
+            raise SourceError(f"{folder.name} is not a release", "Name release files, ledgers, or a folder of them.")
+        return [source]
+    files = [str(file) for file in sorted(folder.glob("*.json")) if is_release(str(file))]
+    if not files:
+        raise SourceError(f"{folder.name or folder} holds no release file", "Write some: kanab release … -o FILE.json.")
+    return files

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kanab.cli.operating.settings import KEY
-from kanab.cli.stores import opened_store, witness_of
-from kanab.collector.keys.keyfile import key_beside
-from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.cli.stores import keyring_at_hand, opened_store, witness_of
 from kanab.errors import StoreError
 
 if TYPE_CHECKING:
+    from kanab.collector.keys.keyring import Keyring
     from kanab.collector.restoring import Missing
     from kanab.collector.stores.store import Store
 
@@ -60,9 +58,8 @@ def restore(
     from kanab.privacy.ledger import read_ledger
 
     now = datetime.now(UTC)
-    opened = opened_store(data, store)
-    try:
-        keyring = _keyring(data, key)
+    with closing(opened_store(data, store)) as opened:
+        keyring = keyring_at_hand(key, None if data is None else Path(data))
         if keyring is not None:
             opened.claim(keyring.fingerprint)
         seen = None if keyring is None else witness_of(keyring, witness)
@@ -70,7 +67,10 @@ def restore(
         if ledger is not None:
             missing = missing_entries(opened, read_ledger(ledger), now, keyring, delete_open=delete_open)
         if not missing.entries and older_error(opened, keyring, seen) is None and not new_epoch:
-            _end(ledger)
+            if ledger is not None:
+                click.echo("The store has every batch of the ledger: nothing was put back.")
+            click.echo("Nothing shows that the store is older than what was acknowledged: its epoch goes on.")
+            click.echo("If a backup was put back all the same, add --new-epoch.")
             return
         lost = _lost_batches(opened, keyring, missing, without_ledger=without_ledger)
         _, label = last_open(opened, now)
@@ -80,27 +80,8 @@ def restore(
             if lost is not None:
                 append_void(opened, lost, "their batch was lost with the store, and no ledger had it", now)
             begin_epoch(opened, RESTORED, now, keep=keep_open, witness=seen, keyring=keyring)
-    finally:
-        opened.close()
     for sentence in sentences:
         click.echo(f"Would do: {sentence}" if dry_run else sentence)
-
-
-def _keyring(data: str | None, key: str | None) -> Keyring | None:
-    """Return the key of the store, if it is at hand."""
-    path = Path(key) if key is not None else None if data is None else key_beside(Path(data))
-    secret = os.environ.get(KEY)
-    if key is None and secret:
-        return Keyring(KeyChain.from_secret(secret))
-    return None if path is None or (key is None and not path.exists()) else Keyring.from_file(path)
-
-
-def _end(ledger: str | None) -> None:
-    """Say that there is nothing to restore."""
-    if ledger is not None:
-        click.echo("The store has every batch of the ledger: nothing was put back.")
-    click.echo("Nothing shows that the store is older than what was acknowledged: its epoch goes on.")
-    click.echo("If a backup was put back all the same, add --new-epoch.")
 
 
 def _lost_batches(store: Store, keyring: Keyring | None, missing: Missing, *, without_ledger: bool) -> int | None:

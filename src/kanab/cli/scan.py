@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.atomicfile import write_whole
 from kanab.choices import DEFAULT_K, Correction
 from kanab.cli.help_pages import FlagsByTask
-from kanab.cli.output import echo_json, json_option, people_bar, progress
+from kanab.cli.output import html_option, json_option, people_bar, progress, show
 from kanab.cli.source_options import (
     bounds_of,
     check_single,
@@ -66,7 +65,7 @@ if TYPE_CHECKING:
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Share the scan: note in this ledger what it tells.")
 @click.option("--new-ledger", is_flag=True, help="Begin the ledger: nothing was shared about these people before.")
 @json_option
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
+@html_option
 def scan(source: tuple[str, ...], **flags: Any) -> None:
     """Find experiments that interfere with each other.
 
@@ -84,20 +83,17 @@ def scan(source: tuple[str, ...], **flags: Any) -> None:
         segments = _segments(source, flags, scanned)
     except PrivacyError as refused:  # the pairs are noted in the ledger: they are shown
         scanned, segments = replace(scanned, notes=(*scanned.notes, f"By segment: {refused}")), None
-    if flags["html"]:
-        report = scan_report(pairs=scanned.to_dict(), segments=None if segments is None else segments.to_dict())
-        write_whole(flags["html"], report)
-    if flags["as_json"]:
-        data = scanned.to_dict() | ({} if segments is None else {"segment_scan": segments.to_dict()})
-        echo_json(data)
-        return
-    click.echo("\n\n".join(str(readout) for readout in (scanned, segments) if readout is not None))
-    if flags["html"]:
-        click.echo(f"\nReport: {flags['html']}")
+    by_segment = None if segments is None else segments.to_dict()
+    show(
+        flags,
+        text=lambda: "\n\n".join(str(readout) for readout in (scanned, segments) if readout is not None),
+        data=lambda: scanned.to_dict() | ({} if by_segment is None else {"segment_scan": by_segment}),
+        page=lambda: scan_report(pairs=scanned.to_dict(), segments=by_segment),
+    )
 
 
 def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
     from kanab.scan.scan import scan_interactions
 
     if is_release(source[0]):
@@ -118,7 +114,7 @@ def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
 
 
 def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairReadout) -> SegmentReadout | None:
-    from kanab.privacy.release_file import read_release
+    from kanab.privacy.release_json import read_release
     from kanab.scan.scan import scan_segments
 
     covariates = names(flags["segment"])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
-from kanab.cli.operating.clock_options import clock_options
 from kanab.cli.operating.notify import channels_of, notifier_of
 from kanab.cli.source_options import moment
-from kanab.cli.stores import opened_keyring, opened_store, plan_options, store_options, witness_of
+from kanab.cli.stores import clock_options, opened_keyring, opened_store, plan_options, store_options, witness_of
 from kanab.errors import PrivacyError, need_extra
 
 if TYPE_CHECKING:
@@ -54,8 +54,7 @@ def seal(
     need_extra("sealing", "server", "cryptography")
     plan = read_plan(plan_file)
     channels_of(plan.notify)  # a secret that is missing is said before anything is sealed
-    opened = opened_store(data, store, plan.durability)
-    try:
+    with closing(opened_store(data, store, plan.durability)) as opened:
         cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
         older = older_error(opened, cipher.keyring, witness_of(cipher.keyring)) if plan.durability == "disk" else None
         if older is not None:
@@ -75,8 +74,6 @@ def seal(
             _describe(batch)
         if notifier is not None:
             notifier.tell(opened.sealed(), (), plan)
-    finally:
-        opened.close()
     if not sealed:
         raise PrivacyError(
             "no further cohort is ripe",
@@ -103,5 +100,5 @@ def _describe(sealed: Sealed) -> None:
         click.echo(f"- {name}, in steps of k: {account_words(states)}.")
     costs = (f"Cost: {cost}" for cost in costs_of(sealed.release))
     deviations = (f"Deviation: {deviation}" for deviation in receipt.deviations)
-    for sentence in (*receipt.left_out.values(), *costs, *deviations):
+    for sentence in (*sealed.release.why_left_out().values(), *costs, *deviations):
         click.echo(f"- {sentence}.")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kanab.cli.operating.clock_options import clock_options
 from kanab.cli.operating.notify import channels_of, notifier_of
 from kanab.cli.stores import (
     NO_WITNESS,
     allow_host_option,
     check_key_is_said,
     check_place,
+    clock_options,
     opened_keyring,
     opened_store,
     plan_options,

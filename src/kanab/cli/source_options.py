@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
+from kanab.cli.help_pages import flags_together
 from kanab.cli.output import progress
 from kanab.errors import PlanError, listed
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from kanab.plan.model import Plan
     from kanab.plan.periods import Span
     from kanab.tally.factor import Level
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 # ── reading flags ──────────────────────────────────────────────────────────────────────────────
 
@@ -131,14 +130,13 @@ def _adds_up(shares: Iterable[float], whole: int) -> bool:
 
 def bounds_of(texts: tuple[str, ...]) -> dict[str, tuple[float, float]]:
     """Read ``spend=0:500`` as a mapping."""
-    return {name: _bounds(text) for name, text in pairs(texts, "--bounds").items()}
-
-
-def _bounds(text: str) -> tuple[float, float]:
-    low, colon, high = text.partition(":")
-    if not colon:
-        raise PlanError("--bounds cannot be read", f"Write {_example('--bounds')}.")
-    return number(low, "--bounds"), number(high, "--bounds")
+    bounds = {}
+    for name, text in pairs(texts, "--bounds").items():
+        low, colon, high = text.partition(":")
+        if not colon:
+            raise PlanError("--bounds cannot be read", f"Write {_example('--bounds')}.")
+        bounds[name] = number(low, "--bounds"), number(high, "--bounds")
+    return bounds
 
 
 def _bins(text: str) -> int | tuple[float, ...]:
@@ -203,7 +201,7 @@ override_option = click.option(
     "--override", default="", metavar="REASON", help=f"Reason for a k below {LEAST_K_WITHOUT_OVERRIDE}; recorded."
 )
 
-_OPTIONS = (
+source_options = flags_together(
     click.option("--plan", "plan_file", type=click.Path(), help="Plan file (kanab.toml), instead of such flags."),
     click.option("--arm", help="Column that holds the arm."),
     names_option("--metric", help="Columns to compare, separated by commas."),
@@ -224,8 +222,8 @@ _OPTIONS = (
         help="Compare quantiles of a metric, from bins of it: --quantile latency=0.5,0.9 --bin latency=0:50:100:200.",
     ),
     click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
-    click.option("--score", multiple=True, help="Bins to adjust for by one slope, not as categories: --score age."),
-    click.option("--number", multiple=True, help="Columns of --adjust to adjust for as they are, without classes."),
+    names_option("--score", help="Bins to adjust for by one slope, not as categories: --score age."),
+    names_option("--number", help="Columns of --adjust to adjust for as they are, without classes."),
     names_option("--arms", help="Arms to count, separated by commas; people of others are left out. Default all."),
     click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: A=9,B=1 or A=90%,B=10%."),
     click.option("--control", help="Arm to compare with."),
@@ -252,14 +250,7 @@ _OPTIONS = (
     click.option("--exposure-time", default="time", help="Column with the time of an exposure."),
     click.option("--show-sql", is_flag=True, help="Print the SQL statement that would run, and exit."),
 )  # fmt: skip
-
-
-def source_options(command: Command) -> Command:
-    """Give a command the flags that say what to count."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
+"""Gives a command the flags that say what to count."""
 
 COUNTING_FLAGS = frozenset(
     option.opts[0]
@@ -332,8 +323,8 @@ def plan_of(flags: Mapping[str, Any], source: str) -> Plan:
         least_events={name: _whole(least) for name, least in numbers(flags["least_events"], "--least-events").items()},
         bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
         top={name: _whole(limit) for name, limit in numbers(flags["top"], "--top").items()},
-        score=[name for text in flags["score"] for name in names(text)],
-        numbers=[name for text in flags["number"] for name in names(text)],
+        score=names(flags["score"]),
+        numbers=names(flags["number"]),
         arms=[level(arm) for arm in names(flags["arms"])] or None,
         shares=shares_of(flags["shares"]) or None,
         control=level(flags["control"]),

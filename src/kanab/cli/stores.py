@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from kanab.cli.help_pages import flags_together
 from kanab.cli.operating.settings import KEY, TOKEN, TOKEN_FILE, secret_of
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
@@ -28,28 +29,21 @@ NO_WITNESS = "The store has no witness (--witness FILE): after putting a backup 
 _KEEP = "Keep a copy of it apart from backups of the data: with both, open cohorts can be read."
 
 
-def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the flags that say where open cohorts, sealed batches and their key are."""
-    for option in (
-        click.option("--key", type=click.Path(dir_okay=False), help="Key file; default beside the data directory."),
-        click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors."),
-        click.option("--data", type=click.Path(file_okay=False), help="Data directory of one collector."),
-    ):
-        command = option(command)
-    return command
+store_options = flags_together(
+    click.option("--data", type=click.Path(file_okay=False), help="Data directory of one collector."),
+    click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors."),
+    click.option("--key", type=click.Path(dir_okay=False), help="Key file; default beside the data directory."),
+)
+"""Gives a command the flags that say where open cohorts, sealed batches and their key are."""
 
-
-def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the flags that say by which plan a store is kept."""
-    replaced = "Version of the store's plan that this earlier one replaces, to go back on purpose."
-    for option in (
-        click.option("--replace-plan", metavar="NUMBER", type=click.IntRange(1), help=replaced),
-        click.option(
-            "--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file, kanab.toml."
-        ),
-    ):
-        command = option(command)
-    return command
+plan_options = flags_together(
+    click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file, kanab.toml."),
+    click.option(
+        "--replace-plan", metavar="NUMBER", type=click.IntRange(1),
+        help="Version of the store's plan that this earlier one replaces, to go back on purpose.",
+    ),
+)  # fmt: skip
+"""Gives a command the flags that say by which plan a store is kept."""
 
 
 def opened_store(
@@ -126,6 +120,17 @@ def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Call
     return keyring
 
 
+def keyring_at_hand(key: str | None, place: Path | None) -> Keyring | None:
+    """Read the key of a store, or a copy of it, beside its ``place``; None where there is none."""
+    secret = os.environ.get(KEY)
+    if key is not None:
+        return Keyring.from_file(Path(key))
+    if secret:
+        return Keyring(KeyChain.from_secret(secret))
+    path = None if place is None else key_beside(place)
+    return Keyring.from_file(path) if path is not None and path.exists() else None
+
+
 allow_host_option = click.option(
     "--allow-host", multiple=True, metavar="NAME", help="Name under which numbers may be read, too. Repeatable."
 )
@@ -153,3 +158,17 @@ def dashboard_token(host: str) -> str | None:
             "Set KANAB_TOKEN to a long random text, or listen at 127.0.0.1.",
         )
     return token
+
+
+PEERS = "KANAB_CLOCK_PEERS"
+"""The environment variable with addresses of web servers, separated by spaces."""
+
+
+clock_options = flags_together(
+    click.option(
+        "--clock-peer", "clock_peers", multiple=True, metavar="URL", envvar=PEERS,
+        help="Web server whose time may confirm the clock. Repeatable.",
+    ),
+    click.option("--accept-clock", is_flag=True, help="This machine's clock is right: I have looked."),
+)  # fmt: skip
+"""Gives a command the flags that confirm the clock of this machine."""

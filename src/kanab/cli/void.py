@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -34,15 +35,12 @@ def void(cohort: str, data: str | None, store: str | None, key: str | None, *, r
 
     if not reason.strip():
         raise click.UsageError("say why (--reason): it is all that is left of these cohorts.")
-    opened = opened_store(data, store)
-    try:
+    with closing(opened_store(data, store)) as opened:
         through, now = _last_to_void(opened, cohort), datetime.now(UTC)
         keyring = opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True))
         if not yes:
             click.confirm(f"Destroy {_named(cohort)}, for good?", abort=True)
         new = void_cohorts(opened, keyring, through, reason.strip(), now)
-    finally:
-        opened.close()
     if not new:
         raise _closed_error(cohort)
     click.echo(f"Voided {_named(cohort)}. The ledger says when and why (kanab audit, kanab export).")
@@ -54,7 +52,7 @@ def _last_to_void(store: Store, label: str) -> int:
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.protocol.nonces import seconds_of
     from kanab.plan.periods import Periods
-    from kanab.privacy.ledger_note import EVERYTHING
+    from kanab.privacy.ledger import EVERYTHING
 
     versions = Versions.read(store)
     if not versions.entries:
@@ -77,7 +75,7 @@ def _last_to_void(store: Store, label: str) -> int:
 
 
 def _named(cohort: str) -> str:
-    from kanab.privacy.ledger_note import EVERYTHING
+    from kanab.privacy.ledger import EVERYTHING
 
     return "everything that is open" if cohort == EVERYTHING else f"the open cohorts through {cohort}"
 

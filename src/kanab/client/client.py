@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
 from kanab.client.config import Config, read_config
-from kanab.client.config_watch import ConfigWatch
 from kanab.client.delivery import CLOSE_TIMEOUT, Delivery, PostAnswer
 from kanab.client.fork_safety import reset_in_children
 from kanab.client.person import Person
 from kanab.client.posts import enroll_together, epoch_of, make_posts
-from kanab.client.recent_states import RecentStates
-from kanab.client.shared_states import SharedStates, StateChain
+from kanab.client.shared_states import RecentStates, SharedStates, StateChain
 from kanab.client.state import OVER, State, at_this_hour, fresh_version, unpack_state
 from kanab.client.steps import OptOut, Step, apply_step, settle
 from kanab.client.transport import Http, Transport
@@ -28,6 +28,80 @@ MOST_TRIES = 200
 """So often a request tries to go on from where others are; then it goes on alone."""
 
 _DAY = 86_400
+
+FETCH_SECONDS = 300.0
+"""Seconds between two requests for the config."""
+
+FETCH_AGAIN_SECONDS = 2.0
+"""Seconds until the next try while there is none."""
+
+_log = logging.getLogger("kanab.client")
+
+
+class ConfigWatch:
+    """The newest config that could be fetched, again and again: plans grow while people are counted."""
+
+    def __init__(self, fetch: Callable[[], bytes]) -> None:
+        self._fetch = fetch
+        self._config: Config | None = None
+        self.reset()
+        reset_in_children(self.reset)
+
+    def reset(self) -> None:
+        """Make locks and forget the thread: one starts when somebody asks for the config."""
+        self._lock = threading.Lock()
+        self._there = threading.Event()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        if self._config is not None:
+            self._there.set()
+
+    @property
+    def current(self) -> Config | None:
+        """The config, without waiting."""
+        if self._thread is None:
+            self.start()
+        return self._config
+
+    def start(self) -> None:
+        """Begin to fetch the config in the background."""
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._thread = threading.Thread(
+                    target=_keep_fetching, args=(weakref.ref(self), self._stop), name="kanab-config", daemon=True
+                )
+                self._thread.start()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait for the first config; False if the time was too short."""
+        self.start()
+        return self._there.wait(timeout)
+
+    def fetch(self) -> float:
+        """Fetch the config now; return the seconds until the next time."""
+        try:
+            self._config = read_config(self._fetch())
+        except Exception as problem:  # a transport's own, or a page that is no config
+            if not self._there.is_set():
+                _log.warning("the config cannot be read (%s): everybody sees the control", type(problem).__name__)
+        else:
+            self._there.set()
+        return FETCH_SECONDS if self._there.is_set() else FETCH_AGAIN_SECONDS
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self._stop.set()
+
+
+def _keep_fetching(reference: weakref.ref[ConfigWatch], stop: threading.Event) -> None:
+    """Fetch again and again, in a thread that does not keep its watch alive."""
+    while True:
+        watch = reference()
+        if watch is None or stop.is_set():
+            return
+        wait = watch.fetch()
+        del watch
+        stop.wait(wait)
 
 
 class Client:
@@ -58,7 +132,7 @@ class Client:
         self._epoch = ""
         self._past: set[str] = set()
         self.reset()
-        reset_in_children(self)
+        reset_in_children(self.reset)
         self._delivery = Delivery(self._send, self._life, threads=threads, clock=lambda: self._clock().timestamp())
 
     def reset(self) -> None:
@@ -117,7 +191,9 @@ class Client:
         config, now = self.config, self._clock()
         if config is None:
             return state
-        self._follow_epoch(config.epoch)
+        if config.epoch != self._epoch and config.epoch not in self._past:  # not a config older than the last one
+            self._past.add(self._epoch)
+            self._epoch = config.epoch
         shared = self._commit_shared(config, state, steps, id, now)
         if shared is not None:
             return shared
@@ -202,12 +278,6 @@ class Client:
         if answer.answer == Reason.DUPLICATE and self._chain is not None:
             return PostAnswer(answer.status)  # another process has found the post in the shared state: no race
         return answer
-
-    def _follow_epoch(self, epoch: str) -> None:
-        """Note the epoch of a config: the one before is past. A config older than the last one changes nothing."""
-        if epoch != self._epoch and epoch not in self._past:
-            self._past.add(self._epoch)
-            self._epoch = epoch
 
     def _wait(self, timeout: float | None, state: State) -> bool:
         return self._delivery.flush(timeout, [post for unit in state.units.values() for post in unit.outbox])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
@@ -71,7 +72,10 @@ class Config(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def gauges(self) -> dict[str, MetricGrid]:
         """The grids of all metrics, by the collector's own rule."""
-        return {name: _gauge(name, grid) for name, grid in self.metrics.items()}
+        return {
+            name: MetricGrid.of(Metric(name, grid.scale, grid.bounds, "zero" if grid.missing == "zero" else "exclude"))
+            for name, grid in self.metrics.items()
+        }
 
     @cached_property
     def _ends(self) -> dict[str | None, float]:
@@ -116,13 +120,11 @@ class Config(msgspec.Struct, frozen=True, dict=True):
     def level(self, covariate: str, value: Any) -> tuple[str, bool]:
         """Return a level as it is sent, and whether it is declared (or missing)."""
         declared = self.covariates.get(covariate, [])
-        try:
+        with suppress(LevelError):
             spelled = spell(as_level(value, covariate))
-        except LevelError:
-            return _unknown(declared), False
-        if not spelled or spelled in declared:
-            return spelled, True
-        return _unknown(declared), False
+            if not spelled or spelled in declared:
+                return spelled, True
+        return (OTHER if OTHER in declared else ""), False
 
     def counts(self, unit: tuple[str, ...], metric: str) -> bool:
         """Return whether an experiment, or all of a pair, counts a metric; not one that came after it began."""
@@ -153,12 +155,3 @@ def read_config(data: bytes) -> Config:
 
 
 _DECODER = msgspec.json.Decoder(Config)
-
-
-def _gauge(name: str, grid: Grid) -> MetricGrid:
-    low, high = Metric(name, grid.scale, grid.bounds).grid_bounds or (0, 0)
-    return MetricGrid(float(grid.scale), low, high, grid.missing == "zero")
-
-
-def _unknown(declared: list[str]) -> str:
-    return OTHER if OTHER in declared else ""

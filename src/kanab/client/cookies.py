@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hmac
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from kanab.client.client import Client
 from kanab.client.person import Person
-from kanab.errors import KanabError, MissingExtraError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from kanab.collector.keys.keyring import cipher_of
+from kanab.errors import KanabError
 
 VARIABLE = "KANAB_COOKIE_KEY"
 """The environment variable with the keys."""
@@ -33,6 +31,7 @@ _FORM = b"\x01"
 _SALT, _NONCE, _TAG, _KEY = 16, 12, 16, 32
 _HEAD = len(_FORM) + _SALT + _NONCE
 _STEP = 128
+_cipher = partial(cipher_of, label=b"cookie", what="a state in a cookie", extra="client")
 _log = logging.getLogger("kanab.client")
 
 
@@ -140,11 +139,3 @@ class Cookies:
                 continue
             return text[4 : 4 + int.from_bytes(text[:4], "big")]
         return None
-
-
-def _cipher(key: bytes, salt: bytes) -> AESGCM:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only cookies need it
-    except ImportError:
-        raise MissingExtraError("a state in a cookie", "client") from None
-    return AESGCM(hmac.digest(key, b"kanab/1 cookie" + salt, "sha256"))

@@ -104,7 +104,7 @@ class Delivery:
         self._outcomes: OrderedDict[str, bool] = OrderedDict()
         self.reset()
         atexit.register(_close, weakref.ref(self))
-        reset_in_children(self)
+        reset_in_children(self.reset)
 
     def reset(self) -> None:
         """Begin with nothing under way; threads start with the first post. The parent of a fork sends what was."""
@@ -196,20 +196,17 @@ class Delivery:
             if self._closed:
                 return False
             item = self._ready.popleft()
-        answer = PostAnswer(_GONE) if self._too_old(item) else self._try_to_send(item)
+        answer = PostAnswer(_GONE)
+        hour = int(nonce_of(item.post)[:8], 16)
+        if hour >= oldest_hour(int(self._clock()), self._life()):
+            try:
+                answer = self._send(item.post.encode())
+            except Exception:  # whatever a transport raises: no answer came
+                answer = PostAnswer(0)
         with self._changed:
             self._take_answer(item, answer)
             self._changed.notify_all()
         return True
-
-    def _try_to_send(self, item: _PostUnderWay) -> PostAnswer:
-        try:
-            return self._send(item.post.encode())
-        except Exception:  # whatever a transport raises: no answer came
-            return PostAnswer(0)
-
-    def _too_old(self, item: _PostUnderWay) -> bool:
-        return int(nonce_of(item.post)[:8], 16) < oldest_hour(int(self._clock()), self._life())
 
     def _take_answer(self, item: _PostUnderWay, answer: PostAnswer) -> None:
         nonce = nonce_of(item.post)

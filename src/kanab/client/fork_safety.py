@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from collections.abc import Callable
 
 
-class Resettable(Protocol):
-    """An object with locks or threads."""
+def reset_in_children(reset: Callable[[], None]) -> None:
+    """Call an object's method in every forked process, as long as the object exists."""
+    reference = weakref.WeakMethod(reset)
 
-    def reset(self) -> None:
-        """Make new ones."""
-
-
-def reset_in_children(owner: Resettable) -> None:
-    """Call ``reset`` in every forked process, as long as the object exists."""
-    reference = weakref.ref(owner)
-
-    def reset() -> None:
-        owner = reference()
-        if owner is not None:
-            owner.reset()
+    def reset_if_there() -> None:
+        if (method := reference()) is not None:
+            method()
 
     if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-        os.register_at_fork(after_in_child=reset)
+        os.register_at_fork(after_in_child=reset_if_there)

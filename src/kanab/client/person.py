@@ -21,6 +21,9 @@ Commit = Callable[[State, list[Step], str | None], State]
 
 Wait = Callable[[float | None, State], bool]
 
+WITHOUT_COHORTS = 90 * 86_400.0
+"""Without cohorts there is no window; so long arms are remembered then, and so long an opt-out is."""
+
 _log = logging.getLogger("kanab.client")
 
 
@@ -126,7 +129,17 @@ class Person:
     @property
     def lasts(self) -> float:
         """Seconds until nothing of the state is needed any more: the windows of all cohorts are over."""
-        return _lasts(self._config, self._state, self._clock())
+        config, state, now = self._config, self._state, self._clock()
+        if config is None or state.blank:
+            return 0.0
+        if state.out or config.cohorts is None:
+            return WITHOUT_COHORTS
+        cohorts = [unit.cohort for unit in state.units.values() if not unit.over]
+        not_enrolled = any(arm is not None and encode(name) not in state.units for name, arm in state.arms.items())
+        if not_enrolled or not state.units:
+            cohorts.append(config.cohort(now))
+        ends = [config.end(cohort) or 0.0 for cohort in cohorts]
+        return max([end - now.timestamp() for end in ends], default=0.0)
 
     # ── within ─────────────────────────────────────────────────────────────────────────────────
 
@@ -152,19 +165,3 @@ class Person:
     def _warn(self, sentence: str) -> None:
         if self._development:
             _log.warning(sentence)
-
-
-WITHOUT_COHORTS = 90 * 86_400.0
-"""Without cohorts there is no window; so long arms are remembered then, and so long an opt-out is."""
-
-
-def _lasts(config: Config | None, state: State, now: datetime) -> float:
-    if config is None or state.blank:
-        return 0.0
-    if state.out or config.cohorts is None:
-        return WITHOUT_COHORTS
-    cohorts = [unit.cohort for unit in state.units.values() if not unit.over]
-    if any(arm is not None and encode(name) not in state.units for name, arm in state.arms.items()) or not state.units:
-        cohorts.append(config.cohort(now))
-    ends = [config.end(cohort) or 0.0 for cohort in cohorts]
-    return max([end - now.timestamp() for end in ends], default=0.0)

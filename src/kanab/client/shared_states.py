@@ -13,22 +13,79 @@ import os
 import random
 import sqlite3
 import time
+from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kanab.client.state import State, pack_state, read_state
-from kanab.errors import KanabError, MissingExtraError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from kanab.collector.keys.keyring import cipher_of
+from kanab.errors import KanabError
 
 SHARED_SECONDS = 7200
 """So long a change is kept: longer than the hour in which two processes give one nonce to one transition."""
 
 MOST_LINKS = 1000
+RECENT_MINUTES = 10
+MOST_RECENT = 20_000
 _NONCE = 12
+_cipher = partial(cipher_of, label=b"shared state", what="states that processes share", extra="client")
 _log = logging.getLogger("kanab.client")
+
+
+@dataclass(eq=False)
+class _History:
+    """A person's newest state, whichever of the earlier ones somebody asks with; and when it was used."""
+
+    newest: State
+    at: float
+
+
+class RecentStates:
+    """Newest states of this process by the versions of earlier ones, for a few minutes. Whoever uses it holds a lock.
+
+    Two parallel requests of one person come with the same state. The second goes on from where the first has left it,
+    so that the amounts of both count. Nothing of this is written anywhere.
+
+    >>> recent = RecentStates()
+    >>> recent.follow("v1", State("v2"))
+    >>> recent.follow("v2", State("v3"))
+    >>> recent.newest(State("v1")).version, recent.newest(State("v9")).version
+    ('v3', 'v9')
+    """
+
+    def __init__(
+        self, most: int = MOST_RECENT, minutes: float = RECENT_MINUTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most, self._seconds, self._clock = most, minutes * 60, clock
+        self._histories: OrderedDict[str, _History] = OrderedDict()
+
+    def newest(self, state: State) -> State:
+        """Return what a state has become in this process."""
+        history = self._histories.get(state.version)
+        return state if history is None else history.newest
+
+    def follow(self, version: str, state: State) -> None:
+        """Note that a state follows one of an earlier version."""
+        now = self._clock()
+        history = self._histories.get(version)
+        if history is None:
+            history = _History(state, now)
+        history.newest, history.at = state, now
+        for known in filter(None, (version, state.version)):
+            self._histories[known] = history
+            self._histories.move_to_end(known)
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        while self._histories:
+            oldest = next(iter(self._histories))
+            if len(self._histories) <= self._most and now - self._histories[oldest].at <= self._seconds:
+                return
+            del self._histories[oldest]
 
 
 class SharedStates(Protocol):
@@ -93,7 +150,7 @@ class StateChain:
 
     def __init__(self, states: SharedStates) -> None:
         self._states = states
-        _cipher("")
+        _cipher(b"")
         self._failing = False
 
     def newest(self, state: State) -> State | None:
@@ -103,7 +160,10 @@ class StateChain:
                 break  # opted out
             try:
                 sealed = self._states.get(_key(state.version))
-                following = None if sealed is None else _unseal(state.version, bytes(sealed))
+                following = None
+                if sealed is not None:
+                    nonce, text = bytes(sealed[:_NONCE]), bytes(sealed[_NONCE:])
+                    following = read_state(_cipher(state.version.encode()).decrypt(nonce, text, None))
             except Exception as problem:  # a cache's own
                 self._fail(problem)
                 return None
@@ -116,7 +176,9 @@ class StateChain:
     def follow(self, before: State, after: State) -> bool | None:
         """Note what a state has become, and return whether it was the first to say so; None if that cannot be told."""
         try:
-            return bool(self._states.add(_key(before.version), _seal(before.version, after), SHARED_SECONDS))
+            nonce = os.urandom(_NONCE)
+            sealed = nonce + _cipher(before.version.encode()).encrypt(nonce, pack_state(after), None)
+            return bool(self._states.add(_key(before.version), sealed, SHARED_SECONDS))
         except Exception as problem:
             self._fail(problem)
             return None
@@ -131,20 +193,3 @@ class StateChain:
 
 def _key(version: str) -> str:
     return f"kanab-{hmac.digest(version.encode(), b'kanab/1 shared key', 'sha256').hex()[:32]}"
-
-
-def _seal(version: str, state: State) -> bytes:
-    nonce = os.urandom(_NONCE)
-    return nonce + _cipher(version).encrypt(nonce, pack_state(state), None)
-
-
-def _unseal(version: str, sealed: bytes) -> State | None:
-    return read_state(_cipher(version).decrypt(sealed[:_NONCE], sealed[_NONCE:], None))
-
-
-def _cipher(version: str) -> AESGCM:
-    try:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only shared states need it
-    except ImportError:
-        raise MissingExtraError("states that processes share", "client") from None
-    return AESGCM(hmac.digest(version.encode(), b"kanab/1 shared state", "sha256"))

@@ -46,11 +46,7 @@ class Http:
         self._named: tuple[str, bytes] | None = None
         self._idle: list[http.client.HTTPConnection] = []
         weakref.finalize(self, _close, self._idle)
-        reset_in_children(self)
-
-    def reset(self) -> None:
-        """Close connections in a forked process: they are its parent's."""
-        self.close()
+        reset_in_children(self.close)  # connections are the parent's
 
     def post(self, body: bytes) -> PostAnswer:
         """Send a post, as text."""

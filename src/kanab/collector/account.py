@@ -14,8 +14,7 @@ from kanab.collector.counting.tables import people_by_arm
 from kanab.collector.protocol.encoding import decode, encode
 from kanab.counted import floor_to_k
 from kanab.plan.model import Plan
-from kanab.privacy.ledger import Ledger
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote
 from kanab.privacy.release import PeopleAccounts, Release
 
 _NOTED = "destroyed of "
@@ -32,11 +31,6 @@ class PeopleAccount(NamedTuple):
     published: int = 0
     held_back: int = 0
     destroyed: int = 0
-
-    @property
-    def acknowledged(self) -> int:
-        """How many enrollments were acknowledged."""
-        return sum(self)
 
 
 def people_accounts(plan: Plan, releases: Sequence[Release], counters: Counters) -> dict[str, PeopleAccount]:

@@ -59,7 +59,13 @@ class Export:
     def _write(self, entries: list[bytes]) -> None:
         try:
             with self._readiness.guard(Problem.EXPORT):
-                write_ledger(self._to, ledger_text(verified_entries(entries, "the store")))
+                text = ledger_text(verified_entries(entries, "the store"))
+                if is_address(self._to):
+                    write_address(f"{self._to.rstrip('/')}/{LEDGER}", text)
+                else:
+                    with suppress(OSError):  # what is wrong shows when the file is written
+                        Path(self._to).mkdir(parents=True, exist_ok=True)
+                    write_whole(Path(self._to) / LEDGER, text)
         except KanabError as problem:
             self._tried = time.monotonic()
             self._say(f"kanab: the ledger was not exported: {problem} It is tried again.", Level.WARNING)
@@ -75,17 +81,6 @@ def is_address(to: str) -> bool:
     (True, False)
     """
     return "://" in to
-
-
-def write_ledger(to: str, text: str) -> None:
-    """Write a ledger into a folder or an address, whole or not at all. Raises `SourceError` where that fails."""
-    if not is_address(to):
-        folder = Path(to)
-        with suppress(OSError):  # what is wrong shows when the file is written
-            folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / LEDGER, text)
-        return
-    write_address(f"{to.rstrip('/')}/{LEDGER}", text)
 
 
 def write_address(address: str, text: str) -> None:

@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
@@ -19,12 +20,11 @@ from kanab.collector.keys.keyring import Keyring
 from kanab.collector.keys.witness import Witness
 from kanab.collector.protocol.nonces import seconds_of
 from kanab.collector.sealing import first_open, stored_ledger
-from kanab.collector.stores.store import NOTHING_SEALED, Record, Store
+from kanab.collector.stores.store import NOTHING_SEALED, Store
 from kanab.collector.voiding import VoidedPeople
 from kanab.errors import LedgerError, StoreError
 from kanab.plan.periods import Periods
-from kanab.privacy.ledger import Ledger, entry_text, verified_entries
-from kanab.privacy.ledger_note import EVERYTHING, LedgerNote
+from kanab.privacy.ledger import EVERYTHING, Ledger, LedgerNote, entry_text, verified_entries
 from kanab.privacy.release import Release
 
 Entry = Release | LedgerNote
@@ -94,28 +94,18 @@ def begin_epoch(
     asked = {"through": label, "at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), "epoch": epoch}
     asked |= {"ends": seen.epoch} if seen is not None and seen.epoch else {}
 
-    voided = _voided_people(store, keyring)
-
     def keep_open(entries: list[bytes]) -> bytes:
         return entry_text(LedgerNote("kept", reason, asked, verified_entries(entries, "the store").head)).encode()
 
-    def void(records: list[Record], entries: list[bytes]) -> bytes:
-        ledger = verified_entries(entries, "the store")
-        return entry_text(LedgerNote("voided", reason, asked | voided.note(records, ledger), ledger.head)).encode()
-
     if keep:
         store.begin_epoch(through, keep_open, epoch)
-    else:
-        store.void(through, void, epoch, voided.carry)
+        return epoch
+    versions, cipher, first = Versions.read(store), None, 0
+    if keyring is not None and versions.entries:  # cohorts stay open: who is voided is noted in the first of them
+        cipher, first = RecordCipher(keyring), max(first_open(store, versions), keyring.period)
+    voided = VoidedPeople(cipher, versions, first)
+    store.void(through, partial(voided.note, reason, asked), epoch, voided.carry)
     return epoch
-
-
-def _voided_people(store: Store, keyring: Keyring | None) -> VoidedPeople:
-    """Return who counts the people of cohorts that stay open, for the first of them."""
-    versions = Versions.read(store)
-    if keyring is None or not versions.entries:
-        return VoidedPeople(None, versions, 0)
-    return VoidedPeople(RecordCipher(keyring), versions, max(first_open(store, versions), keyring.period))
 
 
 def last_open(store: Store, now: datetime) -> tuple[int, str]:

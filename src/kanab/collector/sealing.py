@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from kanab.collector.account import destroyed_counters, floored_accounts, people_accounts
 from kanab.collector.counting.counters import Counters
@@ -26,7 +27,6 @@ from kanab.collector.counting.tables import (
 from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.protocol.encoding import encode
-from kanab.collector.release_parts import release_what_holds, without_metrics
 from kanab.collector.stores.store import Record, Store
 from kanab.collector.voiding import voided_since
 from kanab.counted import Counted, floor_to_k
@@ -36,9 +36,8 @@ from kanab.plan.periods import Periods, Span
 from kanab.privacy.class_rules import check_arms
 from kanab.privacy.epsilon.accountant import check_account, planned_spending
 from kanab.privacy.gate import make_release
-from kanab.privacy.joint_rules import without_experiments
-from kanab.privacy.ledger import Ledger, entry_text, verified_entries
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.joint_rules import without_experiments, without_people_of
+from kanab.privacy.ledger import Ledger, entry_text, read_entry, verified_entries
 from kanab.privacy.release import COLLECTORS_CLOCK, HELD_BACK, Release
 from kanab.tally.tally import Tally
 
@@ -119,7 +118,7 @@ class _BatchMaker:
             self._make(records, verified_entries(entries, "the store"))
             self._seen = records, entries
         assert self.sealed.release is not None
-        return _document(self.sealed.release)
+        return entry_text(self.sealed.release).encode()
 
     def carry(self, epoch: str, generation: int) -> Record | None:
         """Return what is held back, and how many were destroyed, as a record of the next cohort; None if nothing is."""
@@ -131,7 +130,7 @@ class _BatchMaker:
     def _make(self, records: list[Record], ledger: Ledger) -> None:
         plan = self._plan
         counters, odd = _sum(records, self._cipher, self._first, noisy=plan.budget is not None)
-        span = _span(plan, _last_sealed(ledger), self._through)
+        span = _span(plan, ledger, self._through)
         collected = _Collected(Counted(plan, {}, None, span=span))
         if plan.budget is not None:
             tallies = unchecked_tables(plan, counters)
@@ -163,22 +162,21 @@ class _BatchMaker:
 
     def _hold_back(self, collected: _Collected, counters: Counters) -> None:
         """Decide which experiments that are not in the batch join the next seal: those that go on."""
-        ended = {name: why for name, why in collected.too_small.items() if not self._goes_on(name)}
+        after = self._versions.in_force(self._through + 1)  # in which people may still enroll
+        going_on = after.experiment_names if after.cohorts is not None else ()
+        ended = {name: why for name, why in collected.too_small.items() if name not in going_on}
         waiting = {name: why for name, why in collected.too_small.items() if name not in ended}
         destroyed = {name: f"{name} is destroyed: {why}" for name, why in collected.spoilt.items()}
         destroyed |= {name: f"{name} has ended, and its people are destroyed: {why}" for name, why in ended.items()}
         self.sealed = Sealed(
             waiting={name: f"{name} {HELD_BACK}: {why}" for name, why in waiting.items()}, destroyed=destroyed
         )
-        self._carried = _counters_of(self._plan, counters, waiting)
+        tables = {layout.name for layout in layouts(self._plan) if {*waiting} & {*layout.linkage.experiments}}
+        tables |= {f"{encode(name)}/*" for name in waiting}  # their joint signatures
+        self._carried = {name: value for name, value in counters.items() if name.partition("|")[0] in tables}
         known = self._versions.known
         over = {*known.experiment_names} - {*self._plan.experiment_names}  # enrolled after it had ended
         self._carried |= destroyed_counters(known, counters, {*destroyed, *over})
-
-    def _goes_on(self, experiment: str) -> bool:
-        """Return whether people may still enroll in an experiment after the cohorts of this batch."""
-        after = self._versions.in_force(self._through + 1)
-        return after.cohorts is not None and experiment in after.experiment_names
 
 
 def _joined_late(release: Release, ledger: Ledger) -> list[str]:
@@ -186,13 +184,6 @@ def _joined_late(release: Release, ledger: Ledger) -> list[str]:
     before = ledger.releases[-1].receipt.left_out if ledger.releases else {}
     late = [name for name in release.plan.experiment_names if HELD_BACK in before.get(name, "")]
     return [f"{name} also holds its people of earlier cohorts, who were held back" for name in late]
-
-
-def _counters_of(plan: Plan, counters: Counters, experiments: Collection[str]) -> Counters:
-    """Return the counters of all tables that some experiments are in, and of their joint signatures."""
-    tables = {layout.name for layout in layouts(plan) if {*experiments} & {*layout.linkage.experiments}}
-    tables |= {f"{encode(name)}/*" for name in experiments}
-    return {name: value for name, value in counters.items() if name.partition("|")[0] in tables}
 
 
 def stored_ledger(store: Store) -> Ledger:
@@ -207,10 +198,6 @@ def check_store_account(store: Store, versions: Versions) -> None:
     if plan.cohorts is None and store.sealed():
         return  # everybody is sealed, and nobody is counted any more
     check_account(plan, stored_ledger(store).releases, planned_spending(plan, after=first - 1))
-
-
-def _document(entry: Release | LedgerNote) -> bytes:
-    return entry_text(entry).encode()
 
 
 def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, dict[str, int]]:
@@ -240,12 +227,6 @@ def _sum(records: Sequence[Record], cipher: RecordCipher, first: int, *, noisy: 
     some = "some" if noisy else genuine.left_out
     others = f"{some} records in the store were left out: they are not its own, or were counted already"
     return genuine.counters, [others] if genuine.left_out else []
-
-
-def _last_sealed(ledger: Ledger) -> str | None:
-    """Return the label of the last sealed cohort."""
-    batch = ledger.releases[-1].receipt.batch if ledger.releases else None
-    return None if batch is None else batch.through
 
 
 @dataclass(frozen=True)
@@ -292,10 +273,12 @@ def _without_contributors(plan: Plan, tallies: Mapping[str, Tally], known: Colle
     return [each for each in plan.experiment_names if any(each in tallies[name].experiment_names for name in unknown)]
 
 
-def _span(plan: Plan, after: str | None, through: int) -> Span | None:
-    """Return the cohorts of a batch; None where the plan has none."""
+def _span(plan: Plan, ledger: Ledger, through: int) -> Span | None:
+    """Return the cohorts of a batch, those after the last sealed one; None where the plan has none."""
     if plan.cohorts is None:
         return None
+    before = ledger.releases[-1].receipt.batch if ledger.releases else None
+    after = None if before is None else before.through
     return Span(COLLECTORS_CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
 
 
@@ -306,6 +289,126 @@ def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tal
         name: tally.select_metrics(metric for metric in tally.metric_names if metric in began[name])
         for name, tally in tallies.items()
     }
+
+
+_REMEDY = "Update kanab and seal again, or destroy these cohorts (kanab void)."
+
+
+class BatchPart(NamedTuple):
+    """A part of a batch: the people of an experiment by arm; or one of its tables; or one of its metrics or ratios."""
+
+    experiment: str
+    table: str = ""
+    metric: str = ""
+
+
+class Passed(NamedTuple):
+    """What passed the gate, which metrics are left out of it, and which experiments failed; with the reasons."""
+
+    release: Release
+    left_out: dict[str, str]
+    failed: dict[str, str]
+
+
+def release_what_holds(counted: Counted, ledger: Ledger) -> Passed:
+    """Return the release of everything, or of as much as passes.
+
+    Anybody can post, so numbers may reach the gate that nobody thought of. What it fails on, the smallest part that can
+    be told (a metric of an experiment, a table), is left out with a sentence, and costs nothing else. An experiment of
+    which not even the people by arm pass is held back. Raises `PrivacyError` where that is every experiment.
+    """
+    try:
+        return Passed(_readable(make_release(counted, ledger=ledger)), {}, {})
+    except Exception as problem:  # numbers that nobody thought of may fail anywhere
+        refusal = problem if isinstance(problem, PrivacyError) else PrivacyError(_reason(problem), _REMEDY)
+    gate = _PartialGate(counted, ledger)
+    release = gate.release()
+    if release is None:
+        raise refusal
+    left_out = {  # the receipt names the tables
+        f"{part.experiment}: {part.metric}": f"{part.metric} is withheld altogether: {why}"
+        for part, why in gate.reasons.items()
+        if part.metric
+    }
+    failed = {part.experiment: why for part, why in gate.reasons.items() if not part.metric and not part.table}
+    return Passed(release, left_out, failed)
+
+
+class _PartialGate:
+    """Passes the gate with part after part: what it fails on is searched for by halves, and left out."""
+
+    def __init__(self, counted: Counted, ledger: Ledger) -> None:
+        self._counted, self._ledger = counted, ledger
+        self._kept: list[BatchPart] = []
+        self.reasons: dict[BatchPart, str] = {}
+        self._release: Release | None = None
+
+    def release(self) -> Release | None:
+        """Return the release of all parts that pass together; None if nothing does."""
+        plan = self._counted.plan
+        self._add([BatchPart(name) for name in plan.experiment_names])
+        links = [link for link in plan.linkages if all(BatchPart(name) in self._kept for name in link.experiments)]
+        self._add([BatchPart(link.experiments[0], table=link.name) for link in links])
+        names = [part.experiment for part in self._kept if not part.table]
+        self._add([BatchPart(experiment, metric=metric) for experiment in names for metric in plan.metric_names])
+        if self._kept:  # once more, with all reasons
+            self._attempt(self._kept)
+        return self._release
+
+    def _add(self, parts: Sequence[BatchPart]) -> None:
+        """Keep as many parts as pass together with those that are kept."""
+        why = self._attempt([*self._kept, *parts]) if parts else ""
+        if not why:
+            self._kept += parts
+        elif len(parts) == 1:
+            self.reasons[parts[0]] = why
+        else:
+            self._add(parts[: len(parts) // 2])
+            self._add(parts[len(parts) // 2 :])
+
+    def _attempt(self, parts: Sequence[BatchPart]) -> str:
+        """Pass the gate with some parts only, and keep the release; return why it failed, if it did."""
+        counted, kept = self._counted, {*parts}
+        gone = [name for name in counted.plan.experiment_names if BatchPart(name) not in kept]
+        counted = without_people_of(counted, gone) if gone else counted
+        tallies, without = {}, {}
+        for link in counted.plan.linkages:
+            part = BatchPart(link.experiments[0], table=link.name)
+            if part not in kept:
+                without[link.name] = self.reasons.get(part, "it is not checked yet")
+            names = [
+                name
+                for name in counted.plan.metric_names
+                if not all(BatchPart(experiment, metric=name) in kept for experiment in link.experiments)
+            ]
+            tallies[link.name] = without_metrics(counted.tallies[link.name], counted.plan, names)
+        try:
+            counted = replace(counted, tallies=tallies)
+            self._release = _readable(make_release(counted, ledger=self._ledger, without=without))
+        except Exception as problem:  # whatever it is, the part is left out
+            return _reason(problem)
+        return ""
+
+
+def without_metrics(tally: Tally, plan: Plan, names: Collection[str]) -> Tally:
+    """Return a tally without some metrics, what is defined by them, and the products of some ratios."""
+    gone = {metric.name for metric in plan.metrics if {metric.name, metric.of} & {*names}}
+    pairs = {metric.ratio for metric in plan.metrics if metric.name in names}
+    kept = tally.select_metrics(name for name in tally.metric_names if name not in gone)
+    return replace(kept, crosses=tuple(cross for cross in kept.crosses if cross.pair not in pairs))
+
+
+def _readable(release: Release) -> Release:
+    """Return a release that can be read again: an entry of the ledger that cannot would block all later seals."""
+    read_entry(entry_text(release))
+    return release
+
+
+def _reason(problem: Exception) -> str:
+    """Return why a part does not pass, without anything that it held."""
+    if isinstance(problem, KanabError):
+        return problem.fact
+    return f"a rule fails on its numbers ({type(problem).__name__})"
 
 
 _FORGED = "{} is withheld {}: its messages do not add up, some were forged or lost"

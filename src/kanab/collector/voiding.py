@@ -6,7 +6,9 @@ through the named one are voided together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 
 from kanab.collector.account import destroyed_counters, floored_accounts, noted_accounts, people_accounts
 from kanab.collector.counting.counters import Counters
@@ -15,8 +17,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.store import Record, Store
 from kanab.plan.periods import Periods
-from kanab.privacy.ledger import Ledger, entry_text, verified_entries
-from kanab.privacy.ledger_note import EVERYTHING, LedgerNote, void_sentence
+from kanab.privacy.ledger import EVERYTHING, Ledger, LedgerNote, entry_text, verified_entries, void_sentence
 from kanab.privacy.release import Batch
 
 
@@ -35,12 +36,7 @@ def append_void(store: Store, through: int, reason: str, now: datetime, cipher: 
     voided = VoidedPeople(cipher, versions, through + 1)
     label = EVERYTHING if cohorts is None else Periods(cohorts.every).label(through)
     asked = {"through": label, "at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
-
-    def make(records: list[Record], entries: list[bytes]) -> bytes:
-        ledger = verified_entries(entries, "the store")
-        return entry_text(LedgerNote("voided", reason, asked | voided.note(records, ledger), ledger.head)).encode()
-
-    return store.void(through, make, carry=voided.carry)
+    return store.void(through, partial(voided.note, reason, asked), carry=voided.carry)
 
 
 class VoidedPeople:
@@ -55,8 +51,13 @@ class VoidedPeople:
         self._versions, self._cohort = versions, cohort
         self._carried: Counters = {}
 
-    def note(self, records: list[Record], ledger: Ledger) -> dict[str, str]:
-        """Return what a note of the ledger says of everybody who was destroyed so far."""
+    def note(self, reason: str, asked: Mapping[str, str], records: list[Record], entries: list[bytes]) -> bytes:
+        """Return the note of the ledger: why, what was asked, and everybody who was destroyed so far."""
+        ledger = verified_entries(entries, "the store")
+        asked = {**asked, **self._destroyed(records, ledger)}
+        return entry_text(LedgerNote("voided", reason, asked, ledger.head)).encode()
+
+    def _destroyed(self, records: list[Record], ledger: Ledger) -> dict[str, str]:
         if self._cipher is None:
             return {}
         plan, counters = self._versions.known, self._cipher.genuine(records).counters

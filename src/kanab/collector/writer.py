@@ -1,6 +1,6 @@
 """The writer: all posts that wait are written by one commit, and then the whole group is answered.
 
-Posts come from event loops or threads into a bounded queue. One thread takes all that wait, appends
+Posts come from event loops into a bounded queue. One thread takes all that wait, appends
 them to the store in one transaction, and reports their outcomes. While it commits, the next group
 gathers: the busier the collector, the larger its groups. Between groups the thread does the
 housekeeping: it moves the key after a seal, merges records, and forgets old nonces.
@@ -12,19 +12,16 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from kanab.collector.counting.counters import Counters
 from kanab.collector.figures import Tempo
-from kanab.collector.housekeeping import Housekeeping
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.protocol.limits import MOST_WAITING_POSTS
-from kanab.collector.protocol.nonces import hour_of
-from kanab.collector.stores.store import NEW, CountedPost, PostOutcome, Store
+from kanab.collector.protocol.limits import GRACE_HOURS, MOST_WAITING_POSTS
+from kanab.collector.protocol.nonces import hour_of, oldest_hour
+from kanab.collector.stores.store import NEW, NOTHING_SEALED, Appended, CountedPost, PostOutcome, Store
 from kanab.errors import KanabError, StoreError
 
 MOST_IN_COMMIT = 5_000
@@ -36,6 +33,92 @@ NEARLY_FULL = 0.8
 HOUSEKEEPING_SECONDS = 5.0
 """Seconds after which housekeeping is done although no post came."""
 
+COMPACT_AFTER = 256
+"""A cohort with more records than this gets one instead: merging them takes a few milliseconds."""
+
+TIDY_EVERY = 60.0
+"""Seconds between two times at which space is given back to the disk."""
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks at the clock: nonces are forgotten by the hour."""
+
+RETRY_AFTER = 5.0
+"""Seconds until the next try after a failure, and between two looks for seals of other collectors."""
+
+
+class Housekeeping:
+    """Does what is due, a little at a time; what fails is tried again, and never costs a post."""
+
+    def __init__(self, store: Store, cipher: RecordCipher, life: int, clock: Callable[[], float | None]) -> None:
+        self._store = store
+        self._cipher = cipher
+        self._life = life
+        self._clock = clock
+        self._sizes = store.sizes()
+        self._sealed_through = NOTHING_SEALED
+        self._checked = self._tidied = self._retry = self._next_look = time.monotonic()
+        self._forgotten = -1
+        self._untidy = False
+        self.trouble: StoreError | None = None
+
+    def note(self, appended: Appended) -> None:
+        """Record what a commit added, and what is sealed by now."""
+        for cohort in appended.cohorts:
+            self._sizes[cohort] = self._sizes.get(cohort, 0) + 1
+        self._sealed_through = max(self._sealed_through, appended.sealed_through)
+
+    def run(self) -> None:
+        """Do what is due; try again in a while if the store cannot."""
+        now = time.monotonic()
+        if self.trouble is not None and now < self._retry:
+            return
+        try:
+            self._move_key(now)
+            self._merge()
+            self._forget(now)
+            self._tidy(now)
+            self.trouble = None
+        except Exception as problem:  # the thread must go on: posts wait for it
+            unknown = StoreError(f"housekeeping failed ({type(problem).__name__})", "It is tried again.")
+            self.trouble = problem if isinstance(problem, StoreError) else unknown
+            self._retry = now + RETRY_AFTER
+
+    def _move_key(self, now: float) -> None:
+        """Move this collector's copy of the key forward if another collector has sealed."""
+        if now - self._checked > RETRY_AFTER:
+            self._checked = now
+            self._sealed_through = max(self._sealed_through, self._store.sealed_through())
+        if self._sealed_through >= self._cipher.keyring.period:
+            self._cipher.keyring.forget(self._sealed_through)
+            self._sizes = {cohort: size for cohort, size in self._sizes.items() if cohort > self._sealed_through}
+
+    def _merge(self) -> None:
+        for cohort, size in self._sizes.items():
+            if size > COMPACT_AFTER:
+                self._store.compact(cohort, self._cipher.merge)
+                self._sizes[cohort] = 1
+                self._untidy = True
+
+    def _forget(self, now: float) -> None:
+        """Forget a portion of the expired nonces, with an hour to spare for clocks that differ."""
+        if now < self._next_look:
+            return
+        seconds = self._clock()
+        before = -1 if seconds is None else oldest_hour(int(seconds), self._life) - GRACE_HOURS
+        if before > self._forgotten:
+            self._untidy = True
+            if self._store.forget_nonces(before):
+                return  # there are more of them: the next portion comes after the next commit
+            self._forgotten = before
+        self._next_look = now + LOOK_EVERY
+
+    def _tidy(self, now: float) -> None:
+        if self._untidy and now - self._tidied > TIDY_EVERY:
+            self._tidied = now
+            self._untidy = False
+            self._store.tidy()
+
+
 OnOutcome = Callable[[PostOutcome | StoreError], None]
 """Is called with the outcome of a post."""
 
@@ -43,7 +126,7 @@ OnOutcome = Callable[[PostOutcome | StoreError], None]
 class _WaitingPost(NamedTuple):
     nonce: bytes
     deltas: Mapping[int, Counters]
-    loop: asyncio.AbstractEventLoop | None
+    loop: asyncio.AbstractEventLoop
     on_outcome: OnOutcome
     epoch: str
 
@@ -52,7 +135,7 @@ _Result = tuple[_WaitingPost, PostOutcome | StoreError]
 
 
 class Writer:
-    """Writes posts into a store, many at once, from any number of event loops and threads.
+    """Writes posts into a store, many at once, from any number of event loops.
 
     ``life`` is how long nonces are remembered, in seconds, by ``clock``; while that is None, none is forgotten.
     The keys of what the store has sealed are forgotten at the start, in case a crash came in between. ``epoch`` is
@@ -65,7 +148,6 @@ class Writer:
         keyring: Keyring,
         *,
         life: int,
-        limit: int = MOST_WAITING_POSTS,
         clock: Callable[[], float | None] = time.time,
     ) -> None:
         store.claim(keyring.fingerprint)
@@ -76,7 +158,7 @@ class Writer:
         self._keyring = keyring
         self._cipher = RecordCipher(keyring)
         self._housekeeping = Housekeeping(store, self._cipher, life, clock)
-        self.limit = limit
+        self.limit = MOST_WAITING_POSTS
         self.tempo = Tempo()
         self._queue: list[_WaitingPost] = []
         self._waiting_since = self._group_since = 0.0
@@ -102,27 +184,12 @@ class Writer:
         """The problem of the last housekeeping, if there was one: a key that cannot be erased, a full disk."""
         return self._housekeeping.trouble
 
-    def submit(self, nonce: bytes, deltas: Mapping[int, Counters], epoch: str = "") -> Future[PostOutcome]:
-        """Queue a post from any thread; the future has its outcome once it is on disk."""
-        future: Future[PostOutcome] = Future()
-        self._put(_WaitingPost(nonce, deltas, None, partial(_settle, future), epoch))
-        return future
-
     def post(self, nonce: bytes, deltas: Mapping[int, Counters], on_outcome: OnOutcome, epoch: str = "") -> None:
         """Queue a post from a running event loop, on which ``on_outcome`` is called once it is on disk.
 
         Raises `StoreError` where too many posts wait, or the writer is closed.
         """
-        self._put(_WaitingPost(nonce, deltas, asyncio.get_running_loop(), on_outcome, epoch))
-
-    def close(self) -> None:
-        """Take no more posts, commit those that wait, and end; the store stays open."""
-        with self._wake:
-            self._closed = True
-            self._wake.notify()
-        self._thread.join()
-
-    def _put(self, waiting: _WaitingPost) -> None:
+        waiting = _WaitingPost(nonce, deltas, asyncio.get_running_loop(), on_outcome, epoch)
         with self._lock:  # the condition's own, which takes longer to enter
             if self._closed:
                 raise StoreError("the collector is stopping", "Send the message again later.")
@@ -134,6 +201,13 @@ class Writer:
             if self._idle:
                 self._idle = False
                 self._wake.notify()
+
+    def close(self) -> None:
+        """Take no more posts, commit those that wait, and end; the store stays open."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+        self._thread.join()
 
     def _work(self) -> None:
         while (group := self._next_group()) is not None:
@@ -178,11 +252,8 @@ class Writer:
         loops = {post.loop for post, _ in results}
         for loop in loops:
             of_loop = results if len(loops) == 1 else [result for result in results if result[0].loop is loop]
-            if loop is None:
-                _call_back(of_loop)
-            else:
-                with suppress(RuntimeError):  # the loop has ended: nobody waits any more
-                    loop.call_soon_threadsafe(_call_back, of_loop)
+            with suppress(RuntimeError):  # the loop has ended: nobody waits any more
+                loop.call_soon_threadsafe(_call_back, of_loop)
 
 
 def _call_back(results: list[_Result]) -> None:
@@ -191,11 +262,3 @@ def _call_back(results: list[_Result]) -> None:
             post.on_outcome(outcome)
         except Exception:  # a sender that fails must not keep the outcome from the others
             continue
-
-
-def _settle(future: Future[PostOutcome], outcome: PostOutcome | StoreError) -> None:
-    with suppress(InvalidStateError):  # its sender went away
-        if isinstance(outcome, StoreError):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import SignatureValues
+from kanab.counted import MOST_STEPS, SignatureValues
 from kanab.counting.columns import MetricSteps
-from kanab.counting.relations import MOST_STEPS
 from kanab.tally.metric import Metric
 
 COMMON = 0.1

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Relation, SignatureValues
+from kanab.counted import MOST_STEPS, Relation, SignatureValues
 from kanab.counting.columns import MetricSteps
 
 Floats = NDArray[np.float64]
@@ -22,8 +22,6 @@ MOST_PEOPLE = 20_000
 """So many people with something of the metrics show a relation."""
 MOST = {"amounts": 0.5, "counts": 0.9}
 """The share of people for whom a fit is exact, from which on it is a relation: on amounts, or on counts alone."""
-MOST_STEPS = 20
-"""Whole numbers of up to so many steps are counts of things."""
 
 _ROUNDS = 30
 _FIRST_LOOK = 500  # so many people show that metrics are unrelated, which most are

@@ -17,8 +17,7 @@ from kanab.collector.http.app import Collector
 from kanab.dashboard import json_api
 from kanab.dashboard.background import NotYetError
 from kanab.dashboard.guard import AccessGuard, App, Message, Receive, Scope, Send
-from kanab.dashboard.login_pages import LoginPages
-from kanab.dashboard.pages import Pages
+from kanab.dashboard.pages import LoginPages, Pages
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.rendering import Renderer
 from kanab.dashboard.request_view import RequestView, UnknownExperimentError
@@ -45,10 +44,8 @@ class Dashboard:
         self.results = Results(source, patience=patience)
         self._access = access or Access()
         self._renderer = Renderer(with_login=self._access.token is not None)
-        handlers: dict[Any, Callable[..., Any]] = {
-            HTTPException: self._failed, NotYetError: self._not_yet, UnknownExperimentError: self._unknown,
-            KanabError: self._refused, Exception: self._broken,
-        }  # fmt: skip
+        problems = (HTTPException, NotYetError, UnknownExperimentError, KanabError, Exception)
+        handlers: dict[Any, Callable[..., Any]] = dict.fromkeys(problems, self._failed)
         self._guard = AccessGuard(self._starlette, self._access)
         self._app: App = Starlette(routes=self._routes(), exception_handlers=handlers, lifespan=self._lifespan)
 
@@ -99,27 +96,23 @@ class Dashboard:
         yield
         self.results.stop()
 
-    # ── what goes wrong ────────────────────────────────────────────────────────────────────────
-
-    def _failed(self, request: Request, problem: HTTPException) -> Response:
-        says, remedy = _FAILURES.get(problem.status_code, _FAILURES[404])
-        response = self._renderer.failure(request, problem.status_code, says, remedy)
-        response.headers.update(problem.headers or {})
-        return response
-
-    def _not_yet(self, request: Request, _: Exception) -> Response:
-        return self._renderer.wait(request)
-
-    def _unknown(self, request: Request, _: Exception) -> Response:
-        remedy = "The list of experiments is at /, as plain data at /v1/experiments."
-        return self._renderer.failure(request, 404, "there is no such experiment", remedy)
-
-    def _refused(self, request: Request, problem: KanabError) -> Response:
-        return self._renderer.failure(request, 503, problem.fact, problem.remedy)
-
-    def _broken(self, request: Request, _: Exception) -> Response:
+    def _failed(self, request: Request, problem: Exception) -> Response:
+        """Return what went wrong, or that the answer is being computed."""
+        if isinstance(problem, NotYetError):
+            return self._renderer.wait(request)
+        status, says = 500, "this page could not be built"
         remedy = "Tell the operator of this server, with the address of the page."
-        return self._renderer.failure(request, 500, "this page could not be built", remedy)
+        if isinstance(problem, HTTPException):
+            status, (says, remedy) = problem.status_code, _FAILURES.get(problem.status_code, _FAILURES[404])
+        elif isinstance(problem, UnknownExperimentError):
+            status, says = 404, "there is no such experiment"
+            remedy = "The list of experiments is at /, as plain data at /v1/experiments."
+        elif isinstance(problem, KanabError):
+            status, says, remedy = 503, problem.fact, problem.remedy
+        response = self._renderer.failure(request, status, says, remedy)
+        if isinstance(problem, HTTPException):
+            response.headers.update(problem.headers or {})
+        return response
 
 
 class Site:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -15,13 +17,6 @@ AT_ONCE = 2
 
 class NotYetError(Exception):
     """The value is being computed."""
-
-
-class _Job:
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.value: Any = None
-        self.problem: BaseException | None = None
 
 
 class BackgroundCache:
@@ -37,7 +32,7 @@ class BackgroundCache:
         self._lock = threading.Lock()
         self._served = threading.Condition(self._lock)
         self._digest = ""
-        self._jobs: dict[Hashable, _Job] = {}
+        self._jobs: dict[Hashable, Future[Any]] = {}
         self._awaited: list[Hashable] = []
         self._drawing = 0
 
@@ -51,20 +46,19 @@ class BackgroundCache:
                 self._digest, self._jobs = digest, {}
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = _Job()
+                job = self._jobs[key] = Future()
                 threading.Thread(target=self._run, args=(job, make), daemon=True).start()
             self._awaited.append(key)
             self._served.notify_all()
         try:
-            if not job.done.wait(wait):
+            wait_for([job], wait)
+            if not job.done():
                 raise NotYetError
         finally:
             with self._lock:
                 self._awaited.remove(key)
                 self._served.notify_all()
-        if job.problem is not None:
-            raise job.problem
-        value: _T = job.value
+        value: _T = job.result()
         return value
 
     @contextmanager
@@ -84,14 +78,12 @@ class BackgroundCache:
         with self._lock:
             self._served.wait_for(lambda: self._drawing <= len(self._awaited) and all(a == key for a in self._awaited))
 
-    def _run(self, job: _Job, make: Callable[[], Any]) -> None:
+    def _run(self, job: Future[Any], make: Callable[[], Any]) -> None:
         with self._slots:
             try:
-                job.value = make()
+                job.set_result(make())
             except BaseException as problem:  # handed to whoever asks
-                job.problem = problem
-            finally:
-                job.done.set()
+                job.set_exception(problem)
 
 
 class LockedCache:

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
-from kanab.dashboard.sparkline import Trend
+from kanab.dashboard.timeline import Trend
 from kanab.errors import LedgerError
 from kanab.report.decision import ANSWERS, cause_first, decide
 from kanab.report.figures import figures_of, is_share, relative_figures
-from kanab.report.words import alarmed, balance_faults, decision_words, headlines, metrics_of, tone
+from kanab.report.words import alarmed, balance_faults, decision_words, headlines, kind_of, metrics_of, tone
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM
 
 State = Literal["waiting", "running", "ended", "released"]
@@ -123,7 +123,10 @@ def summarize(name: str, readout: ExperimentReadout | None, collection: Collecti
     ratio_alarm = live is not None and name in live.alarms
     if readout is None or readout.readout is None:
         k = collection.plan.k if collection is not None else 0
-        health, why = _health_unread(readout, ratio_alarm=ratio_alarm)
+        health: Health = "alarm" if ratio_alarm else "unknown"
+        why = _RATIO.format(LIVE_SAMPLE_RATIO_ALARM) if ratio_alarm else STATES["waiting"]
+        if readout is not None and readout.problem is not None:
+            health, why = "alarm", f"it cannot be analyzed: {readout.problem.fact}"
         state: State = "released" if readout is not None and collection is None else "waiting"
         return ExperimentSummary(name, state, health, why, sum(live_arms.values()), live_arms, k, next_seal=next_seal)
     data = readout.data
@@ -143,12 +146,6 @@ def _decision(data: Mapping[str, Any], health: Health, why: str, *, running: boo
     if decision is None or health != "alarm" or decision["answer"] == "look into it":
         return decision
     return decision | {"answer": "look into it", "because": [cause_first(why)]}
-
-
-def _health_unread(readout: ExperimentReadout | None, *, ratio_alarm: bool) -> tuple[Health, str]:
-    if readout is not None and readout.problem is not None:
-        return "alarm", f"it cannot be analyzed: {readout.problem.fact}"
-    return ("alarm", _RATIO.format(LIVE_SAMPLE_RATIO_ALARM)) if ratio_alarm else ("unknown", STATES["waiting"])
 
 
 def _health(data: Mapping[str, Any], readout: ExperimentReadout, *, ratio_alarm: bool) -> tuple[Health, str]:
@@ -185,7 +182,7 @@ def _results(data: Mapping[str, Any]) -> Iterable[Result]:
             change = figures_of([row], share=share, brief=True).change(row["estimate"], signed=True)
             if row["relative"] is not None and row["relative_interval"] is not None:
                 change = f"{relative_figures([row], brief=True).bare(row['relative'], signed=True)} %"
-            yield Result(metric, row["arm"], row["verdict"], tone(row), change)
+            yield Result(metric, row["arm"], kind_of(row), tone(row), change)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kanab.scan.report.charts import MARKS as VERDICT_MARKS
 from kanab.scan.report.charts import heat_map, legend, marks_of
 from kanab.scan.report.html import scan_sections
 from kanab.scan.report.tables import ranked_table
-from kanab.scan.report.words import expectation, name_sides, scope_line
+from kanab.scan.report.words import name_sides
 from kanab.scan.stats.verdicts import ORDER
 from kanab.tabular import Table
 
@@ -131,11 +131,6 @@ def _maps(data: Data) -> str:
         for metric in data["metrics"]
     )
     return f"<figure>{legend(marks_of(data))}</figure>{drawn}"
-
-
-def interaction_lead(data: Data) -> list[str]:
-    """Return what was scanned, and what chance alone would show."""
-    return [text for text in (f"{scope_line(data)}.", expectation(data)) if text]
 
 
 def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[Markup, int]:

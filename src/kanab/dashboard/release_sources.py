@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -33,21 +34,35 @@ class ReleaseSource(Protocol):
         """Return how collecting stands; None where nothing is collected."""
 
 
-class CollectorReleases:
+class _LastRead(ABC):
+    """What was read last, shown with an alarm while nothing newer can be read."""
+
+    _last = Contents()
+
+    def read(self) -> Contents:
+        """Return everything that is there now; while it cannot be read, what was read before, with an alarm."""
+        try:
+            self._last = read_contents(list(self._sources()))
+        except (KanabError, OSError) as problem:
+            fact = problem if isinstance(problem, KanabError) else StoreError("the files cannot be read", "")
+            says = fact.fact[:1].upper() + fact.fact[1:]
+            return replace(self._last, alarms=(f"{says}. {fact.remedy} {STALE}".replace("  ", " "), *self._last.alarms))
+        return self._last
+
+    @abstractmethod
+    def _sources(self) -> Iterable[RawSource]:
+        """Return what is there, not verified yet."""
+
+
+class CollectorReleases(_LastRead):
     """The sealed batches of a collector that runs in this process. ``clock`` is the collector's own."""
 
     def __init__(self, service: Service, clock: Clock) -> None:
         self._service, self._clock = service, clock
-        self._last = Contents()
         self._last_status: CollectionStatus | None = None
 
-    def read(self) -> Contents:
-        """Return the batches; while the store is gone, those that were read before, with an alarm."""
-        try:
-            self._last = read_contents([RawSource("the store", tuple(self._service.store.sealed()), ledger=True)])
-        except StoreError as problem:
-            return stale(self._last, problem)
-        return self._last
+    def _sources(self) -> Iterable[RawSource]:
+        return [RawSource("the store", tuple(self._service.store.sealed()), ledger=True)]
 
     def status(self) -> CollectionStatus | None:
         """Return the plan in force and the next seal; people per arm as the collector floored them."""
@@ -61,31 +76,26 @@ class CollectorReleases:
         return replace(self._last_status, live=service.live, problems=tuple(service.readiness.problems()))
 
 
-class StoreReleases:
+class StoreReleases(_LastRead):
     """The sealed batches of a collector's store, opened to be read each time; ``open_store`` opens it.
 
     Raises `StoreError` where it cannot be opened at first.
     """
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
-        self._open, self._last = open_store, Contents()
+        self._open = open_store
         open_store().close()
 
-    def read(self) -> Contents:
-        """Return the batches; while the store is gone, those that were read before, with an alarm."""
-        try:
-            with closing(self._open()) as store:
-                self._last = read_contents([RawSource("the store", tuple(store.sealed()), ledger=True)])
-        except StoreError as problem:
-            return stale(self._last, problem)
-        return self._last
+    def _sources(self) -> Iterable[RawSource]:
+        with closing(self._open()) as store:
+            return [RawSource("the store", tuple(store.sealed()), ledger=True)]
 
     def status(self) -> CollectionStatus | None:
         """Return nothing: only what was sealed is shown."""
         return None
 
 
-class FileReleases:
+class FileReleases(_LastRead):
     """Release files, ledgers, folders of them, and data directories of collectors, read again each time.
 
     Raises `SourceError` where one of the paths does not exist.
@@ -97,16 +107,6 @@ class FileReleases:
             if not path.exists():
                 raise SourceError(f"there is no {path.name!r}", "Name a folder, a ledger or release files.")
         self._stores: set[Path] = set()
-        self._last = Contents()
-
-    def read(self) -> Contents:
-        """Return everything that is there now; while it cannot be read, what was read before, with an alarm."""
-        try:
-            self._last = read_contents(list(self._sources()))
-        except (KanabError, OSError) as problem:
-            fact = problem if isinstance(problem, KanabError) else StoreError("the files cannot be read", "")
-            return stale(self._last, fact)
-        return self._last
 
     def status(self) -> CollectionStatus | None:
         """Return how the collector of a data directory stands; None where there are only files."""
@@ -133,12 +133,6 @@ class FileReleases:
             else:
                 files.append(path)
         yield from (_raw_source(file) for file in _with_ledgers(files))
-
-
-def stale(last: Contents, problem: KanabError) -> Contents:
-    """Return what was read before, with the alarm that it cannot be read now."""
-    fact = problem.fact[:1].upper() + problem.fact[1:]
-    return replace(last, alarms=(f"{fact}. {problem.remedy} {STALE}".replace("  ", " "), *last.alarms))
 
 
 def _releases_in(folder: Path) -> list[Path]:

@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import chain, count
 
 from kanab.errors import KanabError, LedgerError
-from kanab.privacy.ledger import Ledger, read_entry
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote, read_entry
 from kanab.privacy.release import Release
 
 BACKUP = "Take it from a backup."

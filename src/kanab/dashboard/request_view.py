@@ -2,24 +2,109 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from kanab.dashboard.background import NotYetError
 from kanab.dashboard.experiment_list import ExperimentSummary, summaries, summarize
 from kanab.dashboard.next_seal import CollectionStatus
-from kanab.dashboard.open_cohort import OpenCohort, open_cohort
 from kanab.dashboard.releases import Contents
-from kanab.dashboard.results import PRIVACY_PATIENCE, ExperimentReadout, HistoryPoint, Results, officer_accounts
-from kanab.dashboard.sparkline import trend_of
+from kanab.dashboard.results import (
+    LIST_PATIENCE,
+    PRIVACY_PATIENCE,
+    ExperimentReadout,
+    HistoryPoint,
+    Results,
+    officer_accounts,
+)
+from kanab.dashboard.timeline import main_effect, trend_of
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
 from kanab.planning.epsilon import PersonAccount, person_account
 from kanab.planning.forecast import Baseline, baseline_from_release
+from kanab.report.figures import figures_of, is_share
 from kanab.scan.readout import PairReadout
+
+
+@dataclass(frozen=True)
+class OpenCohort:
+    """The open cohort of one experiment: people per arm are floored to multiples of k, and none with ε.
+
+    People are what the collector shows anyway, less what was sealed; the interval is computed from sealed batches
+    alone. ``width`` is that of the main effect's interval now, ``width_then`` after the next seal, if that brings as
+    many people as those before it did on average.
+    """
+
+    cohort: str | None
+    days: int | None
+    people: Mapping[str, int]
+    metric: str = ""
+    arm: str = ""
+    width: float | None = None
+    width_then: float | None = None
+    share: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, ready for JSON."""
+        return {
+            "cohort": self.cohort, "days_to_seal": self.days, "people": dict(self.people),
+            "metric": self.metric or None, "arm": self.arm or None,
+            "interval_width": self.width, "expected_interval_width": self.width_then,
+        }  # fmt: skip
+
+    @property
+    def seal_words(self) -> str:
+        """When the next seal is, in days."""
+        if self.days is None:
+            return ""
+        return "in less than a day" if self.days < 1 else f"in {self.days} {'day' if self.days == 1 else 'days'}"
+
+    @property
+    def width_words(self) -> str:
+        """The width of the interval now and then; empty before the first seal."""
+        if self.width is None or self.width_then is None:
+            return ""
+        row = {"estimate": 0.0, "interval": [-self.width_then / 2, self.width_then / 2]}
+        figures = figures_of([row], share=self.share)
+        return f"{figures.bare(self.width)} wide now, about {figures.change(self.width_then)} wide then"
+
+
+def open_cohort(name: str, readout: ExperimentReadout | None, collection: CollectionStatus | None) -> OpenCohort | None:
+    """Return the open cohort of an experiment; None where it is not collected."""
+    if collection is None or not collection.runs(name):
+        return None
+    sealed = {} if readout is None or readout.readout is None else readout.data["arms"]
+    people = _open_people(name, sealed, collection)
+    days = None
+    if collection.next_seal is not None and collection.now is not None:
+        days = max(math.floor((collection.next_seal - collection.now) / timedelta(days=1)), 0)
+    row = main_effect(readout.data) if readout is not None and readout.readout is not None else None
+    look = row["sequential"] if row is not None else None
+    over = look and look["looks"] and look["look"] >= look["looks"]  # so that no later seal changes the interval
+    if row is None or readout is None or collection.next_seal is None or over:
+        return OpenCohort(collection.cohort, days, people)
+    low, high = row["interval"] or (None, None)
+    if low is None or high is None:
+        return OpenCohort(collection.cohort, days, people)
+    seals = len(readout.bundle.releases)
+    return OpenCohort(
+        collection.cohort, days, people, row["metric"], row["arm"], high - low,
+        (high - low) * math.sqrt(seals / (seals + 1)), is_share(readout.data, row["metric"]),
+    )  # fmt: skip
+
+
+def _open_people(name: str, sealed: Mapping[str, int], collection: CollectionStatus) -> dict[str, int]:
+    """Return people per arm in open cohorts, from two numbers that are shown: all, in steps of k, and sealed ones."""
+    if collection.live is None or collection.plan.budget is not None:
+        return {}
+    k = collection.plan.k
+    people = collection.live.people.get(name) or {}
+    return {arm: max(count - sealed.get(arm, 0), 0) // k * k for arm, count in people.items()}
+
 
 _T = TypeVar("_T")
 
@@ -30,12 +115,13 @@ class UnknownExperimentError(Exception):
 
 @dataclass(frozen=True)
 class ExperimentView:
-    """An experiment: its line of the list, its readouts, and which of them is shown."""
+    """An experiment: its line of the list, its readouts, which one is shown, and whom the last seal held back."""
 
     summary: ExperimentSummary
     readouts: tuple[ExperimentReadout, ...] = ()
     chosen: int = 0
     open: OpenCohort | None = None
+    held_back: int = 0
 
     @property
     def shown(self) -> ExperimentReadout | None:
@@ -66,8 +152,9 @@ class RequestView:
     @cached_property
     def lines(self) -> list[ExperimentSummary]:
         """Every experiment in one line; some say that they are being read, where that takes a while."""
-        if self._results.settled(self.contents):
-            self.drawn = self._results.drawn(self.contents)
+        results, contents = self._results, self.contents
+        if results.ready(contents, "readouts", partial(results.readouts, contents), LIST_PATIENCE):
+            self.drawn = results.ready(contents, "histories", partial(results.histories, contents), LIST_PATIENCE)
             return self.whole_list
         return summaries(self._results.readouts_so_far(self.contents), self.collection)
 
@@ -100,7 +187,14 @@ class RequestView:
         chosen = int(number) if exists else max(len(readouts) - 1, 0)
         newest = readouts[chosen] if readouts else None
         line = summarize(name, newest, self.collection)
-        return ExperimentView(line, readouts, chosen, open_cohort(name, newest, self.collection))
+        open_now, held_back = open_cohort(name, newest, self.collection), self._held_back(name)
+        return ExperimentView(line, readouts, chosen, open_now, held_back)
+
+    def _held_back(self, name: str) -> int:
+        """Return how many people of an experiment the last seal held back, in steps of k."""
+        accounts = [release.receipt.people for release in self.contents.releases.values() if release.receipt.people]
+        planned = self.collection is not None and self.collection.runs(name)
+        return accounts[-1].get(name, {}).get("held_back", 0) if planned and accounts else 0
 
     def history(self, view: ExperimentView) -> list[HistoryPoint]:
         """Return what was known after each seal of the readout that is shown."""
@@ -121,11 +215,8 @@ class RequestView:
     @property
     def checked(self) -> bool:
         """Whether the accounts are there; a page waits for that only shortly."""
-        with suppress(NotYetError):
-            make = partial(officer_accounts, self.contents)
-            self._results.cached(self.contents, "accounts", make, PRIVACY_PATIENCE)
-            return True
-        return False
+        make = partial(officer_accounts, self.contents)
+        return self._results.ready(self.contents, "accounts", make, PRIVACY_PATIENCE)
 
     def account(self, ledger: str) -> tuple[str, dict[str, Any] | None]:
         """Return the account of a ledger, or of the first one where there is no such ledger; and its name."""

@@ -6,7 +6,7 @@ Everything here is computed from releases alone, and kept as long as they are th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -102,17 +102,18 @@ class Results:
     def start(self) -> None:
         """Begin to compute what the first reader will ask for, and do so again after every seal."""
         self._stopped.clear()
-        threading.Thread(target=self._refresh, daemon=True).start()
+
+        def refresh() -> None:
+            while not self._stopped.is_set():
+                with suppress(KanabError, NotYetError):
+                    self.warm()
+                self._stopped.wait(REFRESH_SECONDS)
+
+        threading.Thread(target=refresh, daemon=True).start()
 
     def stop(self) -> None:
         """Stop reading the source while nobody asks."""
         self._stopped.set()
-
-    def _refresh(self) -> None:
-        while not self._stopped.is_set():
-            with suppress(KanabError, NotYetError):
-                self.warm()
-            self._stopped.wait(REFRESH_SECONDS)
 
     def warm(self) -> None:
         """Begin to compute what the first page will ask for.
@@ -130,17 +131,10 @@ class Results:
         with self._reading:
             return self.source.read()
 
-    def settled(self, contents: Contents) -> bool:
-        """Return whether every experiment is analyzed; a list waits for that only shortly."""
+    def ready(self, contents: Contents, key: Any, make: Callable[[], Any], patience: float) -> bool:
+        """Return whether something about the same bytes is there, after a part of what a page waits."""
         with suppress(NotYetError):
-            self.cached(contents, "readouts", lambda: self.readouts(contents), LIST_PATIENCE)
-            return True
-        return False
-
-    def drawn(self, contents: Contents) -> bool:
-        """Return whether the history of every experiment is computed; a list waits for that only shortly."""
-        with suppress(NotYetError):
-            self.cached(contents, "histories", lambda: self.histories(contents), LIST_PATIENCE)
+            self.cached(contents, key, make, patience)
             return True
         return False
 
@@ -232,7 +226,8 @@ class Results:
                 key = _key(bundle, experiment)[: at + 2]
                 if key not in self._points:
                     self._points[key] = _point(total, experiment)
-                if not _ended(self._points[key].data):
+                # Where the design ended with an earlier seal, this one adds nothing.
+                if all(caution["kind"] != "design-ended" for caution in self._points[key].data["cautions"]):
                     points.append(self._points[key])
         return points
 
@@ -278,24 +273,19 @@ def _key(bundle: Bundle, experiment: str) -> tuple[str, ...]:
 
 
 def _bundles_by_experiment(contents: Contents) -> dict[str, list[Bundle]]:
+    """Return the batches that hold a table of each experiment: it may have begun later, or been too small."""
     by_experiment: dict[str, list[Bundle]] = {}
     for bundle in bundles(contents):
-        for name in dict.fromkeys(name for release in bundle.releases for name in release.plan.experiment_names):
-            holding = _holding(bundle, name)
-            if holding.releases:
-                by_experiment.setdefault(name, []).append(holding)
+        for experiment in dict.fromkeys(name for release in bundle.releases for name in release.plan.experiment_names):
+            batches = {
+                name: release
+                for name, release in zip(bundle.names, bundle.releases, strict=True)
+                if release.tables_of(experiment)
+            }
+            if batches:
+                holding = replace(bundle, names=tuple(batches), releases=tuple(batches.values()))
+                by_experiment.setdefault(experiment, []).append(holding)
     return by_experiment
-
-
-def _holding(bundle: Bundle, experiment: str) -> Bundle:
-    """Return the batches that hold a table of an experiment: it may have begun later, or been too small."""
-    batches = [
-        (name, release)
-        for name, release in zip(bundle.names, bundle.releases, strict=True)
-        if release.tables_of(experiment)
-    ]
-    names, releases = tuple(name for name, _ in batches), tuple(release for _, release in batches)
-    return replace(bundle, names=names, releases=releases)
 
 
 def analyzed(released: Release, experiment: str, control: Level = None) -> Readout:
@@ -315,11 +305,6 @@ def narrowed(release: Release, experiment: str) -> Release:
     alone = replace(release.plan.experiment(experiment), interactions=(), exclude_with=(), joint_shares={})
     plan = replace(release.plan, experiments=(alone,))
     return replace(release, plan=plan, tables=release.tables_of(experiment))
-
-
-def _ended(data: Mapping[str, Any]) -> bool:
-    """Return whether the design ended with an earlier seal, so that this one adds nothing."""
-    return any(caution["kind"] == "design-ended" for caution in data["cautions"])
 
 
 def _point(total: Release, experiment: str) -> HistoryPoint:

@@ -1,4 +1,7 @@
-"""How an effect settled over the seals, as a plain picture: the estimate after each, with its interval."""
+"""How an effect settled over the seals, as a plain picture: the estimate after each, with its interval.
+
+In the list of experiments the picture is small enough for a line: the estimate, and its interval as a band.
+"""
 
 from __future__ import annotations
 
@@ -134,3 +137,85 @@ def history_table(points: Sequence[HistoryPoint]) -> Table:
         )
     body = zip((point.through for point in points), (f"{point.people:,}" for point in points), *columns, strict=True)
     return Table(("through", "people", *(f"{metric}, {arm}" for metric, arm in lines)), tuple(body))
+
+
+# ── small enough for a line of the list ──────────────────────────────────────────────────────────
+
+SMALL_WIDTH, SMALL_HEIGHT, SMALL_EDGE = 132.0, 36.0, 4.0
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The main effect of an experiment after each of its last seals; one step where only the newest is known."""
+
+    metric: str
+    arm: str
+    share: bool
+    steps: Steps
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, ready for JSON."""
+        steps = [
+            {"through": through or None, "estimate": row["estimate"], "interval": row["interval"]}
+            for through, row in self.steps
+        ]
+        return {"metric": self.metric, "arm": self.arm, "steps": steps}
+
+
+def main_effect(data: Row, arm: str | None = None) -> Mapping[str, Any] | None:
+    """Return the row of the first primary metric, or of the first metric: of an arm, or of the first one."""
+    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
+    rows = [row for row in rows if row.get("role") == "primary"] or rows
+    main = [row for row in rows if row["metric"] == rows[0]["metric"]]
+    return next((row for row in main if row["arm"] == arm), main[0] if main else None)
+
+
+def trend_of(data: Row, points: Sequence[HistoryPoint] = (), arm: str | None = None) -> Trend | None:
+    """Return the main effect of a readout over its history, or alone; None where it could not be computed."""
+    row = main_effect(data, arm)
+    if row is None or row["estimate"] is None:
+        return None
+    steps = steps_of(points, row["metric"], row["arm"]) or [("", row)]
+    return Trend(row["metric"], row["arm"], is_share(data, row["metric"]), steps)
+
+
+def sparkline(trend: Trend) -> str:
+    """Return the picture as SVG, in the colour of the newest verdict; the level line is no difference."""
+    scale = EffectScale.of(trend.steps, SMALL_EDGE, SMALL_HEIGHT - SMALL_EDGE)
+    newest = trend.steps[-1][1]
+    colour, label = colour_of(newest), escape(_label(trend))
+    gap = (SMALL_WIDTH - 2 * SMALL_EDGE) / max(len(trend.steps) - 1, 1)
+    first = SMALL_EDGE if len(trend.steps) > 1 else SMALL_WIDTH / 2
+    places = [(first + at * gap, row) for at, (_, row) in enumerate(trend.steps)]
+    tops = [f"{x:.1f} {scale.ends(row)[0]:.1f}" for x, row in places]
+    bottoms = [f"{x:.1f} {scale.ends(row)[1]:.1f}" for x, row in places]
+    if len(places) > 1:
+        line = "L".join(f"{x:.1f} {scale.y(row['estimate']):.1f}" for x, row in places)
+        drawn = (
+            f'<path class="band" d="M{"L".join([*tops, *reversed(bottoms)])}Z" fill="{colour}"/>'
+            f'<path d="M{line}" fill="none" stroke="{colour}" stroke-width="1.75" stroke-linejoin="round"/>'
+        )
+    else:
+        drawn = f'<path d="M{tops[0]}L{bottoms[0]}" stroke="{colour}" stroke-width="3" stroke-linecap="round"/>'
+    x, y = places[-1][0], scale.y(newest["estimate"])
+    return (
+        f'<svg role="img" aria-label="{label}" class="sparkline" xmlns="http://www.w3.org/2000/svg" '
+        f'width="{SMALL_WIDTH:g}" height="{SMALL_HEIGHT:g}" viewBox="0 0 {SMALL_WIDTH:g} {SMALL_HEIGHT:g}">'
+        f"<title>{label}</title>"
+        f'<path d="M0 {scale.y(0.0):.1f}H{SMALL_WIDTH:g}" stroke="{MUTED}" stroke-width="1" stroke-dasharray="2 2"/>'
+        f'{drawn}<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/></svg>'
+    )
+
+
+def _label(trend: Trend) -> str:
+    """Return the newest effect in words.
+
+    >>> row = {"estimate": 0.05, "interval": [0.03, 0.07]}
+    >>> _label(Trend("bought", "B", True, [("2026-W45", row), ("2026-W46", row)]))
+    'Effect of B on bought: +5.0 points (3.0 to 7.0), over 2 seals'
+    """
+    rows = [row for _, row in trend.steps]
+    seals = f", over {len(rows)} seals" if len(rows) > 1 else ""
+    return (
+        f"Effect of {trend.arm} on {trend.metric}: {effect_text(figures_of(rows, share=trend.share), rows[-1])}{seals}"
+    )

@@ -1,4 +1,4 @@
 """A demonstration: a shop, its visitors, a collector and a dashboard, over the real HTTP routes.
 
-The command ``kanab demo`` uses ``running`` and ``browser``; nothing else imports this folder.
+The command ``kanab demo`` uses ``running``; nothing else imports this folder.
 """

@@ -1,40 +1,284 @@
-"""The demonstration from beginning to end: start, visits over weeks, seals, what was found, and where to look."""
+"""The demonstration from beginning to end: start, visits over weeks, seals, what was found, and where to look.
+
+Its visitors come through the Python client, the real route and a browser; the truth about them is kept here only. The
+new checkout sells better on phones; the banner does nothing by itself, but spoils the new checkout; the new search
+changes nothing.
+"""
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib import resources
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from kanab.atomicfile import write_whole
 from kanab.client import Client
 from kanab.client.delivery import PostAnswer
 from kanab.client.transport import Http
-from kanab.collector.http.app import Collector
+from kanab.collector.http.app import Collector, Receive, Scope, Send
+from kanab.collector.http.server import bind, server_of
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyfile import key_beside
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.counting.dispatch import count
-from kanab.demo.clock import DemoClock, monday
-from kanab.demo.page import Shop
-from kanab.demo.visitors import PLAN, Truth, visit_for_a_week
-from kanab.errors import MissingExtraError, StoreError
+from kanab.dashboard.app import Dashboard, Site
+from kanab.dashboard.release_sources import CollectorReleases
+from kanab.errors import StoreError
 from kanab.plan.file import parse_plan
+
+
+class DemoClock:
+    """A clock that stands where it is put and never goes back; once it has caught up, it is the real one.
+
+    >>> clock = DemoClock(datetime(2026, 10, 5, tzinfo=UTC))
+    >>> clock.move_to(datetime(2026, 10, 7, 12, tzinfo=UTC))
+    >>> clock().isoformat()
+    '2026-10-07T12:00:00+00:00'
+    """
+
+    def __init__(self, start: datetime) -> None:
+        self._now: datetime | None = start
+
+    def __call__(self) -> datetime:
+        """Return the time, in UTC."""
+        return datetime.now(UTC) if self._now is None else self._now
+
+    def move_to(self, moment: datetime) -> None:
+        """Let time pass, at most up to now."""
+        if self._now is not None and moment > self._now:
+            self._now = min(moment, datetime.now(UTC))
+
+    def catch_up(self) -> None:
+        """Be the real clock from now on."""
+        self._now = None
+
+
+def monday(now: datetime, weeks_ago: int) -> datetime:
+    """Return the beginning of a week, so many weeks ago.
+
+    >>> monday(datetime(2026, 11, 15, 17, tzinfo=UTC), 1).isoformat()
+    '2026-11-02T00:00:00+00:00'
+    """
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return today - timedelta(days=now.weekday(), weeks=weeks_ago)
+
+
+PLAN = """\
+# The plan of the demonstration: everything that its shop may collect.
+k = 10
+
+[cohorts]
+every = "7d"
+window = "2d"
+seal = "7d"
+
+[covariates]
+tier = [1, 2, 3]
+device = ["phone", "desktop"]
+
+[metrics]
+bought = { kind = "binary" }
+minutes = { bounds = [0, 120], resolution = 0.1 }
+
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+segments = ["device"]
+looks = 6
+primary = ["bought"]
+guardrails = ["minutes"]
+
+[experiments.banner]
+arms = { off = 1, on = 1 }
+interactions = ["checkout"]
+looks = 6
+primary = ["bought"]
+
+[experiments.search]
+arms = { old = 1, new = 1 }
+looks = 6
+primary = ["bought"]
+"""
+
+EXPERIMENTS = ("checkout", "banner", "search")
+RETURNING = 0.15
+"""The share of visitors who come back a day later."""
+
+TOGETHER = timedelta(hours=6)
+"""Posts of so long are under way at once: the clock must not go on by more than a post lives."""
+
+COLUMNS = (*EXPERIMENTS, "tier", "device", "bought", "minutes")
+
+
+@dataclass
+class Truth:
+    """Everybody's final row and week: what a driver of the demonstration knows, and a collector never does."""
+
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    weeks: list[datetime] = field(default_factory=list)
+
+    def add(self, row: tuple[Any, ...], week: datetime) -> None:
+        """Add somebody who came in a week."""
+        self.rows.append(row)
+        self.weeks.append(week)
+
+    def stay(self, place: int, minutes: float) -> None:
+        """Add the minutes of somebody who came back."""
+        *known, before = self.rows[place]
+        self.rows[place] = (*known, min(round(before + minutes, 1), 120.0))
+
+    def columns(self, before: datetime | None = None) -> dict[str, list[Any]]:
+        """Return the rows as columns, perhaps only of those who came before a week."""
+        chosen = [row for row, week in zip(self.rows, self.weeks, strict=True) if before is None or week < before]
+        return {name: [row[place] for row in chosen] for place, name in enumerate(COLUMNS)}
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """What a visitor is and would do, whatever they see."""
+
+    tier: int
+    device: str
+    minutes: float
+    mood: float
+    """They buy where the chance of it is above this."""
+    again: float | None
+    """How many minutes they stay when they come back; None where they do not."""
+
+
+@dataclass(frozen=True)
+class _ReturnVisit:
+    """When somebody comes back, with which state, and for how long."""
+
+    moment: datetime
+    state: bytes
+    row: int
+    minutes: float
+
+
+def visit_for_a_week(client: Client, clock: DemoClock, week: datetime, people: int, truth: Truth) -> None:
+    """Let people come in the course of a week; some return a day later, and are still the same person."""
+    returning: deque[_ReturnVisit] = deque()
+    delivered = week
+    for place, visitor in enumerate(_visitors(people, seed=len(truth.rows))):
+        moment = week + timedelta(days=7 * place / people)
+        if moment - delivered >= TOGETHER:
+            delivered = moment
+            _deliver(client)
+        while returning and returning[0].moment <= moment:
+            _return(client, clock, returning.popleft(), truth)
+        clock.move_to(moment)
+        state = _visit(client, visitor, week, truth)
+        if visitor.again is not None:
+            returning.append(_ReturnVisit(moment + timedelta(days=1), state, len(truth.rows) - 1, visitor.again))
+    _deliver(client)
+    for visit in returning:
+        _return(client, clock, visit, truth)
+    _deliver(client)
+
+
+def _visitors(people: int, seed: int) -> Iterator[Visitor]:
+    rng = np.random.default_rng(seed)
+    tiers, phones = rng.choice([1, 2, 3], people, p=[0.5, 0.3, 0.2]), rng.random(people) < 0.6
+    minutes, moods = rng.gamma(2.0, 3.0, people) + 0.5 * tiers, rng.random(people)
+    returns, more = rng.random(people) < RETURNING, rng.gamma(1.0, 2.0, people)
+    for place in range(people):
+        yield Visitor(
+            int(tiers[place]), "phone" if phones[place] else "desktop", round(float(minutes[place]), 1),
+            float(moods[place]), round(float(more[place]), 1) if returns[place] else None,
+        )  # fmt: skip
+
+
+def _visit(client: Client, visitor: Visitor, week: datetime, truth: Truth) -> bytes:
+    person = client.person()
+    checkout, banner, _ = arms = [person.variant(name) for name in EXPERIMENTS]
+    person.enroll("checkout", {"tier": visitor.tier, "device": visitor.device})
+    person.enroll("banner")
+    person.enroll("search")
+    person.track("minutes", visitor.minutes)
+    chance = 0.15 + 0.05 * visitor.tier + (0.18 if checkout == "B" and visitor.device == "phone" else 0.0)
+    chance -= 0.10 if checkout == "B" and banner == "on" else 0.0
+    bought = visitor.mood < chance
+    if bought:
+        person.track("bought")
+    truth.add((*arms, visitor.tier, visitor.device, int(bought), min(visitor.minutes, 120.0)), week)
+    return person.save()
+
+
+def _return(client: Client, clock: DemoClock, visit: _ReturnVisit, truth: Truth) -> None:
+    clock.move_to(visit.moment)
+    person = client.person(visit.state)
+    person.track("minutes", visit.minutes)
+    person.save()
+    truth.stay(visit.row, visit.minutes)
+
+
+def _deliver(client: Client) -> None:
+    if not client.flush(60.0):
+        raise TimeoutError("the collector of the demonstration does not answer")
+
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+OPTIONS = ["--no-sandbox", "--disable-blink-features=AutomationControlled"]
+"""The client leaves automated browsers out; these are visitors."""
+
+
+def visit_in_browser(address: str, visits: int) -> int:
+    """Visit the shop in a browser; return how many came: 0 where there is neither playwright nor a browser."""
+    program = next((path for name in PROGRAMS if (path := shutil.which(name))), None)
+    if program is None:
+        return 0
+    try:
+        from playwright.sync_api import Error, sync_playwright  # noqa: PLC0415 - for development
+    except ImportError:
+        return 0
+    came = 0
+    with suppress(Error), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=OPTIONS)
+        pages = [browser.new_context().new_page() for _ in range(visits)]
+        for page in pages:
+            page.goto(f"{address}/shop")
+            page.wait_for_selector("#checkout button")
+        _act(pages, lambda page: page.click("#stay"))
+        _act(pages[1::2], _buy)  # every other one
+        for page in pages:
+            page.context.close()  # the last post goes out on leaving
+            came += 1
+        browser.close()
+    return came
+
+
+def _act(pages: Sequence[Any], act: Callable[[Any], None]) -> None:
+    """Let all of them do something, and wait until what it changes is counted."""
+    with ExitStack() as answers:
+        for page in pages:
+            answers.enter_context(page.expect_response("**/v1/t"))
+            act(page)
+
+
+def _buy(page: Any) -> None:
+    """Buy, in one arm by way of the basket."""
+    while not page.inner_text("#thanks"):
+        page.click("#checkout button")
+
 
 WEEKS = 5
 """Four of them are sealed by now; the last is measured still."""
 
 DELIVERING = 4
 """So many posts are under way at once."""
-
-STORE = "store.db"
 
 Say = Callable[[str], None]
 
@@ -59,7 +303,6 @@ class Demo:
     """A demonstration that runs: its address, and the truth that its driver kept."""
 
     address: str
-    folder: Path
     service: Service
     clock: DemoClock
     truth: Truth
@@ -75,21 +318,22 @@ def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]
     if folder.exists() and any(folder.iterdir()) and not (folder / "kanab.toml").exists():
         raise StoreError(f"{folder.name} holds something else", "Name a new folder: kanab demo FOLDER")
     data = folder / "kanab-data"
-    _clear(data)
+    for path in (*(data.iterdir() if data.is_dir() else ()), key_beside(data)):  # of an earlier demonstration
+        path.unlink(missing_ok=True)
+    if data.is_dir():
+        data.rmdir()
     data.mkdir(parents=True, mode=0o700)
     write_whole(folder / "kanab.toml", PLAN)
     now = datetime.now(UTC)
     clock = DemoClock(monday(now, WEEKS))
-    store = SqliteStore(data / STORE)
-    try:
+    with closing(SqliteStore(data / "store.db")) as store:
         keyring = Keyring.create(key_beside(data))
         service = Service(store, keyring, parse_plan(PLAN), clock=clock, say=lambda sentence, _=None: say(sentence))
-        with _served(Shop(_site(service, clock)), port) as address:
-            demo = Demo(address, folder, service, clock, Truth(), CountedPosts(address))
+        site = Site(Collector(service), Dashboard(CollectorReleases(service, clock)))
+        with _served(Shop(site), port) as address:
+            demo = Demo(address, service, clock, Truth(), CountedPosts(address))
             _let_weeks_pass(demo, people, say)
             yield demo
-    finally:
-        store.close()
 
 
 def compare(demo: Demo) -> int:
@@ -111,8 +355,7 @@ def compare(demo: Demo) -> int:
 
 def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
     now = datetime.now(UTC)
-    client = Client(demo.address, demo.sent, threads=DELIVERING, clock=demo.clock)
-    try:
+    with closing(Client(demo.address, demo.sent, threads=DELIVERING, clock=demo.clock)) as client:
         client.ready(30.0)
         for ago in range(WEEKS, 0, -1):
             week = monday(now, ago)
@@ -121,29 +364,13 @@ def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
             visit_for_a_week(client, demo.clock, week, people, demo.truth)
             say(f"  the week of {week:%d %B}: {people:,} people came")
             demo.clock.move_to(week + timedelta(days=8, hours=1))
-    finally:
-        client.close()
     demo.clock.catch_up()
     demo.service.check_clock()
-
-
-def _site(service: Service, clock: DemoClock) -> Any:
-    collector = Collector(service)
-    try:
-        from kanab.dashboard.app import Dashboard, Site  # noqa: PLC0415
-        from kanab.dashboard.release_sources import CollectorReleases  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtraError("the demonstration", "server") from None
-    return Site(collector, Dashboard(CollectorReleases(service, clock)))
 
 
 @contextmanager
 def _served(app: Any, port: int) -> Iterator[str]:
     """Serve an application on a thread, with the real server."""
-    try:
-        from kanab.collector.http.server import bind, server_of  # noqa: PLC0415
-    except ImportError:
-        raise MissingExtraError("the demonstration", "server") from None
     listening = bind("127.0.0.1", port)
     server = server_of(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -160,9 +387,30 @@ def _served(app: Any, port: int) -> Iterator[str]:
         thread.join(30)
 
 
-def _clear(data: Path) -> None:
-    """Delete what an earlier demonstration left."""
-    for path in (*(data.iterdir() if data.is_dir() else ()), key_beside(data)):
-        path.unlink(missing_ok=True)
-    if data.is_dir():
-        data.rmdir()
+_KINDS = {"shop.html": b"text/html; charset=utf-8", "shop.js": b"text/javascript", "shop.css": b"text/css"}
+_POLICY = b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'"
+
+
+class Shop:
+    """Answers /shop and its two files; passes every other request on."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        folder = resources.files("kanab.demo")
+        self._files = {f"/{name}": (folder.joinpath(name).read_bytes(), kind) for name, kind in _KINDS.items()}
+        self._files["/shop"] = self._files["/shop.html"]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        file = self._files.get(scope["path"]) if scope["type"] == "http" else None
+        if file is None:
+            await self._inner(scope, receive, send)
+            return
+        body, kind = file
+        headers = [
+            (b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"cache-control", b"no-cache"),
+            (b"content-security-policy", _POLICY), (b"referrer-policy", b"no-referrer"),
+            (b"x-content-type-options", b"nosniff"),
+        ]  # fmt: skip
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -59,7 +59,8 @@ NOT_COVERED = (
     (
         "the other direction of products",
         "Σ sessions · revenue is checked for a secret revenue and known sessions, not the other way round; nor "
-        "for buyers alone, where hardly anybody buys.",
+        "for which buyers: an arm needs 3 of them for every sum about it, but a number that only one of them has tells "
+        "what that one paid.",
     ),
     (
         "relations between metrics that were not found",
@@ -70,6 +71,10 @@ NOT_COVERED = (
         "several experiments of a collector",
         "k holds within an experiment: whoever subtracts two experiments that nearly the same people took part in"
         " may see what the few differing people did.",
+    ),
+    (
+        "one large amount, where a collector counts",
+        "It keeps no largest value: of 500 spent in an arm 480 may be one person's. Tight bounds limit that.",
     ),
     (
         "bins beside sums",
@@ -102,3 +107,6 @@ NOT_IN_A_FILE = "contributors and dominance need rows, and the receipt does not 
 
 NOT_IN_A_BATCH = "a collector keeps no largest value: fewer than 3 contributors are merged, dominance is not evaluated"
 """What an audit cannot say of a collector's batch."""
+
+NOT_COUNTED = "how many people have some of each amount was not counted, and a collector keeps no largest value"
+"""What an audit cannot say of a batch with people whom an earlier version counted."""

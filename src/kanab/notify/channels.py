@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kanab.collector.http.addresses import is_loopback
 from kanab.errors import StoreError
-from kanab.notify import smtp, webhook
+from kanab.notify.delivery import post, send_mail
 from kanab.notify.notices import Notice
 from kanab.plan.notify import MailPlan, host_of, web_address_problem
 
@@ -61,7 +61,7 @@ class Slack:
     def send(self, notices: Sequence[Notice]) -> str:
         """Post each notice."""
         for notice in notices:
-            webhook.post(self._address, slack_body(notice), {})
+            post(self._address, slack_body(notice), {})
         return ""
 
 
@@ -89,7 +89,7 @@ class Webhook:
         for notice in notices:
             body = json_body(notice)
             signed = signature(self._secret, body, int(time.time()))
-            webhook.post(self._address, body, {NOTICE_ID: notice.id, SIGNATURE: signed})
+            post(self._address, body, {NOTICE_ID: notice.id, SIGNATURE: signed})
         return ""
 
 
@@ -117,7 +117,7 @@ class Mail:
 
     def send(self, notices: Sequence[Notice]) -> str:
         """Send one mail."""
-        return smtp.send(mail_of(notices, self._plan), self._plan, self._password)
+        return send_mail(mail_of(notices, self._plan), self._plan, self._password)
 
 
 def _checked(address: str, what: str, variable: str, *, secret: bool) -> str:

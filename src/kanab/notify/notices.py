@@ -117,7 +117,7 @@ class Notices:
             common,
             id=_id(digest, "seal"),
             title=f"Sealed {'everything' if through is None else f'the cohorts through {through}'}",
-            sentences=(f"{rule}.", *(f"{why}." for why in release.receipt.left_out.values())),
+            sentences=(f"{rule}.", *(f"{why}." for why in release.why_left_out().values())),
             experiments=tuple(told.values()),
             left_out=len(ordered) - len(told),
         )

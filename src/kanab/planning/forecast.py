@@ -462,7 +462,7 @@ def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _
         )
     if traffic.per_day is None:
         notes.append("Give people per day (and days) for days, seals and effects.")
-    if len(linkages) > 1:
+    if len(linkages) > 1 and traffic.plan.budget is None:
         notes.append("Whether all tables together may be released (leverage) is known only when they are counted.")
     return notes + (find_warnings(traffic.plan) if traffic.plan.cohorts is not None else [])
 

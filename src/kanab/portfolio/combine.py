@@ -11,7 +11,7 @@ from kanab.choices import MetaMethod
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.meta import MetaAnalysis, meta_analysis
-from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, plain_interval_of, released_effects
+from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, released_effects
 from kanab.portfolio.report.charts import combined_chart
 from kanab.portfolio.report.pages import combined_report
 from kanab.portfolio.report.words import combined_text
@@ -44,7 +44,8 @@ class CombinedEffect:
         ]  # fmt: skip
         together = asdict(self.together)
         del together["weights"], together["confidence"], together["method"]
-        together |= {name: plain_interval_of(together[name]) for name in ("interval", "prediction")}
+        for name in ("interval", "prediction"):
+            together[name] = None if together[name] is None else list(together[name])
         return {
             "metric": self.metric, "control": self.control, "arm": self.arm, "better": self.parts[0].better,
             "share": all(part.share for part in self.parts), **together, "parts": parts,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kanab.analysis.api import analyze
 from kanab.analysis.rows import EffectRow
@@ -101,11 +100,3 @@ def chosen_metric(effects: Sequence[ReleasedEffect], metric: str | None) -> str:
         return str(metric)
     fact = "several metrics, and none named" if metric is None else "no release has an effect on this metric"
     raise AnalysisError(fact, f"Name one of: {listed(known)}." if known else "Release experiments with two arms.")
-
-
-def plain_interval_of(interval: tuple[float, float] | None) -> list[float] | None:
-    """Return an interval as plain data."""
-    return None if interval is None else list(interval)
-
-
-Plain = dict[str, Any]

@@ -115,11 +115,13 @@ def read_portfolio(releases: Releases, metric: str | None = None, *, confidence:
     metric = chosen_metric(effects, metric)
     effects = [effect for effect in effects if effect.metric == metric]
     drawn = shrink([effect.estimate for effect in effects], [effect.se for effect in effects], confidence=confidence)
-    rows = tuple(
-        PortfolioEffect(name, effect, after, _is_winner(effect))
-        for name, effect, after in zip(_names(effects), effects, drawn.effects, strict=True)
-    )
-    return Portfolio(metric, confidence, drawn, rows, _notes(rows))
+    rows = []
+    for name, effect, after in zip(_names(effects), effects, drawn.effects, strict=True):
+        low, high = effect.interval
+        winner = high < 0 if effect.better == "lower" else low > 0
+        rows.append(PortfolioEffect(name, effect, after, winner))
+    few = f"With fewer than {FEW} effects the spread of the prior is itself little more than a guess."
+    return Portfolio(metric, confidence, drawn, tuple(rows), (few,) if len(rows) < FEW else ())
 
 
 def _names(effects: Sequence[ReleasedEffect]) -> list[str]:
@@ -135,13 +137,3 @@ def _names(effects: Sequence[ReleasedEffect]) -> list[str]:
         + (f" ({effect.source})" if several("source", effect) else "")
         for effect in effects
     ]
-
-
-def _is_winner(effect: ReleasedEffect) -> bool:
-    low, high = effect.interval
-    return high < 0 if effect.better == "lower" else low > 0
-
-
-def _notes(rows: Sequence[PortfolioEffect]) -> tuple[str, ...]:
-    few = f"With fewer than {FEW} effects the spread of the prior is itself little more than a guess."
-    return (few,) if len(rows) < FEW else ()

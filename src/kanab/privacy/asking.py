@@ -20,8 +20,7 @@ from kanab.plan.file import plan_digest
 from kanab.plan.model import Plan, published_plan
 from kanab.plan.periods import Span
 from kanab.privacy.epsilon.accountant import check_one_kind
-from kanab.privacy.ledger import Ledger, append_note
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote, append_note
 from kanab.privacy.release import Batch, Receipt, Release
 from kanab.tally.factor import label
 
@@ -133,12 +132,8 @@ def check_question(question: Question, ledger: Ledger) -> None:
     hangs on everything. Raises `PrivacyError` where something differs, and says in what.
     """
     check_one_kind(question.plan, ledger)
-    if question.plan.budget is None:
-        check_choices(question.choices, ledger.releases, ledger.name)
-        return
-    everything = question.span is not None
-    who = {name: text for name, text in question.choices.items() if everything or name in WHO_IS_A_PERSON}
-    check_choices(who, ledger.releases, ledger.name, () if everything else WHO_IS_A_PERSON)
+    everything = question.plan.budget is None or question.span is not None
+    check_choices(question.choices, ledger.releases, ledger.name, () if everything else WHO_IS_A_PERSON)
 
 
 def check_choices(
@@ -150,13 +145,12 @@ def check_choices(
     """
     for old in releases:
         before, now = _recorded(old.receipt), choices
-        if only:
-            before = {name: text for name, text in before.items() if name in only}
         if old.receipt.choices is None:  # of before they were recorded
             now = {name: text for name, text in choices.items() if name == "where"}
         # How a further metric is added up says nothing about the earlier ones.
         measured = {f"{AGGREGATE}{name}" for name in old.plan.metric_names}
-        names = dict.fromkeys(name for name in (*before, *now) if not name.startswith(AGGREGATE) or name in measured)
+        asked = [name for name in dict.fromkeys((*before, *now)) if not only or name in only]
+        names = [name for name in asked if not name.startswith(AGGREGATE) or name in measured]
         others = [name for name in names if plain_text(before.get(name, "")) != plain_text(now.get(name, ""))]
         if others:
             flags = listed(f"--{name.replace(AGGREGATE, 'aggregate ').replace('_', '-')}" for name in others)

@@ -137,35 +137,26 @@ def audit_table(
         plan = plans.get(metric, MetricPlan(metric))
         if part.metric.binary:  # its largest value is known anyway, so only classes where all are alike count
             alike = (part.counts > 0) & ((part.sums == 0) | (part.sums == part.counts))
-            judged = _Judged({"sensitive": _all_sensitive(part, plan, (0, 1))}, int(alike.sum()))
+            rules: dict[Rule, int] = {"sensitive": _all_sensitive(part, plan, (0, 1))}
+            homogeneous, ratio = int(alike.sum()), None
         else:
             bounds = _bounds(part, tally.axes, (ranges or {}).get(metric))
-            judged = _judge(*_on_coarsest_grid(part, bounds), tally, plan)
+            rules, homogeneous, ratio = _judge(*_on_coarsest_grid(part, bounds), tally, plan)
         least = plan.events(k)
         people_with = {other.metric.name: other.sums for other in (whole or tally).moments if other.metric.binary}
         having = part.sums if part.metric.binary else people_with.get(plan.of or "")
         few = 0 if having is None else int(few_events(part.counts, np.minimum(having, part.counts), least).sum())
-        judged = replace(judged, broken={"events": few, **judged.broken})
-        audit += judged.audit(name, metric, least)
+        rules = {"events": few, **rules}
+        broken = [Broken(name, metric, rule, classes, least=least) for rule, classes in rules.items() if classes]
+        audit += Audit(tuple(broken), homogeneous, None if ratio is None else Worst(name, metric, ratio))
     return audit
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """The number of classes in which a metric breaks each rule."""
+def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> tuple[dict[Rule, int], int, float | None]:
+    """Return in how many classes an amount or a count of things breaks each rule, and in how many all are alike.
 
-    broken: Mapping[Rule, int]
-    homogeneous: int
-    ratio: float | None = None
-
-    def audit(self, table: str, metric: str, least: int) -> Audit:
-        broken = [Broken(table, metric, rule, classes, least=least) for rule, classes in self.broken.items() if classes]
-        worst = None if self.ratio is None else Worst(table, metric, self.ratio)
-        return Audit(tuple(broken), self.homogeneous, worst)
-
-
-def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> _Judged:
-    """Judge an amount or a count of things; how close intervals are also on marginals with exact squares."""
+    With them comes how narrow the narrowest interval is, also on marginals with exact squares.
+    """
     axes = tally.axes
     intervals = _intervals(part, axes, bounds)
     narrow, ratio = _narrow(intervals, bounds)
@@ -183,7 +174,7 @@ def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> _Ju
             whole = Moments(part.metric, marginal(part.counts, axes, by), marginal(part.sums, axes, by), {by: squares})
             ratios.append(_narrow(_intervals(whole, by, bounds), bounds)[1])
     narrowest = min((ratio for ratio in ratios if ratio is not None), default=None)
-    return _Judged(broken, int(intervals.alike.sum()), narrowest)
+    return broken, int(intervals.alike.sum()), narrowest
 
 
 def _bounds(part: Moments, axes: By, grid_range: tuple[int, int] | None) -> Bounds:

@@ -400,15 +400,14 @@ def unite_plans(plans: Sequence[Plan]) -> Plan:
 
 
 def _agree(new: Sequence[MetricPlan] | Sequence[CovariatePlan], old: Sequence[MetricPlan | CovariatePlan]) -> bool:
+    """Return whether metrics or covariates are counted as before; a metric may have got bins, for later experiments."""
     earlier = {part.name: part for part in old}
-    return all(_same(part, earlier.get(part.name, part)) for part in new)
-
-
-def _same(new: MetricPlan | CovariatePlan, old: MetricPlan | CovariatePlan) -> bool:
-    """Return whether a metric or covariate is counted as before; a metric may have got bins, for later experiments."""
-    if isinstance(new, MetricPlan) and old.bins is None:
-        new = replace(new, bins=None)
-    return new.counting == old.counting
+    for part in new:
+        before = earlier.get(part.name, part)
+        now = replace(part, bins=None) if isinstance(part, MetricPlan) and before.bins is None else part
+        if now.counting != before.counting:
+            return False
+    return True
 
 
 def _meaning(experiment: ExperimentPlan) -> tuple[object, ...]:

@@ -45,12 +45,21 @@ def costs_of(release: Tables) -> list[str]:
     ['merging levels of country makes adjusted intervals less than 1 % wider, if merged levels differ as much as the
     others do: a smaller k would gain next to nothing']
     """
-    return [sentence for experiment in release.plan.experiments for sentence in experiment_costs(release, experiment)]
+    sentences = []
+    for experiment in release.plan.experiments:
+        name = f"{experiment.name}: " if len(release.plan.experiments) > 1 else ""  # the others name theirs
+        sentences += [f"{name}{sentence}" for sentence in merging_costs(release, experiment)]
+        sentences += _lost_answers(release, experiment)
+    return sentences
 
 
 def experiment_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
     """Say what merging, withholding and leaving out cost in one experiment."""
-    return [*merging_costs(release, experiment), *lost_answers(release, experiment)]
+    return [*merging_costs(release, experiment), *_lost_answers(release, experiment)]
+
+
+def _lost_answers(release: Tables, experiment: ExperimentPlan) -> list[str]:
+    return [*_without_tables(release, experiment), *_without_metrics(release, experiment)]
 
 
 # ── merging ────────────────────────────────────────────────────────────────────────────────────
@@ -68,11 +77,13 @@ def merging_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
                 wider[covariate, part.metric.name] = wider_by(table, levels, part)
     known = {place: share for place, share in wider.items() if share is not None}
     told = {place: share for place, share in known.items() if share >= SAID_FROM}
-    sentences = [
-        f"the interval of {metric} adjusted for {covariate} is {_about(share)} wider than without merging, "
-        f"as if {_fewer(share)} fewer people had come, {_IF}"
-        for (covariate, metric), share in told.items()
-    ]
+    sentences = []
+    for (covariate, metric), share in told.items():
+        wider_said = f"more than {MOST_SAID * 100:g} %" if share > MOST_SAID else f"about {share * 100:.0f} %"
+        sentences.append(
+            f"the interval of {metric} adjusted for {covariate} is {wider_said} wider than without merging, "
+            f"as if {_fewer(share)} fewer people had come, {_IF}"
+        )
     cheap = [each for each in dict.fromkeys(c for c, _ in known) if not any(c == each for c, _ in told)]
     if cheap:
         sentences.append(
@@ -80,10 +91,6 @@ def merging_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
             f"{_IF}: a smaller k would gain next to nothing"
         )
     return sentences
-
-
-def _about(share: float) -> str:
-    return f"more than {MOST_SAID * 100:g} %" if share > MOST_SAID else f"about {share * 100:.0f} %"
 
 
 def _fewer(share: float) -> str:
@@ -148,11 +155,6 @@ def _trend(n: Floats, means: Floats, places: Floats, noise: float) -> float:
 
 
 # ── what can no longer be answered ─────────────────────────────────────────────────────────────
-
-
-def lost_answers(release: Tables, experiment: ExperimentPlan) -> list[str]:
-    """Say what a release can no longer tell of an experiment, because a table or a metric is not in it."""
-    return [*_without_tables(release, experiment), *_without_metrics(release, experiment)]
 
 
 def _without_tables(release: Tables, experiment: ExperimentPlan) -> Iterator[str]:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import SignatureValues
+from kanab.counted import MOST_STEPS, SignatureValues
 from kanab.privacy.leverage import SLACK, explain
 from kanab.privacy.overlap import Column
 
@@ -29,8 +29,6 @@ MOST_DOMINANCE_OF_TWO = 0.99
 """The same for somebody who knows the other person with a large value."""
 MOST_OF_SQUARES = 1 / 1.21
 """The largest share of a published sum of squares that may be one person's: its root is off by a tenth or more."""
-MOST_STEPS = 20
-"""Whole numbers of up to so many steps are counts of things: that somebody ordered twice identifies nobody."""
 
 
 def is_harmless(values: SignatureValues, scale: int, low: int) -> bool:

@@ -41,8 +41,8 @@ from kanab.privacy.joint_rules import (
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger
 from kanab.privacy.leverage import SLACK, holds
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.numbers.design import Weights, known_numbers
 from kanab.privacy.numbers.rule import weigh_numbers
-from kanab.privacy.numbers.weights import Weights, known_numbers
 from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.privacy.pairs import cross_pairs, single_tables
 from kanab.privacy.recoding import few_numbers, merge_to_contributors, recode
@@ -283,7 +283,8 @@ class _Gate:
         for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
             arms = column(self.counted, published_totals(linkage, self.counted))
-            pairs = {frozenset(cross.pair) for table in self._tables_of(name) for cross in table.crosses}
+            own = [table for table in self.tables.values() if table.experiment_names == (name,)]
+            pairs = {frozenset(cross.pair) for table in own for cross in table.crosses}
             for metric, having in signatures.cut.items():
                 if not any(metric in pair for pair in pairs):
                     continue
@@ -298,9 +299,6 @@ class _Gate:
                         "be told by having it"
                     )
                     self._drop_products(name, {metric})
-
-    def _tables_of(self, experiment: str) -> list[Tally]:
-        return [table for table in self.tables.values() if table.experiment_names == (experiment,)]
 
     def keep_effects(self) -> None:
         """Add the arm totals of metrics that no table of their experiment carries any more, with their products."""

@@ -21,8 +21,8 @@ from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
-from kanab.privacy.numbers.weights import Weights
-from kanab.privacy.overlap import Column, Place, ReleasedTable, by_experiment, column, value_columns
+from kanab.privacy.numbers.design import Weights
+from kanab.privacy.overlap import Column, Place, ReleasedTable, by_experiment, column, signatures_of, value_columns
 
 Key = TypeVar("Key")
 
@@ -121,8 +121,7 @@ def _withhold_values(
     counted: Counted, drafts: Mapping[str, Draft], base: Sequence[Column], result: Leverage, weights: Weights
 ) -> JointDrafts:
     """Add who has a value of which metric; withhold by class, then altogether, what that would give away."""
-    assert counted.signatures is not None
-    people, k = counted.signatures.people, counted.plan.k
+    people, k = signatures_of(counted).people, counted.plan.k
     by_class, by_arm = _values(counted, drafts)
     withheld: set[Place] = set()
     while by_class or by_arm:
@@ -130,7 +129,7 @@ def _withhold_values(
         if holds(more, k):
             result = more
             break
-        place = _smallest(by_class, more.worst, people) or _smallest(by_arm, more.worst, people)
+        place = smallest_class(by_class, more.worst, people) or smallest_class(by_arm, more.worst, people)
         place = place or next(iter(by_class or by_arm))
         withheld.add(place)
         by_class.pop(place, None)
@@ -185,7 +184,7 @@ def _cost(draft: Draft) -> tuple[bool, bool]:
     return last, last and not (draft.levels and draft.levels.merged)
 
 
-def _smallest(columns: Mapping[Key, Column], worst: int, people: Column) -> Key | None:
+def smallest_class(columns: Mapping[Key, Column], worst: int, people: Column) -> Key | None:
     """Return where the most exposed people are in the smallest class."""
     sizes = {
         key: int(people[classes == classes[worst]].sum()) for key, classes in columns.items() if classes[worst] >= 0
@@ -257,8 +256,7 @@ def leave_out_experiments(counted: Counted, earlier: Sequence[Column]) -> tuple[
 
 def _apart(counted: Counted, earlier: Sequence[Column]) -> dict[str, str]:
     """Return the experiments whose arms would single people out, and beside whose."""
-    signatures, k = counted.signatures, counted.plan.k
-    assert signatures is not None, "it spans experiments"
+    signatures, k = signatures_of(counted), counted.plan.k
     arms = {
         link.experiments[0]: column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)
     }

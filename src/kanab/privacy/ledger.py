@@ -9,21 +9,123 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from kanab.arguments import check_arguments
 from kanab.atomicfile import write_whole
-from kanab.errors import KanabError, LedgerError
+from kanab.errors import KanabError, LedgerError, listed
 from kanab.plan.model import Plan
 from kanab.privacy.epsilon.witness import check_witness, note_witness
-from kanab.privacy.ledger_note import LedgerNote, is_note, note_from_dict, note_to_dict
-from kanab.privacy.release import Release, refuse_own_rows
-from kanab.privacy.release_json import release_from_dict, release_to_dict
+from kanab.privacy.release import Release, new_salt, refuse_own_rows
+from kanab.privacy.release_json import hash_of, release_from_dict, release_to_dict
+
+NoteKind = Literal["refused", "reviewed", "scanned", "voided", "kept"]
+
+EVERYTHING = "everything"
+"""What is voided where a plan has no cohorts."""
+
+MOST_TEXT = 1_000
+"""So many characters of a text that was asked are kept."""
+
+
+@dataclass(frozen=True)
+class LedgerNote:
+    """A release that was refused: what was ``asked``, and ``says``, the rule that refused it; never a count.
+
+    Or a review: ``says`` is why refused attempts up to here are no reason to stop. Or open cohorts of a collector that
+    were destroyed (voided): ``says`` is why, ``asked`` holds the last of them and the time. Or that they were kept
+    although something of them was lost: ``says`` is what. Or a scan that was shared: ``asked`` holds the shares
+    that it spent on each metric, and the experiments.
+    """
+
+    kind: NoteKind
+    says: str
+    asked: Mapping[str, str] = field(default_factory=dict)
+    previous: str = ""
+    salt: str = field(default_factory=new_salt)
+
+    def same(self, other: LedgerNote) -> bool:
+        """Tell whether two notes say the same, wherever they stand: a job that asks for every new period asks once."""
+        return (self.kind, self.says, self._but_cohorts) == (other.kind, other.says, other._but_cohorts)
+
+    @property
+    def _but_cohorts(self) -> dict[str, str]:
+        return {name: text for name, text in self.asked.items() if name != "cohorts"}
+
+
+class NoteEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of a ledger."""
+
+    format: Literal["kanab-ledger-note/1"]
+    kind: NoteKind
+    says: str
+    asked: dict[str, str]
+    salt: str
+    previous: str
+    hash: str
+
+
+def note_to_dict(note: LedgerNote) -> dict[str, Any]:
+    """Return a note as plain data, with its hash."""
+    asked = {name: text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]} …" for name, text in note.asked.items()}
+    entry = NoteEntry("kanab-ledger-note/1", note.kind, note.says, asked, note.salt, note.previous, "")
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return plain | {"hash": hash_of(plain)}
+
+
+def note_from_dict(data: Any) -> LedgerNote:
+    """Read a note from plain data. Raises `LedgerError` where it was changed."""
+    try:
+        entry = msgspec.convert(data, NoteEntry)
+    except msgspec.ValidationError:
+        entry = None
+    if entry is None or hash_of(data) != entry.hash:
+        raise LedgerError("a note of the ledger has been changed", "Take the ledger from a backup.")
+    return LedgerNote(entry.kind, entry.says, entry.asked, entry.previous, entry.salt)
+
+
+def void_sentence(note: LedgerNote) -> str:
+    """Say which cohorts were voided, when and why.
+
+    >>> void_sentence(LedgerNote("voided", "forged.", {"through": "2026-W45", "at": "2026-11-16T11:00:00Z"}))
+    'open cohorts through 2026-W45 were voided at 2026-11-16T11:00:00Z, and nobody of them is in a batch: forged'
+    """
+    through, at = note.asked.get("through", EVERYTHING), note.asked.get("at", "an unknown time")
+    cohorts = "the open cohorts" if through == EVERYTHING else f"open cohorts through {through}"
+    why = note.says.rstrip(". ")
+    if note.kind == "kept":
+        return f"{cohorts} were kept at {at} with what was left of them, and nobody of them is counted further: {why}"
+    if "epoch" in note.asked:
+        return f"{cohorts} were voided at {at}, and nobody who had enrolled until then is in a batch: {why}"
+    return f"{cohorts} were voided at {at}, and nobody of them is in a batch: {why}"
+
+
+def scan_sentence(note: LedgerNote) -> str:
+    """Say what a shared scan told of.
+
+    >>> scan_sentence(LedgerNote("scanned", "pairs", {"revenue": "0.1 0.2 ab", "search": "", "banner": ""}))
+    'a scan of pairs was shared: revenue of search, banner'
+    """
+    metrics = [name for name, spent in note.asked.items() if spent]
+    experiments = [name for name, spent in note.asked.items() if not spent]
+    return f"a scan of {note.says} was shared: {listed(metrics)} of {listed(experiments)}"
+
+
+def asked_text(asked: Mapping[str, str]) -> str:
+    """Return what was asked in one line.
+
+    >>> asked_text({"metrics": "spend", "where": "tier > 1"})
+    'metrics: spend; where: tier > 1'
+    """
+    return "; ".join(f"{name.replace('_', ' ')}: {text}" for name, text in asked.items())
+
 
 FORMAT = "kanab-ledger/1"
 _HEADER = json.dumps({"format": FORMAT})
@@ -83,16 +185,12 @@ def read_ledger(path: str | PathLike[str]) -> Ledger:
         raise LedgerError(f"{file.name} is not a ledger", _UNKNOWN) from None
     except OSError as problem:
         raise LedgerError(f"{file.name} cannot be read: {problem.strerror}", "Check the path.") from None
-    return replace(_verified(text, file.name), name=file.name)
-
-
-def _verified(text: str, name: str) -> Ledger:
     first, *lines = text.split("\n")
     if first != _HEADER:
-        raise LedgerError(f"{name} is not a ledger", _UNKNOWN)
+        raise LedgerError(f"{file.name} is not a ledger", _UNKNOWN)
     if not text.endswith("\n"):
-        raise LedgerError(f"the end of {name} is missing", "Take it from a backup.")
-    return verified_entries(lines[:-1], name)
+        raise LedgerError(f"the end of {file.name} is missing", "Take it from a backup.")
+    return replace(verified_entries(lines[:-1], file.name), name=file.name)
 
 
 def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
@@ -100,7 +198,12 @@ def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
     entries: list[Release | LedgerNote] = []
     hashes: list[str] = []
     for number, line in enumerate(lines, start=1):
-        entry, digest = _entry(line, number, name)
+        try:
+            entry, digest = read_entry(line)
+        except (ValueError, RecursionError, KanabError):
+            raise LedgerError(
+                f"entry {number} of {name} has been changed", "Take the ledger from a backup; do not release into it."
+            ) from None
         if entry.previous != (hashes[-1] if hashes else ""):
             raise LedgerError(
                 f"entry {number} of {name} does not follow the one before it: an entry was removed or moved",
@@ -111,19 +214,11 @@ def verified_entries(lines: Iterable[str | bytes], name: str) -> Ledger:
     return Ledger(tuple(entries), tuple(hashes))
 
 
-def _entry(line: str | bytes, number: int, name: str) -> tuple[Release | LedgerNote, str]:
-    try:
-        return read_entry(line)
-    except (ValueError, RecursionError, KanabError):
-        raise LedgerError(
-            f"entry {number} of {name} has been changed", "Take the ledger from a backup; do not release into it."
-        ) from None
-
-
 def read_entry(line: str | bytes) -> tuple[Release | LedgerNote, str]:
     """Read one entry of a ledger, and its hash. Raises `KanabError` or `ValueError` where it is none."""
     plain = json.loads(line)
-    entry = note_from_dict(plain) if is_note(plain) else release_from_dict(plain)
+    is_note = isinstance(plain, dict) and plain.get("format") == "kanab-ledger-note/1"
+    entry = note_from_dict(plain) if is_note else release_from_dict(plain)
     return entry, str(plain["hash"])
 
 

@@ -37,7 +37,7 @@ class ReleasedTable:
 
 def by_experiment(counted: Counted) -> list[Counted]:
     """Return what is known within each experiment, as if it had been counted alone; not those that are unknown."""
-    signatures, parts = _signatures(counted), []
+    signatures, parts = signatures_of(counted), []
     for experiment in counted.plan.experiments:
         if experiment.name in signatures.unknown:
             continue
@@ -59,7 +59,7 @@ def by_experiment(counted: Counted) -> list[Counted]:
 
 def column(counted: Counted, published: ReleasedTable) -> Column:
     """Return the classes of one table."""
-    signatures = _signatures(counted)
+    signatures = signatures_of(counted)
     classes = signatures.cells[:, signatures.tables.index(published.linkage)]
     into = _merged_places(counted.tallies[published.linkage], published)
     merged: Column = np.where(classes < 0, -1, into[classes])
@@ -68,7 +68,7 @@ def column(counted: Counted, published: ReleasedTable) -> Column:
 
 def value_columns(counted: Counted, published: ReleasedTable) -> dict[str, Column]:
     """Return the classes of those who have a value, for each published metric that leaves others out."""
-    signatures = _signatures(counted)
+    signatures = signatures_of(counted)
     if signatures.present is None:
         return {}
     classes = column(counted, published)
@@ -84,7 +84,8 @@ def columns(counted: Counted, published: ReleasedTable) -> tuple[Column, ...]:
     return (column(counted, published), *value_columns(counted, published).values())
 
 
-def _signatures(counted: Counted) -> Signatures:
+def signatures_of(counted: Counted) -> Signatures:
+    """Return the signatures of what was counted, which must be known."""
     assert counted.signatures is not None, "callers check this"
     return counted.signatures
 

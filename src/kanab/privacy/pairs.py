@@ -20,8 +20,8 @@ from kanab.plan.pairs import Pair, planned_pairs
 from kanab.privacy.class_rules import LEAST_DF, smallest_share
 from kanab.privacy.leverage import SLACK, Leverage, holds
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_smallest
-from kanab.privacy.numbers.weights import Weights
-from kanab.privacy.overlap import Column, ReleasedTable, column
+from kanab.privacy.numbers.design import Weights
+from kanab.privacy.overlap import Column, ReleasedTable, column, signatures_of
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
@@ -121,9 +121,8 @@ def single_tables(
     counted: Counted, published: Mapping[str, ReleasedTable], tables: Mapping[str, Tally]
 ) -> SingleTables:
     """Return the published tables of one covariate with the classes of all signatures, which must be known."""
-    assert counted.signatures is not None, "callers check this"
     columns = {name: column(counted, table) for name, table in published.items()}
-    return SingleTables({name: tables[name] for name in published}, columns, counted.signatures.people)
+    return SingleTables({name: tables[name] for name in published}, columns, signatures_of(counted).people)
 
 
 def joint_maps(pair: Pair, singles: SingleTables, maps: Maps) -> Maps:

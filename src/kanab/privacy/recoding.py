@@ -18,14 +18,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted, SignatureValues
+from kanab.counted import MOST_STEPS, Counted, SignatureValues
 from kanab.errors import flag, listed
-from kanab.plan.model import Linkage, Plan
+from kanab.plan.model import Plan
 from kanab.privacy.class_rules import Draft, smallest_share
-from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_STEPS, Floats, excess, is_harmless, within
-from kanab.privacy.joint_rules import as_published, first_linkages, published_totals
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS, Floats, excess, is_harmless, within
+from kanab.privacy.joint_rules import as_published, first_linkages, published_totals, smallest_class
 from kanab.privacy.merging import LevelMap, merge_level
-from kanab.privacy.overlap import Column, Place, ShownTable, column
+from kanab.privacy.overlap import Column, Place, ShownTable, column, signatures_of
 from kanab.tally.cells import Cells
 from kanab.tally.factor import Level
 
@@ -76,8 +76,7 @@ class _Subject:
 
 def _subjects(counted: Counted) -> Iterator[_Subject]:
     """Yield everything that rule 3 is about: amounts, in the order of their roles, and what relations leave of them."""
-    signatures = counted.signatures
-    assert signatures is not None, "callers check this"
+    signatures = signatures_of(counted)
     for name in _by_role(counted):
         if name in signatures.values and not _harmless(counted, name):
             yield _Subject((name,), signatures.values[name])
@@ -98,12 +97,11 @@ def _by_role(counted: Counted) -> list[str]:
 
 def _harmless(counted: Counted, name: str) -> bool:
     """Return whether a metric that is not sensitive is 0/1, or a whole number of a few steps, for everybody."""
-    assert counted.signatures is not None, "callers check this"
     if counted.plan.metrics_by_name[name].sensitive != "no":
         return False
     metric = next(each for tally in counted.tallies.values() for each in tally.metrics if each.name == name)
     low, _ = metric.grid_bounds or counted.ranges.get(name, (-1, 0))
-    return is_harmless(counted.signatures.values[name], metric.scale, low)
+    return is_harmless(signatures_of(counted).values[name], metric.scale, low)
 
 
 @dataclass
@@ -128,7 +126,12 @@ class _Recoding:
             self._enough_contributors(subject, name)
         while True:
             tables = {name: column(self.counted, as_published(self.drafts[name])) for name in self._tables(subject)}
-            squared = [*arms, *(self._levels(name, tables[name]) for name in tables if self._publishes_squares(name))]
+            squared = list(arms)
+            for name, classes in tables.items():
+                linkage = self.drafts[name].linkage
+                if linkage.squares == "marginals" and linkage.covariate is not None:
+                    levels = len(_groups(self.drafts[name]))
+                    squared.append(np.where(classes >= 0, classes % levels, -1))
             beyond = excess([*base, *tables.values()], squared, subject.values)
             if within(beyond, before):
                 return
@@ -160,8 +163,7 @@ class _Recoding:
         self, subject: _Subject, base: Sequence[Column], arms: Sequence[Column], before: Floats
     ) -> list[Column]:
         """Return who of every arm has a 0/1 metric that multiplies an amount, where the products may leave."""
-        signatures, kept = self.counted.signatures, list[Column]()
-        assert signatures is not None, "callers check this"
+        signatures, kept = signatures_of(self.counted), list[Column]()
         for experiment, pair, own in self._products_of(subject):
             classes = np.where(signatures.cut[next(iter(pair - {*subject.metrics}))], own, -1)
             if within(excess([*base, *kept, classes], arms, subject.values), before):
@@ -173,8 +175,7 @@ class _Recoding:
 
     def _products_of(self, subject: _Subject) -> Iterator[tuple[str, frozenset[str], Column]]:
         """Yield the products of an amount with 0/1 metrics, by experiment, with the arm of every signature."""
-        signatures = self.counted.signatures
-        assert signatures is not None, "callers check this"
+        signatures = signatures_of(self.counted)
         for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
             tally = self.counted.tallies[linkage.name]
@@ -206,15 +207,6 @@ class _Recoding:
                 names.append(name)
         return names
 
-    def _publishes_squares(self, name: str) -> bool:
-        linkage = self.drafts[name].linkage
-        return linkage.squares == "marginals" and linkage.covariate is not None
-
-    def _levels(self, name: str, classes: Column) -> Column:
-        """Return the level of every signature, of classes by arm and level."""
-        levels: Column = np.where(classes >= 0, classes % len(_groups(self.drafts[name])), -1)
-        return levels
-
     def _contributors(self, subject: _Subject, draft: Draft) -> list[int]:
         """Return the people behind an amount by group of a table's levels, over all arms, in the map's order."""
         levels = draft.levels
@@ -233,7 +225,7 @@ class _Recoding:
             return
         experiment = self.counted.plan.experiment(draft.linkage.experiments[0])
         needed = ENOUGH_CONTRIBUTORS / smallest_share(experiment, draft.tally)
-        least = self._least_levels(subject, draft.linkage, len(draft.levels.groups))
+        least = _least_levels(draft, subject.gives_way, self.counted.plan)
         trial = draft
         while True:
             people = self._contributors(subject, trial)
@@ -246,11 +238,6 @@ class _Recoding:
             if len(trial.levels.groups) < least:
                 return  # the arms may be well all the same: they decide
 
-    def _least_levels(self, subject: _Subject, linkage: Linkage, levels: int) -> int:
-        """Return how many levels of a table a metric leaves at least: two, or half of them if it is no primary one."""
-        primary = self.counted.plan.experiment(linkage.experiments[0]).primary
-        return 2 if subject.gives_way in primary else max(2, (levels + 1) // 2)
-
     def _give_way(
         self, subject: _Subject, tables: Mapping[str, Column], worst: int, start: Mapping[str, Draft]
     ) -> None:
@@ -258,14 +245,9 @@ class _Recoding:
 
         What gives way is the table whose class holds the fewest people behind the amount.
         """
-        sizes = {
-            name: int(subject.values.off[classes == classes[worst]].sum())
-            for name, classes in tables.items()
-            if classes[worst] >= 0
-        } or dict.fromkeys(tables, 0)
-        name = min(sizes, key=lambda name: sizes[name])
-        draft, place, before = self.drafts[name], int(tables[name][worst]), start[name].levels
-        least = 0 if before is None else self._least_levels(subject, draft.linkage, len(before.groups))
+        name = smallest_class(tables, worst, subject.values.off) or next(iter(tables))
+        draft, place = self.drafts[name], int(tables[name][worst])
+        least = _least_levels(start[name], subject.gives_way, self.counted.plan)
         if place >= 0 and draft.levels is not None and len(draft.levels.groups) > least:
             order = _groups(draft)
             level = [new for new, _ in draft.levels.groups].index(order[place % len(order)])
@@ -282,6 +264,13 @@ def _groups(draft: Draft) -> list[Level]:
     """Return the levels of a table as they are published, in its order."""
     levels = draft.tally.factors[-1].levels
     return list(dict.fromkeys(levels if draft.levels is None else map(draft.levels.target, levels)))
+
+
+def _least_levels(draft: Draft, metric: str, plan: Plan) -> int:
+    """Return how many levels of a table a metric leaves at least: two, or half of them if it is no primary one."""
+    if draft.levels is None or metric in plan.experiment(draft.linkage.experiments[0]).primary:
+        return 2
+    return max(2, (len(draft.levels.groups) + 1) // 2)
 
 
 def _merged(draft: Draft, place: int, people: Sequence[int]) -> Draft:
@@ -350,17 +339,17 @@ def _from_arms(draft: Draft, cells: Contributors) -> dict[Place, str]:
 def _merged_locally(draft: Draft, cells: Contributors, plan: Plan) -> tuple[Draft, list[str]]:
     """Return a table with its levels merged, and the metrics that leave it: for each, merging starts again."""
     gone: list[str] = []
-    primary = plan.experiment(draft.linkage.experiments[0]).primary
-    half = 0 if draft.levels is None else (len(draft.levels.groups) + 1) // 2
     levels = draft.levels
     while (failing := _first_failing(draft, levels, cells, gone)) is not None:
         metric, place = failing
-        least = 2 if metric in primary else max(2, half)
-        if levels is None or len(levels.groups) <= least:
+        if levels is None or len(levels.groups) <= _least_levels(draft, metric, plan):
             gone.append(metric)
             levels = draft.levels
         else:
-            levels = merge_level(draft.tally, levels, place, _sizes(_by_group(draft, levels, cells[metric])))
+            people = _by_group(draft, levels, cells[metric]).sum(axis=0).tolist()
+            # Joining a group without any contributors would bring nothing.
+            sizes = [number if number > 0 else max(people) + 1 for number in people]
+            levels = merge_level(draft.tally, levels, place, sizes)
     return replace(draft, levels=levels), gone
 
 
@@ -383,12 +372,6 @@ def _by_group(draft: Draft, levels: LevelMap, people: Cells) -> Cells:
     return np.stack([people[..., [places[old] for old in olds]].sum(axis=-1) for _, olds in levels.groups], axis=-1)
 
 
-def _sizes(people: Cells) -> list[int]:
-    """Return contributors by group over all arms; joining a group without any would bring nothing."""
-    pooled = [int(number) for number in people.sum(axis=0)]
-    return [number if number > 0 else max(pooled) + 1 for number in pooled]
-
-
 def _too_few(people: Cells) -> NDArray[np.bool_]:
     return np.asarray((people != 0) & (people < LEAST_CONTRIBUTORS), dtype=bool)
 
@@ -403,8 +386,7 @@ def few_numbers(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence
 
     Where values are whole, many sums about few people with an unusual value can be solved for who they are.
     """
-    signatures = counted.signatures
-    assert signatures is not None, "callers check this"
+    signatures = signatures_of(counted)
     withheld: dict[Place, str] = {}
     for metric in (each.name for each in counted.plan.counted_metrics if each.sensitive != "no"):
         off = signatures.values[metric].off

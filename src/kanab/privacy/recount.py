@@ -14,7 +14,7 @@ from kanab.plan.pairs import Pair, planned_pairs
 from kanab.privacy.asking import batch_at
 from kanab.privacy.batches import continues
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.numbers.weights import weighted_sums
+from kanab.privacy.numbers.design import weighted_sums
 from kanab.privacy.overlap import Column, ReleasedTable, ShownTable, column, columns, linkage_of
 from kanab.privacy.pairs import SingleTables, joint_maps, same_levels, single_tables
 from kanab.privacy.release import Batch, Release

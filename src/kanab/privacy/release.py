@@ -117,6 +117,16 @@ def concerns(left_out: str, experiment: str) -> bool:
     return left_out == experiment or left_out.startswith((f"{experiment}/", f"{experiment}: "))
 
 
+def name_left_out(left_out: str, why: str) -> str:
+    """Return why something is left out, beginning with the experiment or table that it is of.
+
+    >>> name_left_out("banner: spend", "spend is withheld altogether")
+    'banner: spend is withheld altogether'
+    """
+    table = left_out.partition(": ")[0]
+    return why if why.startswith(table) else f"{table}: {why}"
+
+
 @dataclass(frozen=True, eq=False)
 class Tables:
     """What an analysis reads: tables by arms and covariates, the plan that they follow, and what was done to them.
@@ -151,6 +161,13 @@ class Tables:
             if len(table.experiment_names) == 1:
                 tables.setdefault(table.experiment_names[0], {})[name] = table
         return tables
+
+    def why_left_out(self, experiment: str = "") -> dict[str, str]:
+        """Return why what is left out is, naming experiments but the given one, or a plan's only one."""
+        names = self.plan.experiment_names
+        own = names[0] if len(names) == 1 else experiment
+        left_out = self.receipt.left_out.items()
+        return {name: why if concerns(name, own) else name_left_out(name, why) for name, why in left_out}
 
     def fewer_bins(self, experiments: Iterable[str]) -> list[str]:
         """Say which covariates have fewer bins than planned, before sparse ones were merged."""
@@ -224,9 +241,10 @@ class OwnRows(Tables):
 
 
 def refuse_own_rows(value: object) -> None:
-    """Raise `PrivacyError` for what was computed on somebody's own rows: the tables, or plain data that says so."""
+    """Raise `PrivacyError` for what was computed on somebody's own rows: tables, readouts, or their plain data."""
     scope = value.get("scope") if isinstance(value, Mapping) else None
-    if isinstance(value, OwnRows) or (isinstance(scope, str) and scope == OWN_ROWS):
+    is_readout = getattr(value, "own_rows", False) is True
+    if isinstance(value, OwnRows) or is_readout or (isinstance(scope, str) and scope == OWN_ROWS):
         raise PrivacyError(
             "this is internal: it was computed on rows and did not pass the privacy gate",
             "Release the rows (kanab release), and give that release.",

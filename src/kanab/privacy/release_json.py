@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from kanab.errors import SourceError
+from kanab.arguments import check_arguments
+from kanab.atomicfile import read_text, write_whole
+from kanab.errors import KanabError, PrivacyError, SourceError
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
 from kanab.plan.model import Plan, settle_missing
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
@@ -116,12 +120,17 @@ def release_to_dict(release: Release) -> dict[str, Any]:
     cohorts = None if batch is None else BatchEntry(**_fields(batch, BatchEntry))
     noise = release.receipt.noise
     stated = None if noise is None else NoiseEntry(**_fields(noise, NoiseEntry))
+    entries = {}
+    for name, levels in release.receipt.maps.items():
+        groups = [(new, list(olds)) for new, olds in levels.groups]
+        cuts = None if levels.cuts is None else list(levels.cuts)
+        entries[name] = MapEntry(levels.covariate, groups, list(levels.scores.items()), cuts, levels.rest)
     entry = ReleaseEntry(
         "kanab-release/1",
         plan_digest(release.plan),
         plan_to_dict(release.plan),
         ReceiptEntry(**_fields(release.receipt, ReceiptEntry), cohorts=cohorts, noise=stated),
-        {name: _map_entry(levels) for name, levels in release.receipt.maps.items()},
+        entries,
         {name: tally.to_dict() for name, tally in release.tables.items()},
         release.previous,
         "",
@@ -141,12 +150,6 @@ def hash_of(plain: dict[str, Any]) -> str:
     rest = {key: value for key, value in plain.items() if key != "hash"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _map_entry(levels: LevelMap) -> MapEntry:
-    groups = [(new, list(olds)) for new, olds in levels.groups]
-    cuts = None if levels.cuts is None else list(levels.cuts)
-    return MapEntry(levels.covariate, groups, list(levels.scores.items()), cuts, levels.rest)
 
 
 def release_from_dict(data: Any) -> Release:
@@ -200,3 +203,46 @@ def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
 def _fields(value: object, entry: type[_ReleasePart]) -> dict[str, Any]:
     """Return the values that an entry and what it is written from have under the same names."""
     return {name: getattr(value, name) for name in entry.__struct_fields__ if name not in ("cohorts", "noise")}
+
+
+# ── files ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@check_arguments(skip=("release",))
+def write_release(release: Release, path: str | PathLike[str]) -> None:
+    """Write a release to a file, whole or not at all. Raises `PrivacyError` where it may not be written."""
+    write_whole(path, release_text(release))
+
+
+def release_text(release: Release) -> str:
+    """Return the text of a release's file. Raises `PrivacyError` where bounds were taken from the data."""
+    refuse_own_rows(release)
+    if not isinstance(release, Release):
+        raise PrivacyError("only a Release can be written", "Call release() on what count() returned.")
+    if not release.bounds_declared:
+        raise PrivacyError(
+            "bounds were taken from the data, and a file would give them away",
+            "Declare them: --bounds spend=0:500, or in the plan.",
+        )
+    if release.parts and release.receipt.noise is not None:
+        raise PrivacyError(
+            "a sum of releases with ε is not a release of its own", "Write each of them, and add them again."
+        )
+    return msgspec.json.format(msgspec.json.encode(release_to_dict(release)), indent=1).decode("utf-8") + "\n"
+
+
+@check_arguments()
+def read_release(path: str | PathLike[str]) -> Release:
+    """Read a release from its file, checked again.
+
+    Raises `SourceError` where the file cannot be read or was changed, `PrivacyError` where a class is below k.
+    """
+    name, no_json = Path(path).name, ("is not a JSON file", "Give a file that kanab release wrote.")
+    text = read_text(path, otherwise=no_json)
+    try:
+        return release_from_dict(json.loads(text))
+    except (json.JSONDecodeError, RecursionError):
+        raise SourceError(f"{name} {no_json[0]}", no_json[1]) from None
+    except KanabError as problem:
+        place = f"{name} {problem.at}".strip()
+        raise type(problem)(problem.fact, problem.remedy, at=place) from None

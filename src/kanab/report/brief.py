@@ -25,7 +25,7 @@ WIDTH = 80
 
 _LEAST_NAME = 6
 _POINTS = " (points)"
-_VERDICTS = {"untestable": "not testable"}
+_VERDICTS = {"untestable": "not testable", "early": "too early"}
 
 
 def brief_text(data: Mapping[str, Any]) -> str:

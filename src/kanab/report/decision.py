@@ -118,9 +118,9 @@ def _gain(row: Row) -> float:
 def _early(data: Data, *, running: bool) -> str:
     """Return why nothing may be shipped yet, if so."""
     planned = data["rule"]["people"]
-    if planned is not None:
-        return f"{data['people']:,} of {planned:,} planned people are in." if data["people"] < planned else ""
     looked = any(row["sequential"] for row in data["effects"])
+    if planned is not None and not looked:
+        return f"{data['people']:,} of {planned:,} planned people are in." if data["people"] < planned else ""
     return STILL_RUNS if running and not looked else ""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from kanab.errors import listed
 from kanab.report.decision import rule_sentences
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent, relative_figures, spoken_p
+from kanab.report.look_words import look_sentences
 from kanab.report.quantile_section import quantile_parts
 from kanab.report.received_section import received_parts
 from kanab.report.tables import (
@@ -41,7 +42,6 @@ from kanab.report.words import (
     summary,
     verdicts,
 )
-from kanab.stats.sequential import stop_advice
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
@@ -181,21 +181,6 @@ def missing_sentences(data: Data, metric: str) -> list[str]:
     rule = " and are left out of it" if row["missing"] == "exclude" else ", which counts as 0"
     least, steps = ("", "") if is_internal(data) else ("At least ", f" (in steps of {data['k']})")
     return [f"{least}{row['people_missing']:,} people have no value of {metric}{rule}{steps}."]
-
-
-def look_sentences(data: Data, metric: str) -> list[str]:
-    """Return whether one may stop, in one line, for a metric that is looked at more than once."""
-    rows = [row for row in headlines(data, metric) if row.get("sequential")]
-    if not rows:
-        return []
-    first = rows[0]["sequential"]
-    of = f" of {first['looks']}" if first["looks"] else ""
-    when = "At any time" if first["method"] == "always" else f"Look {first['look']}{of}"
-    advice = [
-        f"{spoken_arm(row['arm'])}: {stop_advice(row['sequential'])}" if len(rows) > 1 else stop_advice(first)
-        for row in rows
-    ]
-    return [f"{when}: {'; '.join(advice)}."]
 
 
 def omnibus_sentences(data: Data, metric: str) -> list[str]:

@@ -24,12 +24,14 @@ from kanab.stats.srm import FAULTY_RESIDUAL, SAMPLE_RATIO_ALARM, alarm_limit, is
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
-Kind = Literal["up", "down", "watch", "hint", "unclear", "untestable"]
+Kind = Literal["up", "down", "watch", "hint", "unclear", "untestable", "early"]
 
 SegmentKind = Literal["differs", "nothing found", "not testable"]
 """Whether the effect differs by a covariate, in the words of a scan."""
 
-MARKS: dict[Kind, str] = {"up": "▲", "down": "▼", "watch": "◇", "hint": "△", "unclear": "○", "untestable": "–"}
+MARKS: dict[Kind, str] = {
+    "up": "▲", "down": "▼", "watch": "◇", "hint": "△", "unclear": "○", "early": "○", "untestable": "–",
+}  # fmt: skip
 
 _NO_NAMES = {"true", "false", "missing", "on", "off", "yes", "no", "in", "out"}
 """What an arm may be called that does not read as a name: no effect of on on orders."""
@@ -235,8 +237,9 @@ def _checked(rows: list[Row], *, other: bool) -> str:
 
 def _balance_alarm(data: Data, row: Row) -> str:
     """Return the alarm of one check: the arm and level at fault, what it means, and what to do."""
-    test = f"χ²({row['df']}) = {number(row['chi2'], 3)}, {_balance_p(data, row)}"
-    test = f"{test}; {alarm_limit(data['balance']['limit'])}"
+    p = f"{'corrected ' * (len(balance_rows(data)) > 1)}{spoken_p(row['p_adjusted'])}"
+    ever = "" if row["p_any_time"] is None else ", however often you look"
+    test = f"χ²({row['df']}) = {number(row['chi2'], 3)}, {p}{ever}; {alarm_limit(data['balance']['limit'])}"
     here, there = (f"{number(100 * row[side], 3)} %" for side in ("share", "elsewhere"))
     rest = [spoken_arm(arm) for arm in data["arms"] if arm != row["arm"]]
     others = rest[0] if len(rest) == 1 else "the others"
@@ -258,12 +261,6 @@ def _balance_alarm(data: Data, row: Row) -> str:
             "values are missing before acting on it; where no value means none, count it as 0."
         )
     return f"{start} have {row['name']} {row['level']}, but {there} of {others}{_standardised(data, row)}. {cause}"
-
-
-def _balance_p(data: Data, row: Row) -> str:
-    corrected = "corrected " if len(balance_rows(data)) > 1 else ""
-    ever = "" if row["p_any_time"] is None else ", however often you look"
-    return f"{corrected}{spoken_p(row['p_adjusted'])}{ever}"
 
 
 def _standardised(data: Data, row: Row) -> str:
@@ -308,9 +305,16 @@ def is_better(row: Row) -> bool | None:
     return bool((row["verdict"] == "up") == (row.get("better", "higher") == "higher"))
 
 
+def kind_of(row: Row) -> Kind:
+    """Return the verdict as people read it: "early" for whatever is seen before the planned people are in."""
+    kind: Kind = row["verdict"]
+    return "early" if row.get("early") and kind in ("up", "down", "watch", "hint") else kind
+
+
 def tone(row: Row) -> str:
     """Return which colour a row has: "better" or "worse" where it carries a clear verdict, else that verdict."""
-    return {True: "better", False: "worse", None: row["verdict"] or "beside"}[is_better(row)]
+    kind = kind_of(row)
+    return kind if kind == "early" else {True: "better", False: "worse", None: kind or "beside"}[is_better(row)]
 
 
 def colour_key(data: Data) -> str:
@@ -350,7 +354,7 @@ def _side(row: Row, alpha: float) -> int:
 
 
 def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
-    kind: Kind = row["verdict"]
+    kind = kind_of(row)
     figures = figures_of([row], share=share, brief=True)
     claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row)}"
     if kind == "untestable":
@@ -358,7 +362,8 @@ def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
         why = "too noisy to tell" if row.get("too_noisy") else "nothing varies"
         return Verdict(row, kind, claim, f": {why}{change}.")
     adjusted = f" (adjusted for {listed(row['covariates'])})" if row["method"] == "adjusted" else ""
-    evidence = f"{_interval(data, row, figures)}; {spoken_ps(row)}{adjusted}"
+    interval = f", {percent(data['confidence'])} interval {figures.spoken(row['interval'])}" if row["interval"] else ""
+    evidence = f"{interval}; {spoken_ps(row)}{adjusted}"
     return Verdict(
         row, kind, claim, f"{evidence}{_doubt(data, row, share=share)}." if kind == "watch" else f"{evidence}."
     )
@@ -387,8 +392,10 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
     if kind in ("up", "down"):
         return f"{arm} {'raises' if kind == 'up' else 'lowers'} {metric} by {figures.change(abs(row['estimate']))}"
     change = figures.change(row["estimate"], signed=True)
+    side = "higher" if row["estimate"] > 0 else "lower"
+    if kind == "early":
+        return f"so far {metric} is {side} with {arm}: {change}"
     if kind == "watch":
-        side = "higher" if row["estimate"] > 0 else "lower"
         return f"watch: {metric} is {side} with {arm}, but a few people could have made it: {change}"
     if kind == "hint":
         verb = "raise" if row["estimate"] > 0 else "lower"
@@ -403,12 +410,6 @@ def _relative(row: Row) -> str:
     if row["relative"] is None or row["relative_interval"] is None:
         return ""
     return f" ({relative_figures([row], brief=True).bare(row['relative'], signed=True)} %)"
-
-
-def _interval(data: Data, row: Row, figures: Figures) -> str:
-    if row["interval"] is None:
-        return ""
-    return f", {percent(data['confidence'])} interval {figures.spoken(row['interval'])}"
 
 
 def method_of(row: Row) -> tuple[str, tuple[str, ...]]:
@@ -460,14 +461,18 @@ def spoken_arm(arm: str) -> str:
 
 def _capital(text: str) -> str:
     """Return the text with a capital letter, unless it begins with a name."""
-    return text[:1].upper() + text[1:] if text.startswith(("arm ", "no ", "watch: ")) else text
+    return text[:1].upper() + text[1:] if text.startswith(("arm ", "no ", "watch: ", "so far ")) else text
 
 
 def summary(data: Data) -> str:
-    """Return how many of the comparisons are clear."""
-    kinds = [row["verdict"] for metric in metrics_of(data) for row in headlines(data, metric)]
-    if not kinds:
+    """Return how many of the comparisons are clear; before the planned people are in, that none is yet."""
+    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
+    if not rows:
         return "No effect could be computed; the notes say why."
+    if any(row.get("early") for row in rows):
+        planned = f"Planned for {data['rule']['people']:,} people; at {data['people']:,} nothing is shown yet"
+        return f"{planned}, because p and intervals hold for one look at the end. Use --sequential to decide early."
+    kinds = [row["verdict"] for row in rows]
     clear = len([kind for kind in kinds if kind in ("up", "down")])
     method = correction_name(data)
     apart = ", each role by itself" if several_roles(data) else ""

@@ -1,15 +1,14 @@
 """Every pair of many experiments at once: counts, sums and squares as blocks of a few arrays.
 
 A hundred experiments have 4,950 pair tables. Kept as one array per number, they are counted by one
-kernel, added like tallies, and tested together. ``tally`` takes one pair out as an ordinary tally.
+kernel, and tested together. ``tally`` takes one pair out as an ordinary tally.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -42,48 +41,15 @@ class PairMoments:
         for name in ("counts", "sums", "squares"):
             object.__setattr__(self, name, _read_only(getattr(self, name)))
 
-    def refine(self, scale: int) -> PairMoments:
-        """Return the same sums on a finer grid that contains this one. Raises `TallyError` where it does not."""
-        factor, rest = divmod(scale, self.metric.scale)
-        if factor == 1 and not rest:
-            return self
-        if rest or not self.metric.bounds_on_grid:
-            raise TallyError(
-                f"the grids of {self.metric.name!r} do not fit into each other", "Count both with the same resolution."
-            )
-        return PairMoments(
-            replace(self.metric, scale=scale),
-            self.counts,
-            fitting(self.sums.astype(object) * factor),
-            fitting(self.squares.astype(object) * factor**2),
-        )
-
-    def __add__(self, other: PairMoments) -> PairMoments:
-        """Add the sums of different people, on the finer of both grids. Raises `TallyError` for another metric."""
-        scale = max(self.metric.scale, other.metric.scale)
-        mine, theirs = self.refine(scale), other.refine(scale)
-        if mine.metric != theirs.metric:
-            raise TallyError(
-                f"{mine.metric.name!r} has other bounds or another rule for missing values there",
-                "Declare the metric once and count both with it.",
-            )
-        return PairMoments(
-            mine.metric,
-            plus(mine.counts, theirs.counts),
-            plus(mine.sums, theirs.sums),
-            plus(mine.squares, theirs.squares),
-        )
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pairs:
     """All pair tables of some experiments: ``people[a, b]`` are in arm a and in arm b.
 
     Arms are numbered through: those of experiment i are ``slice_of(i)``. The block of an experiment
-    with itself is its own arms on the diagonal. ``total`` is everybody in at least one experiment,
-    ``outside`` the others, ``excluded`` the people seen in two arms of an experiment, which they
-    are not in. ``unusual`` are the people whose value is not the commonest one, per metric: never
-    more than there are, and fewer only where rare values were told apart too coarsely.
+    with itself is its own arms on the diagonal. ``total`` is everybody in at least one experiment.
+    ``unusual`` are the people whose value is not the commonest one, per metric: never more than there
+    are, and fewer only where rare values were told apart too coarsely.
 
     >>> from kanab.scan.count.counting import count_pairs
     >>> people = {"red": [0, 0, 1, 1, 1], "blue": ["a", "b", "a", "b", None], "bought": [0, 1, 1, 1, 0]}
@@ -100,9 +66,6 @@ class Pairs:
     total: int
     unusual: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
-    clamped: Mapping[str, int] = field(default_factory=dict)
-    outside: int = 0
-    excluded: int = 0
 
     def __post_init__(self) -> None:
         for word, names in (
@@ -138,15 +101,6 @@ class Pairs:
         starts = self.starts
         return slice(starts[place], starts[place + 1])
 
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """All pairs of experiments, by their places."""
-        return list(combinations(range(len(self.experiments)), 2))
-
-    def number_of(self, first: int, second: int) -> int:
-        """Return where a pair of places, the smaller one first, stands among ``pairs``."""
-        return first * (2 * len(self.experiments) - first - 1) // 2 + second - first - 1
-
     def place(self, name: str) -> int:
         """Return where an experiment stands. Raises `LevelError` for an unknown name."""
         for place, factor in enumerate(self.experiments):
@@ -178,50 +132,6 @@ class Pairs:
                 for part in wanted
             ),
         )
-
-    def __add__(self, other: Pairs) -> Pairs:
-        """Add the pairs of two groups of different people; arms that only one of them has are kept."""
-        if not isinstance(other, Pairs):
-            return NotImplemented
-        names = [[factor.name for factor in side.experiments] for side in (self, other)]
-        metrics = [[part.metric.name for part in side.moments] for side in (self, other)]
-        if names[0] != names[1] or metrics[0] != metrics[1]:
-            raise TallyError("the two have different experiments or metrics", "Count both by the same names.")
-        joined = tuple(first.join(second) for first, second in zip(self.experiments, other.experiments, strict=True))
-        mine, theirs = self._with_arms(joined), other._with_arms(joined)
-        return Pairs(
-            joined,
-            plus(mine.people, theirs.people),
-            tuple(first + second for first, second in zip(mine.moments, theirs.moments, strict=True)),
-            self.total + other.total,
-            _add_known(self.unusual, other.unusual),
-            _add_known(self.missing, other.missing),
-            _add_known(self.clamped, other.clamped),
-            self.outside + other.outside,
-            self.excluded + other.excluded,
-        )
-
-    def _with_arms(self, experiments: tuple[Factor, ...]) -> Pairs:
-        """Return the same people among more arms, nobody in the new ones."""
-        if experiments == self.experiments:
-            return self
-        into = arm_places([factor.levels for factor in self.experiments], [factor.levels for factor in experiments])
-        size = sum(len(factor.levels) for factor in experiments)
-        moments = tuple(
-            PairMoments(
-                part.metric,
-                spread(part.counts, into, size),
-                spread(part.sums, into, size),
-                spread(part.squares, into, size, both=False),
-            )
-            for part in self.moments
-        )
-        return replace(self, experiments=experiments, people=spread(self.people, into, size), moments=moments)
-
-
-def _add_known(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    """Add numbers per metric; what only one of the two knows is not known of both."""
-    return {name: number + second[name] for name, number in first.items() if name in second}
 
 
 def _read_only(array: Whole) -> Whole:

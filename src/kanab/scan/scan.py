@@ -5,7 +5,7 @@ Chooses and calls counting, the gate and statistics; no arithmetic here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -18,7 +18,7 @@ from kanab.counted import Counted, floor_to_k
 from kanab.counting.dispatch import SourceOptions, count_source
 from kanab.errors import AnalysisError, PlanError, PrivacyError, SourceError, listed
 from kanab.plan.joint_shares import JointShares
-from kanab.plan.model import Linkage, Plan, make_plan
+from kanab.plan.model import make_plan
 from kanab.privacy.class_rules import check_k, draft_table, published_map
 from kanab.privacy.release import Release, missing_bins, refuse_own_rows
 from kanab.scan.count.counting import count_pairs, read_names
@@ -180,7 +180,10 @@ def scan_segments(
     counted = rows.count(arms, k, for_release=ledger is not None)
     tables, said = _merged_tables(counted)
     if ledger is not None and tables:
-        tables = [_resting_on_several(table) for table in tables]
+        tables = [
+            table.select_metrics(part.metric.name for part in table.moments if rests_on_several(part))
+            for table in tables
+        ]
         asked = ask_segments(counted, tables, k)
         left_out = spend(ledger, SharedScan("segments", arms, asked, k), new_ledger=new_ledger)
         tables = [table.select_metrics(set(table.metric_names) - left_out.keys()) for table in tables]
@@ -233,25 +236,18 @@ def _merged_tables(counted: Sequence[Counted]) -> tuple[list[Tally], tuple[str, 
     """Return the tables by a covariate with sparse levels merged to k, and what is not there as it was asked for."""
     tables: list[Tally] = []
     said: dict[str, None] = {}
-    for plan, linkage, tally in _linkages(counted):
-        draft = draft_table(linkage, tally, plan, None)
-        levels = published_map(draft, plan)
-        if draft.why:
-            said[draft.why] = None
-        elif levels is not None:
-            tables.append(levels.apply(tally))
-            covariate = plan.covariate(levels.covariate)
-            said |= dict.fromkeys(missing_bins(covariate.name, tally.factor(covariate.name).levels, covariate.bins))
+    for part in counted:
+        for linkage in part.plan.linkages:
+            tally = part.tallies[linkage.name]
+            draft = draft_table(linkage, tally, part.plan, None)
+            levels = published_map(draft, part.plan)
+            if draft.why:
+                said[draft.why] = None
+            elif levels is not None:
+                tables.append(levels.apply(tally))
+                bins = part.plan.covariate(levels.covariate).bins
+                said |= dict.fromkeys(missing_bins(levels.covariate, tally.factor(levels.covariate).levels, bins))
     return tables, tuple(said)
-
-
-def _linkages(counted: Sequence[Counted]) -> Iterator[tuple[Plan, Linkage, Tally]]:
-    for each in counted:
-        yield from ((each.plan, linkage, each.tallies[linkage.name]) for linkage in each.plan.linkages)
-
-
-def _resting_on_several(table: Tally) -> Tally:
-    return table.select_metrics(part.metric.name for part in table.moments if rests_on_several(part))
 
 
 def _scan_tables(tables: Sequence[Tally], rules: Rules, metrics: Sequence[str] = ()) -> SegmentScan:

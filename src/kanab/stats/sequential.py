@@ -28,6 +28,7 @@ from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.effect import Effect
 from kanab.stats.gram import Floats
 from kanab.stats.spending import (
+    CLOSEST,
     Spending,
     check_spending,
     growing,
@@ -58,6 +59,12 @@ _LARGEST_Z = 37.5
 _FARTHEST = 1000
 """An effect that would take more than so many times the people has no projection."""
 
+FUTILE = 0.05
+"""Below this chance of a finding the rest of a plan can hardly change the answer."""
+
+FOUND_BEFORE = 1.4
+"""So many times as many findings come on the way at any time as at its end: 1.2 with ten looks, at most 1.7."""
+
 
 @dataclass(frozen=True)
 class PlannedLook:
@@ -66,7 +73,7 @@ class PlannedLook:
     An ordinary p of at most ``nominal`` may stop here. ``p`` and ``interval`` are for all looks
     together: compare p with 1 − confidence. They are None where nothing varies. ``fraction`` of the
     design has passed; ``spent`` is the chance of a false alarm up to now. Of ``looks`` and
-    ``planned`` (people) one says where the design ends.
+    ``planned`` (people) one says where the design ends. ``chance`` is that of a finding in what is left.
     """
 
     look: int
@@ -80,6 +87,7 @@ class PlannedLook:
     interval: tuple[float, float] | None
     confidence: float
     verdict: Verdict
+    chance: float | None = None
 
     def __str__(self) -> str:
         of = f" of {self.looks}" if self.looks else ""
@@ -90,7 +98,8 @@ class PlannedLook:
 class AnyTimeLook:
     """An effect seen at any time, however often it was looked at before.
 
-    ``p`` and ``interval`` hold at all times together. ``until`` is about how many people it would
+    ``p`` and ``interval`` hold at all times together. Where an end is ``planned``, ``fraction`` of it has passed (1: it
+    has ended), and ``chance`` is as in `PlannedLook`. Where none is, ``until`` is about how many people it would
     take if the effect stays as it is: a hint, not a promise; None where that is far off. Before it has
     ``begun``, p is 1 and there is no interval: too few people have another value than the commonest one.
     """
@@ -105,6 +114,9 @@ class AnyTimeLook:
     verdict: Verdict
     until: int | None
     begun: bool = True
+    planned: int | None = None
+    fraction: float | None = None
+    chance: float | None = None
 
     def __str__(self) -> str:
         return f"at any time: {_figures(self.p, self.interval, self.confidence)}; {stop_advice(vars(self))}"
@@ -112,7 +124,7 @@ class AnyTimeLook:
 
 def not_stopping(look: PlannedLook | AnyTimeLook) -> PlannedLook | AnyTimeLook:
     """Return a look at which nobody may stop, although its own p would allow it: it goes on, unless it was the last."""
-    ended = isinstance(look, PlannedLook) and look.fraction >= 1
+    ended = look.verdict == "ended" or (look.fraction or 0.0) >= 1
     return replace(look, verdict="ended" if ended else "keep going")
 
 
@@ -122,12 +134,12 @@ def stop_advice(look: Mapping[str, Any]) -> str:
     >>> stop_advice({"verdict": "keep going", "look": 2, "looks": None, "planned": 9000})
     'keep going until the planned 9,000 people, or an earlier look'
     """
+    if look["verdict"] != "keep going":
+        return "you may stop" if look["verdict"] == "may stop" else "the design has ended without a finding"
     if look.get("begun") is False:
         return (
             f"not yet, at least {FEWEST_CARRIERS} people with another value than the commonest are needed in each arm"
         )
-    if look["verdict"] != "keep going":
-        return "you may stop" if look["verdict"] == "may stop" else "the design has ended without a finding"
     if look.get("looks"):
         return f"keep going until look {look['look'] + 1}"
     if look.get("planned"):
@@ -159,6 +171,7 @@ def planned_look(
     spending: Spending = "obrien-fleming",
     last: bool = False,
     anew: bool = False,
+    worth: float | None = None,
 ) -> PlannedLook:
     """Return the effect at the latest of several looks; ``people`` were counted up to each of them.
 
@@ -167,6 +180,7 @@ def planned_look(
     experiment ends earlier or later than planned, say so with ``last``: all that is left is spent.
     Where noise is drawn ``anew`` for every look at everybody so far, looks have less in common than people tell: each
     then has what is newly spent there. Noise of batches that are added grows with their people and needs no such care.
+    ``worth`` is the size of an effect worth having, for ``chance``, which is not known of noise drawn anew.
     Raises `AnalysisError` where people do not grow, or there are more looks or people than planned.
 
     >>> from kanab.datasets import shop_rows
@@ -192,10 +206,44 @@ def planned_look(
     verdict: Verdict = "ended" if fractions[-1] >= 1 else "keep going"
     if effect.p is not None and effect.p <= nominal:
         verdict = "may stop"
+    chance = None
+    if fractions[-1] < 1 - CLOSEST and not anew:
+        ahead = tuple(look / looks for look in range(len(times) + 1, looks + 1)) if looks else (1.0,)
+        coming = tuple(times[-1] / fractions[-1] * fraction for fraction in ahead)
+        to_spend = shares_by((*fractions, *ahead), alpha, sides, spending)
+        chance = _chance(effect, fractions[-1], z_boundaries((*times, *coming), to_spend, sides)[-1], worth)
     return PlannedLook(
         len(times), looks, planned, fractions[-1], spent[-1], z, nominal, p,
-        effect.interval_at(nominal) if effect.testable else None, effect.confidence, verdict,
+        effect.interval_at(nominal) if effect.testable else None, effect.confidence, verdict, chance,
     )  # fmt: skip
+
+
+def chance_of_finding(z: float, fraction: float, last_z: float, sides: int, planned_z: float | None = None) -> float:
+    """Return the chance that z reaches ``last_z`` at the end of a plan of which a fraction has passed.
+
+    With the mean that z would have at the end, ``planned_z``, of the sign that makes more of it (conditional power);
+    else over all means that go with the z that was seen, where nothing was expected before (predictive power).
+
+    >>> [round(chance_of_finding(0.5, 0.5, 1.96, 2, planned), 3) for planned in (2.8, None)]
+    [0.385, 0.109]
+    """
+    z = abs(z) if sides == 2 else z
+    root = math.sqrt(fraction)
+    mean = z * root + (z / root if planned_z is None else planned_z) * (1 - fraction)
+    spread = math.sqrt(1 - fraction) / (root if planned_z is None else 1.0)
+    below = scipy.special.ndtr((-last_z - mean) / spread) if sides == 2 else 0.0
+    return float(scipy.special.ndtr((mean - last_z) / spread) + below)
+
+
+def _chance(effect: Effect, fraction: float, last_z: float, worth: float | None) -> float | None:
+    """Return the chance that an effect reaches the last boundary."""
+    if worth is not None and not 0 < worth < math.inf:
+        raise AnalysisError("worth must be a positive number", "Give the size of an effect worth having.")
+    if effect.p is None or not effect.se_population:
+        return None
+    sides = sides_of(effect.alternative)
+    planned_z = None if worth is None else worth / (effect.se_population * math.sqrt(fraction))
+    return chance_of_finding(_observed(effect, sides), fraction, last_z, sides, planned_z)
 
 
 def planned_f_p(
@@ -254,7 +302,14 @@ def _clock(people: tuple[float, ...], looks: int | None, planned: int | None, *,
 
 @check_arguments()
 def any_time_look(
-    effect: Effect, people: int, *, tuned_at: int = TUNED_AT, off_commonest: float = math.inf
+    effect: Effect,
+    people: int,
+    *,
+    tuned_at: int = TUNED_AT,
+    off_commonest: float = math.inf,
+    planned: int | None = None,
+    last: bool = False,
+    worth: float | None = None,
 ) -> AnyTimeLook:
     """Return the effect as it may be read at any time, after any number of looks.
 
@@ -263,7 +318,8 @@ def any_time_look(
     must be chosen before looking: 1.55 times as wide as an ordinary 95 % interval there, 1.66 times at
     ten times as many people, 1.95 times at a tenth. Means of rare events are not yet normal: it does not begin before
     `FEWEST_CARRIERS` people of each arm are ``off_commonest`` (the fewest of `people_off_commonest`), and p is 1 until
-    then. Raises `AnalysisError` where people or tuned_at is not a positive whole number.
+    then. It ends with the ``planned`` people, with ``last``, and where the interval lies within ± ``worth``, an effect
+    worth having. Raises `AnalysisError` where people, tuned_at or planned is not a positive whole number.
 
     >>> from kanab.datasets import shop_rows
     >>> from kanab import count_columns
@@ -272,25 +328,37 @@ def any_time_look(
     >>> print(any_time_look(difference_in_means(shop), 20_000))
     at any time: p = 1.000, 95% interval -0.006948 … 0.02034; keep going, about 94,000 people if the effect ...
     """
-    _check_whole(people, "people")
-    _check_whole(tuned_at, "tuned_at")
+    for value, name in ((people, "people"), (tuned_at, "tuned_at"), (planned, "planned")):
+        if value is not None:
+            _check_whole(value, name)
+    fraction = 1.0 if last else None if planned is None else min(1.0, people / planned)
+    verdict: Verdict = "ended" if fraction == 1 else "keep going"
     if off_commonest < FEWEST_CARRIERS:
         p = None if effect.p is None else 1.0
         return AnyTimeLook(
-            people, tuned_at, math.inf, 0.0, p, None, effect.confidence, "keep going", None, begun=False
+            people, tuned_at, math.inf, 0.0, p, None, effect.confidence, verdict, None, False, planned, fraction
         )  # fmt: skip
     alpha, sides = 1 - effect.confidence, sides_of(effect.alternative)
     z = float(mixture_z(np.array(people / tuned_at), alpha, sides))
     nominal = tail(z, sides)
-    p, until = None, None
-    stop = effect.p is not None and effect.p <= nominal
+    interval = effect.interval_at(nominal) if effect.testable else None
+    if worth is not None and interval is not None and max(map(abs, interval)) < worth:
+        verdict = "ended"
+    p, until, chance = None, None, None
     if effect.p is not None:
         seen = _observed(effect, sides)
         p = math.exp(-max(0.0, log_evidence(seen, people / tuned_at, alpha, sides)))
-        until = None if stop else _projected(seen, people, tuned_at, alpha, sides)
-    verdict: Verdict = "may stop" if stop else "keep going"
-    interval = effect.interval_at(nominal) if effect.testable else None
-    return AnyTimeLook(people, tuned_at, z, nominal, p, interval, effect.confidence, verdict, until)
+        if effect.p <= nominal:
+            verdict = "may stop"
+        elif fraction is None and verdict != "ended":
+            until = _projected(seen, people, tuned_at, alpha, sides)
+    if planned is not None and fraction is not None and fraction < 1:
+        last_z = float(mixture_z(np.array(planned / tuned_at), alpha, sides))
+        at_end = _chance(effect, fraction, last_z, worth)
+        chance = None if at_end is None else min(1.0, FOUND_BEFORE * at_end)
+    return AnyTimeLook(
+        people, tuned_at, z, nominal, p, interval, effect.confidence, verdict, until, True, planned, fraction, chance
+    )  # fmt: skip
 
 
 def _projected(z: float, people: int, tuned_at: int, alpha: float, sides: int) -> int | None:

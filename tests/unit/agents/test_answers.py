@@ -14,14 +14,13 @@ from tests.unit.collector.http.conftest import RunningService, app, ask, open_se
 from tests.unit.dashboard.shop_releases import WEEKLY, FixedSource, alone, entries, ledger_bytes, write
 
 import kanab as kb
-from kanab.agents.answers import MOST_LISTED, NOTHING_YET, Answers
-from kanab.agents.tools import TOOLS, answer_call
+from kanab.agents.answers import MOST_LISTED, NOTHING_YET, TOOLS, Answers, answer_call
 from kanab.collector.http.app import Collector
 from kanab.dashboard.release_sources import FileReleases
 from kanab.dashboard.releases import RawSource
 from kanab.errors import KanabError
 from kanab.planning import noise_of_means, solve_power
-from kanab.privacy.release_file import read_release
+from kanab.privacy.release_json import read_release
 from kanab.stats import adjusted_means
 
 __all__ = ["app", "open_service", "running"]
@@ -293,7 +292,7 @@ def test_people_of_an_open_cohort_change_no_answer(running: RunningService, app:
 WATCHED = """
 import json, sys
 from kanab.agents.answers import Answers
-from kanab.agents.tools import answer_call
+from kanab.agents.answers import answer_call
 from kanab.dashboard.release_sources import FileReleases
 from kanab.errors import KanabError
 answers = Answers(FileReleases([sys.argv[1]], "store.db"))

@@ -44,7 +44,7 @@ def test_on_null_data_with_ten_metrics_one_may_stop_in_about_one_study_of_twenty
     ("looks", "events", "advice"),
     [
         (kb.Looks("spending", looks=3, earlier=(200,)), 125, "Look 2 of 3: keep going until look 3."),
-        (kb.Looks("spending", looks=2, earlier=(200,)), 120, "Look 2 of 2: the design has ended without a finding."),
+        (kb.Looks("spending", looks=2, earlier=(200,)), 120, "Look 2 of 2: ended at 600 people without a finding;"),
         (kb.Looks("always", tuned_at=600), 130, "At any time: keep going, about 760 people if the effect stays as "),
     ],
 )
@@ -61,6 +61,80 @@ def test_what_is_clear_only_before_the_correction_stops_nothing(looks: kb.Looks,
     assert row["sequential"]["verdict"] != "may stop"
     assert advice in " ".join(str(among).split())
     assert "you may stop" not in str(among)
+
+
+# ── how it ends ────────────────────────────────────────────────────────────────────────────────
+
+
+ARMS = {"arm": "variant", "metrics": ["bought"], "control": 0}
+
+
+@pytest.mark.parametrize(
+    ("looks", "choices"),
+    [
+        (kb.Looks("always"), {"decision": {"people": 4_000}}),
+        (kb.Looks("always", planned=4_000), {}),
+        (kb.Looks("always", last=True), {}),
+    ],
+)
+def test_any_time_reading_ends_with_the_planned_people(looks: kb.Looks, choices: dict[str, Any]) -> None:
+    ended = kb.readout(shop(4_000), **ARMS, primary="bought", looks=looks, **choices)
+    look = ended.to_dict()["effects"][0]["sequential"]
+    assert (look["verdict"], look["until"], look["fraction"], look["chance"]) == ("ended", None, 1.0, None)
+    text = " ".join(str(ended).split())
+    assert "At any time: ended at 4,000 people without a finding; effects beyond −2 … +7 points are ruled out." in (
+        text
+    )
+    assert "if the effect stays as it is" not in text
+    assert ended.to_dict()["decision"]["answer"] != "keep going"
+
+
+def test_before_its_end_any_time_reading_names_the_planned_people_instead_of_a_projection() -> None:
+    early = kb.readout(shop(4_000), **ARMS, decision={"people": 6_000}, looks=kb.Looks("always"))
+    look = early.to_dict()["effects"][0]["sequential"]
+    assert (look["planned"], look["until"], look["verdict"]) == (6_000, None, "keep going")
+    assert 0 < look["chance"] < 1
+    assert "At any time: keep going until the planned 6,000 people, or an earlier look." in str(early)
+
+
+def test_the_people_of_the_decision_plan_spending_where_no_looks_are_planned() -> None:
+    at = kb.Looks("spending", earlier=[])
+    look = kb.readout(shop(1_000), **ARMS, decision={"people": 4_000}, looks=at).to_dict()["effects"][0]["sequential"]
+    assert (look["planned"], look["fraction"]) == (4_000, 0.25)
+    said = kb.readout(shop(1_000), **ARMS, decision={"people": 4_000}, looks=replace(at, looks=5))
+    assert said.to_dict()["effects"][0]["sequential"]["planned"] is None
+
+
+def test_among_ten_metrics_a_finding_is_less_likely() -> None:
+    people = null_people(1)
+    looks = kb.Looks("spending", looks=2, earlier=())
+    alone, among = (
+        kb.readout(people, arm="variant", metrics=metrics, looks=looks).to_dict()["effects"][0]["sequential"]
+        for metrics in (["metric 0"], TEN)
+    )
+    assert among["chance"] < alone["chance"]
+
+
+def test_before_the_planned_people_one_look_is_no_finding() -> None:
+    people = {"variant": np.arange(2_000) % 2, "bought": np.arange(2_000) % 10 < 4}
+    people["bought"] &= (people["variant"] == 1) | (np.arange(2_000) % 20 < 10)
+    early, late = (
+        kb.readout(people, **ARMS, primary="bought", decision={"people": planned}) for planned in (5_000, 2_000)
+    )
+    rows = [readout.to_dict()["effects"][0] for readout in (early, late)]
+    assert [(row["verdict"], row["early"]) for row in rows] == [("up", True), ("up", False)]
+    assert "1 comparison, and it shows a clear effect." in str(late)
+    text = " ".join(str(early).split())
+    assert "Planned for 5,000 people; at 2,000 nothing is shown yet, because p and intervals hold for one look" in text
+    assert "So far bought is higher with arm 1: +20 points" in text
+    for finding in ("clear effect", "raises bought"):
+        assert finding not in text
+    assert early.to_dict()["decision"]["answer"] == "keep going"
+    assert "too early" in early.to_brief()
+    assert 'class="early"' in early.to_report()
+    looked = kb.readout(people, **ARMS, primary="bought", decision={"people": 5_000}, looks=kb.Looks("always"))
+    assert looked.to_dict()["decision"]["answer"] == "ship"
+    assert "1 comparison, and it shows a clear effect." in str(looked)
 
 
 # ── which look it is ───────────────────────────────────────────────────────────────────────────

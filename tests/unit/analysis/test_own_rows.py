@@ -33,8 +33,7 @@ from kanab.plan.model import make_plan
 from kanab.planning.released import noise_of_release
 from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import OwnRows, Release, Tables
-from kanab.privacy.release_file import release_text
-from kanab.privacy.release_json import release_from_dict, release_to_dict
+from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
 from kanab.scan.report.words import INTERNAL_SCAN
 
 
@@ -277,6 +276,15 @@ BY_VALUE: dict[str, Callable[[Any], Any]] = {
 def test_readers_of_releases_refuse_it_by_type_with_one_sentence(use: Callable[[Any], Any]) -> None:
     with pytest.raises(PrivacyError, match=REFUSED):
         use(own(shop()))
+
+
+READOUT_BY_VALUE = {name: use for name, use in BY_VALUE.items() if name != "power"} | {"analyze": kb.analyze}
+
+
+@pytest.mark.parametrize("use", READOUT_BY_VALUE.values(), ids=READOUT_BY_VALUE)
+def test_readers_of_releases_say_of_a_readout_of_rows_that_it_is_internal(use: Callable[[Any], Any]) -> None:
+    with pytest.raises(PrivacyError, match=REFUSED):
+        use(kb.analyze(own(shop())))
 
 
 def test_public_functions_that_take_a_release_take_no_own_rows() -> None:

@@ -5,7 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -16,8 +15,7 @@ from kanab.errors import KanabError, SourceError
 from kanab.inspection.attack.run import DOES
 from kanab.plan.model import make_plan
 from kanab.privacy.release_json import release_to_dict
-from kanab.scan.count.counting import count_pairs
-from kanab.scan.stats.pairs import scan_pairs
+from kanab.scan.scan import scan_interactions
 
 ROWS = shop_rows(1_003, 7)
 
@@ -128,19 +126,15 @@ def test_json_holds_every_finding(ours: str) -> None:
     assert all(one["findings"] == [] for one in data["attacks"])
 
 
-def test_a_scan_is_attacked_like_a_release(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    arms = {f"t{i}": rng.choice(["off", "on"], 200) for i in range(36)}
-    bought = (rng.random(200) < 0.3).astype(int)
-    rows = scan_pairs(count_pairs({**arms, "bought": bought}, list(arms), ["bought"])).rows
-    naive = {"pairs": [row.to_dict() for row in rows], "shares": ["bought"], "privacy": {"k": 10}}
-    (tmp_path / "scan.json").write_text(json.dumps(naive), encoding="utf-8")
-    with (tmp_path / "people.csv").open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([list(arms), *zip(*(column.tolist() for column in arms.values()), strict=True)])
-    done = run(str(tmp_path / "scan.json"), "--known", str(tmp_path / "people.csv"))
-    assert done.exit_code == 1
-    assert "scan statistics: LEARNT 200 things" in done.output
-    assert f"person 1 has bought = {bought[0]}" in done.output
+def test_a_scan_is_said_not_to_be_attacked(tmp_path: Path, ours: str) -> None:
+    users = {name: ROWS[name] for name in ("variant", "spend")} | {"banner": ROWS["tier"] % 2}
+    shared = scan_interactions(
+        users, ["variant", "banner"], ["spend"], bounds={"spend": (0, 500)}, resolution={"spend": 0.01},
+        ledger=tmp_path / "kanab.ledger", new_ledger=True,
+    )  # fmt: skip
+    (tmp_path / "scan.json").write_text(json.dumps(shared.to_dict()), encoding="utf-8")
+    with pytest.raises(SourceError, match=r"this is a scan, and attacks do not solve F statistics - at scan\.json"):
+        run(ours, str(tmp_path / "scan.json"))
 
 
 def test_another_k_is_another_rule(ours: str) -> None:

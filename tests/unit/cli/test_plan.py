@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import kanab as kb
 from kanab.cli.main import cli
-from kanab.cli.plan import plan_command
+from kanab.cli.plan import plan as plan_command
 from kanab.datasets import shop_rows
 from kanab.errors import KanabError, PlanError, SourceError
 from kanab.plan.file import read_plan

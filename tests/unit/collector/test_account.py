@@ -15,8 +15,7 @@ from kanab.collector.account import (
 )
 from kanab.collector.counting.counters import Counters
 from kanab.plan.model import ExperimentPlan, Plan
-from kanab.privacy.ledger import Ledger
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote
 
 ARMS = (("A", 1.0), ("B", 1.0))
 PLAN = Plan((), (ExperimentPlan("checkout", ARMS), ExperimentPlan("a/b c", ARMS)))

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.collector.posting import submit
 
-from kanab.collector import housekeeping, writer
+from kanab.collector import writer
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
@@ -97,9 +98,9 @@ def until(fact: Callable[[], bool]) -> None:
 def test_what_waits_becomes_one_commit(store: Held, begin: Callable[..., Writer], keyring: Keyring) -> None:
     own = begin()
     store.go.clear()
-    first = own.submit(nonce(0), DELTAS)
+    first = submit(own, nonce(0), DELTAS)
     store.begun.wait(10)
-    rest = [own.submit(nonce(number), DELTAS) for number in range(1, 300)]
+    rest = [submit(own, nonce(number), DELTAS) for number in range(1, 300)]
     assert own.waiting == 299
     store.go.set()
     assert outcomes([first, *rest]) == [PostOutcome.NEW] * 300
@@ -112,7 +113,7 @@ def test_a_commit_is_not_endless(store: Held, begin: Callable[..., Writer], monk
     monkeypatch.setattr(writer, "MOST_IN_COMMIT", 100)
     own = begin()
     store.go.clear()
-    futures = [own.submit(nonce(number), DELTAS) for number in range(250)]
+    futures = [submit(own, nonce(number), DELTAS) for number in range(250)]
     store.go.set()
     outcomes(futures)
     assert max(store.groups) <= 100
@@ -121,26 +122,27 @@ def test_a_commit_is_not_endless(store: Held, begin: Callable[..., Writer], monk
 
 def test_a_retry_is_a_duplicate_and_a_sealed_cohort_is_late(store: Held, begin: Callable[..., Writer]) -> None:
     own = begin()
-    assert outcomes([own.submit(nonce(1), DELTAS), own.submit(nonce(1), DELTAS)]) == [
+    assert outcomes([submit(own, nonce(1), DELTAS), submit(own, nonce(1), DELTAS)]) == [
         PostOutcome.NEW,
         PostOutcome.DUPLICATE,
     ]
     store.seal(4, sealed)
-    assert outcomes([own.submit(nonce(2), DELTAS)]) == [PostOutcome.LATE]
+    assert outcomes([submit(own, nonce(2), DELTAS)]) == [PostOutcome.LATE]
 
 
 def test_a_full_queue_refuses_and_keeps_what_waits(store: Held, begin: Callable[..., Writer]) -> None:
-    own = begin(limit=3)
+    own = begin()
+    own.limit = 3
     store.go.clear()
-    futures = [own.submit(nonce(0), DELTAS)]
+    futures = [submit(own, nonce(0), DELTAS)]
     store.begun.wait(10)
     until(lambda: own.waiting == 0)
-    futures += [own.submit(nonce(number), DELTAS) for number in range(1, 4)]
+    futures += [submit(own, nonce(number), DELTAS) for number in range(1, 4)]
     with pytest.raises(StoreError, match="too many messages are waiting"):
-        own.submit(nonce(4), DELTAS)
+        submit(own, nonce(4), DELTAS)
     store.go.set()
     assert outcomes(futures) == [PostOutcome.NEW] * 4
-    assert outcomes([own.submit(nonce(4), DELTAS)]) == [PostOutcome.NEW]
+    assert outcomes([submit(own, nonce(4), DELTAS)]) == [PostOutcome.NEW]
 
 
 def test_closing_commits_what_waits_and_takes_nothing_more(
@@ -148,13 +150,13 @@ def test_closing_commits_what_waits_and_takes_nothing_more(
 ) -> None:
     own = begin()
     store.go.clear()
-    futures = [own.submit(nonce(number), DELTAS) for number in range(50)]
+    futures = [submit(own, nonce(number), DELTAS) for number in range(50)]
     threading.Timer(0.05, store.go.set).start()
     own.close()
     own.close()
     assert outcomes(futures) == [PostOutcome.NEW] * 50
     with pytest.raises(StoreError, match="the collector is stopping"):
-        own.submit(nonce(99), DELTAS)
+        submit(own, nonce(99), DELTAS)
     assert total(store, keyring) == {"banner|on|n": 50}
 
 
@@ -163,11 +165,11 @@ def test_a_store_that_fails_fails_the_waiting_group_only(
 ) -> None:
     own = begin()
     store.problem = StoreError("the disk of the store is full")
-    failed = own.submit(nonce(1), DELTAS)
+    failed = submit(own, nonce(1), DELTAS)
     with pytest.raises(StoreError, match="disk of the store is full"):
         failed.result(10)
     store.problem = None
-    assert outcomes([own.submit(nonce(1), DELTAS)]) == [PostOutcome.NEW]
+    assert outcomes([submit(own, nonce(1), DELTAS)]) == [PostOutcome.NEW]
     assert total(store, keyring) == {"banner|on|n": 1}
 
 
@@ -175,16 +177,16 @@ def test_other_refusals_of_this_program_are_told_as_the_stores(store: Held, begi
     own = begin()
     store.problem = MissingExtraError("keeping open cohorts", "server")
     with pytest.raises(StoreError, match=r"needs an extra. Run: pip install 'kanab\[server\]'"):
-        own.submit(nonce(1), DELTAS).result(10)
+        submit(own, nonce(1), DELTAS).result(10)
 
 
 def test_a_post_that_breaks_the_program_costs_only_itself(store: Held, begin: Callable[..., Writer]) -> None:
     own = begin()
     store.go.clear()
     bad: Any = {4: {"banner|on|n": "one"}}
-    futures = [own.submit(nonce(0), DELTAS)]
+    futures = [submit(own, nonce(0), DELTAS)]
     store.begun.wait(10)
-    futures += [own.submit(nonce(number), bad if number == 3 else DELTAS) for number in range(1, 6)]
+    futures += [submit(own, nonce(number), bad if number == 3 else DELTAS) for number in range(1, 6)]
     store.go.set()
     with pytest.raises(StoreError, match="a message could not be stored"):
         futures.pop(3).result(10)
@@ -268,11 +270,11 @@ def test_a_sender_that_went_away_does_not_stop_the_others(
         store.go.clear()
         own.post(nonce(3), DELTAS, deaf)
 
-    cancelled = own.submit(nonce(5), DELTAS)
+    cancelled = submit(own, nonce(5), DELTAS)
     cancelled.cancel()
     asyncio.run(leave_all())  # its loop is closed before the answer comes
     store.go.set()
-    assert outcomes([own.submit(nonce(4), DELTAS)]) == [PostOutcome.NEW]
+    assert outcomes([submit(own, nonce(4), DELTAS)]) == [PostOutcome.NEW]
     assert total(store, keyring) == {"banner|on|n": 5}
 
 
@@ -281,9 +283,9 @@ def test_a_sender_that_went_away_does_not_stop_the_others(
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(housekeeping, "COMPACT_AFTER", 5)
-    monkeypatch.setattr(housekeeping, "TIDY_EVERY", 0.0)
-    monkeypatch.setattr(housekeeping, "RETRY_AFTER", 0.0)
+    monkeypatch.setattr(writer, "COMPACT_AFTER", 5)
+    monkeypatch.setattr(writer, "TIDY_EVERY", 0.0)
+    monkeypatch.setattr(writer, "RETRY_AFTER", 0.0)
     monkeypatch.setattr(writer, "HOUSEKEEPING_SECONDS", 0.02)
 
 
@@ -291,7 +293,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_records_are_merged_while_posts_come(store: Held, begin: Callable[..., Writer], keyring: Keyring) -> None:
     own = begin()
     for number in range(40):
-        own.submit(nonce(number), DELTAS).result(10)
+        submit(own, nonce(number), DELTAS).result(10)
     own.close()
     assert store.sizes()[4] <= 6
     assert total(store, keyring) == {"banner|on|n": 40}
@@ -323,7 +325,7 @@ def test_the_clock_for_old_nonces_is_read_once_a_second_and_not_for_every_commit
 
     own = Writer(store, keyring, life=86_400, clock=clock)
     for number in range(40):
-        own.submit(nonce(number), DELTAS).result(10)
+        submit(own, nonce(number), DELTAS).result(10)
     own.close()
     assert read
     assert len(store.groups) == 40
@@ -362,7 +364,7 @@ def test_a_key_that_cannot_be_erased_is_said_and_tried_again(
     until(lambda: own.trouble is not None)
     assert own.trouble is not None
     assert own.trouble.fact == "there is no key file 'data.key'"
-    assert outcomes([own.submit(nonce(1), {7: {"banner|on|n": 1}})]) == [PostOutcome.NEW]
+    assert outcomes([submit(own, nonce(1), {7: {"banner|on|n": 1}})]) == [PostOutcome.NEW]
     file.with_name("away").rename(file)
     until(lambda: own.trouble is None and keyring.period == 7)
 
@@ -375,7 +377,7 @@ def test_a_mistake_in_housekeeping_does_not_stop_the_writer(
     own = begin()
     until(lambda: own.trouble is not None)
     assert str(own.trouble) == "housekeeping failed (ZeroDivisionError). It is tried again."
-    assert outcomes([own.submit(nonce(1), DELTAS)]) == [PostOutcome.NEW]
+    assert outcomes([submit(own, nonce(1), DELTAS)]) == [PostOutcome.NEW]
 
 
 def test_another_stores_key_is_refused_at_the_start(store: Held, begin: Callable[..., Writer]) -> None:

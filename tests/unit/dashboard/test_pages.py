@@ -7,6 +7,7 @@ import html
 import json
 import re
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,18 @@ import pytest
 from tests.unit.collector.http.conftest import PLAN as COLLECTED
 from tests.unit.collector.http.conftest import Answer
 from tests.unit.collector.http.conftest import RunningService as Collected
-from tests.unit.dashboard.shop_releases import PLAN, FixedSource, alone, ask, entries, ledger_bytes, plain, words, write
+from tests.unit.dashboard.shop_releases import (
+    PLAN,
+    WEEKLY,
+    FixedSource,
+    alone,
+    ask,
+    entries,
+    ledger_bytes,
+    plain,
+    words,
+    write,
+)
 from tests.unit.privacy.epsilon.test_accountant import counted
 
 import kanab as kb
@@ -32,10 +44,11 @@ from kanab.dashboard.release_sources import CollectorReleases, FileReleases
 from kanab.errors import SourceError
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict
-from kanab.plan.model import settle_missing
+from kanab.plan.model import ExperimentPlan, settle_missing
 from kanab.privacy.release_json import hash_of
 from kanab.report.text import readout_text
 
+TINY = ExperimentPlan("tiny", (("A", 1), ("B", 1)))
 PAGES = ("/", "/experiments/checkout", "/interactions", "/privacy", "/plan")
 DATA = ("/v1/experiments", "/v1/experiments/checkout", "/v1/interactions", "/v1/privacy", "/v1/plan")
 FILES = ("/reports/checkout", "/privacy/report", "/plan/kanab.toml", "/static/dashboard.css")
@@ -597,6 +610,26 @@ def test_the_privacy_page_shows_no_exact_figure_of_releases_with_epsilon(tmp_pat
     assert "<dt>ε spent</dt><dd>0.5 of 1</dd>" in page
     assert "<dt>k</dt><dd>10, by counts with noise</dd>" in page
     assert "Smallest class" not in page
+
+
+def test_an_experiment_that_the_last_seal_held_back_says_so_with_people_in_steps_of_k() -> None:
+    source = FixedSource(WEEKLY, collection=CollectionStatus(replace(PLAN, experiments=(*PLAN.experiments, TINY))))
+    (chain,) = source.contents.chains
+    name, last = list(chain.releases.items())[-1]
+    people = {"tiny": {"published": 0, "held_back": 30, "destroyed": 0}}
+    last = replace(last, receipt=replace(last.receipt, people=people))
+    source.contents = replace(source.contents, chains=(replace(chain, releases={**chain.releases, name: last}),))
+    app = Dashboard(source, patience=60)
+    assert "The last seal held back at least 30 people of this experiment, in steps of 10" in words(
+        ask(app, "/experiments/tiny")
+    )
+    assert "held back at least" not in words(ask(app, "/experiments/banner"))
+
+
+def test_the_plan_page_says_what_leaves_and_not_that_nothing_else_is_counted(app: Dashboard) -> None:
+    page = words(ask(app, "/plan"))
+    assert "No other combination is published, but people by two covariates" in page
+    assert "ever counted" not in page  # a collector counts combinations of levels, for the privacy rules
 
 
 def test_an_empty_list_names_the_commands_that_fill_it() -> None:

@@ -13,8 +13,7 @@ from tests.unit.dashboard.shop_releases import alone, entries, ledger_bytes
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.errors import LedgerError
-from kanab.privacy.ledger import Ledger, append_note, hold_ledger, read_ledger
-from kanab.privacy.ledger_note import LedgerNote
+from kanab.privacy.ledger import Ledger, LedgerNote, append_note, hold_ledger, read_ledger
 
 
 def ledger(*lines: bytes, name: str = "kanab.ledger") -> RawSource:

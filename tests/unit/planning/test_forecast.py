@@ -57,6 +57,13 @@ def test_one_class_fewer_people_would_not_do():
     assert linkage.levels is None
 
 
+@pytest.mark.parametrize("privacy", ["", "[privacy]\nepsilon = 1\n"])
+def test_leverage_is_a_question_of_exact_releases_only(privacy):
+    text = "[metrics]\nbought = { kind = 'binary' }\n" + privacy
+    text += "".join(f"[experiments.{name}]\narms = {{ A = 1, B = 1 }}\n" for name in ("checkout", "banner"))
+    assert ("leverage" in " ".join(forecast_plan(parse_plan(text)).notes)) == (not privacy)
+
+
 def test_days_follow_from_traffic_and_holdout():
     people = only(forecast_plan(plan())).people
     assert only(forecast_plan(plan(), per_day=20)).days == pytest.approx(people / 20, abs=0.1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,21 @@ def test_a_wider_interval_is_said_with_its_share() -> None:
         f" % wider than without merging, as if {fewer} % fewer people had come, if merged levels differ as much as the "
         "others do"
     )
+
+
+def test_of_several_experiments_every_sentence_says_which_one_it_is_of() -> None:
+    rng = np.random.default_rng(5)
+    experiments = (ExperimentPlan("arm", adjust=("x",)), ExperimentPlan("other"))
+    plan = Plan((MetricPlan("y", (-500, 500), 0.01),), experiments, (CovariatePlan("x"),))
+    rows = people(rng, 0.0) | {"other": rng.choice(["on", "off"], 1_200)}
+    released = kb.release(kb.count(rows, plan))
+    assert costs_of(released)[0].startswith("arm: merging levels of x makes ")
+    gone = {"other": "other is held back", "other: y": "y is withheld altogether", "arm: y": "y is withheld altogether"}
+    released = replace(released, receipt=replace(released.receipt, left_out=gone))
+    named = ["other is held back", "other: y is withheld altogether", "arm: y is withheld altogether"]
+    assert [*released.why_left_out().values()] == named
+    left_out = kb.analyze(released, "arm").to_dict()["privacy"]["left_out"]
+    assert [*left_out.values()] == [*named[:2], "y is withheld altogether"]
 
 
 def test_where_merging_costs_little_a_smaller_k_is_said_to_gain_nothing() -> None:

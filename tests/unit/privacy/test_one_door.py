@@ -34,8 +34,7 @@ from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, ma
 from kanab.plan.periods import Span
 from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import Release
-from kanab.privacy.release_file import release_text
-from kanab.privacy.release_json import release_from_dict, release_to_dict
+from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
 from kanab.report import forest, html, pictures, sections, text, words
 from kanab.tally.tally import Tally
 
@@ -213,7 +212,7 @@ def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     }  # a number; sealed batches; a picture
     assert {name.split("/")[0] for name in whole} == {"analysis", "cli", "demo", "privacy"}
     assert {name for name in calls("write_whole")["write_whole"] if name.startswith(("privacy", "analysis"))} == {
-        "analysis/looks_file", "privacy/epsilon/witness", "privacy/ledger", "privacy/release_file",
+        "analysis/looks_file", "privacy/epsilon/witness", "privacy/ledger", "privacy/release_json",
     }  # fmt: skip
     assert found == {
         "staged": {"atomicfile", "cli/release"},

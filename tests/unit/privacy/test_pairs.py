@@ -24,7 +24,7 @@ from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import Leverage, leverage
 from kanab.privacy.merging import SAFETY_FACTOR
-from kanab.privacy.numbers.weights import Weights
+from kanab.privacy.numbers.design import Weights
 from kanab.privacy.overlap import Column
 from kanab.privacy.release_json import release_from_dict, release_to_dict
 

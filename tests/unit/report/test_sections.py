@@ -14,7 +14,6 @@ from kanab.report.sections import (
     caution_sentences,
     contrast_parts,
     further_sections,
-    look_sentences,
     margin_parts,
     omnibus_sentences,
 )
@@ -81,40 +80,6 @@ def test_all_arms_at_once_are_one_line(small: Maker, effect: Maker) -> None:
     ]
     data["omnibus"] = [plain | {"F": None, "df": None, "p": None}]
     assert omnibus_sentences(data, "spend") == []
-
-
-@pytest.mark.parametrize(
-    ("look", "said"),
-    [
-        ({"look": 2, "looks": 4, "verdict": "may stop"}, "Look 2 of 4: you may stop."),
-        ({"look": 2, "looks": 4, "verdict": "keep going"}, "Look 2 of 4: keep going until look 3."),
-        ({"look": 4, "looks": 4, "verdict": "ended"}, "Look 4 of 4: the design has ended without a finding."),
-        (
-            {"look": 2, "planned": 9_000, "verdict": "keep going"},
-            "Look 2: keep going until the planned 9,000 people, or an earlier look.",
-        ),
-        ({"method": "always", "verdict": "keep going"}, "At any time: keep going."),
-        (
-            {"method": "always", "verdict": "keep going", "until": 80_000},
-            "At any time: keep going, about 80,000 people if the effect stays as it is.",
-        ),
-    ],
-)
-def test_a_look_says_whether_one_may_stop(small: Maker, effect: Maker, look: Readout, said: str) -> None:
-    nothing = dict.fromkeys(("look", "looks", "planned", "until"))
-    row = effect(sequential=nothing | {"method": "spending"} | look)
-    assert look_sentences(small(row), "spend") == [said]
-    assert said in readout_text(small(row))
-    assert said in report_html(small(row))
-
-
-def test_every_arm_has_its_own_look(small: Maker, effect: Maker) -> None:
-    nothing = dict.fromkeys(("look", "looks", "planned", "until")) | {"method": "always"}
-    rows = [
-        effect(sequential=nothing | {"verdict": "may stop"}),
-        effect(sequential=nothing | {"verdict": "keep going"}, arm="C"),
-    ]
-    assert look_sentences(small(*rows), "spend") == ["At any time: B: you may stop; C: keep going."]
 
 
 def test_contrasts_are_named_as_sums(small: Maker, effect: Maker) -> None:

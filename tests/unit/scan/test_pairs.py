@@ -1,4 +1,4 @@
-"""The tables of all pairs as one value: adding, refining, looking."""
+"""The tables of all pairs as one value."""
 
 from __future__ import annotations
 
@@ -25,20 +25,14 @@ def pairs_of(rows: dict[str, list] = ROWS, **metrics: Metric) -> Pairs:
     return count_pairs(rows, NAMES, metrics or ["spend", "bought"])
 
 
-def some(*places: int) -> dict[str, list]:
-    return {name: [column[place] for place in places] for name, column in ROWS.items()}
-
-
 def test_the_arms_are_numbered_through() -> None:
     pairs = pairs_of()
     assert pairs.starts == (0, 2, 4, 7)
     assert [factor.levels for factor in pairs.experiments] == [("off", "on"), (0, 1), (1, 2, 3)]
     assert (pairs.slice_of(1), pairs.place("green")) == (slice(2, 4), 2)
-    assert pairs.pairs == [(0, 1), (0, 2), (1, 2)]
-    assert [pairs.number_of(*pair) for pair in pairs.pairs] == [0, 1, 2]
     assert pairs.people[0:2, 2:4].tolist() == [[1, 1], [1, 2]]
     assert pairs.people[0:2, 0:2].tolist() == [[2, 0], [0, 3]]
-    assert (pairs.total, pairs.outside) == (6, 0)
+    assert pairs.total == 6
 
 
 def test_a_pair_is_an_ordinary_tally() -> None:
@@ -89,57 +83,6 @@ def test_names_come_once_and_blocks_fit() -> None:
         Pairs(pairs.experiments, pairs.people, (short,), 6)
 
 
-def test_two_groups_are_added_arm_by_arm_even_where_one_lacks_an_arm() -> None:
-    metrics = {"spend": Metric("spend", 10), "bought": Metric("bought", 1, (0, 1))}
-    first, second = pairs_of(some(0, 1, 2, 4), **metrics), pairs_of(some(3, 5, 0, 1), **metrics)
-    assert first.experiments[2].levels == (1, 2, 3)
-    fewer = pairs_of(some(0, 1, 4, 3), **metrics)
-    assert fewer.experiments[2].levels == (1, 2)
-    both, other = fewer + second, second + fewer
-    whole = pairs_of(some(0, 1, 4, 3, 3, 5, 0, 1), **metrics)
-    for found in (both, other):
-        assert found.experiments == whole.experiments
-        assert found.people.tolist() == whole.people.tolist()
-        for one, two in zip(found.moments, whole.moments, strict=True):
-            assert one.sums.tolist() == two.sums.tolist()
-            assert one.squares.tolist() == two.squares.tolist()
-        assert found.total == whole.total == 8
-        assert found.unusual["bought"] == 0
-
-
-def test_a_coarser_grid_is_refined_when_added() -> None:
-    coarse, fine = Metric("spend", 10), Metric("spend", 1000)
-    mixed = pairs_of(some(0, 1, 2, 4), spend=coarse) + pairs_of(some(3, 5, 0, 1), spend=fine)
-    whole = pairs_of(some(0, 1, 2, 4, 3, 5, 0, 1), spend=fine)
-    assert mixed.moments[0].metric == fine
-    assert mixed.moments[0].sums.tolist() == whole.moments[0].sums.tolist()
-    assert mixed.moments[0].squares.tolist() == whole.moments[0].squares.tolist()
-
-
-@pytest.mark.parametrize(
-    ("other", "message"),
-    [(Metric("spend", 3), "do not fit into each other"), (Metric("spend", 10, (0, 5)), "other bounds")],
-)
-def test_other_grids_and_bounds_are_refused(other: Metric, message: str) -> None:
-    with pytest.raises(TallyError, match=message):
-        pairs_of(spend=Metric("spend", 10)) + pairs_of(spend=other)
-
-
-def test_bounds_between_the_steps_of_a_coarser_grid_are_refused() -> None:
-    with pytest.raises(TallyError, match="do not fit"):
-        pairs_of(spend=Metric("spend", 10, (0, 5.55))) + pairs_of(spend=Metric("spend", 100, (0, 5.55)))
-
-
-def test_only_pairs_of_the_same_names_are_added() -> None:
-    pairs = pairs_of()
-    with pytest.raises(TallyError, match="different experiments or metrics"):
-        pairs + count_pairs(ROWS, ["red", "blue"], ["spend", "bought"])
-    with pytest.raises(TallyError, match="different experiments or metrics"):
-        pairs + count_pairs(ROWS, NAMES, ["spend"])
-    with pytest.raises(TypeError):
-        pairs + 1
-
-
 def test_sums_that_outgrow_64_bits_become_python_integers() -> None:
     large = np.array([[2**62 + 5]])
     assert plus(large, large).tolist() == [[2**63 + 10]]
@@ -161,12 +104,6 @@ def test_blocks_are_spread_over_more_arms() -> None:
         [0, 0, 0, 0], [0, 1, 2, 3], [0, 4, 5, 6], [0, 7, 8, 9],
     ]  # fmt: skip
     assert spread(np.array([[1], [2], [3]]), into, 4, both=False).tolist() == [[0], [1], [2], [3]]
-
-
-def test_true_is_not_the_number_one_when_added() -> None:
-    truths = count_pairs(ROWS | {"blue": [value == 1 for value in ROWS["blue"]]}, NAMES, ["bought"])
-    with pytest.raises(TallyError, match="true/false"):
-        truths + count_pairs(ROWS, NAMES, ["bought"])
 
 
 def test_a_factor_says_which_arms_there_are() -> None:

@@ -18,6 +18,7 @@ from kanab.stats import adjusted_effect, difference_in_means, people_off_commone
 from kanab.stats.sequential import (
     any_time_f_p,
     any_time_look,
+    chance_of_finding,
     log_evidence,
     log_evidence_of_counts,
     mixture_z,
@@ -482,3 +483,109 @@ def test_looks_with_noise_drawn_anew_have_what_is_newly_spent_and_keep_their_siz
              for each in (False, True)}  # fmt: skip
     assert np.mean((z > looks[True]).any(axis=1)) <= 0.05
     assert np.mean((z > looks[False]).any(axis=1)) > 0.055
+
+
+# ── how it ends, and when the rest can hardly change anything ──────────────────────────────────
+
+
+def chance_by_integration(z, t, c, sides, mean):
+    """Integrate over where z may be at the end, given where it is and the mean that it would have there."""
+
+    def density(end):
+        return stats.norm.pdf(end, z * math.sqrt(t) + mean * (1 - t), math.sqrt(1 - t))
+
+    above = integrate.quad(density, c, c + 30, limit=200)[0]
+    return above + (integrate.quad(density, -c - 30, -c, limit=200)[0] if sides == 2 else 0.0)
+
+
+@pytest.mark.parametrize("sides", [1, 2])
+@pytest.mark.parametrize(("z", "t", "c"), [(0.5, 0.5, 1.96), (1.4, 0.25, 2.02), (0.0, 0.75, 2.9), (2.1, 0.9, 2.4)])
+def test_the_chance_of_a_finding_is_the_integral_over_all_ends(z, t, c, sides):
+    for mean in (1.0, 2.8):
+        expected = chance_by_integration(z, t, c, sides, mean)
+        assert chance_of_finding(z, t, c, sides, mean) == pytest.approx(expected, abs=1e-9)
+    known = stats.norm(z / math.sqrt(t), 1 / math.sqrt(t))  # of the mean at the end, where nothing was expected before
+
+    def weighed(mean):
+        return known.pdf(mean) * chance_by_integration(z, t, c, sides, mean)
+
+    middle, reach = known.mean(), 8 * known.std()
+    expected = integrate.quad(weighed, middle - reach, middle + reach, limit=200)[0]
+    assert chance_of_finding(z, t, c, sides) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_chance_of_a_finding_is_that_of_simulated_experiments():
+    moves = np.random.default_rng(5).normal(size=1_000_000)
+    z, t, c, mean = 0.8, 0.4, 2.1, 2.8
+    ends = z * math.sqrt(t) + mean * (1 - t) + math.sqrt(1 - t) * moves
+    assert chance_of_finding(z, t, c, 2, mean) == pytest.approx((abs(ends) >= c).mean(), abs=1.5e-3)
+
+
+@pytest.mark.parametrize("planned_z", [None, 0.5, 3.0])
+@pytest.mark.parametrize("t", [0.01, 0.3, 0.99])
+def test_the_chance_of_a_finding_grows_with_z_from_0_to_1(t, planned_z):
+    for sides, zs in ((1, np.linspace(-6, 6, 121)), (2, np.linspace(0, 6, 61))):
+        chances = [chance_of_finding(z, t, 2.0, sides, planned_z) for z in zs]
+        assert all(0 <= chance <= 1 for chance in chances)
+        assert all(after >= before - 1e-12 for before, after in itertools.pairwise(chances))
+    assert chance_of_finding(-1.0, t, 2.0, 2, planned_z) == chance_of_finding(1.0, t, 2.0, 2, planned_z)
+
+
+def test_a_planned_look_knows_the_last_boundary_of_its_design():
+    seen = effect(0.02)
+    z, error = -stats.norm.ppf(seen.p / 2), seen.se_population
+    last_z = boundaries([0.2, 0.4, 0.6, 0.8, 1.0])[-1].z
+    predictive = planned_look(seen, [1000, 2000], looks=5).chance
+    assert predictive == pytest.approx(chance_of_finding(z, 0.4, last_z, 2), rel=1e-9)
+    conditional = planned_look(seen, [1000, 2000], looks=5, worth=0.1).chance
+    expected = chance_of_finding(z, 0.4, last_z, 2, 0.1 / (error * math.sqrt(0.4)))
+    assert conditional == pytest.approx(expected, rel=1e-9)
+    by_people = planned_look(seen, [1000, 2000], planned=5000).chance  # of which no look but the last is known
+    alone = boundaries([0.2, 0.4, 1.0])[-1].z
+    assert by_people == pytest.approx(chance_of_finding(z, 0.4, alone, 2), rel=1e-9)
+
+
+def test_the_chance_of_a_finding_is_of_looks_that_are_left_and_can_be_tested():
+    seen = effect(0.02)
+    assert planned_look(seen, [1000, 2000], looks=2).chance is None
+    assert planned_look(seen, [2000], looks=5, last=True).chance is None
+    assert planned_look(seen, [1999], planned=2000).chance is None  # no look could follow so soon
+    assert planned_look(seen, [2000], looks=5, anew=True).chance is None
+    assert planned_look(replace(seen, p=None), [2000], looks=5).chance is None
+    for worth in (0.0, -0.1, math.inf):
+        with pytest.raises(AnalysisError, match="worth must be a positive number"):
+            planned_look(seen, [2000], looks=5, worth=worth)
+
+
+def test_any_time_reading_ends_with_the_planned_people_or_by_word():
+    seen = effect(0.08, seed=3)
+    going = any_time_look(seen, 2000, planned=8000)
+    assert (going.verdict, going.until, going.fraction) == ("keep going", None, 0.25)
+    assert str(going).endswith("; keep going until the planned 8,000 people, or an earlier look")
+    z, last_z = -stats.norm.ppf(seen.p / 2), float(mixture_z(np.array(0.8), 0.05, 2))
+    assert going.chance == pytest.approx(1.4 * chance_of_finding(z, 0.25, last_z, 2), rel=1e-9)
+    for ended in (any_time_look(seen, 2000, planned=2000), any_time_look(seen, 2000, last=True)):
+        assert (ended.verdict, ended.until, ended.fraction, ended.chance) == ("ended", None, 1.0, None)
+        assert (ended.p, ended.interval) == (going.p, going.interval)
+        assert str(ended).endswith("; the design has ended without a finding")
+    assert any_time_look(seen, 9000, planned=8000).verdict == "ended"
+    clear = effect(0.5)
+    assert any_time_look(clear, 2000, planned=2000).verdict == "may stop"
+    assert not_stopping(any_time_look(clear, 2000, planned=2000)).verdict == "ended"
+    assert not_stopping(any_time_look(clear, 2000, planned=8000)).verdict == "keep going"
+    rare = any_time_look(seen, 2000, planned=2000, off_commonest=3)
+    assert (rare.verdict, rare.begun, rare.interval) == ("ended", False, None)
+    with pytest.raises(AnalysisError, match="planned must be a positive whole number"):
+        any_time_look(seen, 2000, planned=0)
+
+
+def test_any_time_reading_ends_when_all_that_is_possible_is_less_than_what_is_worth_having():
+    seen = effect()
+    low, high = any_time_look(seen, 2000).interval
+    reach = max(-low, high)
+    ended = any_time_look(seen, 2000, worth=reach * 1.001)
+    assert (ended.verdict, ended.until) == ("ended", None)
+    assert not_stopping(ended).verdict == "ended"
+    assert any_time_look(seen, 2000, worth=reach * 0.999).verdict == "keep going"
+    clear = effect(0.3)
+    assert any_time_look(clear, 2000, worth=1.0).verdict == "may stop"

@@ -8,6 +8,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -17,10 +18,9 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from kanab import __version__
-from kanab.cli.operating.clock_options import PEERS
 from kanab.cli.operating.settings import KEY
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.stores import check_place, store_options, store_to_read
+from kanab.cli.stores import PEERS, check_place, store_options, store_to_read
 from kanab.collector.http.server import UnfamiliarError, fast_protocol
 from kanab.collector.keys.keyfile import check_apart, key_beside, peek_key_file
 from kanab.collector.keys.keyring import KeyChain
@@ -83,18 +83,12 @@ def doctor(
     check_place(data, store)
     findings = [*_machine(), *_disk(data)]
     try:
-        opened = store_to_read(data, store)
-    except KanabError as problem:
-        findings.append(Diagnosis("store", "wrong", problem.fact, problem.remedy))
-    else:
-        try:
+        with closing(store_to_read(data, store)) as opened:
             findings += [*_store(opened), *_plan(opened, plan_file), *_key(opened, data, key)]
             findings += [*_clock(opened, clock_peers), *_database(opened), *_backup(opened, ledger)]
             findings += _notifications(opened, plan_file)
-        except KanabError as problem:
-            findings.append(Diagnosis("store", "wrong", problem.fact, problem.remedy))
-        finally:
-            opened.close()
+    except KanabError as problem:
+        findings.append(Diagnosis("store", "wrong", problem.fact, problem.remedy))
     wrong = any(finding.state == "wrong" for finding in findings)
     if as_json:
         echo_json({"passed": not wrong, "findings": [asdict(finding) for finding in findings]})
@@ -107,7 +101,10 @@ def doctor(
 
 
 def _machine() -> Iterator[Diagnosis]:
-    versions = {name: _version(name) for name in ("uvicorn", "httptools")}
+    versions: dict[str, str | None] = dict.fromkeys(("uvicorn", "httptools"))
+    for name in versions:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     said = ", ".join(f"{name} {number or 'missing'}" for name, number in versions.items())
     about = f"kanab {__version__}, Python {sys.version.split()[0]}, {said}"
     if versions["uvicorn"] is None:
@@ -140,13 +137,6 @@ def _machine() -> Iterator[Diagnosis]:
         "open files", "warning" if few else "ok", "few are allowed" if few else "enough are allowed",
         f"Allow {FEW_FILES:,} or more (LimitNOFILE, ulimit -n)." if few else "",
     )  # fmt: skip
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _disk(data: str | None) -> Iterator[Diagnosis]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import closing
 from datetime import UTC, datetime
@@ -11,9 +10,7 @@ from pathlib import Path
 import click
 
 from kanab.cli.operating.settings import has_password
-from kanab.cli.stores import FILE, store_to_read
-from kanab.collector.keys.keyfile import key_beside
-from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.cli.stores import FILE, keyring_at_hand, store_to_read
 from kanab.errors import StoreError
 
 
@@ -43,25 +40,14 @@ def drill(backup: str, *, key: str | None, ledger: str | None) -> None:
             remedy = "Leave it out, and give it in PGPASSWORD or ~/.pgpass."
             raise StoreError("the password in the address would stand in the list of processes", remedy)
         with closing(store_to_read(None, backup)) as database:
-            report = rehearse(database, _keyring(key, None), exported, now)
+            report = rehearse(database, keyring_at_hand(key, None), exported, now)
     else:
         place = Path(backup)
         file = place / FILE if place.is_dir() else place
         if not file.exists():
             remedy = "Name a copy of a data directory, or of its store.db."
             raise StoreError(f"there is no store in {place.name!r}", remedy)
-        report = rehearse(file, _keyring(key, place), exported, now)
+        report = rehearse(file, keyring_at_hand(key, place), exported, now)
     click.echo(report.text)
     if not report.works:
         sys.exit(1)
-
-
-def _keyring(key: str | None, place: Path | None) -> Keyring | None:
-    """Read a copy of the key, which nothing here moves or writes; None where there is none."""
-    secret = os.environ.get("KANAB_KEY")
-    if key is None and secret:
-        return Keyring(KeyChain.from_secret(secret))
-    if key is not None:
-        return Keyring.from_file(Path(key))
-    path = None if place is None else key_beside(place)
-    return Keyring.from_file(path) if path is not None and path.exists() else None

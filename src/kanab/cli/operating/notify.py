@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -44,12 +45,9 @@ def notify(plan_file: str, data: str | None, store: str | None, *, trial: bool) 
     if trial:
         _try(plan.notify)
         return
-    opened = opened_store(data, store, plan.durability)
-    try:
+    with closing(opened_store(data, store, plan.durability)) as opened:
         notifier = notifier_of(plan, opened)
         done = notifier is None or notifier.tell(opened.sealed(), (), plan)
-    finally:
-        opened.close()
     if not done:
         sys.exit(2)
     click.echo("Everything that was sealed was told.")

@@ -80,8 +80,14 @@ def secret_of(name: str, file_name: str) -> str | None:
 def _settled(callback: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(callback)
     def settled(*args: Any, **named: Any) -> Any:
+        from kanab.collector.log import Level, Log
+
         ctx = click.get_current_context()
-        _warn(named, _doubts(ctx))
+        for sentence in _doubts(ctx):
+            if "form" in named:  # a collector has a log
+                Log(named["form"])(f"kanab: {sentence}", Level.WARNING)
+            else:
+                click.echo(f"kanab: {sentence}", err=True)
         if "store" in named:
             _settle_place(ctx, named)
         return callback(*args, **named)
@@ -104,16 +110,6 @@ def _doubts(ctx: click.Context) -> Iterator[str]:
             "the password in --store stands in the list of processes. "
             "Give the address in KANAB_STORE, or in a file (--store-file)."
         )
-
-
-def _warn(named: dict[str, Any], doubts: Iterator[str]) -> None:
-    from kanab.collector.log import Level, Log
-
-    for sentence in doubts:
-        if "form" in named:  # a collector has a log
-            Log(named["form"])(f"kanab: {sentence}", Level.WARNING)
-        else:
-            click.echo(f"kanab: {sentence}", err=True)
 
 
 def _settle_place(ctx: click.Context, named: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +47,8 @@ def status(data: str | None, store: str | None, url: str | None, *, as_json: boo
     state: dict[str, Any] = {}
     if url is None or data is not None or store is not None:
         check_place(data, store)
-        opened = store_to_read(data, store)
-        try:
+        with closing(store_to_read(data, store)) as opened:
             state["store"] = store_state(opened, datetime.now(UTC))
-        finally:
-            opened.close()
     if url is not None:
         state["collector"] = _collector_state(url)
     if as_json:

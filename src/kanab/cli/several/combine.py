@@ -6,13 +6,12 @@ from typing import Any, get_args
 
 import click
 
-from kanab.atomicfile import write_whole
 from kanab.choices import MetaMethod
-from kanab.cli.output import echo_json, json_option
-from kanab.cli.several.sources import releases_by_name
+from kanab.cli.output import html_option, json_option, show
+from kanab.cli.released_sources import releases_by_name
 
 
-@click.command("combine")
+@click.command()
 @click.argument("source", nargs=-1, required=True)
 @click.option("--experiment", help="One experiment of several.")
 @click.option("--metric", help="One metric of several.")
@@ -27,8 +26,8 @@ from kanab.cli.several.sources import releases_by_name
 @click.option("--normal", is_flag=True, help="Random effects without Knapp and Hartung's error.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of intervals.")
 @json_option
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
-def combine_command(source: tuple[str, ...], **flags: Any) -> None:
+@html_option
+def combine(source: tuple[str, ...], **flags: Any) -> None:
     """Combine effects over batches, regions or releases.
 
     SOURCE are release files about different people, a ledger of cohorts, or a folder of release files.
@@ -37,17 +36,10 @@ def combine_command(source: tuple[str, ...], **flags: Any) -> None:
     kanab combine de.json fr.json nl.json
     kanab combine kanab.ledger --method fixed
     """
-    from kanab.portfolio.combine import combine
+    from kanab.portfolio.combine import combine as combine_releases
 
-    combined = combine(
+    combined = combine_releases(
         releases_by_name(source), flags["experiment"], metric=flags["metric"], control=flags["control"],
         method=flags["method"], knapp_hartung=not flags["normal"], confidence=flags["confidence"],
     )  # fmt: skip
-    if flags["html"]:
-        write_whole(flags["html"], combined.to_report())
-    if flags["as_json"]:
-        echo_json(combined.to_dict())
-        return
-    click.echo(str(combined))
-    if flags["html"]:
-        click.echo(f"\nReport: {flags['html']}")
+    show(flags, text=combined.__str__, data=combined.to_dict, page=combined.to_report)

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from kanab.atomicfile import write_whole
-from kanab.cli.output import echo_json, json_option
-from kanab.cli.several.sources import releases_by_name
+from kanab.cli.output import html_option, json_option, show
+from kanab.cli.released_sources import releases_by_name
 
 
 @click.command()
@@ -16,7 +15,7 @@ from kanab.cli.several.sources import releases_by_name
 @click.option("--metric", help="The metric that all effects are on.")
 @click.option("--confidence", type=float, default=0.95, show_default=True, help="Of intervals.")
 @json_option
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
+@html_option
 def portfolio(source: tuple[str, ...], **flags: Any) -> None:
     """Read all experiments of a folder of releases together.
 
@@ -30,11 +29,4 @@ def portfolio(source: tuple[str, ...], **flags: Any) -> None:
 
     releases = releases_by_name(source, add_batches=True)
     read = read_portfolio(releases, flags["metric"], confidence=flags["confidence"])
-    if flags["html"]:
-        write_whole(flags["html"], read.to_report())
-    if flags["as_json"]:
-        echo_json(read.to_dict())
-        return
-    click.echo(str(read))
-    if flags["html"]:
-        click.echo(f"\nReport: {flags['html']}")
+    show(flags, text=read.__str__, data=read.to_dict, page=read.to_report)

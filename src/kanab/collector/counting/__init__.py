@@ -1,4 +1,4 @@
 """From an accepted post to counters, and from counters to tables.
 
-Others import ``accept.PostAcceptor``, ``tables.tables``, ``counters``, ``cohorts.Calendar`` and ``plan_versions``.
+Others use ``accept.PostAcceptor``, ``tables.possible_tables``, ``counters``, ``cohorts.Calendar``, ``plan_versions``.
 """

@@ -18,7 +18,7 @@ from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.layout import TableLayout
 from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid, OwnTables
 from kanab.collector.counting.signatures import signature_name
-from kanab.collector.counting.tables import tables
+from kanab.collector.counting.tables import possible_tables
 from kanab.collector.protocol.nonces import ahead_error, hour_of, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
 from kanab.collector.protocol.reasons import Reason, refused
@@ -55,7 +55,7 @@ class PostAcceptor:
         self._prefixes = LinePrefixes(plan, self.calendar, began)
         self._now = datetime(1970, 1, 1, tzinfo=UTC)
         self._moment = self._at(0)
-        tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
+        possible_tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
 
     def accept(
         self, body: bytes, content_type: str | None, now: datetime, sealed_through: int | None = None
@@ -63,7 +63,10 @@ class PostAcceptor:
         """Return what a post adds; raises `MessageError` with the reason why it is refused."""
         post = read_post(body, content_type)
         if self._now is not now:  # posts that are begun together share it
-            self._follow(now)
+            seconds = seconds_of(now)
+            if seconds != self._moment.seconds:  # what is open changes by whole ones
+                self._moment = self._at(seconds)
+            self._now = now
         moment = self._moment
         if hour_of(post.nonce) not in moment.hours:
             raise untimely_error(post.nonce, moment.hours)
@@ -88,13 +91,6 @@ class PostAcceptor:
         if late:
             dropped += [Reason.LATE] * self._lines_of(set(late), post)
         return Accepted(post.nonce, deltas, tuple(dropped), post.epoch)
-
-    def _follow(self, now: datetime) -> None:
-        """Find out what is open now, once in a second: it changes by whole ones."""
-        seconds = seconds_of(now)
-        if seconds != self._moment.seconds:
-            self._moment = self._at(seconds)
-        self._now = now
 
     def _at(self, seconds: int) -> _Moment:
         return _Moment(seconds, open_hours(seconds, self.calendar.life), self.calendar.opening(seconds))

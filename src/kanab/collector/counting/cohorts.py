@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 from kanab.collector.protocol.limits import HOURS_AHEAD
@@ -63,7 +64,9 @@ class Calendar:
             if label is None:
                 return 0
             raise refused(Reason.COHORT, "the plan has no cohorts", "Leave out the label.", at)
-        number = None if label is None else _number(self.periods, label)
+        number = None
+        with suppress(PlanError):  # which would repeat what was sent
+            number = None if label is None else self.periods.number(label)
         if number is None:
             fact = "the cohort is missing" if label is None else "that is no cohort's label"
             example = self.periods.label(0)
@@ -84,11 +87,3 @@ class Calendar:
 
     def _at(self, seconds: int) -> int:
         return (seconds // _DAY - self._offset) // self._days
-
-
-def _number(periods: Periods, label: str) -> int | None:
-    """Return the number of a label, or None: an error of the plan would repeat what was sent."""
-    try:
-        return periods.number(label)
-    except PlanError:
-        return None

@@ -14,7 +14,7 @@ from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.counting.bins import Bins
 from kanab.errors import PlanError
 from kanab.plan.check import check_plan, path_to, refuse
-from kanab.plan.model import MOST_CLASSES, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
+from kanab.plan.model import MOST_CLASSES, Linkage, MetricPlan, Plan
 from kanab.tally.factor import Factor, Level, as_score
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By
@@ -24,7 +24,6 @@ _LONGEST_NUMBER = 26
 
 RATIO_PARTS = ("n", "s", "t", "q", "r", "p")
 """The sums of a ratio y/z over the people who have both: how many, Σy, Σz, Σy², Σz², Σyz."""
-
 
 _NAMES_OF_OBJECTS = frozenset(
     "__proto__ constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf "
@@ -183,11 +182,14 @@ def _check_sizes(every: Sequence[TableLayout]) -> None:
 def _layout(
     linkage: Linkage, plan: Plan, metrics: dict[str, Metric], began: Mapping[str, Sequence[str]]
 ) -> TableLayout:
-    factors = [_arms(plan.experiment(name)) for name in linkage.experiments]
+    factors = [Factor(name, plan.experiment(name).arms or (), "arm") for name in linkage.experiments]
     if linkage.people_only:
         return TableLayout(linkage, (*factors, _bins(plan.metrics_by_name[str(linkage.covariate)])), (), {}, ())
     if linkage.covariate is not None:
-        factors.append(_levels(plan.covariate(linkage.covariate)))
+        levels = plan.covariate(linkage.covariate).levels or ()
+        numeric = not any(isinstance(level, (str, bool)) for level in levels)
+        scores = (*(as_score(level) for level in levels), None) if numeric else None
+        factors.append(Factor(linkage.covariate, (*levels, None), "covariate", scores))
     whole = [name for name, metric in metrics.items() if metric.missing == "zero"]
     pairs: dict[tuple[str, str], bool] = {}
     for metric in plan.metrics:
@@ -253,17 +255,6 @@ def _marginals(metric: MetricPlan, linkage: Linkage, factors: Sequence[Factor]) 
     if metric.squares == "class":
         return (tuple(factor.name for factor in factors),)
     return tuple((factor.name,) for factor in factors if factor.role == "arm" or linkage.squares == "marginals")
-
-
-def _arms(plan: ExperimentPlan) -> Factor:
-    return Factor(plan.name, plan.arms or (), "arm")
-
-
-def _levels(plan: CovariatePlan) -> Factor:
-    levels = plan.levels or ()
-    numeric = not any(isinstance(level, (str, bool)) for level in levels)
-    scores = (*(as_score(level) for level in levels), None) if numeric else None
-    return Factor(plan.name, (*levels, None), "covariate", scores)
 
 
 def _open_choices(plan: Plan) -> Iterator[str]:

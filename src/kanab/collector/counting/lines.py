@@ -37,6 +37,12 @@ class MetricGrid(NamedTuple):
     high: int
     whole: bool
 
+    @classmethod
+    def of(cls, metric: Metric) -> MetricGrid:
+        """Return the grid of a metric."""
+        low, high = metric.grid_bounds or (0, 0)
+        return cls(float(metric.scale), low, high, metric.missing == "zero")
+
     def steps(self, value: float) -> int:
         """Return a finite number on the grid, by the rule of ``Metric.to_grid``: plus one half, floor, clamp.
 
@@ -100,7 +106,7 @@ class LinePrefixes:
         if self._paper:  # the paper names a table by its experiment alone
             self._layouts |= {encode(name): tables[0] for name, tables in own.items() if len(tables) == 1}
         metrics = every[0].metrics
-        grids = {metric.name: _grid(metric) for metric in metrics}
+        grids = {metric.name: MetricGrid.of(metric) for metric in metrics}
         self._measures: dict[str, tuple[int, tuple[MetricGrid, ...]]] = {
             encode(metric.name): (measure, (grids[metric.name],)) for measure, metric in enumerate(metrics)
         }
@@ -173,7 +179,7 @@ class LinePrefixes:
             raise _unreadable(at)
         words, values = [layout.name], []
         for level, (known, fact, remedy) in zip(texts, factors, strict=True):
-            word = self._spelling(level, known, _respell_level)
+            word = self._spelling(level, known, lambda text: encode(decode(text)))  # it may hold slashes
             if word is None:
                 raise refused(Reason.LEVEL, fact, remedy, at)
             words.append(word)
@@ -227,19 +233,10 @@ def _declared(factor: Factor) -> _Declared:
     return _Declared(levels, f"unknown {word} for {factor.name!r}", f"Declared {word}s: {names}.")
 
 
-def _respell_level(text: str) -> str:
-    return encode(decode(text))
-
-
 def _number(text: str, at: str) -> float:
     with suppress(ValueError):  # Python's own error repeats the text: ours is raised where that one is gone
         return read_number(text)
     raise refused(Reason.NUMBER, "a total is not a finite number", "Write it in digits.", at)
-
-
-def _grid(metric: Metric) -> MetricGrid:
-    low, high = metric.grid_bounds or (0, 0)
-    return MetricGrid(float(metric.scale), low, high, metric.missing == "zero")
 
 
 def _unreadable(at: str) -> MessageError:

@@ -54,21 +54,6 @@ class Version:
     plan: Plan
 
 
-def check_change(old: Plan, new: Plan) -> Change:
-    """Return what a changed plan changes; raises `PlanError` with everything that would mix meanings.
-
-    >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
-    >>> old = Plan((MetricPlan("spend", (0, 500)),), (shop,))
-    >>> check_change(old, replace(old, experiments=(shop, ExperimentPlan("banner", (("off", 9), ("on", 1)))))).at_once
-    ('experiments.banner begins',)
-    >>> check_change(old, replace(old, k=5))
-    Traceback (most recent call last):
-    kanab.errors.PlanError: 1 mistake in the changed plan: k may not become smaller: ...
-    """
-    refuse([*_mixed(old, new), *_dropped(old, new, dict.fromkeys(old.experiment_names, old.metric_names))], _WHERE)
-    return _change(old, new)
-
-
 @dataclass(frozen=True)
 class Versions:
     """The plans of a store in the order in which they were accepted."""
@@ -93,7 +78,16 @@ class Versions:
         """Return the versions with a plan that is accepted in a period; the newest one again changes nothing.
 
         A plan that was replaced before comes back only if ``replaces`` is the number of the newest version (1, 2, …).
-        Raises `PlanError` if the plan may not follow.
+        Raises `PlanError` with everything that would mix meanings, if the plan may not follow.
+
+        >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
+        >>> versions = Versions((Version(0, Plan((MetricPlan("spend", (0, 500)),), (shop,))),))
+        >>> banner = ExperimentPlan("banner", (("off", 9), ("on", 1)))
+        >>> versions.adopt(replace(versions.newest, experiments=(shop, banner)), 1)[1].at_once
+        ('experiments.banner begins',)
+        >>> versions.adopt(replace(versions.newest, k=5), 1)
+        Traceback (most recent call last):
+        kanab.errors.PlanError: 1 mistake in the changed plan: k may not become smaller: ...
         """
         if not self.entries:
             return Versions((Version(period, plan),)), Change()
@@ -129,9 +123,7 @@ class Versions:
         try:
             store.add_version(len(self.entries), StoredPlan(period, plan_digest(plan), document))
         except StoreError:
-            recorded = Versions.read(
-                store
-            )  # another collector that starts with the same new plan may have been quicker
+            recorded = Versions.read(store)  # another collector that starts with the same plan may have been quicker
             if len(recorded.entries) <= len(self.entries) or recorded.newest != plan:
                 raise
             return recorded, change

@@ -1,16 +1,16 @@
-"""Turns counters into tallies, one per linkage, and tallies into counters."""
+"""Turns counters into tallies, one per linkage."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import cast
 
 import numpy as np
 
-from kanab.collector.counting.counters import CONTRIBUTORS, DESTROYED, JOINT, Counters
+from kanab.collector.counting.counters import CONTRIBUTORS
 from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout, layouts
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import TallyError
@@ -25,26 +25,6 @@ from kanab.tally.tally import Tally
 Levels = tuple[Level, ...]
 
 
-def tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
-    """Return the tally of every linkage of a plan; raises `TallyError` for numbers that no people could have sent.
-
-    The missing level of a covariate is in the table only if somebody has it, as when rows are counted. Joint signatures
-    are left to ``signatures``, contributors to ``contributors_of``, destroyed people to ``account``.
-
-    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
-    >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
-    >>> counters = {"checkout|B|n": 1, "checkout|B|minutes|s": 6, "checkout|checkout=B|minutes|q": 36}
-    >>> tables(plan, counters)["checkout"].people_by()
-    {'A': 0, 'B': 1}
-    """
-    reader = _CounterReader(counters)
-    tallies = {layout.linkage.name: _tally(layout, reader) for layout in layouts(plan)}
-    others = [name for name in counters if name not in reader.read and JOINT not in name]
-    if any(counters[name] for name in others if not name.endswith((CONTRIBUTORS, DESTROYED))):
-        raise TallyError("counters of something that the plan does not have", "Use the plan that they were made with.")
-    return tallies
-
-
 @dataclass(frozen=True)
 class PossibleTable:
     """A table with what some people could have sent, and the metrics and ratios (by their parts) that nobody could."""
@@ -57,22 +37,23 @@ def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possib
     """Return the tally of every linkage of a plan, without the metrics and ratios that no people could have sent.
 
     Anybody can post. Each metric is checked by itself, and each ratio with its two metrics: what one of them says
-    spoils no other. Counters of something else are left alone.
+    spoils no other. Counters of something else are left alone: joint signatures to ``signatures``, contributors to
+    ``contributors_of``, destroyed people to ``account``. The missing level of a covariate is in the table only if
+    somebody has it, as when rows are counted. Raises `TallyError` where not even the people of a table are possible.
 
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> possible_tables(plan, {"checkout|B|n": 1, "checkout|B|minutes|s": -6})["checkout"]
     PossibleTable(tally=Tally of checkout (A, B): no metrics, impossible=('minutes',))
     """
-    reader = _CounterReader(counters)
     possible: dict[str, PossibleTable] = {}
     arms: dict[str, list[int]] = {}
     for layout in layouts(plan):
         experiment = layout.linkage.experiments[0]
         if layout.linkage.people_only:
-            made = _possible_bins(layout, arms[experiment], reader)
+            made = _possible_bins(layout, arms[experiment], counters)
         else:
-            made = _possible(layout, reader)
+            made = _possible(layout, counters)
             arms.setdefault(experiment, [*made.tally.people_by(experiment).values()])
         possible[layout.linkage.name] = made
     return possible
@@ -90,25 +71,26 @@ def contributors_of(
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
     >>> counters = {"checkout|A|n": 2, "checkout|B|n": 3, "checkout|B|minutes|c": 1, "checkout|B|minutes|s": 4}
     >>> counters |= {"checkout|checkout=B|minutes|q": 16}
-    >>> contributors_of(plan, tables(plan, counters), counters)
+    >>> tallies = {"checkout": possible_tables(plan, counters)["checkout"].tally}
+    >>> contributors_of(plan, tallies, counters)
     {}
     >>> counters |= {"checkout||c": 5}
-    >>> contributors_of(plan, tables(plan, counters), counters)
+    >>> contributors_of(plan, tallies, counters)
     {'checkout': {'minutes': array([0, 1], dtype=object)}}
     """
-    reader, contributors = _CounterReader(counters), {}
+    contributors = {}
     for layout in layouts(plan):
         tally = tallies.get(layout.linkage.name)
-        if tally is not None and layout.amounts and reader.get(layout.contributing_key) == tally.total:
+        if tally is not None and layout.amounts and counters.get(layout.contributing_key) == tally.total:
             contributors[layout.linkage.name] = {
-                name: _contributors(layout, name, tally, reader) for name in layout.amounts
+                name: _contributors(layout, name, tally, counters) for name in layout.amounts
             }
     return contributors
 
 
-def _contributors(layout: TableLayout, metric: str, tally: Tally, reader: _CounterReader) -> Cells:
+def _contributors(layout: TableLayout, metric: str, tally: Tally, counters: Mapping[str, int]) -> Cells:
     word = encode(metric)
-    return reader.cells(tally.factors, lambda levels: layout.class_key(levels, word) + CONTRIBUTORS)
+    return _cells(counters, tally.factors, lambda levels: layout.class_key(levels, word) + CONTRIBUTORS)
 
 
 def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
@@ -117,12 +99,12 @@ def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally
     For seals with ε: nothing that leaves may depend on what the numbers are. They say of themselves that they need not
     be possible, as numbers with noise do.
     """
-    reader, tables = _CounterReader(counters), {}
+    tables = {}
     for layout in layouts(plan):
-        people = _people(layout, reader)
-        moments = {metric.name: _moments(layout, metric, people, reader) for metric in layout.metrics}
+        people = _people(layout, counters)
+        moments = {metric.name: _moments(layout, metric, people, counters) for metric in layout.metrics}
         crosses = tuple(
-            _cross(layout, ratio, arm, tuple(moments[name] for name in ratio.pair), reader)
+            _cross(layout, ratio, arm, tuple(moments[name] for name in ratio.pair), counters)
             for ratio in layout.ratios
             for arm in layout.arms
         )
@@ -144,62 +126,37 @@ def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally
 
 def people_by_arm(plan: Plan, counters: Mapping[str, int]) -> dict[str, dict[Level, int]]:
     """Return how many people each arm of each experiment has; totals are not looked at."""
-    reader, people = _CounterReader(counters), {}
+    people: dict[str, dict[Level, int]] = {}
     for layout in layouts(plan):
         arms = layout.factors[0]
         if len(layout.linkage.experiments) == 1 and arms.name not in people:
-            counts = _people(layout, reader).reshape(len(arms.levels), -1).sum(axis=1)
+            counts = _people(layout, counters).reshape(len(arms.levels), -1).sum(axis=1)
             people[arms.name] = dict(zip(arms.levels, counts.tolist(), strict=True))
     return people
 
 
-def counters_of(plan: Plan, tallies: Mapping[str, Tally]) -> Counters:
-    """Return the counters, without zeros, of the tallies of a plan's linkages: what ``tables`` reads."""
-    counters: Counters = {}
-    for layout in layouts(plan):
-        tally = tallies[layout.linkage.name]
-        counters |= {layout.class_key(levels, "n"): value for levels, value in _cells(tally.factors, tally.people)}
-        for part in tally.moments:
-            counters |= _metric_counters(layout, part, tally.factors)
-        for ratio in layout.ratios:
-            for arm in layout.arms:
-                counters |= _ratio_counters(layout, ratio, arm, tally.cross(*ratio.pair, by=(arm.name,)))
-    return {name: value for name, value in counters.items() if value}
+def _cells(counters: Mapping[str, int], factors: Sequence[Factor], name: Callable[[Levels], str]) -> Cells:
+    """Return the numbers of all combinations of levels, each read by its name."""
+    shape = tuple(len(factor.levels) for factor in factors)
+    cells = np.empty(math.prod(shape), dtype=object)
+    cells[:] = [counters.get(name(levels), 0) for levels in product(*(factor.levels for factor in factors))]
+    return cells.reshape(shape)
 
 
-class _CounterReader:
-    """Reads counters, and remembers which: what nobody reads belongs to another plan."""
-
-    def __init__(self, counters: Mapping[str, int]) -> None:
-        self._counters = counters
-        self.read: set[str] = set()
-
-    def get(self, name: str) -> int:
-        self.read.add(name)
-        return self._counters.get(name, 0)
-
-    def cells(self, factors: Sequence[Factor], name: Callable[[Levels], str]) -> Cells:
-        """Return the numbers of all combinations of levels, each read by its name."""
-        shape = tuple(len(factor.levels) for factor in factors)
-        cells = np.empty(math.prod(shape), dtype=object)
-        cells[:] = [self.get(name(levels)) for levels in product(*(factor.levels for factor in factors))]
-        return cells.reshape(shape)
-
-
-def _possible(whole: TableLayout, reader: _CounterReader) -> PossibleTable:
-    layout = whole if any(_people(whole, reader)[..., -1].ravel()) else _without_last_level(whole)
-    people = _people(layout, reader)
+def _possible(whole: TableLayout, counters: Mapping[str, int]) -> PossibleTable:
+    layout = whole if any(_people(whole, counters)[..., -1].ravel()) else _without_last_level(whole)
+    people = _people(layout, counters)
     moments: dict[str, Moments] = {}
     for metric in layout.metrics:
-        part = _moments(layout, metric, people, reader)
-        if not _of_nobody(whole, layout, metric, reader) and _is_possible(layout, people, (part,)):
+        part = _moments(layout, metric, people, counters)
+        if not _of_nobody(whole, layout, metric, counters) and _is_possible(layout, people, (part,)):
             moments[metric.name] = part
     crosses: list[Cross] = []
     pairs: list[tuple[str, str]] = []
     for ratio in layout.ratios:
         if all(name in moments for name in ratio.pair):
             parts = tuple(moments[name] for name in ratio.pair)
-            products = [_cross(layout, ratio, factor, parts, reader) for factor in layout.arms]
+            products = [_cross(layout, ratio, factor, parts, counters) for factor in layout.arms]
             if _is_possible(layout, people, parts, products):
                 crosses += products
                 continue
@@ -208,9 +165,9 @@ def _possible(whole: TableLayout, reader: _CounterReader) -> PossibleTable:
     return PossibleTable(tally, (*(m.name for m in layout.metrics if m.name not in moments), *pairs))
 
 
-def _possible_bins(layout: TableLayout, arms: Sequence[int], reader: _CounterReader) -> PossibleTable:
+def _possible_bins(layout: TableLayout, arms: Sequence[int], counters: Mapping[str, int]) -> PossibleTable:
     """Return the people in the bins of a metric; without bins where they are not the people of the arms."""
-    people = _people(layout, reader)
+    people = _people(layout, counters)
     if people.min() >= 0 and people.sum(axis=1).tolist() == [*arms]:
         return PossibleTable(_filled_bins(layout, people))
     return PossibleTable(without_bins(layout.factors, arms), (layout.factors[-1].name,))
@@ -240,39 +197,17 @@ def _is_possible(layout: TableLayout, people: Cells, moments: Sequence[Moments],
     return True
 
 
-def _people(layout: TableLayout, reader: _CounterReader) -> Cells:
-    return reader.cells(layout.factors, lambda levels: layout.class_key(levels, "n"))
+def _people(layout: TableLayout, counters: Mapping[str, int]) -> Cells:
+    return _cells(counters, layout.factors, lambda levels: layout.class_key(levels, "n"))
 
 
-def _of_nobody(whole: TableLayout, layout: TableLayout, metric: Metric, reader: _CounterReader) -> bool:
+def _of_nobody(whole: TableLayout, layout: TableLayout, metric: Metric, counters: Mapping[str, int]) -> bool:
     """Return whether a metric was counted at the missing level, which nobody has."""
     if layout is whole:
         return False
     words = [(encode(metric.name), part) for part in ("n", "s")]
     classes = product(*(factor.levels for factor in layout.arms), (None,))
-    return any(reader.get(whole.class_key(levels, *rest)) for levels in classes for rest in words)
-
-
-def _tally(layout: TableLayout, reader: _CounterReader) -> Tally:
-    if layout.linkage.people_only:
-        return _filled_bins(layout, _people(layout, reader))
-    layout = _without_empty_level(layout, reader)
-    people = _people(layout, reader)
-    moments = tuple(_moments(layout, metric, people, reader) for metric in layout.metrics)
-    crosses = tuple(_cross(layout, ratio, factor, moments, reader) for ratio in layout.ratios for factor in layout.arms)
-    return Tally(layout.factors, people, moments, crosses)
-
-
-def _without_empty_level(layout: TableLayout, reader: _CounterReader) -> TableLayout:
-    """Return the layout without the missing level of its covariate, if nothing was counted there."""
-    *arms, last = layout.factors
-    if last.role == "arm":
-        return layout
-    words = [("n",), *((encode(metric.name), part) for metric in layout.metrics for part in ("n", "s"))]
-    classes = product(*(factor.levels for factor in arms), (None,))
-    if any(reader.get(layout.class_key(levels, *rest)) for levels in classes for rest in words):
-        return layout
-    return _without_last_level(layout)
+    return any(counters.get(whole.class_key(levels, *rest)) for levels in classes for rest in words)
 
 
 def _without_last_level(layout: TableLayout) -> TableLayout:
@@ -284,24 +219,26 @@ def _without_last_level(layout: TableLayout) -> TableLayout:
     return replace(layout, factors=(*arms, Factor(last.name, last.levels[:-1], last.role, scores)))
 
 
-def _moments(layout: TableLayout, metric: Metric, people: Cells, reader: _CounterReader) -> Moments:
+def _moments(layout: TableLayout, metric: Metric, people: Cells, counters: Mapping[str, int]) -> Moments:
     word = encode(metric.name)
     counts = people
     if metric.missing == "exclude":
-        counts = reader.cells(layout.factors, lambda levels: layout.class_key(levels, word, "n"))
-    sums = reader.cells(layout.factors, lambda levels: layout.class_key(levels, word, "s"))
-    squares = {
-        by: reader.cells(_named(layout.factors, by), lambda levels, by=by: layout.marginal_key(by, levels, word, "q"))  # type: ignore[misc]
-        for by in layout.marginals[metric.name]
-    }
+        counts = _cells(counters, layout.factors, lambda levels: layout.class_key(levels, word, "n"))
+    sums = _cells(counters, layout.factors, lambda levels: layout.class_key(levels, word, "s"))
+    squares = {}
+    for by in layout.marginals[metric.name]:
+        named = [factor for factor in layout.factors if factor.name in by]
+        squares[by] = _cells(counters, named, lambda levels, by=by: layout.marginal_key(by, levels, word, "q"))  # type: ignore[misc]
     return Moments(metric, counts, sums, squares)
 
 
-def _cross(layout: TableLayout, ratio: Ratio, arm: Factor, moments: Sequence[Moments], reader: _CounterReader) -> Cross:
+def _cross(
+    layout: TableLayout, ratio: Ratio, arm: Factor, moments: Sequence[Moments], counters: Mapping[str, int]
+) -> Cross:
     by, axes = (arm.name,), tuple(factor.name for factor in layout.factors)
 
     def sums(name: str) -> Cells:
-        return reader.cells([arm], lambda levels: layout.marginal_key(by, levels, ratio.name, name))
+        return _cells(counters, [arm], lambda levels: layout.marginal_key(by, levels, ratio.name, name))
 
     if not ratio.whole:
         n, s, t, q, r, p = (sums(name) for name in RATIO_PARTS)
@@ -320,33 +257,3 @@ def _cross(layout: TableLayout, ratio: Ratio, arm: Factor, moments: Sequence[Mom
 def _squares(part: Moments, by: By, axes: By) -> Cells:
     """Return squares per arm, which every layout has."""
     return cast(Cells, part.squares_by(by, axes))
-
-
-def _metric_counters(layout: TableLayout, part: Moments, factors: Sequence[Factor]) -> Counters:
-    word = encode(part.metric.name)
-    counters = {layout.class_key(levels, word, "s"): value for levels, value in _cells(factors, part.sums)}
-    if part.metric.missing == "exclude":
-        counters |= {layout.class_key(levels, word, "n"): value for levels, value in _cells(factors, part.counts)}
-    for by, cells in part.squares.items():
-        named = _cells(_named(factors, by), cells)
-        counters |= {layout.marginal_key(by, levels, word, "q"): value for levels, value in named}
-    return counters
-
-
-def _ratio_counters(layout: TableLayout, ratio: Ratio, arm: Factor, cross: Cross) -> Counters:
-    cells = (cross.counts, *cross.sums, *cross.squares, cross.products)
-    parts = [*zip(RATIO_PARTS, cells, strict=True)][-1 if ratio.whole else 0 :]
-    return {
-        layout.marginal_key(cross.by, levels, ratio.name, name): value
-        for name, numbers in parts
-        for levels, value in _cells([arm], numbers)
-    }
-
-
-def _named(factors: Sequence[Factor], by: By) -> list[Factor]:
-    return [factor for factor in factors if factor.name in by]
-
-
-def _cells(factors: Sequence[Factor], cells: Cells) -> Iterator[tuple[Levels, int]]:
-    """Yield every combination of levels with its number."""
-    yield from zip(product(*(factor.levels for factor in factors)), cells.ravel().tolist(), strict=True)

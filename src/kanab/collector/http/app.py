@@ -7,17 +7,20 @@ token and the address it came from. Nothing is logged, and no response repeats w
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
+from array import array
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from kanab.collector.http.access import Access
+from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback, place_hash
 from kanab.collector.http.metrics import CONTENT_TYPE
-from kanab.collector.http.rate_limit import Buckets
 from kanab.collector.http.service import Service
-from kanab.collector.protocol.limits import MOST_POST_BYTES, RETRY_AFTER_SECONDS
-from kanab.collector.protocol.reasons import Reason
+from kanab.collector.protocol.limits import BURST_POSTS, MOST_POST_BYTES, POSTS_PER_SECOND, RETRY_AFTER_SECONDS
+from kanab.collector.protocol.reasons import Reason, refused
 from kanab.collector.readiness import posts_answer, ready_answer
 from kanab.collector.stores.store import PostOutcome
 from kanab.errors import MessageError, StoreError
@@ -70,6 +73,47 @@ DONE = Response(204, [*_SECURITY, _COUNTED])
 Reply = Callable[[Response], None]
 FastPost = Callable[[str | None, bytes | None, str | None, bytes, Reply], None]
 """Takes content type, origin, address and body of a post, and the function that writes the response."""
+
+
+BUCKETS = 65_536
+"""Buckets in memory, for all addresses together: two that share one by chance wait for each other, which only shows
+when one of them floods. So nobody can make the table grow, nor have it searched or forgotten."""
+
+
+class Buckets:
+    """Lets so many posts per second through from each address; this machine and trusted networks are not limited.
+
+    Buckets of tokens are found by a keyed hash of the address, which is not kept.
+
+    >>> clock = iter([0.0, 0.0, 0.0, 1.0])
+    >>> buckets = Buckets(rate=1, burst=2, clock=lambda: next(clock))
+    >>> [buckets.take("192.0.2.7") for _ in range(4)]
+    [True, True, False, True]
+    """
+
+    def __init__(
+        self,
+        rate: float = POSTS_PER_SECOND,
+        burst: float = BURST_POSTS,
+        clock: Callable[[], float] = time.monotonic,
+        proxies: Proxies = NOBODY,
+    ) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._key = secrets.token_bytes(16)
+        self._tokens = array("d", [burst]) * BUCKETS
+        self._since = array("d", [0.0]) * BUCKETS
+        self._proxies = proxies
+
+    def take(self, address: str | None) -> bool:
+        """Take a token of an address, and return whether there was one: whether it may post once more."""
+        if address is None or is_loopback(address) or self._proxies.trust(address):
+            return True
+        now = self._clock()
+        bucket = int.from_bytes(place_hash(address, self._key), "big") % BUCKETS
+        tokens = min(self._burst, self._tokens[bucket] + (now - self._since[bucket]) * self._rate)
+        self._tokens[bucket] = tokens - 1 if tokens >= 1 else tokens
+        self._since[bucket] = now
+        return tokens >= 1
 
 
 class Collector:
@@ -167,9 +211,9 @@ class Collector:
     def _admit(self, allowed: Headers | None, address: str | None) -> None:
         """Check that posts from this page and this address are allowed; raises `MessageError` if not."""
         if allowed is None:
-            raise _refusal(Reason.ORIGIN, "posts from this page are not taken")
+            raise refused(Reason.ORIGIN, "posts from this page are not taken")
         if address not in _HERE and not self._buckets.take(address):
-            raise _refusal(Reason.RATE, "too many posts from one place")
+            raise refused(Reason.RATE, "too many posts from one place")
 
     def _refused(self, problem: Exception, allowed: Headers | None) -> Response:
         """Return the response instead of a 204. Only our own words about messages are passed on."""
@@ -255,12 +299,8 @@ class _DisconnectedError(Exception):
     """The sender disconnected before the body was whole."""
 
 
-def _refusal(reason: Reason, fact: str) -> MessageError:
-    return MessageError(fact, reason=reason, status=reason.status)
-
-
 def _too_long() -> MessageError:
-    return _refusal(Reason.SIZE, f"a post has at most {MOST_POST_BYTES:,} bytes")
+    return refused(Reason.SIZE, f"a post has at most {MOST_POST_BYTES:,} bytes")
 
 
 async def _body(receive: Receive, length: bytes | None) -> bytes:

@@ -132,8 +132,8 @@ def _number(value: float) -> str:
 
 
 def _labels(**labels: str) -> str:
-    return "{" + ",".join(f'{name}="{_safe(text)}"' for name, text in labels.items()) + "}" if labels else ""
-
-
-def _safe(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    parts = []
+    for name, text in labels.items():
+        safe = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        parts.append(f'{name}="{safe}"')
+    return "{" + ",".join(parts) + "}" if parts else ""

@@ -9,7 +9,6 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import Any
 
 from kanab.collector.log import Level, Say, say_nothing
@@ -26,7 +25,6 @@ BACKLOG = 4096
 
 MOST_FILES = 65_536
 """Files and connections that may be open, if the system allows as many."""
-
 
 _FIRST_HANDED_OVER = 3
 """The number of the first file that systemd hands over."""
@@ -94,7 +92,7 @@ def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
     """Have SIGTERM raise ``KeyboardInterrupt``, as SIGINT does, so that everything that is open is closed."""
-    before = signal.signal(signal.SIGTERM, _end)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
@@ -144,11 +142,6 @@ def fast_protocol() -> type[Any]:
 
 class UnfamiliarError(Exception):
     """The installed uvicorn lacks something that the fast path uses."""
-
-
-def _end(_number: int, _frame: FrameType | None) -> None:
-    """Raise what lets everything that is open be closed."""
-    raise KeyboardInterrupt
 
 
 def disable_core_dumps() -> None:

@@ -62,6 +62,11 @@ AT_STOP_SECONDS = 5.0
 STUCK_SECONDS = 300.0
 """Seconds after which a check of the clock that does not end is called stuck: it waits for the store."""
 
+_UNCONFIRMED = (
+    "cohorts are ripe by this machine's clock, but since the start nothing has confirmed it. They are sealed after the "
+    "next timely post, by kanab seal, or after a start with --accept-clock."
+)
+
 
 class TellsPeople(Protocol):
     """Tells people what was sealed and what is alarming, in a thread of its own."""
@@ -72,9 +77,6 @@ class TellsPeople(Protocol):
 
     def offer(self, entries: Sequence[bytes], alarms: Collection[str], plan: Plan) -> None:
         """Begin to tell what is new in the ledger, and the experiments with an alarm before the seal."""
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until telling that has begun is over, or so long."""
 
     def stop(self, seconds: float) -> None:
         """Wait so long for telling that has begun, and say nothing about it afterwards."""
@@ -99,7 +101,6 @@ class Service:
         replaces: int | None = None,
         witness: Witness | None = None,
         clock: Clock | None = None,
-        check_seconds: float = CHECK_SECONDS,
         notifier: TellsPeople | None = None,
         say: Say = say_nothing,
     ) -> None:
@@ -109,7 +110,7 @@ class Service:
         self.readiness = Readiness()
         self._cipher = RecordCipher(keyring)
         self._clock = guarded(clock)
-        self._check_seconds, self._say = check_seconds, say
+        self._say = say
         self._behind = False
         self._told: str | None = None
         self._unconfirmed: float | None = None
@@ -264,7 +265,7 @@ class Service:
 
     async def _check_forever(self) -> None:
         while True:
-            await asyncio.sleep(self._check_seconds)
+            await asyncio.sleep(CHECK_SECONDS)
             await asyncio.to_thread(self.check_clock)
 
     def check_clock(self) -> None:
@@ -277,7 +278,9 @@ class Service:
                 now = self._compared_time()
                 if now is not None:
                     self._follow_plan(now)
-                self._compare_witness()
+                if self._older is not None or not self._writer.number:  # later on the store itself notices
+                    self._older = older_error(self.store, self._keyring, self._witness)
+                self.readiness.set(Problem.EPOCH, wrong=self._older is not None)
                 self._note_witness()
             if self._older is not None:
                 raise self._older
@@ -324,7 +327,13 @@ class Service:
 
         Before the last sealed cohort it would drop everything, whoever confirms it.
         """
-        return _clock_behind_error() if self._behind else self._clock.trouble
+        if not self._behind:
+            return self._clock.trouble
+        return StoreError(
+            "the last sealed cohort lies ahead of this machine's clock",
+            "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try "
+            "again.",
+        )
 
     def _clock_doubt(self) -> StoreError | None:
         """Return why the clock may be wrong, although posts in time may be taken."""
@@ -350,12 +359,6 @@ class Service:
         self._clock()
         return self._clock_doubt() is not None
 
-    def _compare_witness(self) -> None:
-        """Take no posts into a store that is older than what was acknowledged, until the operator has decided."""
-        if self._older is not None or not self._writer.number:  # later on the store itself notices
-            self._older = older_error(self.store, self._keyring, self._witness)
-        self.readiness.set(Problem.EPOCH, wrong=self._older is not None)
-
     def _note_witness(self) -> None:
         """Write how far the store has come; what is acknowledged until the next time, it does not know."""
         if self._witness is not None and self._older is None and self._writer.number:
@@ -378,7 +381,9 @@ class Service:
         if through is None:
             return
         if not self._clock.settled:
-            self._wait_for_confirmation(through)
+            if self._unconfirmed is None and any(cohort <= through for cohort in self.store.sizes()):  # told once
+                self._unconfirmed = time.monotonic()
+                self._say(f"kanab: {_UNCONFIRMED}", Level.WARNING)
             return
         self._due_since = self._due_since or last_tick(self.plan, now)
         for sealed in seal_ripe(self.store, self._cipher, self._versions, through):
@@ -394,12 +399,6 @@ class Service:
                 self._say(f"kanab: {sentence}.", Level.ERROR)
         self._sealed_through = max(self._sealed_through, self.store.sealed_through())
         self._due_since = None
-
-    def _wait_for_confirmation(self, through: int) -> None:
-        """Tell the operator, once, that ripe records wait until somebody confirms the clock."""
-        if self._unconfirmed is None and any(cohort <= through for cohort in self.store.sizes()):
-            self._unconfirmed = time.monotonic()
-            self._say(f"kanab: {_unconfirmed_error()}", Level.WARNING)
 
     def _due(self, now: datetime) -> int | None:
         """Return the cohort through which everything should be sealed by now; None if nothing is due."""
@@ -437,11 +436,6 @@ class Service:
         return frozenset(would_be_destroyed(plan, ended, self._cipher.genuine(self.store.records()).counters))
 
     # ── health ─────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def healthy(self) -> bool:
-        """Whether nothing is wrong: posts can be written, what is ripe is sealed, keys are erased."""
-        return not any(problem.stops for problem in self.readiness.problems())
 
     def seal_lag(self) -> float:
         """Return the seconds since the tick at which something should have been sealed that is not; 0 if all is."""
@@ -500,20 +494,6 @@ class Service:
 def _settle(waiting: asyncio.Future[PostOutcome | StoreError], outcome: PostOutcome | StoreError) -> None:
     if not waiting.done():  # or its sender went away
         waiting.set_result(outcome)
-
-
-def _clock_behind_error() -> StoreError:
-    return StoreError(
-        "the last sealed cohort lies ahead of this machine's clock",
-        "Set the clock right; after a rehearsal use another store. Until then nothing is taken, and clients try again.",
-    )
-
-
-def _unconfirmed_error() -> StoreError:
-    return StoreError(
-        "cohorts are ripe by this machine's clock, but since the start nothing has confirmed it",
-        "They are sealed after the next timely post, by kanab seal, or after a start with --accept-clock.",
-    )
 
 
 def ripe_at_tick(plan: Plan, calendar: Calendar, now: datetime) -> int | None:

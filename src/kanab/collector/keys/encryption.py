@@ -10,19 +10,16 @@ cohort is in there already, and somebody has put it back: it does not count, and
 
 from __future__ import annotations
 
-import hmac
 import os
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from kanab.collector.counting.counters import Counters, add_counters, pack, unpack
 from kanab.collector.counting.signatures import within_bound
-from kanab.collector.keys.keyring import Keyring
-from kanab.errors import MissingExtraError, StoreError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from kanab.collector.keys.keyring import Keyring, cipher_of
+from kanab.errors import StoreError
 
 PADDED_BYTES = 4096
 """Records are padded to this length, longer ones to a power of two: one message reads like a hundred."""
@@ -34,6 +31,7 @@ _VERSION = b"\x02"
 _HEAD = struct.Struct(">c?I8s")
 _OLD_HEAD = b"\x01"  # without a generation: 0
 _SALT, _NONCE, _LENGTH, _TAG = 16, 12, 4, 16
+_aes = partial(cipher_of, label=b"box", what="keeping open cohorts", extra="server")
 
 
 class Genuine(NamedTuple):
@@ -54,9 +52,8 @@ class RecordCipher:
     ({'banner|on|n': 1}, 4042)
     """
 
-    def __init__(self, keyring: Keyring, padded: int = PADDED_BYTES) -> None:
+    def __init__(self, keyring: Keyring) -> None:
         self.keyring = keyring
-        self._padded = padded
 
     def encrypt(self, cohort: int, counters: Counters, epoch: str = "", generation: int = 0) -> bytes:
         """Return counters as a ciphertext of their cohort, and of the store's epoch and generation."""
@@ -65,11 +62,11 @@ class RecordCipher:
     def _encrypt(self, cohort: int, counters: Counters, head: bytes) -> bytes:
         text = pack({name: value for name, value in counters.items() if value})
         text = len(text).to_bytes(_LENGTH, "big") + text
-        size = max(self._padded, 1 << (len(text) + _PAGE_OVERHEAD - 1).bit_length())
+        size = max(PADDED_BYTES, 1 << (len(text) + _PAGE_OVERHEAD - 1).bit_length())
         padded = text.ljust(size - _PAGE_OVERHEAD, b"\0")
         random = os.urandom(_SALT + _NONCE)
         salt, nonce = random[:_SALT], random[_SALT:]
-        return head + random + self._aes(cohort, salt).encrypt(nonce, padded, _label(cohort, head))
+        return head + random + _aes(self.keyring.key(cohort), salt).encrypt(nonce, padded, _label(cohort, head))
 
     def decrypt(self, cohort: int, ciphertext: bytes) -> Counters:
         """Return the counters of a ciphertext; raises `StoreError` if the key is another one or a byte was changed."""
@@ -79,7 +76,7 @@ class RecordCipher:
         if head[:1] not in (_VERSION, _OLD_HEAD) or len(text) < _LENGTH + _TAG:
             raise StoreError("a record has an unknown form", "A newer kanab may have written it: update this one.")
         try:
-            text = self._aes(cohort, salt).decrypt(nonce, text, _label(cohort, head))
+            text = _aes(self.keyring.key(cohort), salt).decrypt(nonce, text, _label(cohort, head))
         except InvalidTag:
             raise StoreError(
                 "a record cannot be decrypted", "The key is another store's, or the record was changed: check --key."
@@ -124,13 +121,6 @@ class RecordCipher:
         genuine = self.genuine([(cohort, ciphertext) for ciphertext in ciphertexts])
         head = _HEAD.pack(_VERSION, True, generation, epoch.encode())
         return self._encrypt(cohort, within_bound(genuine.counters), head), genuine.places
-
-    def _aes(self, cohort: int, salt: bytes) -> AESGCM:
-        try:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only collectors need it
-        except ImportError:
-            raise MissingExtraError("keeping open cohorts", "server") from None
-        return AESGCM(hmac.digest(self.keyring.key(cohort), b"kanab/1 box" + salt, "sha256"))
 
 
 def _label(cohort: int, head: bytes) -> bytes:

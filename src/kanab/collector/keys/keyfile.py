@@ -124,15 +124,12 @@ def _read_lines(handle: int) -> list[tuple[int, KeyState | None]]:
 
 def _write(handle: int, state: KeyState) -> None:
     """Write a state into both lines, first where nothing or the older one is."""
-    for offset, before in sorted(_read_lines(handle), key=lambda line: (line[1] is not None, line[1] or (), line[0])):
-        if before != state:
-            os.pwrite(handle, _format(state), offset)
-            os.fsync(handle)
-
-
-def _format(state: KeyState) -> bytes:
     text = f"kanab-key/1 {state.period:012d} {state.state.hex()} {state.nonce_key.hex()}"
-    return f"{text} {_checksum(text.encode())}\n".encode()
+    line = f"{text} {_checksum(text.encode())}\n".encode()
+    for offset, before in sorted(_read_lines(handle), key=lambda at: (at[1] is not None, at[1] or (), at[0])):
+        if before != state:
+            os.pwrite(handle, line, offset)
+            os.fsync(handle)
 
 
 def _parse(line: bytes) -> KeyState | None:
@@ -159,7 +156,10 @@ def _open(path: Path) -> Iterator[int]:
         ) from None
     try:
         _check_private(handle, path)
-        _lock(handle)
+        with suppress(ImportError):
+            import fcntl  # noqa: PLC0415 - not on Windows, where one collector has the file
+
+            fcntl.flock(handle, fcntl.LOCK_EX)  # goes with the handle, also when the process is killed
         yield handle
     except OSError as problem:
         raise StoreError(f"{path.name} cannot be written: {problem.strerror}", "Check the disk.") from None
@@ -170,13 +170,6 @@ def _open(path: Path) -> Iterator[int]:
 def _check_private(handle: int, path: Path) -> None:
     if os.name == "posix" and stat.S_IMODE(os.fstat(handle).st_mode) & 0o077:
         raise StoreError(f"others may read the key file {path.name!r}", f"Run: chmod 600 {path.name}")
-
-
-def _lock(handle: int) -> None:
-    with suppress(ImportError):
-        import fcntl  # noqa: PLC0415 - not on Windows, where one collector has the file
-
-        fcntl.flock(handle, fcntl.LOCK_EX)  # goes with the handle, also when the process is killed
 
 
 def _sync_folder(folder: Path) -> None:

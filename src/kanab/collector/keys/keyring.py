@@ -21,9 +21,13 @@ import threading
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kanab.collector.keys.keyfile import KeyState, create_key_file, move_key_file, read_key_file
 from kanab.errors import MissingExtraError, StoreError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 LAST_PERIOD = 200_000
 """The last period that has a key: days for five hundred years."""
@@ -161,6 +165,15 @@ class Keyring:
                 move_key_file(self._path, KeyState(chain.period, chain.state, chain.nonce_key))
             self._chain = chain
             self._keys = {period: key for period, key in self._keys.items() if period > through}
+
+
+def cipher_of(secret: bytes, salt: bytes = b"", *, label: bytes, what: str, extra: str) -> AESGCM:
+    """Return AES-256-GCM under a key that label and salt make out of a secret; ``what`` needs an ``extra``."""
+    try:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - only where it is used
+    except ImportError:
+        raise MissingExtraError(what, extra) from None
+    return AESGCM(hmac.digest(secret, b"kanab/1 " + label + salt, "sha256"))
 
 
 def _derived(state: bytes, purpose: bytes) -> bytes:

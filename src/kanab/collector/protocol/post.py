@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -83,8 +84,8 @@ def _read_text(body: bytes) -> Post:
     if lines and not lines[-1]:
         lines.pop()  # the newline after the last line
     _check_lines(len(lines))
-    post = Post(nonce, _read_lines(lines))
-    return post._replace(epoch=epoch) if epoch else post
+    plain = _plain_lines(lines)
+    return Post(nonce, _any_lines(lines) if plain is None else plain, epoch=epoch)
 
 
 def _check_epoch(epoch: str, at: str) -> None:
@@ -104,11 +105,6 @@ def _check_lines(count: int) -> None:
         raise refused(Reason.SIZE, "a post has too many lines", f"Send at most {MOST_POST_LINES} messages in one post.")
     if not count:
         raise refused(Reason.FORMAT, "a post has no message", "Write one to a line, after the nonce.")
-
-
-def _read_lines(lines: list[str]) -> list[Line]:
-    plain = _plain_lines(lines)
-    return _any_lines(lines) if plain is None else plain
 
 
 def _plain_lines(lines: list[str]) -> list[Line] | None:
@@ -190,7 +186,9 @@ _JSON = msgspec.json.Decoder(_Body)
 
 
 def _read_json(body: bytes) -> Post:
-    content = _parse(body)
+    content: _Body | None = None
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # theirs may repeat what was sent
+        content = _JSON.decode(body)
     if content is None:
         raise refused(Reason.FORMAT, "the JSON is not that of a post", "docs/how-to/messages.md shows one.")
     if content.kanab != 1:
@@ -201,13 +199,6 @@ def _read_json(body: bytes) -> Post:
         _check_epoch(content.epoch, "$.epoch")
     lines = [_json_line(message, position) for position, message in enumerate(content.messages)]
     return Post(nonce, lines, json=True, epoch=content.epoch)
-
-
-def _parse(body: bytes) -> _Body | None:
-    try:
-        return _JSON.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _json_line(message: _Message, position: int) -> Line:

@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 
 from kanab.collector.stores.sqlite import OPEN_TABLES, SqliteStore
-from kanab.collector.stores.store import Appended, Carry, CountedPost, Encrypt, MakeBatch, MakeNote, Record
+from kanab.collector.stores.store import Appended, Carry, CountedPost, Encrypt, Record
 from kanab.errors import StoreError
 
 
@@ -26,8 +26,8 @@ class MemoryStore(SqliteStore):
 
     _keeps_all = False
 
-    def __init__(self, path: str | PathLike[str], *, wait: float = 10.0) -> None:
-        super().__init__(path, wait=wait)
+    def __init__(self, path: str | PathLike[str]) -> None:
+        super().__init__(path)
         self._named: set[int] = set()
         try:
             self._lock_file = _locked(Path(path))
@@ -55,15 +55,10 @@ class MemoryStore(SqliteStore):
             self._named.add(carried.cohort)
         return carried
 
-    def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
-        """Destroy open cohorts; those that are filled again are named again."""
+    def _change_epoch(self, db: sqlite3.Connection, epoch: str) -> None:
+        """Change the epoch; cohorts that are kept, or filled again, are named again."""
         self._named.clear()
-        return super().void(through, make, epoch, carry)
-
-    def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
-        """Change the epoch; cohorts that are kept are named again."""
-        self._named.clear()
-        return super().begin_epoch(through, make, epoch)
+        super()._change_epoch(db, epoch)
 
     def lost(self) -> list[int]:
         """Return the open cohorts that an earlier process kept in its memory only."""

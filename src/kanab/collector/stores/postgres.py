@@ -8,8 +8,8 @@ way is done again once: if the commit had happened after all, the nonces say so.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kanab.collector.stores.store import (
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[Any]
 
 _T = TypeVar("_T")
+_Keys = list[tuple[int, bytes]]  # hours and nonces
 _LOCK = 0x6B616E6162  # "kanab"; one store to a database
 
 _MIGRATIONS = (
@@ -149,7 +150,6 @@ _CAUSES = {
     "25006": ("the database is read-only", "Give the address of the primary server."),
 }
 
-
 _NOT_LET_IN = ("does not exist", "authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 """What a server says to a user that it knows no password of; other words, or none, mean that it may come later."""
 
@@ -212,7 +212,7 @@ class PostgresStore:
             state = self._state
             if state is not None and len(keys) == len(of_epoch(posts, state.epoch)) == len(posts) > 0:
                 with suppress(_psycopg().errors.DivisionByZero):
-                    return _append_new(db, posts, keys, encrypt, state=state, last=self._last)
+                    return self._append_new(db, posts, keys, encrypt, state)
             return self._append_any(db, posts, encrypt)
 
         appended = self._run(work)
@@ -221,6 +221,25 @@ class PostgresStore:
         if known:
             self._last = {"last_hour": known[-1].hour, "last_nonce": known[-1].nonce}
         return appended
+
+    def _append_new(
+        self, db: Connection, posts: Sequence[CountedPost], keys: _Keys, encrypt: Encrypt, state: _State
+    ) -> Appended:
+        """Append a group in which everything is new; without BEGIN, a pipeline is one transaction."""
+        outcomes, sums = sort_posts(posts, [True] * len(posts), state.sealed_through, state.forgotten)
+        boxes = [encrypt(cohort, counters, state.epoch, state.generation) for cohort, counters in sums.items()]
+        values = {
+            "hours": [hour for hour, _ in keys],
+            "nonces": b"".join(nonce for _, nonce in keys),
+            "cohorts": list(sums),
+            "boxes": boxes,
+            **state._asdict(),
+            **self._last,
+        }
+        with db.pipeline():
+            db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
+            kept = db.execute(_APPEND, values, binary=True)
+        return Appended(outcomes, list(sums), state.sealed_through, state.epoch, _value(kept))
 
     def _append_any(self, db: Connection, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
         """Append a group after queries for what is sealed and forgotten by now, the epoch, and which nonces are new."""
@@ -318,19 +337,11 @@ class PostgresStore:
                     now = _records(db, through), _sealed(db)
                     if now != seen and not is_last:
                         continue
-                    batch = batch if now == seen else make(*now)
-                    db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, batch))
-                    db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
-                    db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
-                    _carry(db, carry)
+                    _replace_records(db, through, batch if now == seen else make(*now), None, carry)
                     return True
             raise AssertionError("the last time it is sealed")
 
-        if not self._run(work):
-            return False
-        with suppress(StoreError):  # the batch is sealed; space can be given back later
-            self.tidy()
-        return True
+        return self._run_and_tidy(work)
 
     def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
         """Destroy the records through a period and append the note of it; return False if it was done before."""
@@ -341,19 +352,15 @@ class PostgresStore:
                 [(sealed_through, last_epoch)] = db.execute("SELECT sealed_through, epoch FROM kanab_store").fetchall()
                 if through <= sealed_through if epoch is None else epoch == last_epoch:
                     return False
-                note = make(_records(db, through), _sealed(db))
-                db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, note))
-                db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
-                if epoch is None:
-                    db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
-                else:
-                    db.execute(_BEGIN_EPOCH, (epoch,))
-                _carry(db, carry)
+                _replace_records(db, through, make(_records(db, through), _sealed(db)), epoch, carry)
             return True
 
+        return self._run_and_tidy(work)
+
+    def _run_and_tidy(self, work: Callable[[Connection], bool]) -> bool:
         if not self._run(work):
             return False
-        with suppress(StoreError):  # as after a seal
+        with suppress(StoreError):  # the entry is in the ledger; space can be given back later
             self.tidy()
         return True
 
@@ -506,42 +513,14 @@ class PostgresStore:
         self._connection = None
 
 
-def _append_new(
-    db: Connection,
-    posts: Sequence[CountedPost],
-    keys: Sequence[tuple[int, bytes]],
-    encrypt: Encrypt,
-    *,
-    state: _State,
-    last: Mapping[str, Any],
-) -> Appended:
-    """Append a group in which everything is new; without BEGIN, a pipeline is one transaction."""
-    outcomes, sums = sort_posts(posts, [True] * len(posts), state.sealed_through, state.forgotten)
-    boxes = [encrypt(cohort, counters, state.epoch, state.generation) for cohort, counters in sums.items()]
-    values = {
-        "hours": [hour for hour, _ in keys],
-        "nonces": b"".join(nonce for _, nonce in keys),
-        "cohorts": list(sums),
-        "boxes": boxes,
-        **state._asdict(),
-        **last,
-    }
-    with db.pipeline():
-        db.execute("SELECT pg_advisory_xact_lock_shared(%s)", (_LOCK,))
-        kept = db.execute(_APPEND, values, binary=True)
-    return Appended(outcomes, list(sums), state.sealed_through, state.epoch, _value(kept))
-
-
-def _keys(posts: Sequence[CountedPost]) -> list[tuple[int, bytes]]:
+def _keys(posts: Sequence[CountedPost]) -> _Keys:
     """Return hours and nonces in one order, so that no two groups wait in a circle."""
     return sorted({(post.hour, post.nonce) for post in posts})
 
 
 def _connected(url: str, wait: float, *, new: bool) -> Connection:
     """Open a connection on which a commit is durable, and bring the tables up to date; make them in a new store."""
-    db: Connection = _psycopg().connect(url, **_OPTIONS)
-    try:
-        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
+    with _connecting(url, wait) as db:
         db.execute("SET default_transaction_isolation TO 'read committed'")
         if _value(db.execute("SHOW synchronous_commit")) == "off":
             db.execute("SET synchronous_commit TO on")
@@ -550,17 +529,12 @@ def _connected(url: str, wait: float, *, new: bool) -> Connection:
             _migrate(db, new=new)
         for name, seconds in _TIMEOUTS.items():
             db.execute(_SHORTEN, {"name": name, "milliseconds": 1000 * seconds})
-    except BaseException:
-        db.close()
-        raise
     return db
 
 
 def _connected_to_read(url: str, wait: float) -> Connection:
     """Open a connection that writes nothing, to tables that are there."""
-    db: Connection = _psycopg().connect(url, **_OPTIONS)
-    try:
-        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
+    with _connecting(url, wait) as db:
         db.execute("SET default_transaction_read_only TO on")
         if not _value(db.execute("SELECT to_regclass('kanab_store') IS NOT NULL")):
             raise StoreError(
@@ -569,10 +543,19 @@ def _connected_to_read(url: str, wait: float) -> Connection:
             )
         if _value(db.execute("SELECT version FROM kanab_store")) > SCHEMA:
             raise newer_schema_error()
+    return db
+
+
+@contextmanager
+def _connecting(url: str, wait: float) -> Iterator[Connection]:
+    """Open a connection, and close it if what follows fails."""
+    db: Connection = _psycopg().connect(url, **_OPTIONS)
+    try:
+        db.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(wait * 1000)}ms",))
+        yield db
     except BaseException:
         db.close()
         raise
-    return db
 
 
 def _migrate(db: Connection, *, new: bool) -> None:
@@ -598,8 +581,14 @@ def _sealed(db: Connection) -> list[bytes]:
     return [batch for (batch,) in db.execute(query, binary=True).fetchall()]
 
 
-def _carry(db: Connection, carry: Carry | None) -> None:
-    """Add what goes on to a later cohort."""
+def _replace_records(db: Connection, through: int, entry: bytes, epoch: str | None, carry: Carry | None) -> None:
+    """Replace records by an entry of the ledger, close their cohorts or begin an epoch, and add what goes on."""
+    db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, entry))
+    db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
+    if epoch is None:
+        db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
+    else:
+        db.execute(_BEGIN_EPOCH, (epoch,))
     [(epoch, generation)] = db.execute("SELECT epoch, generation FROM kanab_store").fetchall()
     carried = None if carry is None else carry(epoch, generation)
     if carried is not None:

@@ -22,8 +22,7 @@ from kanab.collector.stores.sqlite_append import (
     merge_nonces,
     read_state,
 )
-from kanab.collector.stores.sqlite_file import StoreFile, replaced_error
-from kanab.collector.stores.sqlite_reading import FileToRead
+from kanab.collector.stores.sqlite_file import FileToRead, StoreFile, replaced_error
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
     Appended,
@@ -223,17 +222,7 @@ class SqliteStore:
 
     def seal(self, through: int, make: MakeBatch, carry: Carry | None = None) -> bool:
         """Replace the records through a period by a sealed batch; return False if they were sealed before."""
-        with self._transaction() as db:
-            if through <= db.execute("SELECT sealed_through FROM store").fetchone()[0]:
-                return False
-            batch = make(_records(db, through), _sealed(db))
-            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, batch))
-            db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
-            db.execute("UPDATE store SET sealed_through = ?", (through,))
-            self._carry(db, carry)
-        with suppress(StoreError):  # the batch is sealed; space can be given back later
-            self.tidy()
-        return True
+        return self._replace_records(through, make, None, carry)
 
     def _carry(self, db: sqlite3.Connection, carry: Carry | None) -> Record | None:
         """Add what goes on to a later cohort."""
@@ -244,19 +233,23 @@ class SqliteStore:
 
     def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
         """Destroy the records through a period and append the note of it; return False if it was done before."""
+        return self._replace_records(through, make, epoch, carry)
+
+    def _replace_records(self, through: int, make: MakeBatch, epoch: str | None, carry: Carry | None) -> bool:
+        """Replace records by an entry of the ledger; their cohorts are closed, or stay open in another epoch."""
         with self._transaction() as db:
             sealed_through, last_epoch = db.execute("SELECT sealed_through, epoch FROM store").fetchone()
             if through <= sealed_through if epoch is None else epoch == last_epoch:
                 return False
-            note = make(_records(db, through), _sealed(db))
-            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, note))
+            entry = make(_records(db, through), _sealed(db))
+            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, entry))
             db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
             if epoch is None:
                 db.execute("UPDATE store SET sealed_through = ?", (through,))
             else:
-                _change_epoch(db, epoch)
+                self._change_epoch(db, epoch)
             self._carry(db, carry)
-        with suppress(StoreError):  # as after a seal
+        with suppress(StoreError):  # the entry is in the store; space can be given back later
             self.tidy()
         return True
 
@@ -297,8 +290,13 @@ class SqliteStore:
             if db.execute("SELECT epoch FROM store").fetchone()[0] == epoch:
                 return False
             db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, make(_sealed(db))))
-            _change_epoch(db, epoch)
+            self._change_epoch(db, epoch)
         return True
+
+    def _change_epoch(self, db: sqlite3.Connection, epoch: str) -> None:
+        query = "UPDATE store SET epoch = ?, generation = generation + 1"  # by which who appends notices it
+        db.execute(query, (epoch,))
+        db.execute("DELETE FROM lost")
 
     def lost(self) -> list[int]:
         """Return the open cohorts that an earlier process kept in its memory only."""
@@ -498,21 +496,15 @@ def _opened(path: Path, wait: float) -> tuple[StoreFile, sqlite3.Connection]:
     try:
         with _explained():
             db = _connected(path, wait)
-        try:
-            with _explained():
+            try:
                 file.remember(db)
-        except BaseException:
-            db.close()
-            raise
+            except BaseException:
+                db.close()
+                raise
     except BaseException:
         file.close()
         raise
     return file, db
-
-
-def _change_epoch(db: sqlite3.Connection, epoch: str) -> None:
-    db.execute("UPDATE store SET epoch = ?, generation = generation + 1", (epoch,))  # by which who appends notices it
-    db.execute("DELETE FROM lost")
 
 
 def _connected(path: Path, wait: float) -> sqlite3.Connection:
@@ -547,10 +539,15 @@ def _log_ahead(db: sqlite3.Connection, wait: float) -> None:
             time.sleep(0.02)
 
 
+_LOOK = """SELECT application_id, user_version, EXISTS (SELECT 1 FROM sqlite_master)
+    FROM pragma_application_id, pragma_user_version"""
+"""One statement: another process that makes the tables in between would look like another program's file."""
+
+
 def _version(db: sqlite3.Connection) -> int:
     """Return the version of the tables, 0 in an empty file; raises `StoreError` for another program's file."""
-    mark, version = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version"))
-    if mark != _MARK and (mark or db.execute("SELECT 1 FROM sqlite_master").fetchone()):
+    mark, version, holds_tables = map(int, db.execute(_LOOK).fetchone())
+    if mark != _MARK and (mark or holds_tables):
         raise StoreError(*_CAUSES[sqlite3.SQLITE_NOTADB])
     if version > SCHEMA:
         raise newer_schema_error()

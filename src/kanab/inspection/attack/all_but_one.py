@@ -15,14 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.background import KnownPeople, everybodys_places
+from kanab.inspection.attack.background import KnownPeople, everybodys_places, marginal_places
 from kanab.inspection.attack.findings import Attempt, Finding, in_people
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, StatedNoise
 from kanab.privacy.epsilon.account import epsilon_of, rho_per_person
 from kanab.privacy.epsilon.split import Statistic
 from kanab.tally.cells import Cells
 from kanab.tally.metric import Metric
-from kanab.tally.moments import By
 from kanab.tally.noise import AddedNoise, twice_centre
 
 ALL_BUT_ONE = "all but one"
@@ -201,7 +200,7 @@ def _remainders(table: AttackedTable, noise: StatedNoise, known: KnownPeople) ->
         if not set(statistic.metrics) <= steps.keys():
             continue
         moved = _moved(statistic, [steps[name] for name in statistic.metrics], len(everybody))
-        places = _by(table, everybody, statistic.by)
+        places = marginal_places(table, everybody, statistic.by)
         inside = places != OUT
         published, variances = _published(table, statistic), _variances(statistic, added)
         counted = np.bincount(places[inside], weights=moved[inside], minlength=len(published))
@@ -266,11 +265,3 @@ def _variances(statistic: Statistic, added: AddedNoise) -> Floats:
         metric = added.metrics[statistic.metrics[0]]
         cells = metric.squares[statistic.by] if statistic.kind == "squares" else metric.sums
     return _floats(cells)
-
-
-def _by(table: AttackedTable, places: Ints, by: By) -> Ints:
-    """Return everybody's place in a marginal of a table."""
-    along = np.unravel_index(np.maximum(places, 0), table.people.shape)
-    kept = [along[table.names.index(name)] for name in by]
-    shape = [len(table.axis(name).levels) for name in by]
-    return np.where(places == OUT, OUT, np.ravel_multi_index(kept, shape))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kanab.counted import SignatureValues
 from kanab.counting.columns import MetricSteps
 from kanab.counting.commonest import add_up, values_of
-from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, ShownStatistics, flat_places
+from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, flat_places
 from kanab.privacy.leverage import leverages
 from kanab.privacy.numbers.design import Weighted
 from kanab.tally.cells import Cells
@@ -42,31 +42,13 @@ class KnownPeople:
 
 
 @dataclass(frozen=True, eq=False)
-class KnownScan:
-    """A scan's statistics of one 0/1 metric, and where the people whom the attacker knows stand.
-
-    ``sides[i, j]`` is 0 or 1 for person ``who[i]`` and side j, −1 for people who are not in it; ``tests`` are the
-    two sides of every F.
-    """
-
-    title: str
-    metric: str
-    who: Ints
-    sides: Ints
-    tests: Ints
-    f: Floats
-    error: float
-
-
-@dataclass(frozen=True, eq=False)
 class Background:
-    """The class of everybody who is known in every table, −1 outside, and on which side of every test of a scan."""
+    """The class of everybody who is known in every table, −1 outside."""
 
     known: KnownPeople
     tables: tuple[AttackedTable, ...]
     releases: tuple[AttackedRelease, ...]
     places: tuple[Ints, ...]
-    scans: tuple[KnownScan, ...] = ()
 
     @cached_property
     def designs(self) -> tuple[MetricDesign, ...]:
@@ -104,7 +86,7 @@ class Background:
             assert part is not None and classes is not None, "it is one of these tables"  # noqa: PT018
             columns.append(classes)
             sums.append(part.sums.ravel())
-            squared += [_marginal(table, classes, by) for by in part.squares]
+            squared += [marginal_places(table, classes, by) for by in part.squares]
         cuts = [cut for number in numbers for cut in _cuts(self, number, metric)]
         columns += [column for column, _ in cuts]
         sums += [added for _, added in cuts]
@@ -245,8 +227,7 @@ def place_people(known: KnownPeople, releases: Sequence[AttackedRelease]) -> Bac
                 tables.append(table)
                 sources.append(release)
                 placed.append(places)
-    scans = [_known_scan(release.name, shown, levels) for release in releases for shown in release.statistics]
-    return Background(known, tuple(tables), tuple(sources), tuple(placed), tuple(scan for scan in scans if len(scan.f)))
+    return Background(known, tuple(tables), tuple(sources), tuple(placed))
 
 
 def _fits(places: Ints, people: Cells, hidden: NDArray[np.bool_]) -> bool:
@@ -278,7 +259,7 @@ def _places(table: AttackedTable, levels: Coded) -> Ints:
     return flat_places(table, places)
 
 
-def _marginal(table: AttackedTable, places: Ints, by: Sequence[str]) -> Ints:
+def marginal_places(table: AttackedTable, places: Ints, by: Sequence[str]) -> Ints:
     """Return everybody's place in a marginal of a table."""
     along = np.unravel_index(np.maximum(places, 0), table.people.shape)
     axes = [table.names.index(name) for name in by]
@@ -298,7 +279,7 @@ def _products(background: Background, number: int, metric: Metric) -> Iterator[t
         part, known = table.part(other), background.known.values.get(other)
         if metric.name in cross.pair and part is not None and known is not None:
             steps = part.metric.to_grid(np.nan_to_num(known)).astype(np.float64)
-            yield cross, other, _marginal(table, classes, cross.by), steps
+            yield cross, other, marginal_places(table, classes, cross.by), steps
 
 
 def _cuts(background: Background, number: int, metric: Metric) -> Iterator[tuple[Ints, Cells]]:
@@ -322,31 +303,6 @@ def _weighted(background: Background, number: int, metric: Metric) -> Iterator[W
                 if rows.sum() == cross.counts.flat[arm] and steps[rows].sum() == cross.sums[place].flat[arm]:
                     total, plain = int(cross.products.flat[arm]), int(cross.sums[1 - place].flat[arm])
                     yield WeightedSum(Weighted(other, rows), steps, total, plain)
-
-
-# ── scans ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def _known_scan(name: str, shown: ShownStatistics, levels: Coded) -> KnownScan:
-    """Place people in the tests of a scan whose sides are known, have two levels, and add up to as many people."""
-    sides = {}
-    for side in dict.fromkeys(side for pair in shown.sides for side in pair):
-        distinct, codes = levels.get(side, ([], np.empty(0, dtype=np.int64)))
-        there = [place for place, level in enumerate(distinct) if level is not None]
-        if len(there) == 2:
-            sides[side] = np.select([codes == there[0], codes == there[1]], [0, 1], OUT)
-    places = {side: place for place, side in enumerate(sides)}
-    matrix = np.array(list(sides.values()), dtype=np.int64).T.reshape(-1, len(sides))
-    rows = [
-        row
-        for row, (a, b) in enumerate(shown.sides)
-        if a in sides and b in sides and int(np.sum((sides[a] != OUT) & (sides[b] != OUT))) == shown.people[row]
-    ]
-    tests = np.array([[places[side] for side in shown.sides[row]] for row in rows], dtype=np.int64).reshape(-1, 2)
-    inside = np.flatnonzero((matrix != OUT).any(axis=1))
-    return KnownScan(
-        name, shown.metric, inside, matrix[inside], tests, shown.f[np.array(rows, dtype=np.int64)], shown.error
-    )
 
 
 # ── equations ──────────────────────────────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ from kanab.dataframes import Frames, Tables
 
 NOT_ATTEMPTED = (
     "Not attempted: more than two metrics at once, long searches in whole numbers, prices that end alike, several "
-    "experiments of a collector together, and what else somebody may know."
+    "experiments of a collector together, solving a scan's F statistics, and what else somebody may know."
 )
 """What none of the attacks does."""
 

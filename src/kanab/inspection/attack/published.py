@@ -213,21 +213,6 @@ def flat_places(table: AttackedTable, places: Sequence[NDArray[np.int64]]) -> ND
 
 
 @dataclass(frozen=True, eq=False)
-class ShownStatistics:
-    """What a scan shows of a 0/1 metric: the pooled F of every test with one degree of freedom above.
-
-    ``sides`` are the names of two experiments, or of an experiment and a covariate; ``people`` are in the test.
-    ``error`` is how far a rounded F can be off, relatively.
-    """
-
-    metric: str
-    sides: tuple[tuple[str, str], ...]
-    f: NDArray[np.float64]
-    people: NDArray[np.int64]
-    error: float
-
-
-@dataclass(frozen=True, eq=False)
 class StatedNoise:
     """The noise of a release with ε: how every statistic of its tables was measured, and variances by table.
 
@@ -247,8 +232,8 @@ class AttackedRelease:
     """One release: its tables, the k that it claims, and the cohorts that it is about.
 
     ``contributors`` names, for a metric, the 0/1 metric of the people whose value is not 0, ``sensitive`` are metrics
-    that are marked so. A scan has ``statistics`` instead of tables; ``noise`` is what every number of a release with ε
-    carries. A batch that was ``collected`` promises k within each experiment.
+    that are marked so, ``noise`` is what every number of a release with ε carries. A batch that was ``collected``
+    promises k within each experiment.
     """
 
     name: str
@@ -256,7 +241,6 @@ class AttackedRelease:
     k: int = DEFAULT_K
     cohorts: str = ""
     contributors: Mapping[str, str] = field(default_factory=dict)
-    statistics: tuple[ShownStatistics, ...] = ()
     noise: StatedNoise | None = None
     sensitive: frozenset[str] = frozenset()
     collected: bool = False
@@ -274,13 +258,16 @@ class _Map(msgspec.Struct):
 
 
 def published_from_dict(data: Any, name: str) -> AttackedRelease:
-    """Read a release, or a scan, from its plain data; fields that no attack needs are not looked at.
+    """Read a release from its plain data; fields that no attack needs are not looked at.
 
-    Raises `SourceError` where it is neither, or a table cannot be read, `PrivacyError` where it is internal.
+    Raises `SourceError` where it is none, or a table cannot be read, `PrivacyError` where it is internal.
     """
     refuse_own_rows(data)
     if isinstance(data, dict) and (isinstance(data.get("pairs"), list) or isinstance(data.get("segments"), list)):
-        return _scan(data, name)
+        raise SourceError(
+            "this is a scan, and attacks do not solve F statistics",
+            "Give releases. A scan shares at most one number per 2 (k − 1) people, too few to solve for anybody.",
+        )
     tables = _dict(data, "tables")
     if not tables:
         raise SourceError("this is not a release", "Give a file that kanab release wrote.")
@@ -341,34 +328,6 @@ def _agree(tables: Sequence[AttackedTable]) -> bool:
         arms.setdefault(name, []).append(tuple(marginal(table.people, table.names, (name,)).tolist()))
     several = [totals for totals in arms.values() if len(totals) > 1]
     return bool(several) and all(len(set(totals)) == 1 for totals in several)
-
-
-def _scan(data: Mapping[str, Any], name: str) -> AttackedRelease:
-    """Read a scan of pairs, of segments or of both; rows without numbers say nothing."""
-    tests: dict[str, dict[tuple[str, str], tuple[float, int]]] = {}
-    for part in (data, _dict(data, "segment_scan")):
-        for row in [*(part.get("pairs") or ()), *(part.get("segments") or ())]:
-            try:
-                sides = (row["a"], row["b"]) if "a" in row else (row["experiment"], row["covariate"])
-                metric, f, (above, below) = row["metric"], row["F"], row["df"] or (0, 0)
-            except (KeyError, TypeError, ValueError):
-                raise SourceError("a test cannot be read", "Give a file that kanab scan --json wrote.") from None
-            if metric in part.get("shares", ()) and f is not None and above == 1:
-                tests.setdefault(metric, {})[sides] = float(f), int(below) + 4
-    k = _dict(data, "privacy").get("k")
-    return AttackedRelease(
-        name,
-        (),
-        k if type(k) is int and k >= 2 else DEFAULT_K,
-        statistics=tuple(_statistics(metric, rows) for metric, rows in tests.items()),
-    )
-
-
-def _statistics(metric: str, tests: Mapping[tuple[str, str], tuple[float, int]]) -> ShownStatistics:
-    f = np.array([value for value, _ in tests.values()])
-    digits = next(digits for digits in range(1, 18) if all(float(f"{value:.{digits - 1}e}") == value for value in f))
-    people = np.array([n for _, n in tests.values()], dtype=np.int64)
-    return ShownStatistics(metric, tuple(tests), f, people, max(0.5 * 10.0 ** (1 - digits), 1e-9))
 
 
 def _table(name: str, plain: Any, levels: Mapping[str, Any]) -> AttackedTable:

@@ -21,7 +21,6 @@ from kanab.inspection.attack.reconstruct import (
     find_leverage,
     several_metrics,
 )
-from kanab.inspection.attack.scan_statistics import SCANS, find_from_statistics
 from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values, find_few_contributors
 from kanab.inspection.attack.whole_numbers import WHOLE_NUMBERS, find_whole_numbers
 from kanab.privacy.release import Release, refuse_own_rows
@@ -35,7 +34,6 @@ DOES = {
     LEAST_SQUARES: "Solves all sums of a metric in all tables for everybody's values.",
     CONTRIBUTORS: "Combines the sums of an amount so that they rest on one or two people who have any, or mostly on "
     "one.",
-    SCANS: "Solves the F statistics of a scan for everybody's 0/1 values, by phase retrieval.",
     CLOSED_FORMS: "Infers the largest and the smallest value of a class from people, sum and squares.",
     WHOLE_NUMBERS: "Solves the sums in whole numbers, as far as a small budget of work goes.",
     SEVERAL_METRICS: "Combines the sums of two metrics so that the result is mostly one person's.",
@@ -88,7 +86,6 @@ def _attack_exact_numbers(releases: Sequence[AttackedRelease], background: Backg
         LEVERAGE: find_leverage,
         LEAST_SQUARES: find_by_least_squares,
         CONTRIBUTORS: find_contributors,
-        SCANS: find_from_statistics,
     }
     attempts = [
         Attempt(SMALL, DOES[SMALL], tuple(find_small_classes(releases, k))),
@@ -126,7 +123,7 @@ def _missing(background: Background | None, *, values: bool = False) -> str:
     """Return what somebody would have to know besides."""
     if background is None:
         return NEEDS_KNOWLEDGE
-    if not background.tables and not background.scans:
+    if not background.tables:
         return NOTHING_KNOWN
     return NEEDS_VALUES if values and not background.known.values else ""
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kanab.counted import MOST_STEPS
 from kanab.errors import TallyError
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable
 from kanab.inspection.attack.reconstruct import CONTRIBUTORS
-from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_STEPS
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.inference import class_squares, edges, extremes_on_grid
 from kanab.tally.cells import Cells
 from kanab.tally.consistency import check_moments
@@ -65,7 +66,9 @@ def _views(table: AttackedTable) -> Iterator[AttackedTable]:
 def _extremes(table: AttackedTable, part: Moments, title: str, k: int) -> Iterator[Finding]:
     if part.metric.binary or not part.squares or table.hidden.any() or not _possible(table, part):
         return
-    bounds = _bounds(part)
+    # where no bounds are stated, amounts are taken not to be negative, if none looks so
+    unstated = (0, None) if bool(np.all(part.sums >= 0)) else (None, None)
+    bounds: tuple[int | None, int | None] = part.metric.grid_bounds or unstated
     low, high = edges(*bounds)
     least, most = class_squares(part, table.names, *bounds)
     people = np.maximum(part.counts, 2)  # smaller classes are not looked at
@@ -121,11 +124,6 @@ def reachers(n: int, s: int, q: int, value: int, k: int) -> int:
 def _least(n: int, s: int) -> int:
     mean, over = divmod(s, n) if n else (0, 0)
     return n * mean**2 + over * (2 * mean + 1)
-
-
-def _bounds(part: Moments) -> tuple[int | None, int | None]:
-    """Return the bounds of a metric; where none are stated, amounts are taken not to be negative, if none looks so."""
-    return part.metric.grid_bounds or ((0, None) if bool(np.all(part.sums >= 0)) else (None, None))
 
 
 def _extreme_finding(where: str, metric: Metric, interval: tuple[int, int], people: int, title: str) -> Finding:

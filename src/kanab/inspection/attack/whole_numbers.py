@@ -45,7 +45,9 @@ def find_whole_numbers(background: Background, k: int, *, sensitive: bool) -> Wh
     for design in background.designs:
         if design.sensitive != sensitive:
             continue
-        if not _little_work(design):
+        low, high = design.metric.grid_bounds or (0, MOST_STEPS + 1)
+        entries = sum(map(len, design.sums)) * len(design.people)
+        if high - low > MOST_STEPS or entries > MOST_ENTRIES:
             unsettled = True
             continue
         pinned = _WholeTotals.of(design).pinned((design.people < k) & ~design.solved[1])
@@ -53,11 +55,6 @@ def find_whole_numbers(background: Background, k: int, *, sensitive: bool) -> Wh
         for signature, total in (pinned or {}).items():
             findings.append(total_finding(WHOLE_NUMBERS, design, signature, total))
     return WholeFindings(tuple(findings), unsettled)
-
-
-def _little_work(design: MetricDesign) -> bool:
-    low, high = design.metric.grid_bounds or (0, MOST_STEPS + 1)
-    return high - low <= MOST_STEPS and sum(map(len, design.sums)) * len(design.people) <= MOST_ENTRIES
 
 
 @dataclass(frozen=True, eq=False)

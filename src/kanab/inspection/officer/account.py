@@ -12,17 +12,22 @@ from typing import Any
 from kanab.errors import LedgerError, SourceError
 from kanab.inspection.attack.all_but_one import ALL_BUT_ONE
 from kanab.inspection.attack.findings import AttackReport, Attempt
-from kanab.inspection.attack.published import AttackedRelease, published_from_dict
+from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.attack.run import play_attacker
-from kanab.inspection.auditor import Audited, audit_release, check_chain, check_differences, check_release
-from kanab.inspection.checks import Check
-from kanab.inspection.noise_audit import check_spent
+from kanab.inspection.auditor import (
+    Audited,
+    Check,
+    audit_release,
+    check_chain,
+    check_differences,
+    check_release,
+    check_spent,
+)
 from kanab.inspection.officer import noisy
 from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, promises, questions, risks
 from kanab.privacy.costs import costs_of
-from kanab.privacy.ledger import Ledger
-from kanab.privacy.ledger_note import scan_sentence, void_sentence
+from kanab.privacy.ledger import Ledger, scan_sentence, void_sentence
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release
 from kanab.privacy.release_json import release_to_dict
 
@@ -66,9 +71,14 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
     plain = [_release(name, release, hashes[name], audits[name], checks[name]) for name, release in releases.items()]
     everything = [*(check for of_file in checks.values() for check in of_file), *between]
     effective_k = _effective_k(releases, hashes.values(), ledger)
-    attacks = _attacks(_attacked([*published.values()]))
+    attacked = play_attacker([*published.values()], k=min(release.k for release in published.values()))
+    attacks = _attacks(attacked)
     remaining = risks(plain)
-    broken = [*_broken(checks, between), *_won(attacks)]
+    broken = [
+        *(f"{check.rule} in {name}" for name in checks for check in checks[name] if check.holds is False),
+        *(f"{check.rule} between the files" for check in between if check.holds is False),
+        *(f"attack by {attempt['attack']}" for attempt in attacks["tried"] if attempt["state"] == LEARNT),
+    ]
     return {
         "format": FORMAT,
         "verdict": _verdict(plain, broken, everything, remaining) | {"effective_k": effective_k},
@@ -130,17 +140,6 @@ def _effective_k(releases: Releases, hashes: Iterable[str], ledger: Ledger | Led
 
 
 # ── the verdict ────────────────────────────────────────────────────────────────────────────────
-
-
-def _broken(checks: Mapping[str, Sequence[Check]], between: Sequence[Check]) -> list[str]:
-    return [
-        *(f"{check.rule} in {name}" for name in checks for check in checks[name] if check.holds is False),
-        *(f"{check.rule} between the files" for check in between if check.holds is False),
-    ]
-
-
-def _won(attacks: Plain) -> list[str]:
-    return [f"attack by {attempt['attack']}" for attempt in attacks["tried"] if attempt["state"] == LEARNT]
 
 
 def _verdict(
@@ -231,11 +230,6 @@ def _plain_checks(checks: Iterable[Check], *, collector: bool = False) -> list[P
 
 
 # ── attacks and ledger ─────────────────────────────────────────────────────────────────────────
-
-
-def _attacked(published: Sequence[AttackedRelease]) -> AttackReport:
-    """Try every attack that needs nobody's rows, against the least k that was promised."""
-    return play_attacker(published, k=min(release.k for release in published))
 
 
 def _attacks(attacked: AttackReport) -> Plain:

@@ -9,7 +9,7 @@ from kanab.errors import listed
 from kanab.inspection.auditor import Audited, audit_release
 from kanab.plan.model import CovariatePlan, MetricPlan, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.audit import NARROW, Audit
+from kanab.privacy.audit import NARROW
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Release
@@ -41,10 +41,14 @@ def fields_of(release: Release, audited: Mapping[str, Audited] | None = None) ->
 def _table(name: str, table: Tally, release: Release, audits: Mapping[str, Audited]) -> Plain:
     plan = release.plan
     plans = plan.metrics_by_name
+    declared = {experiment.name for experiment in plan.experiments if experiment.arms is not None}
     return {
         "table": name,
         "why": purposes(name, plan),
-        "arms": [_arms(factor, plan) for factor in table.arms],
+        "arms": [
+            {"name": factor.name, "levels": list(factor.labels), "declared": factor.name in declared}
+            for factor in table.arms
+        ],
         "covariate": (
             _covariate(table.covariates[0], plan, release.receipt.maps.get(name))
             if len(table.covariates) == 1
@@ -57,12 +61,15 @@ def _table(name: str, table: Tally, release: Release, audits: Mapping[str, Audit
 
 def _audited(table: Tally, audited: Audited) -> Plain:
     sizes = [int(n) for n in table.people.ravel() if n]
+    worst = (audited.classes + audited.arms).worst
+    # what the numbers let infer most closely, and how close they may come before they are withheld
+    narrowest = None if worst is None else {"metric": worst.metric, "share": worst.ratio, "least": 1 / NARROW}
     return {
         "classes": len(sizes),
         "smallest_class": min(sizes),
         "degrees_of_freedom": table.total - len(sizes),
         "homogeneous": audited.classes.homogeneous,
-        "narrowest": _narrowest(audited.classes + audited.arms),
+        "narrowest": narrowest,
     }
 
 
@@ -75,12 +82,6 @@ def _noisy(table: Tally) -> Plain:
         "homogeneous": 0,
         "narrowest": None,
     }
-
-
-def _narrowest(audit: Audit) -> Plain | None:
-    """Return what the numbers let infer most closely, and how close they may come before they are withheld."""
-    worst = audit.worst
-    return None if worst is None else {"metric": worst.metric, "share": worst.ratio, "least": 1 / NARROW}
 
 
 def purposes(name: str, plan: Plan) -> list[str]:
@@ -110,11 +111,6 @@ def purposes(name: str, plan: Plan) -> list[str]:
     if covariate in experiment.segments:
         questions.append(f"segments: does the effect differ by {covariate}?")
     return questions
-
-
-def _arms(factor: Factor, plan: Plan) -> Plain:
-    declared = any(planned.name == factor.name and planned.arms is not None for planned in plan.experiments)
-    return {"name": factor.name, "levels": list(factor.labels), "declared": declared}
 
 
 def _covariate(factor: Factor, plan: Plan, levels: LevelMap | None) -> Plain:

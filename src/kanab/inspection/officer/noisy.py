@@ -135,18 +135,14 @@ def spent_in(ledger: Ledger) -> Plain | None:
     if last is None:
         return None
     rho = spent_rho(ledger.noisy)
-    rest = rho_of(last.total, last.delta) / _stores(ledger) - rho
+    budget = ledger.noisy[-1].plan.budget
+    stores = 1 if budget is None else budget.stores  # that share the total
+    rest = rho_of(last.total, last.delta) / stores - rho
     left = epsilon_of(rest, last.delta) if rest > ROUNDING else 0.0
     spent = epsilon_of(rho, last.delta)
     return {
         "releases": len(ledger.noisy), "total": last.total, "delta": last.delta, "spent": spent, "left": left,
     }  # fmt: skip
-
-
-def _stores(ledger: Ledger) -> int:
-    """Return how many stores and ledgers share the total."""
-    budget = ledger.noisy[-1].plan.budget
-    return 1 if budget is None else budget.stores
 
 
 def spent_sentence(noise: Plain) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.inspection.officer import noisy
-from kanab.privacy.ledger_note import asked_text
+from kanab.privacy.ledger import asked_text
 from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table, table_html
 from kanab.tabular import Table
@@ -243,7 +243,15 @@ def field_rows(release: Data) -> list[Row]:
     by_covariate = {table["covariate"]["name"]: table for table in tables if table["covariate"] is not None}
     metrics = {metric["name"]: metric for table in tables for metric in table["metrics"]}
     return [
-        *(_arms_row(factor) for factor in arms.values()),
+        *(
+            (
+                f"{factor['name']} (arms)",
+                listed(factor["levels"]),
+                "declared in the plan" if factor["declared"] else "as found in the data",
+                "says who is compared with whom",
+            )
+            for factor in arms.values()
+        ),
         *(_covariate_row(table) for table in by_covariate.values()),
         (
             "people",
@@ -253,11 +261,6 @@ def field_rows(release: Data) -> list[Row]:
         ),
         *(_metric_row(metric, tables) for metric in metrics.values()),
     ]
-
-
-def _arms_row(factor: Data) -> Row:
-    source = "declared in the plan" if factor["declared"] else "as found in the data"
-    return (f"{factor['name']} (arms)", listed(factor["levels"]), source, "says who is compared with whom")
 
 
 def _covariate_row(table: Data) -> Row:
@@ -297,6 +300,7 @@ def _figures(release: Data) -> str:
 
 def _exact_figures(release: Data) -> list[tuple[str, str]]:
     k, effective = release["k"], release["effective_k"]
+    times = {0: "never", 1: "once"}.get(release["homogeneous"], f"{release['homogeneous']:,} times")
     return [
         ("Rule", f"every class holds nobody or at least k = {k} people"),
         ("Smallest class", f"{release['smallest_class']:,} people (the k that was reached)"),
@@ -312,7 +316,7 @@ def _exact_figures(release: Data) -> list[tuple[str, str]]:
         ("Closest inference", _narrowest(release["narrowest"])),
         (
             "Everybody alike",
-            f"{_times(release['homogeneous'])} (all people of a class have the same value of a metric)",
+            f"{times} (all people of a class have the same value of a metric)",
         ),
         ("Cut to the bounds", _by_metric(release["clamped"], k)),
         ("Without a value", _by_metric(release["missing"], k)),
@@ -348,10 +352,6 @@ def _by_metric(counts: Mapping[str, int], k: int) -> str:
     if not any(counts.values()):
         return f"{floored_text(0, k)}, for every metric"
     return "; ".join(f"{metric}: {floored_text(people, k)}" for metric, people in counts.items())
-
-
-def _times(number: int) -> str:
-    return {0: "never", 1: "once"}.get(number, f"{number:,} times")
 
 
 def _narrowest(narrowest: Data | None) -> str:
@@ -430,10 +430,11 @@ def _attacks(data: Data) -> str:
         "files alone; it does not prove that no other attack could learn more."
     ]
     if effective is not None and any(attempt["why_not"] for attempt in attacks["tried"]):
+        within = any(release["effective_k_within"] for release in data["releases"])
+        of_one = " of one experiment" if within else ""
         sentences.append(
             "Some attacks need to know who is in which class. The rules cover what k promises: even with that "
-            f"knowledge, every combination of sums of one metric{_of_one(data)} rests on at least {effective:,} "
-            "people."
+            f"knowledge, every combination of sums of one metric{of_one} rests on at least {effective:,} people."
         )
     between = _checks("Checks of all files together", data["together"]) if data["together"] else ""
     return (
@@ -441,10 +442,6 @@ def _attacks(data: Data) -> str:
         + card_table("Attacks", ("attack", "what it does", "result"), rows, "cards wide prose")
         + (f"\n<h3>All files and their ledger together</h3>\n{between}" if between else "")
     )
-
-
-def _of_one(data: Data) -> str:
-    return " of one experiment" if any(release["effective_k_within"] for release in data["releases"]) else ""
 
 
 def _result(attempt: Data) -> str:
@@ -474,11 +471,12 @@ def _ledger(ledger: Data | None) -> str:
         f"It holds {_counted(len(entries), 'release', 'releases')}, and its chain is unbroken.{rest if others else ''}"
     )
     few = len(entries) <= MOST_ENTRIES
-    rows = [
-        (f"{entry['entry']:,}", escape(entry["file"] or "another file"), _span(entry["cohorts"]), _hash(entry["hash"]))
-        for entry in entries
-        if few or entry["file"] is not None or entry is entries[-1]
-    ]
+    rows = []
+    for entry in entries:
+        if few or entry["file"] is not None or entry is entries[-1]:
+            people = "everybody" if entry["cohorts"] is None else cohorts_text(entry["cohorts"])
+            file = entry["file"] or "another file"
+            rows.append((f"{entry['entry']:,}", escape(file), escape(people), _hash(entry["hash"])))
     table = card_table("Entries of the ledger", _ENTRY, rows, "cards wide prose")
     sentences = (*ledger.get("voided", ()), *ledger.get("scans", ()))
     said = "".join(f"<p>{escape(sentence[:1].upper() + sentence[1:])}.</p>" for sentence in sentences)
@@ -501,10 +499,6 @@ def _refused(ledger: Data) -> str:
         "whether a release is refused may tell about somebody, so look at what was asked.</p>"
         f"{card_table('Refused attempts', _REFUSED, rows, 'cards wide prose')}{reasons}"
     )
-
-
-def _span(batch: Data | None) -> str:
-    return "everybody" if batch is None else escape(cohorts_text(batch))
 
 
 def _capital(text: str) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.choices import DEFAULT_K
-from kanab.inspection.checks import Check
-from kanab.inspection.officer import collected, noisy
+from kanab.inspection.auditor import Check
+from kanab.inspection.officer import noisy
 from kanab.inspection.officer.fields import origin
 from kanab.inspection.promises import NOT_COVERED, PROMISES, RULES, WITHIN_AN_EXPERIMENT
 from kanab.privacy.release import Release
@@ -28,6 +28,55 @@ TESTS = {
 
 # ── where the data are ─────────────────────────────────────────────────────────────────────────
 
+_RELEASED = (
+    "Tables of classes, the map of merged levels, the plan, the receipt and hashes. No row, no identifier, no time of "
+    "day, no machine or user."
+)
+_FOREVER = "Forever: what has been handed out cannot be taken back."
+
+_COLLECTOR_STEPS = (
+    ("Browser or app", "sends arm, level and totals; no id, no time", "visitor", "personal data"),
+    ("Collector", "adds them to classes; keeps no message", "curator", "personal data"),
+    ("Encrypted records", "open cohorts: counts and sums, padded", "curator", "personal data"),
+    ("Seal", "privacy gate; then the key is erased", "curator", "rules"),
+    ("Sealed batch", "classes of nobody or at least {k} people", "outside", "released"),
+    ("Analyst", "effects and tests, from batches only", "outside", "released"),
+)
+"""The way of a collector's data: what happens, on which side of the gate, and with what."""
+
+_COLLECTOR_PLACES = (
+    (
+        "in flight",
+        "One message of one person: arm, level of each covariate, cohort, and a running total from old to new. It has "
+        "no identifier, no time and no free text; a random number keeps it from being counted twice.",
+        "The visitor, and whoever serves the page or ends its encryption (TLS).",
+        "Until it is acknowledged; nothing is logged.",
+    ),
+    (
+        "in memory",
+        "What the messages of a few milliseconds add to classes, and to the combinations of levels within one "
+        "experiment. Keyed hashes of addresses, for the rate limit.",
+        "The collector's process.",
+        "Until the group is committed; addresses for seconds.",
+    ),
+    (
+        "at rest, encrypted",
+        "Counters of open cohorts: people, sums, squares and how many have some of an amount by class, and people by "
+        "combination of levels within one experiment, never values by combination. Keyed hashes of the messages' "
+        "random numbers, for a day.",
+        "Whoever holds both the store and its key.",
+        "Until the seal: then records are deleted and the key is erased, so that backups of them tell nothing.",
+    ),
+    (
+        "sealed",
+        "Batches that passed the gate, in clear, in the store and chained. Combinations of levels are gone.",
+        "Whoever may read the store or the dashboard.",
+        "As long as you keep the store.",
+    ),
+    ("released", _RELEASED, "Everybody who gets a batch.", _FOREVER),
+)
+"""What is in flight, in memory, at rest, sealed and released; who can see it, and for how long."""
+
 
 def flow(releases: Sequence[Plain]) -> list[Plain]:
     """Return the way of the data, step by step: what happens, on which side of the gate, and with what."""
@@ -36,7 +85,7 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
         other = noisy.SEALED if with_noise else {}
         return [
             {"step": step, "says": other.get(step, says).format(k=_least_k(releases)), "side": side, "kind": kind}
-            for step, says, side, kind in collected.STEPS
+            for step, says, side, kind in _COLLECTOR_STEPS
         ]
     known = with_noise or all(release["effective_k"] is not None for release in releases)
     counting = "adds people up, class by class" if known else "adds people up; how is not on record"
@@ -57,8 +106,6 @@ def flow(releases: Sequence[Plain]) -> list[Plain]:
 
 def places(releases: Sequence[Plain]) -> list[Plain]:
     """Return what is in flight, in memory, at rest and released; who can see it, and for how long."""
-    if _collected(releases):
-        return [dict(zip(("place", "what", "who", "how_long"), row, strict=True)) for row in collected.PLACES]
     chained = any(release["previous"] is not None for release in releases)
     ledger = " The ledger, which holds every release into it once more." if chained else ""
     files, them = ("Release and ledger", "them") if chained else ("Release", "it")
@@ -83,15 +130,10 @@ def places(releases: Sequence[Plain]) -> list[Plain]:
             f"Rows: the curator. {files}: whoever may read {them}.",
             f"Rows: as the curator's own rules say. {files}: as long as you keep {them}.",
         ),
-        (
-            "released",
-            "Tables of classes, the map of merged levels, the plan, the receipt and hashes. No row, no identifier, "
-            "no time of day, no machine or user.",
-            "Everybody who gets the file.",
-            "Forever: what has been handed out cannot be taken back.",
-        ),
+        ("released", _RELEASED, "Everybody who gets the file.", _FOREVER),
     )
-    return [dict(zip(("place", "what", "who", "how_long"), row, strict=True)) for row in rows]
+    shown = _COLLECTOR_PLACES if _collected(releases) else rows
+    return [dict(zip(("place", "what", "who", "how_long"), row, strict=True)) for row in shown]
 
 
 # ── what was done otherwise ────────────────────────────────────────────────────────────────────
@@ -135,8 +177,8 @@ def risks(releases: Sequence[Plain]) -> list[Plain]:
     """Return what no rule covers, and what can be done about it; risks of these releases first."""
     batches = [release for release in releases if release["collector"]]
     others = [release for release in releases if not release["collector"]]
-    always = [risk for risk in _ALWAYS if others or risk[0] not in collected.NOT_OF_ROWS]
-    rows = [*_risks_of(releases), *(collected.collector_risks(batches) if batches else ()), *always]
+    always = [risk for risk in _ALWAYS if others or risk[0] not in _NOT_OF_ROWS]
+    rows = [*_risks_of(releases), *(_collector_risks(batches) if batches else ()), *always]
     if noisy.all_noisy(releases):
         rows = [row for row in rows if row[0] not in noisy.COVERED] + [*(noisy.RISKS if others else noisy.RISKS[-1:])]
     return [{"risk": risk, "says": says, "do": do} for risk, says, do in rows]
@@ -156,6 +198,29 @@ def _risks_of(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
             "Count from rows, so that the gate sees how the tables overlap.",
         )
 
+
+def _collector_risks(releases: Sequence[Plain]) -> Iterator[tuple[str, str, str]]:
+    """Yield what no rule of a collector covers, and what can be done about it; those of these batches first."""
+    if any(release["effective_k"] is None for release in releases):
+        yield (
+            "batches whose overlap was not evaluated",
+            "Some people were counted by an earlier version of Kanab, or had too many combinations of levels; the "
+            "deviations say which. Each table holds to k by itself, their combinations were not looked at.",
+            "Update every collector on the store; declare fewer levels or covariates.",
+        )
+    tables = [table for release in releases for table in release["tables"]]
+    if any(metric["missing"] == "exclude" for table in tables for metric in table["metrics"]):
+        yield (
+            "who has a value at all",
+            "Where missing values are excluded, k people of every class have one and k lack one. Over several tables "
+            "that is not checked: it becomes known after enrollment, and is not part of a combination.",
+            'Let everybody begin with 0 (missing = "zero"), or use one covariate.',
+        )
+    yield from _ALWAYS_AT_COLLECTORS
+
+
+_NOT_OF_ROWS = ("the curator's rows", "who counts as a person", "changes that cancel out")
+"""Risks of counting rows that a collector does not have, or has in another form."""
 
 _NOT_ALONE = "k-anonymity does not answer this question by itself (WP216, table 6)."
 _ALWAYS = (
@@ -195,6 +260,25 @@ _ALWAYS = (
         "a ledger cut short",
         "A changed, moved or removed entry is found. That the last ones are missing only shows against the files.",
         "Keep a copy of the ledger, or of its last hash, somewhere else.",
+    ),
+)
+
+_ALWAYS_AT_COLLECTORS = (
+    (
+        "one human with several clients",
+        "k counts clients. Whoever uses a phone and a laptop, or deletes a browser's storage, counts several times.",
+        "Enroll people after they sign in, from the server, where one human is one client.",
+    ),
+    (
+        "invented clients",
+        "Anybody can post to a public page. Who invents very many combinations of levels keeps the effective k of "
+        "class sums from being evaluated.",
+        "Limit rates at the proxy, watch the sample-ratio alarm and the counters of what was dropped.",
+    ),
+    (
+        "operators with the store and its key",
+        "Before the seal whoever holds both can read counters, also those of classes and combinations with one person.",
+        "Keep the key apart from the store and out of its backups; seal often.",
     ),
 )
 
@@ -270,6 +354,8 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
     """Return the three questions of Opinion 05/2014 (WP216): what holds, by which rules and tests, what does not."""
     alike = sum(release["homogeneous"] for release in releases)
     combinations = _combinations(releases, effective_k)
+    unseen = [check.says for check in checks if check.rule == "contributors" and not check.holds]
+    amounts = () if unseen else ("No amount rests on fewer than 3 people, or mostly on one.",)
     three = (
         _OfficerQuestion(
             "singling out",
@@ -294,13 +380,15 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
             "Can a person's value be worked out?",
             ("contributors", "sensitive values", "squares", "bounds"),
             (
-                "No amount rests on fewer than 3 people, or mostly on one; metrics marked sensitive have more rules.",
+                *amounts,
+                "Metrics marked sensitive have more rules.",
                 "Values are cut to declared bounds; squares are kept by arm or level, unless the plan says otherwise.",
             ),
             (
                 _NOT_ALONE,
+                *(f"{says[:1].upper()}{says[1:]}." for says in dict.fromkeys(unseen)),
                 "What k does not cover, above: arithmetic with values, and classes where everybody is alike"
-                + (f" (here {_times(alike)})." if alike else "."),
+                + (f" (here {'once' if alike == 1 else f'{alike:,} times'})." if alike else "."),
                 "The average of a class is the best guess about everybody in it.",
             ),
         ),
@@ -339,7 +427,3 @@ def _combinations(releases: Sequence[Plain], effective_k: int | None) -> str:
     if any(release["effective_k"] is None for release in releases):
         return "How the tables overlap is not known, so their combinations were not evaluated."
     return "A file is outside any ledger, so what the files give away together was not evaluated."
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"

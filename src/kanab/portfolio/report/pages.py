@@ -63,13 +63,11 @@ def _picture(key: str, svg: str) -> str:
 
 
 def _sections(sections: Iterable[Section], pictures: Mapping[str, str]) -> tuple[PageSection, ...]:
-    return tuple(
-        PageSection(section.name, section.heading, _body(section, pictures.get(section.name, "")))
-        for section in sections
-    )
-
-
-def _body(section: Section, picture: str) -> str:
-    sentences = [part for part in section.parts if isinstance(part, str)]
-    tables = [table_html(part, section.heading, kind="cards wide") for part in section.parts if isinstance(part, Table)]
-    return bullets(sentences) + picture + "".join(tables)
+    pages = []
+    for section in sections:
+        sentences = [part for part in section.parts if isinstance(part, str)]
+        tables = [part for part in section.parts if isinstance(part, Table)]
+        shown = "".join(table_html(table, section.heading, kind="cards wide") for table in tables)
+        body = bullets(sentences) + pictures.get(section.name, "") + shown
+        pages.append(PageSection(section.name, section.heading, body))
+    return tuple(pages)

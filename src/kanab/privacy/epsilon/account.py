@@ -20,11 +20,11 @@ DEFAULT_DELTA = 1e-6
 """The δ of a budget that names none."""
 
 
-def check_epsilon(epsilon: object, name: str = "epsilon") -> float:
+def check_epsilon(epsilon: object) -> float:
     """Return ε as a float. Raises `PrivacyError` where it is not a number that promises something."""
     if problem := epsilon_problem(epsilon):
         remedy = "Usual are 0.5 to 2: the smaller, the more noise and the stronger the promise."
-        raise PrivacyError(f"{name} {problem}", remedy)
+        raise PrivacyError(f"epsilon {problem}", remedy)
     assert isinstance(epsilon, (int, float))
     return float(epsilon)
 

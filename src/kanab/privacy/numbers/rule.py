@@ -11,10 +11,11 @@ import numpy as np
 from kanab.counted import Counted
 from kanab.errors import PrivacyError, flag, listed
 from kanab.privacy.class_rules import ways_out
+from kanab.privacy.exposure import LEAST_CONTRIBUTORS
+from kanab.privacy.joint_rules import published_totals
 from kanab.privacy.leverage import Leverage, holds
-from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, unexplained
-from kanab.privacy.numbers.weights import Weights, weighted_sums
-from kanab.privacy.overlap import Column, linkage_of
+from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, Weights, unexplained, weighted_sums
+from kanab.privacy.overlap import Column, column, linkage_of, signatures_of
 from kanab.tally.tally import Tally
 
 _TIGHTER = "declare tighter bounds ({flag}), values beyond are clamped"
@@ -46,6 +47,11 @@ UNKNOWN = (
 APART = (
     "products of {number} are withheld in {experiment}: it was not counted how it goes together with {others}, whose "
     "products were released before; adjust for both"
+)
+
+BUYERS = (
+    "products of {number} and {metric} are withheld in {experiment}: so few people of an arm have some of {metric} "
+    "that sums weighted by numbers could be solved for what each has; wait for more people, or adjust for fewer numbers"
 )
 
 _EVERYBODY = ""
@@ -86,7 +92,11 @@ def weigh_numbers(
     cells, people, k = np.stack(classes, axis=1), signatures.people, counted.plan.k
     weights, result, withheld = fixed, None, {}
     for number, experiment in published:
-        own = _columns(counted, _of(tables, experiment), number)
+        few = _few_have(counted, tables, experiment, number)
+        for metric in few:
+            why = BUYERS.format(number=number, metric=metric, experiment=experiment)
+            withheld[experiment, frozenset({number, metric})] = why
+        own = _columns(counted, _of(tables, experiment), number, few)
         inside = np.any([column.rows for columns in own.values() for column in columns], axis=0) & (people > 0)
         apart = sorted({column.number for column in before if (column.rows & inside).any()})
         # All at once; if not, then first what everybody has a value of: a metric that some lack costs no other one.
@@ -109,18 +119,15 @@ def weigh_numbers(
                 why, others = UNCHECKED, []
             if metrics == [_EVERYBODY] or why == UNCHECKED or apart:
                 withheld[experiment, frozenset({number})] = why.format(
-                    number=number, experiment=experiment, others=listed(others), flag=_bounds(number)
-                )
+                    number=number, experiment=experiment, others=listed(others),
+                    flag=flag("--bounds", f"{number}=LOW:HIGH"),
+                )  # fmt: skip
                 break
             if len(metrics) == 1:
                 withheld[experiment, frozenset({number, *metrics})] = GAPS.format(
                     number=number, metric=metrics[0], experiment=experiment, ways=ways_out(metrics[0])
                 )
     return WeighedNumbers(withheld, weights, result)
-
-
-def _bounds(number: str) -> str:
-    return flag("--bounds", f"{number}=LOW:HIGH")
 
 
 def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints, k: int) -> tuple[str, list[str]]:
@@ -135,17 +142,36 @@ def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints
     return (TOGETHER if holds(alone, k) else EXTREME), others
 
 
-def _columns(counted: Counted, tables: Mapping[str, Tally], number: str) -> dict[str, list[Weighted]]:
+def _few_have(counted: Counted, tables: Mapping[str, Tally], experiment: str, number: str) -> list[str]:
+    """Return the amounts of which somebody could solve the few people of an arm who have some of it.
+
+    Their sum and those weighted by numbers are as many equations about them: for each there have to be as many people
+    off the commonest value as have to be behind one sum.
+    """
+    signatures = signatures_of(counted)
+    pairs = {frozenset(cross.pair) for table in _of(tables, experiment).values() for cross in table.crosses}
+    arms = column(counted, published_totals(counted.plan.linkages_of(experiment)[0], counted))
+    few = []
+    for metric, values in signatures.values.items():
+        sums = 1 + sum(metric in pair and bool(pair & {*counted.plan.numbers}) for pair in pairs)
+        off = np.bincount(arms[arms >= 0], values.off[arms >= 0])
+        if {number, metric} in pairs and np.any((off > 0) & (off < LEAST_CONTRIBUTORS * sums)):
+            few.append(metric)
+    return few
+
+
+def _columns(
+    counted: Counted, tables: Mapping[str, Tally], number: str, withheld: Sequence[str]
+) -> dict[str, list[Weighted]]:
     """Return the columns of a number's products, by the metric that some people have no value of."""
-    signatures = counted.signatures
-    assert signatures is not None, "callers check this"
+    signatures = signatures_of(counted)
     present = signatures.present
     gaps = {name for m, name in enumerate(signatures.metrics) if present is not None and not present[:, m].all()}
     columns: dict[str, list[Weighted]] = {}
     for name, table in tables.items():
         linkage = linkage_of(name, counted.plan)[0]
         for cross in table.crosses:
-            if number in cross.pair:
+            if number in cross.pair and not {*cross.pair} & {*withheld}:
                 (other,) = {*cross.pair} - {number}
                 part = columns.setdefault(other if other in gaps else _EVERYBODY, [])
                 part += [column for column in weighted_sums(counted, linkage, [cross]) if column.number == number]

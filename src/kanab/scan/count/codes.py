@@ -54,7 +54,10 @@ class ArmCodes:
         array = as_column(values)
         if not isinstance(array, np.ndarray):
             return self._arrow(array)
-        return self._plain(array) if array.dtype.kind in "biuf" else self._encoded(array)
+        if array.dtype.kind in "biuf":
+            return self._plain(array)
+        places, levels = encode(array, self.name)
+        return np.array([self._place(level) for level in levels], dtype=np.uint8)[places]
 
     def _place(self, value: Any) -> int:
         """Return the code of a level, the next one if it is new."""
@@ -101,15 +104,11 @@ class ArmCodes:
         if kind == "nothing":
             return np.full(len(values), NOT_IN, dtype=np.uint8)
         if kind in ("text", "dictionary"):
-            return self._dictionary(values.dictionary_encode() if kind == "text" else values)
+            texts = values.dictionary_encode() if kind == "text" else values
+            numbered, gone = _raw(texts.indices)  # texts that are numbered already: only few names are looked at
+            codes = self._numbered(numbered, texts.dictionary.to_pylist(), gone)
+            return codes if gone is None else _without(codes, gone)
         return self._plain(*_raw(values.cast("float64", safe=False) if kind == "decimal" else values))
-
-    def _dictionary(self, values: Any) -> Codes:
-        """Read texts that are numbered already: only their few names are looked at."""
-        numbered, gone = _raw(values.indices)
-        names = values.dictionary.to_pylist()
-        codes = self._numbered(numbered, names, gone)
-        return codes if gone is None else _without(codes, gone)
 
     def _numbered(self, numbered: Array, names: Sequence[Any], gone: NDArray[np.bool_] | None = None) -> Codes:
         some: Iterable[int] = range(len(names))
@@ -121,11 +120,6 @@ class ArmCodes:
             if (there if gone is None else there & ~gone).any():
                 _set(codes, there, self._place(names[index]))
         return codes
-
-    def _encoded(self, values: Array) -> Codes:
-        places, levels = encode(values, self.name)
-        known = [self._place(level) for level in levels]
-        return np.array(known, dtype=np.uint8)[places]
 
 
 def check_arms(name: str, levels: list[Level]) -> None:

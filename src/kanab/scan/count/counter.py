@@ -38,8 +38,8 @@ _FEW_OFF_ZERO = 0.6  # with a smaller share of people off 0 it pays to leave out
 class MetricSums:
     """One metric over all pairs, as in ``PairMoments``.
 
-    ``people`` are those who have a value, in each bucket of values; ``missing`` and ``clamped``
-    count people. The profile is None as long as nobody had a value.
+    ``people`` are those who have a value, in each bucket of values; ``missing`` counts the others. The profile is
+    None as long as nobody had a value.
     """
 
     profile: Profile | None
@@ -48,7 +48,6 @@ class MetricSums:
     squares: Whole
     people: Counts
     missing: int
-    clamped: int
 
     @property
     def unusual(self) -> int:
@@ -63,7 +62,6 @@ class MetricSums:
             plus(self.squares, other.squares),
             self.people + other.people,
             self.missing + other.missing,
-            self.clamped + other.clamped,
         )
 
 
@@ -76,7 +74,6 @@ class PairSums:
     metrics: tuple[MetricSums, ...]
     total: int
     outside: int
-    excluded: int
 
     def __add__(self, other: PairSums) -> PairSums:
         levels = tuple(_join_levels(*sides) for sides in zip(self.levels, other.levels, strict=True))
@@ -87,7 +84,6 @@ class PairSums:
             tuple(first + second for first, second in zip(mine.metrics, theirs.metrics, strict=True)),
             self.total + other.total,
             self.outside + other.outside,
-            self.excluded + other.excluded,
         )
 
     def with_levels(self, levels: tuple[tuple[Level, ...], ...]) -> PairSums:
@@ -183,11 +179,10 @@ class CountTask:
 
 @dataclass(frozen=True)
 class PeopleBatch:
-    """Columns of some people: arms, metrics, and perhaps who was seen in two arms of an experiment."""
+    """Columns of some people: arms and metrics."""
 
     arms: Sequence[Any] = field(repr=False)
     values: Sequence[Any] = field(repr=False)
-    twice: Any = field(default=None, repr=False)
 
 
 class PairCounter:
@@ -209,8 +204,6 @@ class PairCounter:
         for start in range(0, people, ROWS):
             part = slice(start, start + ROWS)
             self._add([column[part] for column in codes], [values[part] for values in columns])
-        if batch.twice is not None and self.tables is not None:
-            self.tables.excluded += int(np.count_nonzero(as_numbers(batch.twice)))
 
     def _add(self, codes: list[Codes], columns: list[NDArray[Any]]) -> None:
         away = [bool(column.max() == NOT_IN) for column in codes]
@@ -253,7 +246,6 @@ class _MetricValues:
 
     profile: Profile | None
     missing: int
-    clamped: int = 0
     metric: Metric | None = None
     steps: Counts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     has: NDArray[np.bool_] | None = None
@@ -263,8 +255,12 @@ class _MetricValues:
         values, gone = to_numbers(column, wanted.name)
         missing = int(np.count_nonzero(gone))
         present = values[~gone] if missing else values
-        profile = _profile(present, wanted.metric) if len(present) else None
         metric = wanted.metric
+        profile = None
+        if len(present):
+            bounded = metric is not None and metric.bounds is not None and not metric.binary
+            # of declared bounds nothing but the range matters
+            profile = Profile(float(present.min()), float(present.max())) if bounded else profile_values(present)
         if metric is None:
             return cls(profile, missing)
         steps = metric.to_grid(values)
@@ -272,21 +268,7 @@ class _MetricValues:
             check_zero(metric)
             steps[gone] = 0
         has = ~gone if missing and metric.missing == "exclude" else None
-        return cls(profile, missing, _clamped(present, metric, profile), metric, steps, has)
-
-
-def _profile(values: NDArray[np.float64], metric: Metric | None) -> Profile:
-    """Return all that the choice of a grid needs; of declared bounds nothing but the range matters."""
-    if metric is not None and metric.bounds is not None and not metric.binary:
-        return Profile(float(values.min()), float(values.max()))
-    return profile_values(values)
-
-
-def _clamped(values: NDArray[np.float64], metric: Metric, profile: Profile | None) -> int:
-    """Return how many values the bounds clamp; where neither end of their range is, none of them is."""
-    if profile is None or not metric.beyond_bounds(np.array([profile.low, profile.high])).any():
-        return 0
-    return int(np.count_nonzero(metric.beyond_bounds(values)))
+        return cls(profile, missing, metric, steps, has)
 
 
 class _MetricTotals:
@@ -294,7 +276,7 @@ class _MetricTotals:
 
     def __init__(self, rows: int, binary: bool) -> None:
         self.profile: Profile | None = None
-        self.missing = self.clamped = 0
+        self.missing = 0
         self.people = np.zeros(2 if binary else BUCKETS, dtype=np.int64)
         self.gone = np.zeros((rows, rows), dtype=np.int64)
         self.at_one = np.zeros((rows, rows), dtype=np.int64)
@@ -312,7 +294,7 @@ class _PairTables:
         rows += rows % 2
         self.bits = np.zeros((rows, rows), dtype=np.int64)
         self.metrics = [_MetricTotals(rows, bool(wanted.metric and wanted.metric.binary)) for wanted in task.metrics]
-        self.total = self.outside = self.excluded = 0
+        self.total = self.outside = 0
 
     @property
     def full(self) -> bool:
@@ -326,7 +308,6 @@ class _PairTables:
         for totals, batch in zip(self.metrics, values, strict=True):
             totals.profile = merge_profiles(totals.profile, batch.profile)
             totals.missing += batch.missing
-            totals.clamped += batch.clamped
         if self.task.profiles_only:
             return
         rows = self.layout.bits(codes)
@@ -367,7 +348,7 @@ class _PairTables:
             self._metric_sums(totals, wanted.metric, people)
             for totals, wanted in zip(self.metrics, self.task.metrics, strict=True)
         )
-        return PairSums(self.levels, people, metrics, self.total, self.outside, self.excluded)
+        return PairSums(self.levels, people, metrics, self.total, self.outside)
 
     def _metric_sums(self, totals: _MetricTotals, metric: Metric | None, people: Counts) -> MetricSums:
         layout = self.layout
@@ -379,7 +360,7 @@ class _PairTables:
             sums = _weighted({weight: layout.sums(table) for weight, table in totals.sums.items()}, people.shape)
             marginals = {weight: layout.squares(table) for weight, table in totals.squares.items()}
             squares = _weighted(marginals, (layout.starts[-1], len(layout.arms)))
-        return MetricSums(totals.profile, counts, sums, squares, totals.people, totals.missing, totals.clamped)
+        return MetricSums(totals.profile, counts, sums, squares, totals.people, totals.missing)
 
 
 def _weighted(parts: dict[int, Counts], shape: tuple[int, ...]) -> Whole:

@@ -194,9 +194,6 @@ def _finish(sums: PairSums, names: Sequence[str], metrics: Sequence[Metric]) -> 
         sums.total,
         {metric.name: part.unusual for metric, part in parts},
         {metric.name: part.missing for metric, part in parts},
-        {metric.name: part.clamped for metric, part in parts},
-        sums.outside,
-        sums.excluded,
     )
 
 
@@ -217,13 +214,14 @@ def _open(
         raise MissingExtraError(choosing if options.needs_engine else "reading anything but CSV files", "sql")
     from kanab.scan.count.engine import open_people  # noqa: PLC0415 - needs the [sql] extra
 
-    plans = tuple(plan if isinstance(plan, MetricPlan) else _as_plan(plan) for plan in declared)
+    plans = tuple(
+        plan
+        if isinstance(plan, MetricPlan)
+        else MetricPlan(plan.name, plan.bounds, plan.resolution, missing=plan.missing)
+        for plan in declared
+    )
     with ExitStack() as stack:
         yield open_people(stack, source, plans, options)
-
-
-def _as_plan(metric: Metric) -> MetricPlan:
-    return MetricPlan(metric.name, metric.bounds, metric.resolution, missing=metric.missing)
 
 
 def _open_without_engine(source: Any, options: PeopleOptions) -> People | None:

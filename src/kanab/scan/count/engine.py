@@ -29,7 +29,6 @@ from kanab.counting.connect import open_beside, opened_table
 from kanab.counting.engine.dialects import asking, cached, engine_of, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import as_plain, kind_of, read_level
-from kanab.counting.engine.joint import twice_flag
 from kanab.counting.engine.metrics import as_number
 from kanab.counting.engine.people import Units, make_units, person_values, row_sums, row_totals, row_values, to_people
 from kanab.counting.engine.profiles import SAMPLE_SIZE, profile_columns
@@ -74,17 +73,16 @@ def open_people(
     def row_per_person(names: Sequence[str]) -> People:
         plan = Plan(metrics, tuple(ExperimentPlan(name) for name in names))
         people = stack.enter_context(cached(to_people(rows, plan, units), engine_of(table)))
-        return EnginePeople(people, twice_flag(0))
+        return EnginePeople(people)
 
     return list(rows.columns), row_per_person
 
 
 @dataclass(frozen=True)
 class EnginePeople:
-    """An Ibis table with one row per person. ``twice`` marks who was seen in two arms of an experiment."""
+    """An Ibis table with one row per person."""
 
     table: Any = field(repr=False)
-    twice: str | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -104,46 +102,45 @@ class EnginePeople:
             sums = self._by_texts(arms, task, progress)
             if sums is not None:
                 return sums
-        rows = select_people(self.table, arms, [metric.name for metric in task.metrics], self.twice)
-        return count_answer(rows, ColumnDecoder(len(arms), len(task.metrics)), task, progress)
+        rows = select_people(self.table, arms, [metric.name for metric in task.metrics])
+        return count_answer(rows, _ColumnDecoder(len(arms)), task, progress)
 
     def _by_texts(self, arms: Sequence[Any], task: CountTask, progress: Progress | None) -> PairSums | None:
         """Count from texts, in the letters of the arms of a sample; None if somebody is in another arm."""
         known = [ArmCodes(name) for name in task.experiments]
-        for columns in _columns(select_people(self.table, arms, [], None).limit(SAMPLE_SIZE)):
+        for columns in _columns(select_people(self.table, arms, []).limit(SAMPLE_SIZE)):
             for codes, values in zip(known, columns, strict=True):
                 codes.read(values)
         letters = [_letter(arm, codes.levels) for arm, codes in zip(arms, known, strict=True)]
-        texts = [_joined(letters[start : start + _LONGEST]) for start in range(0, len(letters), _LONGEST)]
-        rows = select_people(self.table, texts, [metric.name for metric in task.metrics], self.twice)
+        texts = []
+        for start in range(0, len(letters), _LONGEST):
+            first, *others = letters[start : start + _LONGEST]
+            # one operation: a sum of sums grows beyond measure where Ibis repeats its terms
+            texts.append(first.concat(*others) if others else first)
+        rows = select_people(self.table, texts, [metric.name for metric in task.metrics])
         try:
             levels = tuple(tuple(codes.levels) for codes in known)
-            return count_answer(rows, _TextDecoder(levels, len(task.metrics)), task, progress)
+            return count_answer(rows, _TextDecoder(levels), task, progress)
         except _AnotherArmError:
             return None
 
 
-def select_people(table: Any, arms: Sequence[Any], metrics: Sequence[str], twice: str | None) -> Any:
-    """Select arms, metrics and perhaps the mark of a table of people, in this order, under names of our own."""
+def select_people(table: Any, arms: Sequence[Any], metrics: Sequence[str]) -> Any:
+    """Select arms and metrics of a table of people, in this order, under names of our own."""
     wanted = {f"e{place}": arm for place, arm in enumerate(arms)}
     for place, name in enumerate(metrics):
         wanted[f"m{place}"] = as_number(table[name], kind_of(table, name, metric=True), careful=False)
-    if twice is not None:
-        wanted["twice"] = table[twice].cast("int32")
     return table.select(**wanted)
 
 
 @dataclass(frozen=True)
-class ColumnDecoder:
-    """A column for each experiment, one for each metric, and perhaps the mark."""
+class _ColumnDecoder:
+    """A column for each experiment, then one for each metric."""
 
     arms: int
-    metrics: int
 
     def __call__(self, columns: Sequence[Any]) -> PeopleBatch:
-        """Return the people of these columns."""
-        end = self.arms + self.metrics
-        return PeopleBatch(columns[: self.arms], columns[self.arms : end], columns[end] if len(columns) > end else None)
+        return PeopleBatch(columns[: self.arms], columns[self.arms :])
 
 
 def count_answer(rows: Any, decode: Decoder, task: CountTask, progress: Progress | None) -> PairSums:
@@ -208,24 +205,16 @@ def _letter(arm: Any, levels: Sequence[Level]) -> Any:
     return ibis.cases((arm.isnull(), _NONE), *known, else_=_OTHER)
 
 
-def _joined(letters: Sequence[Any]) -> Any:
-    """Return letters as one text, by one operation: a sum of sums grows beyond measure where Ibis repeats its terms."""
-    first, *others = letters
-    return first.concat(*others) if others else first
-
-
 @dataclass(frozen=True)
 class _TextDecoder:
-    """Texts of letters, one for each experiment; then as in ``ColumnDecoder``."""
+    """Texts of letters, one for each experiment; then a column for each metric."""
 
     levels: tuple[tuple[Level, ...], ...]
-    metrics: int
 
     def __call__(self, columns: Sequence[Any]) -> PeopleBatch:
         texts = -(-len(self.levels) // _LONGEST)
         arms = [codes for place in range(texts) for codes in self._decode(place * _LONGEST, columns[place])]
-        rest = ColumnDecoder(0, self.metrics)(columns[texts:])
-        return PeopleBatch(arms, rest.values, rest.twice)
+        return PeopleBatch(arms, columns[texts:])
 
     def _decode(self, start: int, text: Any) -> Iterator[NumberedArms]:
         arms = self.levels[start : start + _LONGEST]
@@ -431,8 +420,8 @@ class AssignedPeople:
         people = self._collected(task.experiments, known)
         values = self._values()
         both = people.left_join(values, people["kanab_unit"] == values["kanab_who"])
-        rows = select_people(both, [both["kanab_arms"]], [metric.name for metric in task.metrics], None)
-        return count_answer(rows, _ListDecoder(tuple(known), len(task.metrics)), task, progress)
+        rows = select_people(both, [both["kanab_arms"]], [metric.name for metric in task.metrics])
+        return count_answer(rows, _ListDecoder(tuple(known)), task, progress)
 
     def _arm(self) -> Any:
         kind = kind_of(self.assigned, self.names.arm)
@@ -495,10 +484,9 @@ class AssignedPeople:
 
 @dataclass(frozen=True)
 class _ListDecoder:
-    """A list with the numbers of a person's arms; then as in ``ColumnDecoder``."""
+    """A list with the numbers of a person's arms; then a column for each metric."""
 
     levels: tuple[tuple[Level, ...], ...]
-    metrics: int
 
     def __call__(self, columns: Sequence[Any]) -> PeopleBatch:
         lists = columns[0].combine_chunks() if hasattr(columns[0], "combine_chunks") else columns[0]
@@ -510,7 +498,5 @@ class _ListDecoder:
         arms[place, rows] = code
         twice = arms[place, rows] != code  # somebody else's number is there: seen in two arms
         arms[place[twice], rows[twice]] = NOT_IN
-        marked = np.zeros(people, dtype=bool)
-        marked[rows[twice]] = True
         experiments = [NumberedArms(codes, levels) for codes, levels in zip(arms, self.levels, strict=True)]
-        return PeopleBatch(experiments, ColumnDecoder(0, self.metrics)(columns[1:]).values, marked)
+        return PeopleBatch(experiments, columns[1:])

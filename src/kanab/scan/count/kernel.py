@@ -291,14 +291,12 @@ def count_bits(left: Bits, right: Bits, counts: Counts) -> None:
 
 def _set_bits(words: Bits) -> Counts:
     """Count the bits that are set in each row."""
-    counted: Any = getattr(np, "bitwise_count", _bitwise_count)(words)  # since NumPy 2
+    if hasattr(np, "bitwise_count"):  # since NumPy 2
+        counted: Any = np.bitwise_count(words)
+    else:
+        counted = _table_of_bits()[words.view(np.uint16)]
     total: Counts = np.add.reduce(counted, axis=1, dtype=np.int64)
     return total
-
-
-def _bitwise_count(words: Bits) -> NDArray[np.uint8]:
-    bits: NDArray[np.uint8] = _table_of_bits()[words.view(np.uint16)]
-    return bits
 
 
 @cache

@@ -141,7 +141,12 @@ class FramePeople:
 
     def guess(self, metrics: Sequence[str]) -> dict[str, Profile]:
         """Return what all values of some metrics say."""
-        return guess_profiles(metrics, lambda name: _parts(self._column(name)))
+
+        def parts(name: str) -> Iterator[Any]:
+            values = self._column(name)
+            return (_part(values, start, ROWS) for start in range(0, len(values), ROWS))
+
+        return guess_profiles(metrics, parts)
 
     def count(self, task: CountTask, progress: Progress | None) -> PairSums:
         """Count everybody, some rows at a time."""
@@ -169,10 +174,6 @@ class FramePeople:
             if type(values).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow"):
                 return values
         return get_column(data, name)  # arrays, lists and mistakes
-
-
-def _parts(values: Any) -> Iterator[Any]:
-    return (_part(values, start, ROWS) for start in range(0, len(values), ROWS))
 
 
 def _part(values: Any, start: int, rows: int) -> Any:

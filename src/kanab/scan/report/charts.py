@@ -88,7 +88,8 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     place = {name: at for at, name in enumerate(names)}
     side = min(WIDEST, GRID / len(names))
     rows = [row for row in data["pairs"] if row["metric"] == metric]
-    left, top = _gutter(names), 24.0
+    longest = max(len(_shorten(name)) for name in names) + 1 + len(str(len(names)))
+    left, top = 12 + 8.5 * longest, 24.0  # the room for the names beside the map
     size = side * len(names)
     parts = [f'<g transform="translate({left:g} {top:g})">']
     parts.append(f'<rect width="{size:g}" height="{size:g}" fill="{TRACK}"/>')
@@ -104,11 +105,6 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     description = f"{number_of(pairs, 'pair')}; marked: {shown or 'none'}{more}."
     kind = "map large" if size > WIDTH else "map"
     return _svg((left + size + 14, top + size + 4), f"Pairs of experiments on {metric}", description, parts, kind)
-
-
-def _gutter(names: Sequence[str]) -> float:
-    """Return the room for the names beside the map."""
-    return 12 + 8.5 * (max(len(_shorten(name)) for name in names) + 1 + len(str(len(names))))
 
 
 def _shorten(name: str) -> str:
@@ -185,19 +181,15 @@ def _shape(verdict: str, x: float, y: float, size: float) -> str:
 def _labels(names: Sequence[str], side: float) -> list[str]:
     """Draw names and numbers down the side, numbers along the top; as many as there is room for."""
     step = 1 if side >= 15 else 5 if side >= 5 else 10 if side >= 1.6 else 50
+    numbered = 5 if side >= 15 else 10 if side >= 2.5 else 50 if side >= 0.8 else 100
     labels = []
     for at in range(len(names)):
         if step == 1 or (at + 1) % step == 0 or at == 0:
             middle = (at + 0.5) * side
             labels.append(_text(-8, middle + 4.5, f"{_shorten(names[at])} {at + 1}", "end"))
-            if side >= 22 or (at + 1) % _number_step(side) == 0 or at == 0:
+            if side >= 22 or (at + 1) % numbered == 0 or at == 0:
                 labels.append(_text(middle, -8, str(at + 1), "middle"))
     return labels
-
-
-def _number_step(side: float) -> int:
-    """Return at which experiments there is room for a number along the top."""
-    return 5 if side >= 15 else 10 if side >= 2.5 else 50 if side >= 0.8 else 100
 
 
 def _text(x: float, y: float, words: str, anchor: str, colour: str = MUTED, *, more: str = "") -> str:
@@ -267,12 +259,9 @@ def effects_chart(data: Data, flagged: Row) -> str:
         low, high = effect["interval"]
         value = f"{figures.change(effect['effect'], signed=True)} ({figures.between(effect['interval'])})"
         label = f"{effect['experiment']} where {effect['within']} is {effect['level']}"
-        arms = f"{effect['arm']} − {effect['control']}"
-        label = (
-            label
-            if _two_arms(effects, effect["experiment"])
-            else f"{effect['experiment']} {arms}, {effect['within']} {effect['level']}"
-        )
+        if len({other["arm"] for other in effects if other["experiment"] == effect["experiment"]}) > 1:
+            arms = f"{effect['arm']} − {effect['control']}"
+            label = f"{effect['experiment']} {arms}, {effect['within']} {effect['level']}"
         clear = low > 0 or high < 0
         colour = UP if clear else QUIET
         room = max(8, int(WIDTH / LETTER) - len(value) - 2)
@@ -296,11 +285,6 @@ def effects_chart(data: Data, flagged: Row) -> str:
         described.append(f"{label} {value}")
     title = f"Effects of {flagged['a']} and {flagged['b']} on {flagged['metric']}"
     return _svg((WIDTH, _ROW * len(effects) + 2), title, f"95 % intervals. {'; '.join(described)}.", parts, "effects")
-
-
-def _two_arms(effects: Sequence[Row], experiment: str) -> bool:
-    """Tell whether the experiment has a single arm beside its control."""
-    return len({effect["arm"] for effect in effects if effect["experiment"] == experiment}) == 1
 
 
 def legend(verdicts: Iterable[str]) -> str:

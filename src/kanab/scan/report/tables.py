@@ -47,13 +47,10 @@ MOST_FLAGGED = 5
 """So many flagged tests are explained on a terminal; the report and the plain data hold more."""
 
 
-def scan_text(data: Data, *, width: int | None = None) -> str:
-    """Write a scan for a terminal: what was scanned, the alarms, what was missed, what may be published.
-
-    At most ``width`` columns wide where names allow it; without a width tables are as wide as they need.
-    """
+def scan_text(data: Data) -> str:
+    """Write a scan for a terminal: what was scanned, the alarms, what was missed, what may be published."""
     clean = mapped(data, printable)
-    return sections_text((f"{scope_line(clean)}.", expectation(clean), outcome(clean)), sections(clean), width)
+    return sections_text((f"{scope_line(clean)}.", expectation(clean), outcome(clean)), sections(clean), None)
 
 
 def sections(data: Data) -> list[Section]:

@@ -50,14 +50,14 @@ def kind_of_scan(data: Data) -> ScanKind:
     return PAIRS if "pairs" in data else SEGMENTS
 
 
-def _urgency(row: Row) -> tuple[int, float, float]:
-    adjusted, raw = (2.0 if row[name] is None else row[name] for name in ("p_adjusted", "p_robust"))
-    return ORDER.index(row["verdict"]), adjusted, raw
-
-
 def with_verdict(data: Data, *verdicts: str) -> list[Row]:
     """Return the tests that ended in one of these verdicts, most urgent first."""
-    return sorted((row for row in data[kind_of_scan(data).rows] if row["verdict"] in verdicts), key=_urgency)
+
+    def urgency(row: Row) -> tuple[int, float, float]:
+        adjusted, raw = (2.0 if row[name] is None else row[name] for name in ("p_adjusted", "p_robust"))
+        return ORDER.index(row["verdict"]), adjusted, raw
+
+    return sorted((row for row in data[kind_of_scan(data).rows] if row["verdict"] in verdicts), key=urgency)
 
 
 def unlisted(data: Data, *verdicts: str) -> list[Row]:

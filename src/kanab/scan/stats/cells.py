@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from kanab.errors import AnalysisError
 from kanab.scan.pairs import PairMoments, Pairs, Whole
-from kanab.scan.stats.double_double import SAFE, DoubleDouble, compact
 from kanab.stats.gram import Floats
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
@@ -23,6 +22,9 @@ from kanab.tally.tally import Tally
 
 Places = NDArray[np.intp]
 Flags = NDArray[np.bool_]
+
+SAFE = 2.0**62
+"""Whole numbers up to here, and differences of them, stay clear of the edge of 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,17 +71,17 @@ class TableBlock:
 
 @dataclass(frozen=True, eq=False)
 class CentredCells:
-    """A metric's classes in floats without having lost a digit: all in grid steps about a centre.
+    """A metric's classes in floats: all in grid steps about a centre, a whole number near the mean of each table.
 
-    The centre of each table is a whole number near its mean. Spreads are Σ (y − class mean)².
+    Spreads are Σ (y − class mean)².
     """
 
     part: MetricTables
     n: Floats
-    means: DoubleDouble
+    means: Floats
     centre: Whole
     centred: Whole
-    between: DoubleDouble
+    between: Floats
     """S²/n of every class."""
 
     @property
@@ -111,13 +113,13 @@ class CentredCells:
         """Return squares about the centre minus Σ S²/n, the large parts as whole numbers."""
         sums, centred, between = self.part.sums, self.centred, self.between
         if over is not None:
-            sums, centred, between = sums.sum(axis=over), centred.sum(axis=over), between.sum(over)
+            sums, centred, between = sums.sum(axis=over), centred.sum(axis=over), between.sum(axis=over)
         centre = self.centre.reshape(-1, *(1,) * (squares.ndim - 1))
         squares, centre, sums, centred = _widen(squares, centre, sums, centred)
-        about = DoubleDouble.of_whole(squares - centre * (sums + centred))  # Q − K (S + S'), S' = S − nK
-        spread = (about - between).high
+        about = (squares - centre * (sums + centred)).astype(np.float64)  # Q − K (S + S'), S' = S − nK
+        spread = about - between
         # Whole numbers that are not all alike have a spread of at least 1/2.
-        still = spread < 0.25 + 1e-29 * np.abs(about.high)
+        still = spread < 0.25 + 1e-14 * np.abs(about)
         return np.where(still, 0.0, spread)
 
 
@@ -130,15 +132,22 @@ def centre_cells(part: MetricTables) -> CentredCells:
         sums = sums.astype(object)
     centre = sums.sum(axis=(1, 2)) // total
     centred = compact(sums - counts * centre[:, None, None])
-    n = counts.astype(np.float64)
-    whole = DoubleDouble.of_whole(centred)
-    divisor = np.maximum(n, 1.0)
+    n, away = counts.astype(np.float64), centred.astype(np.float64)
+    means = away / np.maximum(n, 1.0)
     squares = {
         name: None if cells is None else tables_last(compact(cells))
         for name, cells in (("rows", part.rows), ("columns", part.columns), ("classes", part.classes))
     }
     exact = MetricTables(part.metric, counts, sums, **squares)
-    return CentredCells(exact, n, whole.over(divisor), centre, centred, whole.squared().over(divisor))
+    return CentredCells(exact, n, means, centre, centred, away * means)
+
+
+def compact(values: Whole) -> Whole:
+    """Return the same whole numbers in 64 bits where all of them fit, else as Python integers."""
+    if not values.size:
+        return values.astype(np.int64)
+    largest = np.abs(values.astype(np.float64)).max()
+    return values.astype(np.int64 if largest < SAFE else object, copy=False)
 
 
 def tables_last(values: Whole) -> Whole:
@@ -159,7 +168,7 @@ def _widen(squares: Whole, centre: Whole, sums: Whole, centred: Whole) -> tuple[
 
 
 def blocks_of_pairs(pairs: Pairs, metrics: Sequence[str]) -> Iterator[TableBlock]:
-    """Yield all pairs, those with the same numbers of arms together; places follow ``pairs.pairs``."""
+    """Yield all pairs, those with the same numbers of arms together; in the order of ``itertools.combinations``."""
     starts = np.array(pairs.starts)
     sizes = np.diff(starts)
     first, second = np.triu_indices(len(sizes), 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +13,9 @@ from kanab.stats.gram import Floats
 from kanab.tabular import number
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
+
+CONFIDENCE = 0.95
+"""Of every interval."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,11 @@ class PairEffects:
 def effects_within(
     tally: Tally,
     metric: str | None = None,
-    *,
-    controls: Mapping[str, Any] | None = None,
-    confidence: float = 0.95,
 ) -> PairEffects:
     """Return the means of a pair's classes, and effects within arms with the robust test's variances.
 
-    ``controls`` name the arm that effects are measured against, per experiment. Raises
-    `AnalysisError` where the table is not of two experiments, or cannot be tested.
+    Effects are measured against each experiment's control, with intervals of 95 %. Raises `AnalysisError` where the
+    table is not of two experiments, or cannot be tested.
     """
     cells = two_way(tally, None, metric)
     if len(cells.tally.arms) != 2:
@@ -78,9 +76,8 @@ def effects_within(
         table[tuple(classes.places.T)] = values
     effects: list[EffectWithin] = []
     for axis in (0, 1):
-        base = (controls or {}).get(factors[axis].name, factors[axis].control)
         mean, noise, freedom = (table if axis == 0 else table.T for table in tables)
-        effects += _effects(cells, axis, factors[axis].index(base), (mean, noise, freedom), confidence)
+        effects += _effects(cells, axis, factors[axis].index(factors[axis].control), (mean, noise, freedom))
     scale = classes.scale
     means = tuple(
         tuple(None if np.isnan(value) else float(value + classes.centre) / scale for value in row) for row in tables[0]
@@ -89,9 +86,7 @@ def effects_within(
     return PairEffects(cells.metric, (factors[0].name, factors[1].name), arms, means, tuple(effects))
 
 
-def _effects(
-    cells: TwoWay, axis: int, control: int, tables: tuple[Floats, Floats, Floats], confidence: float
-) -> list[EffectWithin]:
+def _effects(cells: TwoWay, axis: int, control: int, tables: tuple[Floats, Floats, Floats]) -> list[EffectWithin]:
     """Compare every arm with the control, within every arm of the other experiment."""
     factor, other = cells.tally.factors[axis], cells.tally.factors[1 - axis]
     mean, noise, freedom = tables
@@ -105,7 +100,7 @@ def _effects(
             df = satterthwaite_df(parts, freedom[[arm, control], level])
             effect = float(mean[arm, level] - mean[control, level]) / scale
             se = float(np.sqrt(parts.sum())) / scale
-            half = t_quantile((1 + confidence) / 2, df) * se
+            half = t_quantile((1 + CONFIDENCE) / 2, df) * se
             sides = (factor.name, factor.levels[arm], factor.levels[control], other.name, other.levels[level])
             effects.append(EffectWithin(*sides, effect, se, effect - half, effect + half))
     return effects

@@ -74,7 +74,7 @@ def _farthest(tested: FTests, variances: Floats, bounds: Range) -> Floats:
     known = metric.bounds or bounds
     limits = []
     if known is not None:
-        means = cells.means.high + cells.centre.astype(np.float64)[:, None, None]
+        means = cells.means + cells.centre.astype(np.float64)[:, None, None]
         limits.append(np.maximum(known[1] * metric.scale - means, means - known[0] * metric.scale))
     if metric.binary:
         return limits[0]
@@ -127,7 +127,7 @@ def _largest_contrast(cells: CentredCells, variances: Floats, critical: Floats, 
     left, right = np.triu_indices(noise.shape[2], 1)
     largest = np.full(len(noise), -np.inf)
     for first, second in combinations(range(noise.shape[1]), 2):
-        effect = (means[:, first] - means[:, second]).high
+        effect = means[:, first] - means[:, second]
         variance = noise[:, first] + noise[:, second]
         size = np.abs(effect[:, left] - effect[:, right])
         error = np.sqrt(variance[:, left] + variance[:, right])

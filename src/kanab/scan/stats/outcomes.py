@@ -67,7 +67,6 @@ class Lines:
     p_guarded: Floats
     could_miss: Floats
     assignment_p: Floats
-    assignment_adjusted: Floats
     check: Places
     variance: Texts
     verdict: Texts
@@ -169,7 +168,6 @@ def _judge(tested: _Tested, by_table: tuple[Floats, Places], names: Sequence[str
         p_guarded=evidence.p_guarded,
         could_miss=evidence.could_miss,
         assignment_p=np.repeat(assignment_p, len(names)),
-        assignment_adjusted=evidence.assignment,
         check=np.repeat(check, len(names)),
         variance=variance,
         verdict=verdict,
@@ -280,11 +278,6 @@ class Scan(ABC, Generic[Row]):
         adjusted, raw = (np.where(np.isnan(p), 1.0, p) for p in (self.lines.p_adjusted, self.lines.p_robust))
         return np.lexsort((raw, adjusted, urgency))
 
-    @property
-    def ranked(self) -> list[Row]:
-        """The rows, what needs attention first, then by p."""
-        return self.rows_of(self.order)
-
     @cached_property
     def flagged_lines(self) -> Places:
         """The numbers of the alarms' lines, most urgent first."""
@@ -367,11 +360,9 @@ class Scan(ABC, Generic[Row]):
         names, counts = np.unique(self.lines.verdict.astype(str), return_counts=True)
         return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
-    def quantiles(self, metric: str | None = None, most: int = 500) -> Quantiles:
+    def quantiles(self, metric: str, most: int = 500) -> Quantiles:
         """Return observed against expected p-values; of more than ``most`` all small ones and some of the others."""
-        chosen = self._done
-        if metric is not None:
-            chosen &= np.array([known.name == metric for known in self.metrics])[self.metric_of]
+        chosen = self._done & np.array([known.name == metric for known in self.metrics])[self.metric_of]
         observed = np.sort(self.lines.p_robust[chosen])
         expected = (np.arange(len(observed)) + 0.5) / max(1, len(observed))
         if len(observed) > most:

@@ -51,17 +51,15 @@ class SegmentScan(Scan[SegmentTest]):
 
 
 def scan_covariates(
-    tables: Mapping[str, Tally] | Iterable[Tally],
+    tables: Iterable[Tally],
     rules: Rules | None = None,
     *,
     metrics: Sequence[str] | None = None,
-    controls: Mapping[str, Any] | None = None,
 ) -> SegmentScan:
     """Test every arm × covariate of the tables for every metric; follow up on what survives.
 
-    Tables with several covariates are tested for one at a time. ``controls`` name the arm that
-    follow-ups compare with. Raises `AnalysisError` where a table has several experiments or no
-    covariate is left, `LevelError` for unknown names.
+    Tables with several covariates are tested for one at a time. Raises `AnalysisError` where a table
+    has several experiments or no covariate is left, `LevelError` for unknown names.
 
     >>> from kanab.datasets import eighteen
     >>> row = scan_covariates([eighteen()], Rules(k=3, correction="bh")).rows[0]
@@ -69,17 +67,17 @@ def scan_covariates(
     ('differs', 41.7046498028..., 2)
     """
     rules = rules or Rules(correction=SEGMENT_CORRECTION)
-    two_way = list(_by_covariate(tables.values() if isinstance(tables, Mapping) else tables))
+    two_way = list(_by_covariate(tables))
     if not two_way:
         raise AnalysisError("there are no covariates to compare effects between", "Count arms by covariates.")
     chosen = choose_metrics(two_way, metrics, rules)
     lines = scan_blocks(blocks_of_tables(two_way, list(chosen)), len(two_way), chosen, rules, "differs")
     names = tuple(chosen)
-    followed = {
-        line: _follow_up(two_way[line // len(names)], names[line % len(names)], controls or {})
-        for line, verdict in enumerate(lines.verdict.tolist())
-        if verdict in ALARMS
-    }
+    followed = {}
+    for line, verdict in enumerate(lines.verdict.tolist()):
+        if verdict in ALARMS:
+            table = two_way[line // len(names)]
+            followed[line] = follow_ups(table, table.axes[1], names[line % len(names)])
     sides = tuple((table.axes[0], table.axes[1]) for table in two_way)
     return SegmentScan(tuple(chosen.values()), lines, rules, sides, followed)
 
@@ -91,7 +89,3 @@ def _by_covariate(tables: Iterable[Tally]) -> Iterator[Tally]:
             raise AnalysisError("effects are compared between levels for one experiment at a time", "Collapse others.")
         for covariate in tally.covariates:
             yield tally.keep(covariate.name)
-
-
-def _follow_up(table: Tally, metric: str, controls: Mapping[str, Any]) -> tuple[FollowUp, ...]:
-    return follow_ups(table, table.axes[1], metric, control=controls.get(table.axes[0]))

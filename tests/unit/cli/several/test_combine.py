@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import kanab as kb
 from kanab.cli.main import cli
-from kanab.cli.several.sources import releases_by_name
+from kanab.cli.released_sources import releases_by_name
 from kanab.errors import KanabError
 from kanab.portfolio import combine
 from kanab.privacy.release import Release

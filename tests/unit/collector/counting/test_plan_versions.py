@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kanab.collector.counting.plan_versions import Change, Version, Versions, check_change
+from kanab.collector.counting.plan_versions import Change, Version, Versions
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import StoredPlan
 from kanab.errors import PlanError, StoreError
@@ -49,6 +49,11 @@ def with_minutes(text: str = TEXT) -> Plan:
 
 WITHOUT_BANNER = parse_plan(TEXT[: TEXT.index("[experiments.banner]")])
 OTHER_SHARES = changed("A = 1, B = 1", "A = 9, B = 1")
+
+
+def check_change(old: Plan, new: Plan) -> Change:
+    """What a new plan changes, for a collector that began with the old one."""
+    return Versions((Version(0, old),)).adopt(new, 1)[1]
 
 
 def test_the_same_plan_changes_nothing() -> None:

@@ -16,9 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import Proxies, network
-from kanab.collector.http.app import FAST_POST, PROXIES, Collector
+from kanab.collector.http.app import FAST_POST, PROXIES, Buckets, Collector
 from kanab.collector.http.connections import PatientProtocol, missing_parts
-from kanab.collector.http.rate_limit import Buckets
 from kanab.collector.http.server import UnfamiliarError, fast_protocol, server_of
 from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.errors import StoreError

@@ -20,7 +20,7 @@ from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service, ripe_at_tick
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.witness import Seen, Witness
-from kanab.collector.readiness import Problem
+from kanab.collector.readiness import Problem, ready_answer
 from kanab.collector.restoring import RESTORED, begin_epoch
 from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.stores.memory import MemoryStore
@@ -40,6 +40,10 @@ def post_people(running: RunningService, people: int, *, only: str = "") -> None
         await asyncio.gather(*(running.service.take(body, None) for body in bodies))
 
     asyncio.run(send())
+
+
+def is_ready(service: Service) -> bool:
+    return ready_answer(service.readiness)[0] == 200
 
 
 def _week(now: datetime) -> str:
@@ -148,7 +152,7 @@ def test_an_experiment_that_ends_with_an_arm_below_k_is_alarming_before_it_is_de
     ended = open_service(PLAN)
     ended.service.check_clock()
     assert Problem.LOSS in ended.service.readiness.problems()
-    assert ended.service.healthy
+    assert is_ready(ended.service)
     assert ended.said[-1] == (
         "kanab: banner has ended with an arm below k, and its people would be destroyed at the seal. "
         "Put it back into the plan, or let it go."
@@ -224,14 +228,14 @@ def test_a_store_that_cannot_be_read_is_told_once_a_minute_and_recovers(
         running.service.check_clock()
         running.service.check_clock()
         assert running.said == ["kanab: the database cannot be reached. Check its address."]
-        assert not running.service.healthy
+        assert not is_ready(running.service)
         assert "\nkanab_up 0\n" in running.service.metrics()
         assert '\nkanab_problem{problem="store"} 1\n' in running.service.metrics()
         broken.setattr("kanab.collector.http.service.REPEAT_SECONDS", 0.0)
         running.service.check_clock()
         assert len(running.said) == 2
     running.service.check_clock()
-    assert running.service.healthy
+    assert is_ready(running.service)
 
 
 def test_a_mistake_of_the_program_does_not_stop_the_clock_and_is_told_without_its_words(
@@ -245,7 +249,7 @@ def test_a_mistake_of_the_program_does_not_stop_the_clock_and_is_told_without_it
         running.service.check_clock()
     assert running.said[-1] == "kanab: what the clock demands failed (KeyError). It is tried again."
     running.service.check_clock()
-    assert running.service.healthy
+    assert is_ready(running.service)
 
 
 def test_a_clock_that_went_back_takes_nothing_until_it_is_right(running: RunningService) -> None:
@@ -284,7 +288,7 @@ def test_a_seal_that_fails_is_named_and_posts_are_taken_meanwhile(
         post_people(running, 1)
         assert running.service.readiness.problems() == [Problem.SEAL]
     running.service.check_clock()
-    assert running.service.healthy
+    assert is_ready(running.service)
 
 
 def test_a_seal_is_overdue_an_hour_after_its_tick_also_at_later_ticks(
@@ -294,7 +298,7 @@ def test_a_seal_is_overdue_an_hour_after_its_tick_also_at_later_ticks(
     running.service.check_clock()
     running.now = RIPE + timedelta(minutes=59)
     assert running.service.seal_lag() == 59 * 60
-    assert running.service.healthy
+    assert is_ready(running.service)
     running.now = RIPE + timedelta(minutes=61)  # nobody checks: the thread that would is stuck, say
     assert running.service.readiness.problems() == [Problem.SEAL]
     with monkeypatch.context() as broken:
@@ -304,7 +308,7 @@ def test_a_seal_is_overdue_an_hour_after_its_tick_also_at_later_ticks(
     assert running.service.seal_lag() == 7 * 86_400 + 60
     running.service.check_clock()
     assert running.service.seal_lag() == 0.0
-    assert running.service.healthy
+    assert is_ready(running.service)
 
 
 def test_nothing_is_overdue_where_nothing_is_ripe_or_cohorts_wait_for_more_people(running: RunningService) -> None:
@@ -315,14 +319,14 @@ def test_nothing_is_overdue_where_nothing_is_ripe_or_cohorts_wait_for_more_peopl
     running.service.check_clock()
     assert "not sealed" in running.said[-1]
     assert running.service.seal_lag() == 0.0
-    assert running.service.healthy
+    assert is_ready(running.service)
 
 
 def test_a_key_that_cannot_be_erased_is_named(
     running: RunningService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kanab.collector.writer.HOUSEKEEPING_SECONDS", 0.01)
-    monkeypatch.setattr("kanab.collector.housekeeping.RETRY_AFTER", 0.0)
+    monkeypatch.setattr("kanab.collector.writer.RETRY_AFTER", 0.0)
     post_people(running, 240)
     running.now = RIPE
     (tmp_path / "data.key").rename(tmp_path / "away.key")
@@ -331,7 +335,7 @@ def test_a_key_that_cannot_be_erased_is_named(
     post_people(running, 1)
     _until(lambda: running.service.readiness.problems() == [Problem.KEY])
     (tmp_path / "away.key").rename(tmp_path / "data.key")
-    _until(lambda: running.service.healthy)
+    _until(lambda: is_ready(running.service))
 
 
 def test_a_check_that_does_not_end_and_a_queue_that_fills_up_are_named(
@@ -352,7 +356,7 @@ def test_a_check_that_does_not_end_and_a_queue_that_fills_up_are_named(
     _until(lambda: running.service.readiness.problems() == [Problem.STORE])
     held.set()
     checking.join()
-    assert running.service.healthy
+    assert is_ready(running.service)
     monkeypatch.setattr("kanab.collector.writer.NEARLY_FULL", -1.0)
     assert running.service.readiness.problems() == [Problem.QUEUE]
 
@@ -364,9 +368,10 @@ def _until(fact: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_the_clock_beats_while_it_serves(running: RunningService) -> None:
+def test_the_clock_beats_while_it_serves(running: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kanab.collector.http.service.CHECK_SECONDS", 0.01)
+
     async def a_while(service: Service) -> None:
-        service._check_seconds = 0.01
         await service.start()
         running.now = NOON + timedelta(hours=5)
         for _ in range(500):
@@ -455,7 +460,7 @@ def test_a_store_older_than_its_witness_takes_nothing_until_another_epoch_begins
     begin_epoch(store, RESTORED, NOON, witness=witness)
     service = Service(store, ring, PLAN, clock=lambda: NOON, witness=witness)
     service.check_clock()
-    assert service.healthy
+    assert is_ready(service)
     running.epoch = service.epoch
     assert ask(Collector(service), "POST", "/v1/t", running.enroll()).status == 204
     asyncio.run(service.stop())

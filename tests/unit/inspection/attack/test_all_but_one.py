@@ -176,6 +176,7 @@ def test_a_second_experiment_may_have_people_of_the_first() -> None:
     assert figures["epsilon"] == pytest.approx(epsilon_of(2 * rho_of(3, 1e-6), 1e-6))
 
 
+@pytest.mark.usefixtures("seeded")
 def test_other_people_than_those_of_the_tables_are_noticed() -> None:
     half = {name: values[: len(values) // 2] for name, values in few().items()}
     assert ANOTHERS in last(play_attacker([attacked(few(), SMALL)], known=known(half))).says

@@ -23,8 +23,7 @@ from kanab.inspection.officer.account import privacy_account
 from kanab.privacy import gate
 from kanab.privacy.numbers.rule import WeighedNumbers
 from kanab.privacy.release import Release
-from kanab.privacy.release_file import write_release
-from kanab.privacy.release_json import release_to_dict
+from kanab.privacy.release_json import release_to_dict, write_release
 
 
 def shop(people: int, seed: int, largest: float) -> dict[str, Any]:

@@ -58,7 +58,6 @@ def parts(pattern: str, finding: Finding) -> tuple[str, ...]:
         ("paper", {"closed forms"}),
         ("pair_scan", {"leverage", "least squares"}),
         ("pair_scan_sparse", {"leverage", "whole numbers"}),
-        ("scan_statistics", {"scan statistics"}),
         ("blind_seal", {"leverage", "least squares"}),
         ("whole_numbers", {"whole numbers"}),
         ("rare_in_one_arm", {"whole numbers"}),
@@ -235,8 +234,7 @@ def test_attacks_that_need_knowledge_say_so() -> None:
     played = play_attacker(bad.releases)
     assert [attempt.attack for attempt in played.attempts] == list(DOES)
     assert {attempt.attack: attempt.not_tried for attempt in played.attempts if attempt.not_tried} == dict.fromkeys(
-        ["leverage", "least squares", "contributors", "scan statistics", "whole numbers", "several metrics"],
-        NEEDS_KNOWLEDGE,
+        ["leverage", "least squares", "contributors", "whole numbers", "several metrics"], NEEDS_KNOWLEDGE
     )
     nobody = play_attacker(bad.releases, KnownPeople({"variant": ["A"]}))
     assert {attempt.not_tried for attempt in nobody.attempts if attempt.not_tried} == {NOTHING_KNOWN}

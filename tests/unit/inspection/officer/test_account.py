@@ -502,6 +502,23 @@ def test_batches_of_an_earlier_version_are_named_as_a_risk_with_what_to_do() -> 
     assert (overlap["holds"], overlap["remedy"][:22]) == (None, "Update every collector")
 
 
+@pytest.mark.parametrize("checked", [("contributors",), ()])
+def test_of_a_batch_nothing_is_claimed_that_a_collector_did_not_check(checked: tuple[str, ...]) -> None:
+    made = batch()
+    account = privacy_account({"batch": replace(made, receipt=replace(made.receipt, checked=checked))})
+    (inference,) = [question for question in account["questions"] if question["question"] == "inference"]
+    assert not any("mostly on one" in claim for claim in inference["holds"])
+    assert any("a collector keeps no largest value" in gap.lower() for gap in inference["gaps"])
+    (amounts,) = [check for check in account["releases"][0]["checks"] if check["rule"] == "contributors"]
+    assert ("contributors are merged" in amounts["says"]) == bool(checked)
+
+
+def test_of_rows_the_officer_may_claim_that_no_amount_rests_on_few(checkout: Release) -> None:
+    (inference,) = privacy_account({"rows": checkout})["questions"][2:]
+    assert "No amount rests on fewer than 3 people, or mostly on one." in inference["holds"]
+    assert not any("largest value" in gap for gap in inference["gaps"])
+
+
 def test_batches_beside_a_release_of_rows_have_the_risks_of_both(checkout: Release) -> None:
     account = privacy_account({"batch": batch(), "rows": checkout})
     risks = [risk["risk"] for risk in account["risks"]]

@@ -16,7 +16,7 @@ from kanab.counting.dispatch import count
 from kanab.errors import MissingExtraError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, make_plan
-from kanab.privacy.epsilon import door, mechanism, merge
+from kanab.privacy.epsilon import door, mechanism
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP
 from kanab.privacy.epsilon.split import noisy_tables
 from kanab.privacy.gate import release
@@ -155,8 +155,7 @@ def deaf(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
     def constant(cells: Any, scale: mechanism.Scale) -> Any:
         return np.full(cells.shape, level if scale.influence == 1 else 0, dtype=object)
 
-    for module in (door, merge):
-        monkeypatch.setattr(module, "add_noise", constant)
+    monkeypatch.setattr(door, "add_noise", constant)
     monkeypatch.setattr(door, "random_bits", lambda shape, *_: np.zeros(shape, dtype=int).astype(object))
 
 
@@ -334,7 +333,7 @@ def test_the_exact_grid_is_the_plans() -> None:
 
 def test_a_map_names_a_level_that_was_merged_with_nobody() -> None:
     levels = LevelMap("device", (("tv", ("tv",)), ("other", ("phone", "radio", None))), {})
-    assert merge._with_names(levels) == levels
+    assert door._with_names(levels) == levels
     assert SHOP.count("levels") == 2
 
 

@@ -12,7 +12,7 @@ from tests.unit.privacy.epsilon.shop import counted, people
 
 import kanab as kb
 from kanab.plan.model import Budget
-from kanab.privacy.epsilon import door, mechanism, merge
+from kanab.privacy.epsilon import door, mechanism
 from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.mechanism import Scale
 
@@ -72,8 +72,7 @@ def asked_of(rows: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[tupl
         return np.full(cells.shape, 5_000 if scale.influence == 1 else 0, dtype=object)
 
     with monkeypatch.context() as patched:
-        for module in (door, merge):
-            patched.setattr(module, "add_noise", noted)
+        patched.setattr(door, "add_noise", noted)
         kb.release(counted(rows))
     return arrays
 

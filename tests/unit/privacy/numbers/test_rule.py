@@ -16,7 +16,7 @@ from kanab.errors import PrivacyError
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.numbers.design import NumberDesign
-from kanab.privacy.numbers.rule import APART, EXTREME, TOGETHER, UNCHECKED, UNKNOWN
+from kanab.privacy.numbers.rule import APART, BUYERS, EXTREME, TOGETHER, UNCHECKED, UNKNOWN
 from kanab.privacy.release import Release
 
 BOUNDS: dict[str, tuple[float, float]] = {"before": (0, 200), "visits": (0, 60), "y": (0, 300)}
@@ -73,6 +73,20 @@ def test_products_with_an_outlier_are_withheld_and_the_number_itself_stays() -> 
         number="before", experiment="arm", flag="--bounds before=LOW:HIGH"
     )
     assert "2000" not in str(made.receipt.left_out)
+
+
+@pytest.mark.parametrize(("buyers", "leave"), [(5, False), (6, True)])
+def test_products_of_an_amount_need_three_buyers_in_an_arm_for_every_sum(buyers: int, leave: bool) -> None:
+    """A sum and one that a number weighs are two equations about the buyers of an arm."""
+    rows = shop()
+    has = np.zeros(len(rows["y"]), dtype=bool)
+    for arm in ("A", "B"):
+        has[np.flatnonzero(rows["arm"] == arm)[: buyers if arm == "B" else 400]] = True
+    rows["y"] = np.where(has, np.round(np.abs(rows["y"]) + 0.37 + np.arange(len(has)) % 7, 2), 0)
+    made = release(counted(rows, ["before"], bounds={"y": (0, 500)}))
+    assert (("before", "y") in products(made)) is leave
+    why = made.receipt.left_out.get("arm: before and y", "")
+    assert why == ("" if leave else BUYERS.format(number="before", metric="y", experiment="arm"))
 
 
 def test_tighter_bounds_are_the_remedy() -> None:

@@ -45,7 +45,7 @@ def assert_same(found: Pairs, expected: Pairs) -> None:
         assert one.metric == two.metric
         for name in ("counts", "sums", "squares"):
             assert getattr(one, name).tolist() == getattr(two, name).tolist(), (one.metric.name, name)
-    assert (found.total, found.outside, found.unusual) == (expected.total, expected.outside, expected.unusual)
+    assert (found.total, found.unusual) == (expected.total, expected.unusual)
 
 
 # ── names ──────────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +211,7 @@ def test_grids_are_chosen_by_people_in_an_experiment_and_by_nobody_else() -> Non
     assert found.moments[0].metric.binary
     found = count_pairs(two(y=[0.5, 1, 1, 0, np.inf]), ["a", "b"], ["y"])
     assert found.moments[0].metric == Metric("y", 10)
-    assert (found.total, found.outside) == (4, 1)
+    assert found.total == 4
     found = count_pairs(two(y=[0.5, 1, 1, 0, "no number"]), ["a", "b"], ["y"])
     assert found.moments[0].metric == Metric("y", 10)
 
@@ -228,7 +228,6 @@ def test_declared_grids_bounds_and_rules_are_kept() -> None:
     )
     assert found.moments[0].metric == Metric("y", 100, (0, 50))
     assert found.moments[0].sums[0:2, 2:4].tolist() == [[25, 0], [5000, 0]]
-    assert found.clamped == {"y": 2, "z": 0}
     assert found.missing == {"y": 1, "z": 1}
     assert found.moments[1].counts[0:2, 2:4].tolist() == [[1, 0], [1, 1]]
     assert found.unusual == {"y": 2, "z": 1}  # 25, 5000 and two zeros; and of those who have a value two of three are 1

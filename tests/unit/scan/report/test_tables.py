@@ -198,10 +198,6 @@ def test_names_cannot_move_the_cursor(six: Scan) -> None:
     assert "one␊two." in text
 
 
-def test_a_narrow_terminal_folds_tables(six: Scan) -> None:
-    assert max(map(len, scan_text(six, width=60).splitlines())) <= 60
-
-
 def test_segments_are_told_level_by_level(segments: Scan) -> None:
     text = scan_text(segments)
     assert text.startswith("2 experiments by 2 covariates, 1 metric (revenue).\n")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from kanab import Metric, Tally, count_columns
-from kanab.scan.stats.cells import MetricTables, blocks_of_tables, centre_cells
-from kanab.scan.stats.double_double import DoubleDouble
+from kanab.scan.stats.cells import SAFE, MetricTables, blocks_of_tables, centre_cells, compact
 from kanab.scan.stats.f_tests import (
     ALONE,
     NO_SQUARES,
@@ -35,10 +34,6 @@ def tables(shape, count=20, empty=0.0):
     return n, means
 
 
-def doubles(values):
-    return DoubleDouble(values, np.zeros_like(values))
-
-
 def by_lstsq(n, means):
     """Residuals, extra sum of squares, leverage-free shares and rank of one table, by the full design."""
     places = np.argwhere(n > 0)
@@ -55,7 +50,7 @@ def by_lstsq(n, means):
 @pytest.mark.parametrize("empty", [0.0, 0.3])
 def test_residuals_extra_squares_and_leverages_are_those_of_the_full_design(shape, empty):
     n, means = tables(shape, empty=empty)
-    found, q = fit_interaction(doubles(means), n), interaction_df(n > 0)
+    found, q = fit_interaction(means, n), interaction_df(n > 0)
     for at in range(len(n)):
         if not n[at].any():
             continue
@@ -82,13 +77,13 @@ def test_an_additive_table_leaves_exactly_nothing():
     means = (rows[:, :, None] + columns[:, None, :]).astype(float)
     n = rng.integers(1, 1000, means.shape).astype(float)
     for shape in ((slice(None), slice(2), slice(2)), (slice(None),) * 3):
-        assert not fit_interaction(doubles(means[shape]), n[shape]).extra.any()
+        assert not fit_interaction(means[shape], n[shape]).extra.any()
 
 
 def test_two_by_two_with_an_empty_class_has_no_interaction():
     n = np.array([[[5.0, 0.0], [5.0, 5.0]]])
     assert interaction_df(n > 0).tolist() == [0]
-    assert fit_interaction(doubles(np.ones_like(n)), n).extra.tolist() == [0.0]
+    assert fit_interaction(np.ones_like(n), n).extra.tolist() == [0.0]
 
 
 @pytest.mark.parametrize(
@@ -229,4 +224,11 @@ def test_sums_are_centred_near_the_mean_of_each_table():
     found = centre_cells(part)
     assert found.centre.tolist() == [10**12]
     assert found.centred.tolist() == [[[0, 3], [0, 3]]]
-    assert found.means.high[0].tolist() == [[0.0, 0.6], [0.0, 0.6]]
+    assert found.means[0].tolist() == [[0.0, 0.6], [0.0, 0.6]]
+
+
+def test_compact_uses_64_bits_where_all_numbers_fit():
+    assert compact(np.array([1, -5], dtype=object)).dtype == np.int64
+    assert compact(np.array([1, int(SAFE)], dtype=object)).dtype == object
+    assert compact(np.array([2**63 - 1])).dtype == object
+    assert compact(np.empty((0, 2), dtype=object)).dtype == np.int64

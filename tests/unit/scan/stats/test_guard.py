@@ -35,7 +35,7 @@ def test_one_person_moves_the_difference_of_effects_by_its_distance_over_its_cla
     tested = numbers(shift=5_000)
     found = guard_tests(tested, (0.0, 20.0))
     cells = tested.cells
-    means = cells.means.high + cells.centre[:, None, None].astype(float)
+    means = cells.means + cells.centre[:, None, None].astype(float)
     distance = np.maximum(20_000 - means, means)
     se = np.sqrt(np.sum(tested.variances / cells.n, axis=(1, 2)))
     assert found.pull == pytest.approx(np.max(distance / cells.n, axis=(1, 2)) / se, rel=1e-12)
@@ -106,7 +106,7 @@ def test_for_two_by_two_it_is_the_end_of_welchs_interval():
     found = outcome((2, 2))
     level = np.full(40, 0.01)
     ends = largest_contrast(found.cells, found.variances, critical_values(found, level))
-    means = found.cells.means.high
+    means = found.cells.means
     contrast = means[:, 1, 1] - means[:, 1, 0] - means[:, 0, 1] + means[:, 0, 0]
     parts = found.variances / found.cells.n
     se = np.sqrt(parts.sum(axis=(1, 2)))
@@ -121,7 +121,7 @@ def test_for_more_arms_it_is_the_farthest_of_all_differences_of_effects(shape):
     found = outcome(shape)
     limit = critical_values(found, np.full(40, 0.05))
     ends = largest_contrast(found.cells, found.variances, limit)
-    means, noise = found.cells.means.high, found.variances / found.cells.n
+    means, noise = found.cells.means, found.variances / found.cells.n
     expected = np.zeros(40)
     for (i, k), (j, m) in [(a, b) for a in combinations(range(shape[0]), 2) for b in combinations(range(shape[1]), 2)]:
         contrast = means[:, i, j] - means[:, i, m] - means[:, k, j] + means[:, k, m]

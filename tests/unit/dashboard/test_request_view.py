@@ -12,7 +12,7 @@ from tests.unit.dashboard.shop_releases import NOON, PLAN, WEEKLY, FixedSource, 
 from kanab.collector.health import LiveHealth
 from kanab.dashboard.app import Dashboard
 from kanab.dashboard.next_seal import CollectionStatus
-from kanab.dashboard.open_cohort import open_cohort
+from kanab.dashboard.request_view import open_cohort
 from kanab.dashboard.results import Results
 from kanab.plan.model import Budget, Plan
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kanab.collector.stores import seen_nonces
-from kanab.collector.stores.seen_nonces import HASH_BYTES, SeenNonces, split_nonces
+from kanab.collector.stores import sqlite_append
+from kanab.collector.stores.sqlite_append import HASH_BYTES, SeenNonces, split_nonces
 from kanab.collector.stores.store import CountedPost
 
 
@@ -21,7 +21,7 @@ def fresh(seen: SeenNonces, numbers: list[int], hour: int = 9) -> list[bool]:
 
 @pytest.mark.parametrize("most", [0, 1, 7, 50_000])
 def test_everything_that_was_added_is_known_and_nothing_else(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen_nonces, "MOST_RECENT", most)
+    monkeypatch.setattr(sqlite_append, "MOST_RECENT", most)
     chance = random.Random(1)
     seen, model = SeenNonces(), set[int]()
     for _ in range(200):
@@ -37,7 +37,7 @@ def test_everything_that_was_added_is_known_and_nothing_else(most: int, monkeypa
 
 
 def test_hours_are_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen_nonces, "MOST_RECENT", 1)
+    monkeypatch.setattr(sqlite_append, "MOST_RECENT", 1)
     seen = SeenNonces()
     for hour in (7, 8, 9):
         seen.add(hour, [nonce(hour), nonce(hour + 100)])
@@ -59,8 +59,8 @@ def test_nothing_is_known_of_nothing() -> None:
 def test_rows_that_were_read_at_a_start_are_known_and_what_comes_later_is_too(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seen_nonces, "MOST_RECENT", most)
-    monkeypatch.setattr(seen_nonces, "LOAD_AT_ONCE", 200)
+    monkeypatch.setattr(sqlite_append, "MOST_RECENT", most)
+    monkeypatch.setattr(sqlite_append, "LOAD_AT_ONCE", 200)
     seen = SeenNonces()
     seen.load(
         (hour, b"".join(nonce(number) for number in range(start, start + 10))) for hour in (8, 9) for start in (0, 10)

@@ -16,8 +16,7 @@ from kanab.counting.dispatch import count
 from kanab.errors import KanabError, PlanError, PrivacyError, SourceError
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
-from kanab.privacy.release_file import read_release, write_release
-from kanab.privacy.release_json import hash_of, release_from_dict, release_to_dict
+from kanab.privacy.release_json import hash_of, read_release, release_from_dict, release_to_dict, write_release
 
 
 def shop(n: int = 900, seed: int = 1) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kanab import count
-from kanab.collector import release_parts
-from kanab.collector.release_parts import Passed, release_what_holds
+from kanab.collector import sealing
+from kanab.collector.sealing import Passed, release_what_holds
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.file import parse_plan
@@ -57,7 +57,7 @@ def released(monkeypatch: pytest.MonkeyPatch, counted: Counted, fails: Fails) ->
             raise ZeroDivisionError("17 people")
         return make_release(given, ledger=ledger, without=without)
 
-    monkeypatch.setattr(release_parts, "make_release", gate)
+    monkeypatch.setattr(sealing, "make_release", gate)
     return release_what_holds(counted, Ledger())
 
 
@@ -113,7 +113,7 @@ def test_where_nothing_passes_the_cohorts_wait_and_a_refusal_keeps_its_words(
     def refuse(*_: Any, **__: Any) -> Release:
         raise PrivacyError("an arm holds fewer than k = 5 people", "Wait.")
 
-    monkeypatch.setattr(release_parts, "make_release", refuse)
+    monkeypatch.setattr(sealing, "make_release", refuse)
     with pytest.raises(PrivacyError, match="an arm holds fewer than k = 5 people"):
         release_what_holds(counted, Ledger())
 

@@ -11,8 +11,7 @@ from tests.unit.cli.program import Program
 from tests.unit.privacy.epsilon.test_accountant import both_kinds, counted, noise
 
 import kanab as kb
-from kanab.inspection.auditor import check_release, passes
-from kanab.inspection.noise_audit import check_newest, check_spent, check_together
+from kanab.inspection.auditor import check_newest, check_release, check_spent, check_together, passes
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.model import Budget
 from kanab.privacy.ledger import Ledger, append_release, read_ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kanab.dashboard.login import SESSION_SECONDS, Sessions, safe_path, session_cookie
+from kanab.dashboard.guard import SESSION_SECONDS, Sessions, safe_path, session_cookie
 
 
 def test_a_cookie_ends_after_its_life() -> None:
