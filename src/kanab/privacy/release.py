@@ -15,6 +15,7 @@ from kanab.plan.model import Plan
 from kanab.privacy.epsilon.combined import combine_arms
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, promise
 from kanab.privacy.merging import LevelMap
+from kanab.stats.skewness import Shapes
 from kanab.tally.tally import Tally
 
 
@@ -51,10 +52,6 @@ HELD_BACK = "is held back until the next seal"
 
 PeopleAccounts = Mapping[str, Mapping[str, int]]
 """People per experiment of a collector by what became of them (published, held_back, destroyed), floored to k."""
-
-
-Shapes = Mapping[str, Mapping[str, tuple[float, float]]]
-"""Classes of skewness and of the share of unusual people, by experiment and metric (or ratio)."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from kanab.scan.stats.pairs import PairScan, PairTest, scan_pairs
 from kanab.scan.stats.segments import SegmentScan, scan_covariates
 from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
+from kanab.stats.skewness import Shapes
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
 
@@ -188,7 +189,8 @@ def scan_segments(
         left_out = spend(ledger, SharedScan("segments", arms, asked, k), new_ledger=new_ledger)
         tables = [table.select_metrics(set(table.metric_names) - left_out.keys()) for table in tables]
         rules, said = rules.without(left_out), (*left_out.values(), *said)
-    return SegmentReadout(_scan_tables(tables, rules), k, (*said, *notes), ledger is not None, ledger is None)
+    shapes = {name: shape for part in counted for name, shape in part.shape_classes(k).items()}
+    return SegmentReadout(_scan_tables(tables, rules, shapes), k, (*said, *notes), ledger is not None, ledger is None)
 
 
 def _deviations(k: int, override: str) -> tuple[str, ...]:
@@ -250,10 +252,10 @@ def _merged_tables(counted: Sequence[Counted]) -> tuple[list[Tally], tuple[str, 
     return tables, tuple(said)
 
 
-def _scan_tables(tables: Sequence[Tally], rules: Rules, metrics: Sequence[str] = ()) -> SegmentScan:
+def _scan_tables(tables: Sequence[Tally], rules: Rules, shapes: Shapes, metrics: Sequence[str] = ()) -> SegmentScan:
     if not tables:
         raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
-    return scan_covariates(tables, rules, metrics=metrics or None)
+    return scan_covariates(tables, rules, metrics=metrics or None, shapes=shapes)
 
 
 def _scan_stored_segments(
@@ -269,7 +271,10 @@ def _scan_stored_segments(
             raise AnalysisError(f"no table is left of covariate {name!r}", f"There are: {listed(known) or 'none'}.")
     tables = [tally for tally in tables if not segments or tally.covariates[0].name in segments]
     rules = replace(rules, k=_least_k(releases))
-    return SegmentReadout(_scan_tables(tables, rules, metrics), rules.k, _left_out(releases), _chained(releases))
+    shapes = {name: shape for stored in releases for name, shape in stored.receipt.shapes.items()}
+    return SegmentReadout(
+        _scan_tables(tables, rules, shapes, metrics), rules.k, _left_out(releases), _chained(releases)
+    )
 
 
 def _check_shared(ledger: object) -> None:

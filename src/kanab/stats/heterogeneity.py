@@ -9,6 +9,7 @@ one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +20,11 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, listed
 from kanab.stats.cell_variance import marginal
 from kanab.stats.distributions import chi2_tail, f_tail
-from kanab.stats.ftest import EQUAL_VARIANCES, FTest, cell_spread, finest_variance, robust_f, two_way
+from kanab.stats.ftest import EQUAL_VARIANCES, FTest, TwoWay, cell_spread, finest_variance, robust_f, two_way
 from kanab.stats.gram import Floats, arm_squares
 from kanab.stats.multiplicity import correct
 from kanab.stats.skewness import Shape, corrected_t, tilt
-from kanab.tally.factor import label
+from kanab.tally.factor import Factor, label
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
 
@@ -31,7 +32,7 @@ FEWEST_RARE = 3.0
 """A level of a rate is thin where fewer events (or people without one) than this are expected in an arm."""
 
 FEWEST_UNUSUAL = 10.0
-"""A level of an amount is thin where fewer people off the commonest value than this are expected in an arm."""
+"""A level of a skewed amount is thin where fewer people off the commonest value than this are expected in an arm."""
 
 TOO_FEW = "too few people at all levels but one"
 
@@ -63,11 +64,16 @@ def effect_differs(
         raise AnalysisError("a pair of experiments has no levels", "Ask for arm × covariate.")
     if tally.noise is not None:
         return robust_f(tally, covariate, metric)
-    table = cells.tally.as_categories(cells.tally.axes[1:]).select_metrics([cells.metric])
+    table, part = cells.tally, cells.tally.moments_of(cells.metric)
     arms = table.experiment
     base = arms.index(arms.control if control is None else control)
     others = [arm for arm in range(len(arms.levels)) if arm != base]
-    tests = [_of_pair(table, (arm, base), shape or Shape()) for arm in others]
+    pairs = [(arm, base) for arm in others]
+    if part.metric.binary:
+        tests = [_score_test(part, cells.between, table.factors[1], pair) for pair in pairs]
+    else:
+        still = _still_levels(cells)
+        tests = [_f_test(cells, pair, still, shape or Shape()) for pair in pairs]
     corrected = correct([test.p for test in tests], "holm")
     tested = [place for place, p in enumerate(corrected) if p is not None]
     if len(others) < 2 or not tested:
@@ -81,59 +87,38 @@ def _noted(test: FTest, *notes: str) -> FTest:
     return replace(test, note="; ".join(note for note in (*notes, test.note) if note))
 
 
-def _of_pair(table: Tally, pair: tuple[int, int], shape: Shape) -> FTest:
-    """Test one arm against the control, with thin levels taken as one."""
-    part, levels = table.moments[0], table.factors[1].levels
-    groups = _levels_together(part, pair, shape, _still_levels(table))
-    variance = "score" if part.metric.binary else finest_variance(two_way(table))
-    if len(groups) < 2:
-        return FTest(part.metric.name, " × ".join(table.axes), variance, None, None, None, TOO_FEW)
-    together = [levels[place] for group in groups for place in group if len(group) > 1]
-    coarse = table.coarsen(table.axes[1], {levels[place]: levels[group[0]] for group in groups for place in group})
-    test = (_score_test if part.metric.binary else _f_test)(coarse, pair, shape)
-    return _noted(test, f"{listed(map(label, together))} taken as one level" if together else "")
+def _together(groups: list[list[int]], levels: Factor) -> str:
+    """Say which levels were taken as one."""
+    names = [label(levels.levels[place]) for group in groups for place in group if len(group) > 1]
+    return f"{listed(names)} taken as one level" if names else ""
 
 
-def _levels_together(part: Moments, pair: tuple[int, int], shape: Shape, still: NDArray[np.bool_]) -> list[list[int]]:
-    """Return the levels in groups: each by itself but for the thin ones, which take small levels until they are not."""
-    people, sums = (cells[list(pair)].astype(np.float64) for cells in (part.counts, part.sums))
+def _levels_together(
+    people: Floats, expected: Callable[[list[int]], float], fewest: float, still: Collection[int] = ()
+) -> list[list[int]]:
+    """Return the levels in groups: each by itself but for the thin ones, which take small levels until they are not.
 
-    def expected(group: list[int]) -> float:
-        """Return how many people off the commonest value are to be expected in the smaller arm, if arms are alike."""
-        n = people[:, group].sum(axis=1)
-        if not part.metric.binary:
-            return float(n.min()) * (shape.unusual if shape.skewness is not None else 1.0)
-        events = sums[:, group].sum()
-        return float(n.min() * min(events, n.sum() - events) / max(1.0, n.sum()))
-
-    fewest = FEWEST_RARE if part.metric.binary else FEWEST_UNUSUAL
-    thin = [place for place in range(people.shape[1]) if still[place] or expected([place]) < fewest]
+    ``expected`` says how many people off the commonest value are to be expected in the smaller arm, if arms are alike.
+    """
+    thin = [place for place in range(people.shape[1]) if place in still or expected([place]) < fewest]
     kept = [place for place in np.argsort(people.sum(axis=0), kind="stable").tolist() if place not in thin]
     while thin and kept and expected(thin) < fewest:
         thin.append(kept.pop(0))
     return [*([place] for place in sorted(kept)), *([sorted(thin)] if thin else [])]
 
 
-def _still_levels(table: Tally) -> NDArray[np.bool_]:
-    """Return at which levels of an amount nothing varies, in a class or, where that is not known, in all arms."""
-    cells = two_way(table)
-    still = np.zeros(table.shape[1], dtype=bool)
-    if table.moments[0].metric.binary:
-        return still
-    variance = finest_variance(cells)
-    if variance == "by_class":
-        within = cells.classes.within_each(arm_squares(table, cells.metric, table.axes))
-        still[cells.classes.places[within <= 0, 1]] = True
-    elif variance == "two_marginals":
-        _, within, _ = marginal(cells.classes, arm_squares(table, cells.metric, table.axes[1:]), 1)
-        still[np.unique(cells.classes.places[:, 1])[within <= 0]] = True
-    return still
-
-
-def _score_test(table: Tally, pair: tuple[int, int], _: Shape) -> FTest:
+def _score_test(part: Moments, between: str, levels: Factor, pair: tuple[int, int]) -> FTest:
     """Test two arms of a rate: variances are those of one common difference at all levels (Miettinen and Nurminen)."""
-    part = table.moments[0]
-    (n1, n0), (x1, x0) = (cells[list(pair)].astype(np.float64) for cells in (part.counts, part.sums))
+    people, events = (cells[list(pair)].astype(np.float64) for cells in (part.counts, part.sums))
+
+    def expected(group: list[int]) -> float:
+        n, x = people[:, group].sum(axis=1), events[:, group].sum()
+        return float(n.min() * min(x, n.sum() - x) / max(1.0, n.sum()))
+
+    groups = _levels_together(people, expected, FEWEST_RARE)
+    (n1, n0), (x1, x0) = (
+        np.stack([cells[:, group].sum(axis=1) for group in groups], axis=1) for cells in (people, events)
+    )
     there = (n1 > 0) & (n0 > 0)
     n1, n0, x1, x0 = n1[there], n0[there], x1[there], x0[there]
     n, d = n1 + n0, x1 / n1 - x0 / n0
@@ -143,45 +128,67 @@ def _score_test(table: Tally, pair: tuple[int, int], _: Shape) -> FTest:
     high = low + common
     v = (high * (1 - high) / n1 + low * (1 - low) / n0) * n / np.maximum(n - 1, 1)
     d, v = d[v > 0], v[v > 0]
-    test = FTest(part.metric.name, " × ".join(table.axes), "score", None, None, None, TOO_FEW)
     if len(d) < 2:
-        return test
+        return FTest(part.metric.name, between, "score", None, None, None, TOO_FEW)
     mean = float(np.sum(d / v) / np.sum(1 / v))
     chi2, q = float(np.sum((d - mean) ** 2 / v)), len(d) - 1
-    return replace(test, F=chi2 / q, df=(float(q), math.inf), p=chi2_tail(chi2, q), note="")
+    df, p = (float(q), math.inf), chi2_tail(chi2, q)
+    return FTest(part.metric.name, between, "score", chi2 / q, df, p, _together(groups, levels))
 
 
-def _f_test(table: Tally, pair: tuple[int, int], shape: Shape) -> FTest:
+def _still_levels(cells: TwoWay) -> set[int]:
+    """Return at which levels of an amount nothing varies: in a class or, where that is not known, in all arms."""
+    variance, places = finest_variance(cells), cells.classes.places
+    if variance == "by_class":
+        within = cells.classes.within_each(arm_squares(cells.tally, cells.metric, cells.tally.axes))
+        return set(places[within <= 0, 1].tolist())
+    if variance == "two_marginals":
+        _, within, _ = marginal(cells.classes, arm_squares(cells.tally, cells.metric, cells.tally.axes[1:]), 1)
+        return set(np.unique(places[:, 1])[within <= 0].tolist())
+    return set()
+
+
+def _f_test(cells: TwoWay, pair: tuple[int, int], still: Collection[int], shape: Shape) -> FTest:
     """Test two arms of an amount by the robust F, with what is far out at a level corrected for skewness.
 
     Where skewness is unknown an F with one variance for both arms of a level has to agree.
     """
-    cells = two_way(table)
-    spread = cell_spread(cells, finest_variance(cells))
+    table, levels = cells.tally, cells.tally.factors[1]
+    people = table.moments_of(cells.metric).counts[list(pair)].astype(np.float64)
+
+    def expected(group: list[int]) -> float:
+        return float(people[:, group].sum(axis=1).min()) * (shape.unusual if shape.skewness else math.inf)
+
+    groups = _levels_together(people, expected, FEWEST_UNUSUAL, still)
+    together = _together(groups, levels)
+    if together:
+        names = {levels.levels[place]: levels.levels[group[0]] for group in groups for place in group}
+        cells = two_way(table.as_categories([levels.name]).coarsen(levels.name, names), levels.name, cells.metric)
     variance = finest_variance(cells)
-    test = FTest(cells.metric, cells.between, variance, None, None, None, spread.problem)
+    spread = cell_spread(cells, variance)
+    test = FTest(cells.metric, cells.between, variance, None, None, None)
     rows = {(int(arm), int(level)): row for row, (arm, level) in enumerate(cells.classes.places)}
-    levels = [level for level in range(table.shape[1]) if all((arm, level) in rows for arm in pair)]
-    if spread.problem or len(levels) < 2:
+    both = [level for level in range(cells.tally.shape[1]) if all((arm, level) in rows for arm in pair)]
+    if spread.problem or len(both) < 2:
         return replace(test, note=spread.problem or TOO_FEW)
-    places = np.array([[rows[arm, level] for level in levels] for arm in pair])
+    places = np.array([[rows[arm, level] for level in both] for arm in pair])
     n, group = cells.classes.n[places], spread.group[places]
     d = cells.classes.means[places[0]] - cells.classes.means[places[1]]
     own = spread.variances[group] / n
     weights = np.array([1.0, -1.0])
     z = _standardised(d, own.sum(axis=0))
     if shape.skewness:
-        tilts = [tilt(shape.skewness, weights, n[:, level], own[:, level]) for level in range(len(levels))]
+        tilts = [tilt(shape.skewness, weights, n[:, level], own[:, level]) for level in range(len(both))]
         z = np.array([corrected_t(value, tilted) for value, tilted in zip(z.tolist(), tilts, strict=True)])
     f, df = _welch_f(z, own, group, spread.df)
-    q = len(levels) - 1
+    q = len(both) - 1
     p = f_tail(f, q, df)
     if shape.skewness is None:
         alike = np.sum(own * n * (n - 1), axis=0) / np.sum(n - 1, axis=0)
         f_alike = float(np.sum(_standardised(d, alike * np.sum(1 / n, axis=0)) ** 2)) / q
         p = max(p, f_tail(f_alike, q, float(np.sum(n - 1))))
     note = EQUAL_VARIANCES if variance == "by_arm" else ""
-    return replace(test, F=f, df=(float(q), df), p=p, note=note)
+    return _noted(replace(test, F=f, df=(float(q), df), p=p, note=together), note)
 
 
 def _standardised(d: Floats, v: Floats) -> Floats:

@@ -306,8 +306,9 @@ def follow_ups(
         raise AnalysisError(f"not testable: {spread.problem}", "Merge levels, or wait for more people.")
     spread = replace(spread, df=np.maximum(spread.df, 1.0))
     if cells.tally.moments_of(cells.metric).metric.binary and spread.noise is None:
-        # a class without events has a variance, too: that of the same effect at all levels
-        rates = np.clip(cells.classes.means + cells.classes.centre - cells.residuals(cells.classes.n), 0.0, 1.0)
+        # a class without events has a variance, too: half an event more, and half a person without one
+        n, classes = cells.classes.n, cells.classes
+        rates = ((classes.means + classes.centre) * n + 0.5) / (n + 1)
         spread = replace(spread, variances=np.maximum(spread.variances, rates * (1 - rates)))
     arms = cells.tally.factors[0]
     base = arms.levels[arms.index(control)] if control is not None else arms.control

@@ -8,6 +8,7 @@ difference, and does so here on the side at risk alone, so that the interval is 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +33,10 @@ class Shape:
     skewness: float | None = None
     unusual: float = 0.0
     nonnegative: bool = False
+
+
+Shapes = Mapping[str, Mapping[str, tuple[float, float]]]
+"""Classes of skewness and of the share of unusual people, by experiment and metric (or ratio)."""
 
 
 def skewness_class(skewness: float) -> float:
