@@ -68,6 +68,7 @@ class PowerQuestion:
     power: float | None = None
     relative: bool = False
     confidence: float = 0.95
+    control: str | None = None
 
 
 class Answers:
@@ -79,7 +80,7 @@ class Answers:
     def list_experiments(self, page: int = 1) -> Answer:
         """Return every experiment in one line, those that need attention first."""
         contents = self._results.read()
-        lines = ListFilter().select(summaries(self._all(contents), None))
+        lines = ListFilter().select(summaries(self._all(contents), None, self._results.interferences(contents)))
         first = (page - 1) * MOST_LISTED
         shown = lines[first : first + MOST_LISTED]
         rows = [
@@ -106,7 +107,8 @@ class Answers:
         if reading is not None and reading >= len(readouts):
             raise SourceError("there is no such reading", f"There are {len(readouts)}, counted from 0.")
         chosen = readouts[-1 if reading is None else reading]
-        data = _data(experiment, chosen)
+        interferes = self._results.interferences(contents).get(experiment, ())
+        data = _data(experiment, chosen, interferes)
         line = summarize(experiment, chosen, None)
         stop = {"look": line.look or None, "may_stop": line.verdict or None}
         seen = [f"{line.look[:1].upper()}{line.look[1:]}: {line.verdict}."] if line.look else []
@@ -140,7 +142,7 @@ class Answers:
         bundle = self._bundles(contents, experiment)[-1]
         released = self._results.release_of(contents, bundle)
         plan = released.plan.experiment(experiment)
-        noise, name = noise_of_release(released, plan, metric, adjust=adjust)
+        noise, name = noise_of_release(released, plan, metric, adjust=adjust, control=question.control)
         people, effect, power = question.people, question.effect, question.power
         if power is None and (people is None or effect is None):
             power = USUAL_POWER
@@ -150,6 +152,7 @@ class Answers:
         design = solve_power(noise, people=people, effect=effect, power=power, relative=question.relative, test=test)
         adjusted = f", adjusted for {listed(adjust)}" if adjust else ""
         notes = [f"How {name} varies is as it was found in {experiment} ({bundle.title}){adjusted}."]
+        notes.append(f"Arms are compared with {label(noise.control)}.")
         data = power_data(design, noise.control) | {
             "mean": noise.mean, "binary": noise.binary, "confidence": question.confidence, "notes": notes,
             "curve": None,
@@ -250,11 +253,11 @@ def _line(row: Plain) -> str:
     return f"{row['experiment']}:{decision}{health} {'; '.join(results) or 'no effect can be read'}."
 
 
-def _data(experiment: str, readout: ExperimentReadout) -> Plain:
+def _data(experiment: str, readout: ExperimentReadout, interferes: Sequence[Mapping[str, str]] = ()) -> Plain:
     """Return a readout as people read it, with what to do; raises why there is none."""
     if readout.problem is not None:
         raise readout.problem
-    return readout.data | {"decision": summarize(experiment, readout, None).decision}
+    return readout.data | {"decision": summarize(experiment, readout, None, interferes).decision}
 
 
 def _effects(data: Plain) -> list[Plain]:
@@ -270,6 +273,7 @@ def _readout(data: Plain) -> Plain:
     segments = [row for row in data["segments"] if row["decides"]]
     return {
         "experiment": data["experiment"], "people": data["people"], "arms": data["arms"], "control": data["control"],
+        "control_chosen": data["control_chosen"],
         "confidence": data["confidence"], "correction": data["correction"], "decision": data["decision"],
         "experiment_alarms": alarm_sentences(data),
         "sample_ratio": {"p": ratio["p"], "alarm": ratio["alarm"]},

@@ -81,6 +81,7 @@ class PlanningQuestion(Struct, forbid_unknown_fields=True):
         Names, "Covariates of the experiment that the next one will adjust for, which needs fewer people."
     ) = msgspec.field(default_factory=list)
     confidence: Annotated[float, Meta(gt=0, lt=1)] = 0.95
+    control: _said(str | None, "The control, where the answer asks for it.") = None  # type: ignore[valid-type]
 
 
 class PrivacyQuestion(Struct, forbid_unknown_fields=True):
@@ -165,7 +166,7 @@ TOOLS = (
             asked.experiment,
             asked.metric,
             asked.adjust,
-            PowerQuestion(asked.people, asked.effect, asked.power, asked.relative, asked.confidence),
+            PowerQuestion(asked.people, asked.effect, asked.power, asked.relative, asked.confidence, asked.control),
         ),
     ),
     ReleaseTool(

@@ -150,6 +150,7 @@ class Notices:
         sentences = [] if line.health == "fine" else [f"{line.health.capitalize()}: {line.why}."]
         if readout is not None and readout.readout is not None:
             data = readout.data
+            facts |= {name: data[name] for name in ("control", "control_chosen")}
             rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
             rows.sort(key=lambda row: row.get("role") != "primary")
             facts["effects"] = [_effect(row) for row in rows[:MOST_EFFECTS]]

@@ -112,8 +112,8 @@ def lead_html(data: Data) -> list[str]:
     """Return the sentences that lead into a report, as HTML; the decision stands out."""
     sentences = [marked(sentence) for sentence in lead_sentences(data)]
     if decision_sentences(data):
-        first, _, rest = sentences[0].partition(". ")
-        sentences[0] = f"<strong>{first}.</strong> {rest}"
+        first, *rest = re.split(r"(?<=[.?]) ", sentences[0], maxsplit=1)
+        sentences[0] = " ".join([f"<strong>{first}</strong>", *rest])
     return sentences
 
 

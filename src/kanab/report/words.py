@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kanab.choices import INTERNAL, OWN_ROWS
-from kanab.errors import listed
+from kanab.errors import flag, listed
 from kanab.report.figures import (
     Figures,
     Row,
@@ -71,6 +71,8 @@ def metrics_of(data: Data) -> list[str]:
 def title(data: Data) -> str:
     """Return the experiment, its people and its arms, in one line."""
     named = "" if data["control"].lower() == "control" else f", control {data['control']}"
+    if data.get("control_chosen") == "unknown":
+        named = f", compared with {data['control']}"
     return f"{data['experiment']}: {counted_units(data)} in {len(data['arms'])} arms{named}"
 
 
@@ -112,17 +114,34 @@ def lead_sentences(data: Data) -> list[str]:
 
 
 def decision_sentences(data: Data) -> list[str]:
-    """Return what to do, and why; nothing where no metric is primary."""
+    """Return what to do, and why; else what to name so that something can be decided."""
     decision = data.get("decision")
     if decision is None:
-        return []
+        return undecided_sentences(data)
     return [f"Decision: {decision_words(decision)}. {' '.join(decision['because'])}"]
 
 
+def undecided_sentences(data: Data) -> list[str]:
+    """Return what has to be named before anything can be decided: the control, or a primary metric."""
+    control, metrics = data["control"], metrics_of(data)
+    if metrics and data.get("control_chosen") == "unknown":
+        return [
+            f"Which arm is the control? {listed(data['arms'])}: {flag('--control', control)} (in Python "
+            f'control="{control}"). Until it is named, arms are compared with {control}, and nothing is decided.'
+        ]
+    free = [metric for metric in metrics if role_of(data, metric) != "guardrail"]
+    if len(free) < 2 or any(role_of(data, metric) == "primary" for metric in free):
+        return []
+    return [f"No decision: name a primary metric, for example {flag('--primary', free[0])}."]
+
+
 def decision_words(decision: Mapping[str, Any]) -> str:
-    """Return the answer, with the arm that it is about: "ship B", "hold"."""
+    """Return the answer, with the arms that it is about: "ship B", "stop B, C", "keep going"."""
     answer: str = decision["answer"]
-    return f"{answer} {spoken_arm(decision['arm'])}" if answer == "ship" else answer
+    if answer == "ship":
+        return f"ship {spoken_arm(decision['arm'])}"
+    stopped = [spoken_arm(arm) for arm, each in decision["arms"].items() if each == "stop"]
+    return f"stop {listed(stopped)}" if answer == "stop" else answer
 
 
 def alarmed(data: Data) -> bool:
@@ -397,6 +416,12 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
     if data["alternative"] == "two-sided" or row.get("role") == "guardrail":
         return f"no clear effect of {arm} on {metric}: {change}"
     return f"no sign that {arm} {'raises' if data['alternative'] == 'greater' else 'lowers'} {metric}: {change}"
+
+
+def moves_by(data: Data, row: Row, what: str) -> str:
+    """Return what a clear effect does: "raises bought by 1.0 points (+9 %)"."""
+    change = figures_of([row], share=is_share(data, row["metric"]), brief=True).change(abs(row["estimate"]))
+    return f"{'raises' if row['verdict'] == 'up' else 'lowers'} {what} by {change}{_relative(row)}"
 
 
 def _relative(row: Row) -> str:

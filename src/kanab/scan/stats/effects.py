@@ -50,6 +50,7 @@ class PairEffects:
     arms: tuple[tuple[Level, ...], tuple[Level, ...]]
     means: tuple[tuple[float | None, ...], ...]
     effects: tuple[EffectWithin, ...]
+    chosen: tuple[str, ...] = ()
 
 
 def effects_within(
