@@ -17,7 +17,7 @@ from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed, narrowed, officer_accounts
 from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
 from kanab.planning.power import PlannedTest, solve_power
-from kanab.planning.released import noise_of_release
+from kanab.planning.released import noise_of_release, released_control
 from kanab.planning.report.power_words import power_data, power_text
 from kanab.portfolio.together import read_portfolio
 from kanab.report.brief import brief_text, verdict_word
@@ -142,7 +142,8 @@ class Answers:
         bundle = self._bundles(contents, experiment)[-1]
         released = self._results.release_of(contents, bundle)
         plan = released.plan.experiment(experiment)
-        noise, name = noise_of_release(released, plan, metric, adjust=adjust, control=question.control)
+        control, chosen = released_control(released, plan, question.control)
+        noise, name = noise_of_release(released, plan, metric, adjust=adjust, control=control)
         people, effect, power = question.people, question.effect, question.power
         if power is None and (people is None or effect is None):
             power = USUAL_POWER
@@ -152,8 +153,8 @@ class Answers:
         design = solve_power(noise, people=people, effect=effect, power=power, relative=question.relative, test=test)
         adjusted = f", adjusted for {listed(adjust)}" if adjust else ""
         notes = [f"How {name} varies is as it was found in {experiment} ({bundle.title}){adjusted}."]
-        notes.append(f"Arms are compared with {label(noise.control)}.")
-        data = power_data(design, noise.control) | {
+        notes.append(f"Arms are compared with {label(control)}.")
+        data = power_data(design, control, chosen) | {
             "mean": noise.mean, "binary": noise.binary, "confidence": question.confidence, "notes": notes,
             "curve": None,
         }  # fmt: skip

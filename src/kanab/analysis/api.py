@@ -146,7 +146,7 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
     first = next(iter(tables.values()))
     arms = first.factor(plan.name)
     resolved = _resolved(options, released, plan, tables, pools)
-    notes = _notes(released, plan, resolved)
+    notes = _notes(released, plan, resolved, arms)
     notes += [*pools.notes, *current.notes]
     means = metric_means(analyzed, released.plan.ratios, options, notes)
     clusters = clusters_of(released, first, plan.name)
@@ -442,12 +442,15 @@ def _segment_effects(
                 yield SegmentEffectRow(effect, exploratory=row.verdict != "differs")
 
 
-def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions) -> list[str]:
+def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, arms: Factor) -> list[str]:
     """Write what a reader has to know before the numbers."""
     receipt: Receipt = released.receipt
     notes = []
     if options.control_chosen == "word":
         notes.append(f"Control is {label(options.control)} (not named; name another if that is wrong).")
+    if options.control_chosen == "declared" and arms.control_by_name not in (None, options.control):
+        by_name = f"{label(options.control)} (the first declared arm), not {label(arms.control_by_name)}"
+        notes.append(f"Control is {by_name}; name another if that is wrong.")
     if isinstance(released, Release) and not released.bounds_declared:
         notes.append(f"{_bounds_of_data(released, plan)}; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if concerns(name, plan.name)]

@@ -12,9 +12,9 @@ from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
 from kanab.dashboard.sparkline import Trend
 from kanab.errors import LedgerError
-from kanab.report.decision import ANSWERS, broken, decide
+from kanab.report.decision import ANSWERS, broken, decide, decision_words
 from kanab.report.figures import figures_of, is_share, relative_figures
-from kanab.report.words import alarmed, balance_faults, decision_words, headlines, metrics_of, tone
+from kanab.report.words import alarmed, balance_faults, headlines, metrics_of, tone
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM
 
 State = Literal["waiting", "running", "ended", "released"]

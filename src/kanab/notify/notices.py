@@ -22,7 +22,8 @@ from kanab.plan.notify import Event, NotifyPlan
 from kanab.privacy.epsilon.noise_receipt import promise
 from kanab.privacy.ledger import read_entry
 from kanab.privacy.release import Release
-from kanab.report.words import alarmed, decision_words, headlines, metrics_of, sample_ratio_sentence, verdicts
+from kanab.report.decision import decision_words
+from kanab.report.words import alarmed, headlines, metrics_of, sample_ratio_sentence, verdicts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 MOST_EXPERIMENTS = 50

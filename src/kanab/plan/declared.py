@@ -20,8 +20,9 @@ def control_of(plan: ExperimentPlan | None, arms: Factor, named: Level = None) -
     >>> control_of(ExperimentPlan("page"), Factor("page", ("new", "old"), "arm"))
     ('old', 'word')
     """
-    first, *_ = (plan and plan.arms) or (None,)
-    control = plan.control if plan is not None and named is None else named
+    plan = plan or ExperimentPlan(arms.name)
+    first = plan.arms[0] if plan.arms else None
+    control = plan.control if named is None else named
     if control is not None:
         return control, "declared" if named is None and control == first else "named"
     if first in arms.levels:

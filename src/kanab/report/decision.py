@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from kanab.errors import listed
+from kanab.errors import flag, listed
 from kanab.report.figures import Row, figures_of, is_share
 from kanab.report.words import (
     differs,
@@ -18,6 +18,8 @@ from kanab.report.words import (
     moves_by,
     role_of,
     spoken_arm,
+    summary,
+    title,
     verdicts,
 )
 
@@ -274,6 +276,46 @@ def margin_text(data: Data, row: Row) -> str:
     sizes = row["margin"] if isinstance(row["margin"], list) else [row["margin"]]
     text = " … ".join(f"{scale * size:.6g}" for size in sizes).replace("-", "−")
     return f"{text} %" if row["relative"] else f"{text} points" if share else text
+
+
+# ── in words ───────────────────────────────────────────────────────────────────────────────────
+
+
+def lead_sentences(data: Data) -> list[str]:
+    """Return what to do, who was in the experiment, and how many of the comparisons are clear."""
+    people = title(data).removeprefix(f"{data['experiment']}: ")
+    return [*decision_sentences(data), f"{people}.", summary(data)]
+
+
+def decision_sentences(data: Data) -> list[str]:
+    """Return what to do, and why; else what to name so that something can be decided."""
+    decision = data.get("decision")
+    if decision is None:
+        return undecided_sentences(data)
+    return [f"Decision: {decision_words(decision)}. {' '.join(decision['because'])}"]
+
+
+def undecided_sentences(data: Data) -> list[str]:
+    """Return what has to be named before anything can be decided: the control, or a primary metric."""
+    control, metrics = data["control"], metrics_of(data)
+    if metrics and data.get("control_chosen") == "unknown":
+        return [
+            f"Which arm is the control? {listed(data['arms'])}: {flag('--control', control)} (in Python "
+            f'control="{control}"). Until it is named, arms are compared with {control}, and nothing is decided.'
+        ]
+    free = [metric for metric in metrics if role_of(data, metric) != "guardrail"]
+    if len(free) < 2 or any(role_of(data, metric) == "primary" for metric in free):
+        return []
+    return [f"No decision: name a primary metric, for example {flag('--primary', free[0])}."]
+
+
+def decision_words(decision: Mapping[str, Any]) -> str:
+    """Return the answer, with the arms that it is about: "ship B", "stop B, C", "keep going"."""
+    answer: str = decision["answer"]
+    if answer == "ship":
+        return f"ship {spoken_arm(decision['arm'])}"
+    stopped = [spoken_arm(arm) for arm, each in decision["arms"].items() if each == "stop"]
+    return f"stop {listed(stopped)}" if answer == "stop" else answer
 
 
 def rule_sentences(data: Data) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from kanab.choices import INTERNAL, OWN_ROWS
-from kanab.errors import flag, listed
+from kanab.errors import listed
 from kanab.report.figures import (
     Figures,
     Row,
@@ -105,43 +105,6 @@ def cluster_sentences(data: Data) -> list[str]:
         f"{sentence} Where people are counted or hidden among others here, clusters are meant: k = {data['k']} "
         "clusters in every class, and so at least as many people."
     ]
-
-
-def lead_sentences(data: Data) -> list[str]:
-    """Return what to do, who was in the experiment, and how many of the comparisons are clear."""
-    people = title(data).removeprefix(f"{data['experiment']}: ")
-    return [*decision_sentences(data), f"{people}.", summary(data)]
-
-
-def decision_sentences(data: Data) -> list[str]:
-    """Return what to do, and why; else what to name so that something can be decided."""
-    decision = data.get("decision")
-    if decision is None:
-        return undecided_sentences(data)
-    return [f"Decision: {decision_words(decision)}. {' '.join(decision['because'])}"]
-
-
-def undecided_sentences(data: Data) -> list[str]:
-    """Return what has to be named before anything can be decided: the control, or a primary metric."""
-    control, metrics = data["control"], metrics_of(data)
-    if metrics and data.get("control_chosen") == "unknown":
-        return [
-            f"Which arm is the control? {listed(data['arms'])}: {flag('--control', control)} (in Python "
-            f'control="{control}"). Until it is named, arms are compared with {control}, and nothing is decided.'
-        ]
-    free = [metric for metric in metrics if role_of(data, metric) != "guardrail"]
-    if len(free) < 2 or any(role_of(data, metric) == "primary" for metric in free):
-        return []
-    return [f"No decision: name a primary metric, for example {flag('--primary', free[0])}."]
-
-
-def decision_words(decision: Mapping[str, Any]) -> str:
-    """Return the answer, with the arms that it is about: "ship B", "stop B, C", "keep going"."""
-    answer: str = decision["answer"]
-    if answer == "ship":
-        return f"ship {spoken_arm(decision['arm'])}"
-    stopped = [spoken_arm(arm) for arm, each in decision["arms"].items() if each == "stop"]
-    return f"stop {listed(stopped)}" if answer == "stop" else answer
 
 
 def alarmed(data: Data) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kanab as kb
-from kanab.report.words import decision_words
+from kanab.report.decision import decision_words
 
 Rows = dict[str, Any]
 N = 4_000
@@ -321,6 +321,12 @@ def test_how_the_control_was_chosen_is_said() -> None:
     assert chosen(arms=["green", "blue"]) == ("green", "declared")
     assert chosen(shares={"green": 1, "blue": 1}) == ("green", "declared")
     assert chosen(arms=["green", "blue"], control="blue") == ("blue", "named")
+
+
+def test_a_declared_control_with_the_name_of_no_control_is_pointed_out() -> None:
+    readout = kb.readout(bought({"new": 0.1, "old": 0.1}), arm="variant", metrics=["bought"], arms=["new", "old"])
+    assert readout.control == "new"
+    assert "Control is new (the first declared arm), not old; name another if that is wrong." in readout.notes
 
 
 def test_a_pool_may_hold_the_first_of_the_declared_arms() -> None:
