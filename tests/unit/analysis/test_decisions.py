@@ -100,7 +100,8 @@ CASES: dict[str, Any] = {
         bought({"A": 0.10, "B": 0.13}), "stop B", ["B raises bought"], {"lower_is_better": "bought"}
     ),
     "harm in one of two arms at the end": lambda: Case(
-        bought({"A": 0.10, "B": 0.07, "C": 0.102}), "stop B", ["B lowers bought", "Effects of C on bought beyond"]
+        bought({"A": 0.10, "B": 0.07, "C": 0.102}), "stop B",
+        ["B lowers bought", "Effects of C on bought beyond −1.3 … +1.7 points are"]
     ),
     "harm in one of two arms, the other goes on": lambda: Case(
         bought({"A": 0.10, "B": 0.07, "C": 0.102}), "keep going",
@@ -155,8 +156,12 @@ CASES: dict[str, Any] = {
     ),
     "better, but superiority by the margin is not shown": lambda: Case(
         bought({"A": 0.10, "B": 0.13}), "inconclusive",
-        ["Superiority of B on bought is not shown (more than 2 points better).", "B raises bought"],
+        ["Superiority of B on bought is not shown (more than 2 points better).", "B raises bought", "are ruled out"],
         {"margins": {"bought": kb.Margin("superiority", 0.02)}},
+    ),
+    "superiority where everybody spent the same": lambda: Case(
+        spent({"A": 0, "B": 0}, sd=0), "inconclusive", ["Superiority of B on spend is not shown"],
+        {"metrics": ["spend"], "margins": {"spend": kb.Margin("superiority", 1)}},
     ),
     "superiority by the margin is shown": lambda: Case(
         bought({"A": 0.10, "B": 0.13}), "ship B", ["Superiority of B on bought is shown"],
