@@ -12,6 +12,7 @@ from kanab.scan.stats.outcomes import Outcome, Scan, broken_note, choose_metrics
 from kanab.scan.stats.verdicts import ALARMS, Rules
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.segments import FollowUp, follow_ups
+from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 UNBALANCED = "the arms of {0} are not spread alike over {1}"
@@ -55,10 +56,12 @@ def scan_covariates(
     rules: Rules | None = None,
     *,
     metrics: Sequence[str] | None = None,
+    controls: Mapping[str, Level] | None = None,
 ) -> SegmentScan:
     """Test every arm × covariate of the tables for every metric; follow up on what survives.
 
-    Tables with several covariates are tested for one at a time. Raises `AnalysisError` where a table
+    Tables with several covariates are tested for one at a time. ``controls`` are the arms that are compared with, by
+    experiment. Raises `AnalysisError` where a table
     has several experiments or no covariate is left, `LevelError` for unknown names.
 
     >>> from kanab.datasets import eighteen
@@ -77,7 +80,8 @@ def scan_covariates(
     for line, verdict in enumerate(lines.verdict.tolist()):
         if verdict in ALARMS:
             table = two_way[line // len(names)]
-            followed[line] = follow_ups(table, table.axes[1], names[line % len(names)])
+            control = (controls or {}).get(table.axes[0])
+            followed[line] = follow_ups(table, table.axes[1], names[line % len(names)], control=control)
     sides = tuple((table.axes[0], table.axes[1]) for table in two_way)
     return SegmentScan(tuple(chosen.values()), lines, rules, sides, followed)
 
