@@ -21,7 +21,7 @@ from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed, narrowed, officer_accounts
 from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
 from kanab.planning.power import PlannedTest, solve_power
-from kanab.planning.released import noise_of_release
+from kanab.planning.released import noise_of_release, released_control
 from kanab.planning.report.power_words import power_data, power_text
 from kanab.portfolio.together import read_portfolio
 from kanab.report.brief import brief_text, verdict_word
@@ -73,7 +73,7 @@ class Answers:
         """Return every experiment in one line, those that need attention first."""
         contents = self._results.read()
         readouts = self._results.cached(contents, "readouts", partial(self._results.readouts, contents))
-        lines = ListFilter().select(summaries(readouts, None))
+        lines = ListFilter().select(summaries(readouts, None, self._results.interferences(contents)))
         first = (page - 1) * MOST_LISTED
         shown = lines[first : first + MOST_LISTED]
         rows = [
@@ -100,7 +100,8 @@ class Answers:
         if reading is not None and reading >= len(readouts):
             raise SourceError("there is no such reading", f"There are {len(readouts)}, counted from 0.")
         chosen = readouts[-1 if reading is None else reading]
-        data = _data(experiment, chosen)
+        interferes = self._results.interferences(contents).get(experiment, ())
+        data = _data(experiment, chosen, interferes)
         line = summarize(experiment, chosen, None)
         stop = {"look": line.look or None, "may_stop": line.verdict or None}
         seen = [f"{line.look[:1].upper()}{line.look[1:]}: {line.verdict}."] if line.look else []
@@ -138,7 +139,8 @@ class Answers:
         bundle = self._bundles(contents, experiment)[-1]
         released = self._results.release_of(contents, bundle)
         plan = released.plan.experiment(experiment)
-        noise, name = noise_of_release(released, plan, asked.metric, adjust=asked.adjust)
+        control, chosen = released_control(released, plan, asked.control)
+        noise, name = noise_of_release(released, plan, asked.metric, adjust=asked.adjust, control=control)
         if power is None and (people is None or effect is None):
             power = USUAL_POWER
         if people is None and effect is None:
@@ -147,7 +149,8 @@ class Answers:
         design = solve_power(noise, people=people, effect=effect, power=power, relative=asked.relative, test=test)
         adjusted = f", adjusted for {listed(asked.adjust)}" if asked.adjust else ""
         notes = [f"How {name} varies is as it was found in {experiment} ({bundle.title}){adjusted}."]
-        data = power_data(design, noise.control) | {
+        notes.append(f"Arms are compared with {label(control)}.")
+        data = power_data(design, control, chosen) | {
             "mean": noise.mean, "binary": noise.binary, "confidence": asked.confidence, "notes": notes,
             "curve": None,
         }  # fmt: skip
@@ -244,11 +247,11 @@ def _line(row: Plain) -> str:
     return f"{row['experiment']}:{decision}{health} {'; '.join(results) or 'no effect can be read'}."
 
 
-def _data(experiment: str, readout: ExperimentReadout) -> Plain:
+def _data(experiment: str, readout: ExperimentReadout, interferes: Sequence[Mapping[str, str]] = ()) -> Plain:
     """Return a readout as people read it, with what to do; raises why there is none."""
     if readout.problem is not None:
         raise readout.problem
-    return readout.data | {"decision": summarize(experiment, readout, None).decision}
+    return readout.data | {"decision": summarize(experiment, readout, None, interferes).decision}
 
 
 def _effects(data: Plain) -> list[Plain]:
@@ -263,6 +266,7 @@ def _readout(data: Plain) -> Plain:
     segments = [row for row in data["segments"] if row["decides"]]
     return {
         "experiment": data["experiment"], "people": data["people"], "arms": data["arms"], "control": data["control"],
+        "control_chosen": data["control_chosen"],
         "confidence": data["confidence"], "correction": data["correction"], "decision": data["decision"],
         "experiment_alarms": alarm_sentences(data),
         "sample_ratio": {"p": ratio["p"], "alarm": ratio["alarm"]},
@@ -369,6 +373,7 @@ class PlanningQuestion(Struct, forbid_unknown_fields=True):
         Names, "Covariates of the experiment that the next one will adjust for, which needs fewer people."
     ) = msgspec.field(default_factory=list)
     confidence: Annotated[float, Meta(gt=0, lt=1)] = 0.95
+    control: _said(str | None, "The control, where the answer asks for it.") = None  # type: ignore[valid-type]
 
 
 class PrivacyQuestion(Struct, forbid_unknown_fields=True):

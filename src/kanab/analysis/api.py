@@ -46,6 +46,7 @@ from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Claim, RateTest, Slopes, Variance
 from kanab.errors import AnalysisError, PrivacyError, flag, listed
+from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DecisionRule, ExperimentPlan, Plan
 from kanab.privacy.costs import experiment_costs, merging_costs
@@ -150,7 +151,7 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
     first = next(iter(tables.values()))
     arms = first.factor(plan.name)
     resolved = _resolved(options, released, plan, tables, pools)
-    notes = _notes(released, plan, resolved, control_named=options.control is not None or plan.control is not None)
+    notes = _notes(released, plan, resolved, arms)
     notes += [*pools.notes, *current.notes]
     means = metric_means(analyzed, released.plan.ratios, options, notes)
     clusters = clusters_of(released, first, plan.name)
@@ -194,6 +195,7 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
         slopes=options.slopes,
         balance=tuple(_balance(analyzed, shares, resolved)),
         guardrails=tuple(guardrail_rows(effects, claims, resolved)),
+        control_chosen=resolved.control_chosen,
         rule=resolved.rule,
         received=tuple(received),
         clusters=clusters,
@@ -247,7 +249,8 @@ def _resolved(
 ) -> ResolvedOptions:
     """Return the options in the arms and metrics of the release."""
     arms = next(iter(tables.values())).factor(plan.name)
-    control = plan.control if options.control is None else named_arm(arms, pools.place(options.control))
+    named = None if options.control is None else named_arm(arms, pools.place(options.control))
+    control, chosen = control_of(plan, arms, named)
     metrics = list(dict.fromkeys([*_metric_names(tables), *map("/".join, released.plan.ratios)]))
     _check_outcomes(options, plan.numbers, metrics)
     planned = _planned_roles(released.plan, plan)
@@ -266,9 +269,9 @@ def _resolved(
     rule = read_rule(plan.decision, options.decision)
     _check_limits(rule, roles, limits)
     return ResolvedOptions(
-        arms.control if control is None else control, options.confidence, options.alternative, options.correction,
+        control, options.confidence, options.alternative, options.correction,
         options.looks, tuple(read_contrast(arms, contrast) for contrast in options.contrasts),
-        margins, read_priors(options.prior, metrics), lower, roles, limits, rule,
+        margins, read_priors(options.prior, metrics), lower, roles, limits, rule, chosen,
     )  # fmt: skip
 
 
@@ -360,7 +363,8 @@ def _pooled(
     for arm, share in plan.shares or ():
         shares[pools.place(arm)] = shares.get(pools.place(arm), 0.0) + share
     control = None if plan.control is None else pools.place(plan.control)
-    return replace(plan, shares=tuple(shares.items()) or None, control=control), tables, pools
+    only = None if plan.only is None else tuple(dict.fromkeys(map(pools.place, plan.only)))
+    return replace(plan, shares=tuple(shares.items()) or None, control=control, only=only), tables, pools
 
 
 def _cautions(
@@ -444,14 +448,15 @@ def _segment_effects(
                 yield SegmentEffectRow(effect, exploratory=row.verdict != "differs")
 
 
-def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, *, control_named: bool) -> list[str]:
+def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, arms: Factor) -> list[str]:
     """Write what a reader has to know before the numbers."""
     receipt: Receipt = released.receipt
     notes = []
-    if not control_named:
+    if options.control_chosen == "word":
         notes.append(f"Control is {label(options.control)} (not named; name another if that is wrong).")
-    if options.roles and "primary" not in options.roles.values():
-        notes.append("There is no decision: guardrails are named, but no primary metric (--primary).")
+    if options.control_chosen == "declared" and arms.control_by_name not in (None, options.control):
+        by_name = f"{label(options.control)} (the first declared arm), not {label(arms.control_by_name)}"
+        notes.append(f"Control is {by_name}; name another if that is wrong.")
     if isinstance(released, Release) and not released.bounds_declared:
         notes.append(f"{_bounds_of_data(released, plan)}; this can be read here but not saved.")
     notes += [f"{sentence}." for name, sentence in receipt.left_out.items() if concerns(name, plan.name)]

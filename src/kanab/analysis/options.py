@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from kanab.arguments import check_arguments
 from kanab.choices import CORRECTIONS, TUNED_AT, Alternative, Correction, RateTest, Slopes, Variance
 from kanab.errors import AnalysisError, LevelError, listed
+from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
 from kanab.stats.bayes import Prior
 from kanab.stats.effect import Effect
@@ -134,7 +135,7 @@ class ResolvedOptions:
     """The options in the arms and metrics of one release, checked.
 
     ``margins`` and ``priors`` are by metric; ``lower`` are the metrics where less is better. ``roles`` are empty where
-    nobody named any; ``limits`` are the margins of guardrails, and ``rule`` is what it takes to ship.
+    nobody named any; ``limits`` are margins of non-inferiority, and ``rule`` is what it takes to ship.
     """
 
     control: Level = None
@@ -149,6 +150,7 @@ class ResolvedOptions:
     roles: Mapping[str, Role] = field(default_factory=dict)
     limits: Mapping[str, Margin] = field(default_factory=dict)
     rule: DecisionRule = field(default_factory=DecisionRule)
+    control_chosen: ControlChoice = "named"
 
     def better(self, metric: str) -> Better:
         """Return the good direction of a metric."""

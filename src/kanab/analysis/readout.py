@@ -26,6 +26,7 @@ from kanab.analysis.tables import ReadoutRows, readout_tables
 from kanab.arguments import check_arguments
 from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
 from kanab.dataframes import Frames, Tables
+from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
 from kanab.privacy.release import Receipt
 from kanab.report.brief import brief_text
@@ -78,6 +79,7 @@ class Readout(Frames[ReadoutRows]):
     segment_effects: tuple[SegmentEffectRow, ...] = ()
     balance: tuple[BalanceCheck, ...] = ()
     guardrails: tuple[GuardrailRow, ...] = ()
+    control_chosen: ControlChoice = "named"
     rule: DecisionRule = field(default_factory=DecisionRule)
     costs: tuple[str, ...] = ()
     received: tuple[ReceivedRow, ...] = ()
@@ -155,6 +157,7 @@ class Readout(Frames[ReadoutRows]):
             "people": sum(self.arms.values()),
             "k": self.receipt.k,
             "control": label(self.control),
+            "control_chosen": self.control_chosen,
             "arms": {label(arm): people for arm, people in self.arms.items()},
             "confidence": self.confidence,
             "alternative": self.alternative,
@@ -180,7 +183,8 @@ class Readout(Frames[ReadoutRows]):
             "omnibus": [row.to_dict() for row in self.omnibus],
             "contrasts": [row.contrast_dict() for row in self.contrasts],
             "rule": vars(self.rule),
-            "guardrails": [row.to_dict() for row in self.guardrails],
+            "guardrails": [row.to_dict() for row in self.guardrails if row.role == "guardrail"],
+            "claims": [row.to_dict() for row in self.guardrails if row.role == "primary"],
             "margins": [margin_dict(test) for test in self.margins],
             "bayes": [row.to_dict() for row in self.bayes],
             "segments": [row.to_dict() for row in self.segments],

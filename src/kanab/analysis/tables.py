@@ -132,5 +132,5 @@ def _decision(data: Data) -> Iterator[Row]:
     """Yield a row for every sentence behind the decision; nothing where no metric is primary."""
     decision = data["decision"]
     if decision is not None:
-        beside = {name: value for name, value in decision.items() if name not in ("because", "rule")}
+        beside = {name: value for name, value in decision.items() if name not in ("arms", "because", "rule")}
         yield from (beside | {"because": sentence} for sentence in decision["because"])

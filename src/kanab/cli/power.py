@@ -42,6 +42,7 @@ class _Basis:
     mean: float | None
     binary: bool
     notes: tuple[str, ...] = ()
+    chosen: str = "declared"
 
 
 @click.command()
@@ -63,7 +64,7 @@ class _Basis:
 )
 @click.option("--r2", type=float, help="With --rate or --sd: the share of the variance that covariates explain.")
 @click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal.")
-@click.option("--control", help="Arm to compare with; default the first.")
+@click.option("--control", help="Arm to compare with; of --shares the first, of a release its control.")
 @click.option("--relative", is_flag=True, help="The effect (and the margin) are shares of the control's mean.")
 @click.option("--multiplies", is_flag=True, help="Answer first for an effect that multiplies amounts.")
 @click.option(
@@ -150,7 +151,7 @@ def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
 
     def solve(people: int | None, effect: float | None, power: float | None) -> dict[str, Any]:
         design = solve_power(noise, people=people, effect=effect, power=power, test=test)
-        return power_data(design, noise.control)
+        return power_data(design, noise.control, basis.chosen)
 
     return basis, solve
 
@@ -180,7 +181,8 @@ def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
     """Plan an interaction: by how much one cell departs from what its row and its column say."""
     from kanab.planning.interactions import interaction_power
 
-    clash = [flag for flag in ("shares", "control", "margin", "tests", "adjust", "multiplies") if flags[flag]]
+    clash = ["control"] if flags["control"] and not flags["release_file"] else []
+    clash += [flag for flag in ("shares", "margin", "tests", "adjust", "multiplies") if flags[flag]]
     clash += ["correction"] if flags["correction"] != "none" else []
     clash += ["alternative"] if flags["alternative"] != "two-sided" else []
     if clash:
@@ -194,8 +196,9 @@ def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
         design = interaction_power(cells, people=people, effect=effect, power=power, confidence=flags["confidence"])
         table = {"rows": len(cells.rows), "columns": len(cells.columns), "where": design.where, "df": list(design.df)}
         return {
-            "solved": design.solved, "people": design.people, "arms": None, "control": None, "arm": None,
-            "effect": design.effect, "relative": design.effect / abs(basis.mean) if basis.mean else None,
+            "solved": design.solved, "people": design.people, "arms": None, "control": None,
+            "control_chosen": None, "arm": None, "effect": design.effect,
+            "relative": design.effect / abs(basis.mean) if basis.mean else None,
             "power": design.power, "alternative": "two-sided", "correction": "none", "margin": None,
             "interaction": table, "multiplies": False, "other": None,
         }  # fmt: skip
@@ -285,7 +288,7 @@ def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Lev
             grows=flags["multiplies"],
         )  # fmt: skip
     notes = (f"Covariates are taken to explain {short(100 * r2)} % of the variance.",) if r2 else ()
-    return _Basis(noise.mean, noise.binary, notes), noise
+    return _Basis(noise.mean, noise.binary, notes, "declared" if control is None else "named"), noise
 
 
 def _size(text: str) -> float:
@@ -300,22 +303,25 @@ def _size(text: str) -> float:
 
 def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, control: Level) -> tuple[_Basis, Noise]:
     """Return variances as the release found them, at the shares of its plan unless others are given."""
-    from kanab.planning.released import noise_of_release
+    from kanab.planning.released import noise_of_release, released_control
     from kanab.privacy.release_json import read_release
+    from kanab.tally.factor import label
 
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
+    control, chosen = released_control(released, plan, control)
     noise, name = noise_of_release(
         released, plan, flags["metric"], adjust=names(flags["adjust"]), shares=shares, control=control,
         grows=flags["multiplies"],
     )  # fmt: skip
-    return _Basis(noise.mean, noise.binary, (*_origin(released, flags, plan, name),)), noise
+    against = f"Arms are compared with {label(noise.control)}."
+    return _Basis(noise.mean, noise.binary, (*_origin(released, flags, plan, name), against), chosen), noise
 
 
 def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     """Return the noise of arm × covariate, or of two experiments, as the release found it."""
     from kanab.planning.interactions import crossed_noise_of
-    from kanab.planning.released import is_binary, outcome_of, ratio_parts, table_with
+    from kanab.planning.released import is_binary, outcome_of, ratio_parts, released_control, table_with
     from kanab.privacy.release_json import read_release
     from kanab.stats.effect import plain_means
 
@@ -330,7 +336,7 @@ def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     cells = crossed_noise_of(table, covariate, asked)
     metric = table.moments_of(asked).metric.name
     means = plain_means(released.totals(plan.name), metric)
-    base = means.arms.index(means.control if plan.control is None else plan.control)
+    base = means.arms.index(released_control(released, plan, level(flags["control"]))[0])
     return _Basis(
         float(means.means[base]), is_binary(released, metric), (*_origin(released, flags, plan, metric),)
     ), cells

@@ -12,9 +12,9 @@ from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
 from kanab.dashboard.timeline import Trend
 from kanab.errors import LedgerError
-from kanab.report.decision import ANSWERS, cause_first, decide
+from kanab.report.decision import ANSWERS, broken, decide, decision_words
 from kanab.report.figures import figures_of, is_share, relative_figures
-from kanab.report.words import alarmed, balance_faults, decision_words, headlines, kind_of, metrics_of, tone
+from kanab.report.words import alarmed, balance_faults, headlines, kind_of, metrics_of, tone
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM
 
 State = Literal["waiting", "running", "ended", "released"]
@@ -98,7 +98,9 @@ class ExperimentSummary:
 
 
 def summaries(
-    readouts: Mapping[str, Sequence[ExperimentReadout] | None], collection: CollectionStatus | None
+    readouts: Mapping[str, Sequence[ExperimentReadout] | None],
+    collection: CollectionStatus | None,
+    interferes: Mapping[str, Sequence[Mapping[str, str]]] | None = None,
 ) -> list[ExperimentSummary]:
     """Return every experiment of the plan in force, and every other one that was ever released.
 
@@ -108,13 +110,21 @@ def summaries(
     lines = []
     for name in dict.fromkeys((*planned, *readouts)):
         own = readouts.get(name, ())
-        line = summarize(name, own[-1] if own else None, collection)
+        line = summarize(name, own[-1] if own else None, collection, (interferes or {}).get(name, ()))
         lines.append(line if own is not None else replace(line, why=BEING_READ))
     return lines
 
 
-def summarize(name: str, readout: ExperimentReadout | None, collection: CollectionStatus | None) -> ExperimentSummary:
-    """Return the line of one experiment: what was sealed, and what may be seen before the next seal."""
+def summarize(
+    name: str,
+    readout: ExperimentReadout | None,
+    collection: CollectionStatus | None,
+    interferes: Sequence[Mapping[str, str]] = (),
+) -> ExperimentSummary:
+    """Return the line of one experiment: what was sealed, and what may be seen before the next seal.
+
+    ``interferes`` are the experiments that change its effects, where a scan of pairs knows of any, and the metrics.
+    """
     running = collection is not None and collection.runs(name)
     next_seal = collection.next_seal if running and collection is not None else None
     live = collection.live if running and collection is not None else None
@@ -136,16 +146,17 @@ def summarize(name: str, readout: ExperimentReadout | None, collection: Collecti
     look, verdict = _look(data)
     return ExperimentSummary(
         name, state, health, why, sum(arms.values()), arms, data["k"], len(readout.bundle.releases), next_seal,
-        look, verdict, _decision(data, health, why, running=running), tuple(_results(data)),
+        look, verdict, _decision(data | {"interferes": interferes}, health, why, running=running),
+        tuple(_results(data)),
     )  # fmt: skip
 
 
 def _decision(data: Mapping[str, Any], health: Health, why: str, *, running: bool) -> dict[str, Any] | None:
-    """Return what to do now; whatever is an alarm here has to be looked into first."""
+    """Return what to do now; where something is an alarm here, its cause has to be found first."""
     decision = decide(data, running=running)
-    if decision is None or health != "alarm" or decision["answer"] == "look into it":
+    if decision is None or health != "alarm" or decision["answer"] == "broken":
         return decision
-    return decision | {"answer": "look into it", "because": [cause_first(why)]}
+    return broken(data, why)
 
 
 def _health(data: Mapping[str, Any], readout: ExperimentReadout, *, ratio_alarm: bool) -> tuple[Health, str]:
@@ -245,7 +256,7 @@ _SORT_KEYS: dict[str, Callable[[ExperimentSummary], Any]] = {
 
 def _to_act_on(line: ExperimentSummary) -> bool:
     """Return whether somebody could act on it now."""
-    return line.answer in ("look into it", "ship") or (not line.answer and line.verdict == "may stop")
+    return line.answer in ("broken", "stop", "ship") or (not line.answer and line.verdict == "may stop")
 
 
 class ListPage:

@@ -156,12 +156,12 @@ class RequestView:
         if results.ready(contents, "readouts", partial(results.readouts, contents), LIST_PATIENCE):
             self.drawn = results.ready(contents, "histories", partial(results.histories, contents), LIST_PATIENCE)
             return self.whole_list
-        return summaries(self._results.readouts_so_far(self.contents), self.collection)
+        return summaries(self._results.readouts_so_far(self.contents), self.collection, self.interferes)
 
     @cached_property
     def whole_list(self) -> list[ExperimentSummary]:
         """Every experiment in one line, once all are read."""
-        return [self._with_trend(line) for line in summaries(self.readouts, self.collection)]
+        return [self._with_trend(line) for line in summaries(self.readouts, self.collection, self.interferes)]
 
     def _with_trend(self, line: ExperimentSummary) -> ExperimentSummary:
         """Return a line with what its small picture shows, from what has been computed so far."""
@@ -186,7 +186,7 @@ class RequestView:
         exists = number.isdecimal() and len(number) < 6 and int(number) < len(readouts)
         chosen = int(number) if exists else max(len(readouts) - 1, 0)
         newest = readouts[chosen] if readouts else None
-        line = summarize(name, newest, self.collection)
+        line = summarize(name, newest, self.collection, self.interferes.get(name, ()))
         open_now, held_back = open_cohort(name, newest, self.collection), self._held_back(name)
         return ExperimentView(line, readouts, chosen, open_now, held_back)
 
@@ -206,6 +206,11 @@ class RequestView:
     def interactions(self) -> PairReadout | None:
         """Every pair whose table was released."""
         return self.cached("interactions", lambda: self._results.interactions(self.contents))
+
+    @cached_property
+    def interferes(self) -> Mapping[str, list[dict[str, str]]]:
+        """By experiment which others change its effects, once pairs are scanned."""
+        return self._results.interferences(self.contents)
 
     @cached_property
     def accounts(self) -> Mapping[str, dict[str, Any]]:

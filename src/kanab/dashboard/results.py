@@ -238,6 +238,18 @@ class Results:
         with_pairs = [total for total in totals if any(len(table.arms) == 2 for table in total.tables.values())]
         return scan_stored_pairs(with_pairs) if with_pairs else None
 
+    def interferences(self, contents: Contents) -> dict[str, list[dict[str, str]]]:
+        """Return by experiment which others interfere with it, on which metric; nothing while pairs are scanned."""
+        pairs = None
+        with suppress(KanabError, NotYetError):
+            pairs = self.cached(contents, "interactions", lambda: self.interactions(contents), LIST_PATIENCE)
+        alarms: dict[str, list[dict[str, str]]] = {}
+        for row in [] if pairs is None else pairs.scan.flagged:
+            for name, other in ((row.a, row.b), (row.b, row.a)):
+                if row.verdict == "interference":
+                    alarms.setdefault(name, []).append({"experiment": other, "metric": row.metric})
+        return alarms
+
 
 def bundles(contents: Contents) -> list[Bundle]:
     """Return which releases are analyzed as one: batches of one ledger that continue each other; all others alone."""

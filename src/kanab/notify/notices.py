@@ -22,7 +22,8 @@ from kanab.plan.notify import Event, NotifyPlan
 from kanab.privacy.epsilon.noise_receipt import promise
 from kanab.privacy.ledger import read_entry
 from kanab.privacy.release import Release
-from kanab.report.words import alarmed, decision_words, headlines, metrics_of, sample_ratio_sentence, verdicts
+from kanab.report.decision import decision_words
+from kanab.report.words import alarmed, headlines, metrics_of, sample_ratio_sentence, verdicts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 MOST_EXPERIMENTS = 50
@@ -150,6 +151,7 @@ class Notices:
         sentences = [] if line.health == "fine" else [f"{line.health.capitalize()}: {line.why}."]
         if readout is not None and readout.readout is not None:
             data = readout.data
+            facts |= {name: data[name] for name in ("control", "control_chosen")}
             rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
             rows.sort(key=lambda row: row.get("role") != "primary")
             facts["effects"] = [_effect(row) for row in rows[:MOST_EFFECTS]]

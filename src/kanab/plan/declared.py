@@ -4,9 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 from kanab.plan.model import ExperimentPlan, Plan
 from kanab.tally.factor import Factor, Level, as_level, label, numeric_scores
+
+ControlChoice = Literal["named", "declared", "word", "unknown"]
+"""How a control is known: somebody named it; it is the first arm that a plan declares; it is the only arm whose name is
+a control's, such as "old"; or it is not known, and merely the first one, against which nothing can be decided."""
+
+
+def control_of(plan: ExperimentPlan | None, arms: Factor, named: Level = None) -> tuple[Level, ControlChoice]:
+    """Return the control among the arms that an experiment has, and how it is known.
+
+    >>> control_of(ExperimentPlan("page"), Factor("page", ("new", "old"), "arm"))
+    ('old', 'word')
+    """
+    plan = plan or ExperimentPlan(arms.name)
+    first = plan.arms[0] if plan.arms else None
+    control = plan.control if named is None else named
+    if control is not None:
+        return control, "declared" if named is None and control == first else "named"
+    if first in arms.levels:
+        return first, "declared"
+    return arms.control, "unknown" if arms.control_by_name is None else "word"
 
 
 def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from kanab.arguments import check_arguments
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, DesignError, LevelError, PlanError
 from kanab.plan.check import find_warnings
+from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
@@ -431,7 +432,8 @@ def baseline_from_release(released: Release) -> Baseline:
                     try:
                         means = _means(tally.as_categories(released.plan.categories), metric, adjusted=bool(name))
                         rate = metric.ratio is None and tally.moments_of(metric.name).metric.binary
-                        noise = noise_of_means(means, shares=shares, control=plan.control, rate=rate)
+                        control, _ = control_of(plan, tally.experiment)
+                        noise = noise_of_means(means, shares=shares, control=control, rate=rate)
                         of_metric.setdefault(name, noise)
                     except (AnalysisError, DesignError, LevelError):  # withheld, nothing varies, or too few people
                         continue

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.analysis.compare import AnalyzedTables
+from kanab.analysis.options import named_arm
 from kanab.errors import AnalysisError, LevelError, PlanError, flag, listed
+from kanab.plan.declared import ControlChoice, control_of
 from kanab.plan.model import ExperimentPlan
 from kanab.planning.noise import Noise, noise_of_means
 from kanab.privacy.release import Release, refuse_own_rows
@@ -14,7 +16,7 @@ from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
-from kanab.tally.factor import Level
+from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 
 
@@ -31,19 +33,30 @@ def noise_of_release(
     """Return the noise of each arm of an experiment, and the metric's name.
 
     ``adjust`` are covariates and numbers from before; ``shares`` and ``control`` are those of the plan unless others
-    are given. Raises `PlanError`, `AnalysisError` or `LevelError` for what the release does not hold.
+    are given; a control that nothing tells has to be named. Raises `PlanError`, `AnalysisError` or `LevelError` for
+    what the release does not hold.
     """
     refuse_own_rows(released)
+    control, _ = released_control(released, plan, control)
     means, name = _means(released, plan, metric, adjust)
     planned = None if plan.shares is None else dict(plan.shares)
     binary = is_binary(released, name)
     if binary and grows:
         raise PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
     noise = noise_of_means(
-        means, shares=planned if shares is None else shares, control=plan.control if control is None else control,
-        rate=binary, grows=grows,
+        means, shares=planned if shares is None else shares, control=control, rate=binary, grows=grows,
     )  # fmt: skip
     return noise, name
+
+
+def released_control(released: Release, plan: ExperimentPlan, named: Level = None) -> tuple[Level, ControlChoice]:
+    """Return the control of an experiment, and how it is known; raise `AnalysisError` where nothing tells."""
+    arms = released.totals(plan.name).experiment
+    control, chosen = control_of(plan, arms, None if named is None else named_arm(arms, named))
+    if chosen == "unknown":
+        example = f'{flag("--control", label(control))} (control="{label(control)}")'
+        raise AnalysisError("which arm is the control?", f"Name it: {example}. Arms: {listed(arms.labels)}.")
+    return control, chosen
 
 
 def _means(released: Release, plan: ExperimentPlan, metric: str | None, adjust: Sequence[str]) -> tuple[ArmMeans, str]:

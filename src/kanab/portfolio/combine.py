@@ -11,7 +11,13 @@ from kanab.choices import MetaMethod
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.meta import MetaAnalysis, meta_analysis
-from kanab.portfolio.released import ReleasedEffect, Releases, named_releases, released_effects
+from kanab.portfolio.released import (
+    ReleasedEffect,
+    Releases,
+    named_releases,
+    released_effects,
+    unknown_controls,
+)
 from kanab.portfolio.report.charts import combined_chart
 from kanab.portfolio.report.pages import combined_report
 from kanab.portfolio.report.words import combined_text
@@ -47,7 +53,8 @@ class CombinedEffect:
         for name in ("interval", "prediction"):
             together[name] = None if together[name] is None else list(together[name])
         return {
-            "metric": self.metric, "control": self.control, "arm": self.arm, "better": self.parts[0].better,
+            "metric": self.metric, "control": self.control, "control_chosen": self.parts[0].control_chosen,
+            "arm": self.arm, "better": self.parts[0].better,
             "share": all(part.share for part in self.parts), **together, "parts": parts,
         }  # fmt: skip
 
@@ -133,7 +140,7 @@ def combine(
                 effects.setdefault((effect.metric, effect.control, effect.arm), []).append(effect)
     if metric is not None and metric not in metrics:
         raise AnalysisError("no release has an effect on this metric", f"Name one of: {', '.join(metrics)}.")
-    rows, notes = [], []
+    rows, notes = [], unknown_controls(part for parts in effects.values() for part in parts)
     for (of, against, arm), parts in effects.items():
         if len(parts) < 2:
             notes.append(f"{arm} against {against} on {of} is in {parts[0].source} alone.")

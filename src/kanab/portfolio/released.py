@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kanab.analysis.api import analyze
+from kanab.analysis.readout import Readout
 from kanab.analysis.rows import EffectRow
 from kanab.errors import AnalysisError, PrivacyError, listed
+from kanab.plan.declared import ControlChoice
 from kanab.privacy.release import Release, refuse_own_rows
 from kanab.stats.margins import Better
 from kanab.tally.factor import Level, label
@@ -35,6 +37,7 @@ class ReleasedEffect:
     p: float
     better: Better
     share: bool
+    control_chosen: ControlChoice
 
 
 def named_releases(releases: Releases, *, by_batch: bool = False) -> dict[str, Release]:
@@ -73,22 +76,28 @@ def released_effects(
     """Return the effects of one experiment of a release that can be tested; raises what `analyze` raises."""
     answer = analyze(released, experiment, control=control, confidence=confidence, correction="none")
     shares = {row.effect.metric for row in answer.effects if row.effect.rates is not None}
-    people = sum(answer.arms.values())
     return [
-        _effect(row, source, answer.experiment, people, share=row.effect.metric in shares)
+        _effect(row, source, answer, share=row.effect.metric in shares)
         for row in answer.effects
         if row.carries_verdict and row.effect.testable and row.effect.se_population > 0
     ]
 
 
-def _effect(row: EffectRow, source: str, experiment: str, people: int, *, share: bool) -> ReleasedEffect:
+def _effect(row: EffectRow, source: str, answer: Readout, *, share: bool) -> ReleasedEffect:
     effect = row.effect
     assert effect.interval is not None
     assert effect.p is not None
     return ReleasedEffect(
-        source, experiment, effect.metric, label(effect.control), label(effect.arm), people, effect.estimate,
-        effect.se_population, effect.interval, effect.p, row.better, share,
+        source, answer.experiment, effect.metric, label(effect.control), label(effect.arm), sum(answer.arms.values()),
+        effect.estimate, effect.se_population, effect.interval, effect.p, row.better, share, answer.control_chosen,
     )  # fmt: skip
+
+
+def unknown_controls(effects: Iterable[ReleasedEffect]) -> list[str]:
+    """Return of which experiments nothing tells the control, one sentence each."""
+    unknown = [effect for effect in effects if effect.control_chosen == "unknown"]
+    pairs = dict.fromkeys((effect.experiment, effect.control) for effect in unknown)
+    return [f"Which arm of {name} is the control? Its effects are against {control}." for name, control in pairs]
 
 
 def chosen_metric(effects: Sequence[ReleasedEffect], metric: str | None) -> str:

@@ -9,7 +9,14 @@ from typing import Any, Literal
 
 from kanab.arguments import check_arguments
 from kanab.dataframes import Frames, Tables
-from kanab.portfolio.released import ReleasedEffect, Releases, chosen_metric, named_releases, released_effects
+from kanab.portfolio.released import (
+    ReleasedEffect,
+    Releases,
+    chosen_metric,
+    named_releases,
+    released_effects,
+    unknown_controls,
+)
 from kanab.portfolio.report.charts import portfolio_chart
 from kanab.portfolio.report.pages import portfolio_report
 from kanab.portfolio.report.words import portfolio_text
@@ -37,10 +44,10 @@ class PortfolioEffect:
         effect, drawn = self.effect, self.drawn
         return {
             "name": self.name, "release": effect.source, "experiment": effect.experiment, "arm": effect.arm,
-            "control": effect.control, "people": effect.people, "better": effect.better, "estimate": effect.estimate,
-            "se": effect.se, "interval": list(effect.interval), "p": effect.p, "shrunk": drawn.shrunk,
-            "shrunk_se": drawn.shrunk_se, "shrunk_interval": list(drawn.interval), "kept": drawn.kept,
-            "winner": self.winner,
+            "control": effect.control, "control_chosen": effect.control_chosen, "people": effect.people,
+            "better": effect.better, "estimate": effect.estimate, "se": effect.se, "interval": list(effect.interval),
+            "p": effect.p, "shrunk": drawn.shrunk, "shrunk_se": drawn.shrunk_se,
+            "shrunk_interval": list(drawn.interval), "kept": drawn.kept, "winner": self.winner,
         }  # fmt: skip
 
 
@@ -121,7 +128,8 @@ def read_portfolio(releases: Releases, metric: str | None = None, *, confidence:
         winner = high < 0 if effect.better == "lower" else low > 0
         rows.append(PortfolioEffect(name, effect, after, winner))
     few = f"With fewer than {FEW} effects the spread of the prior is itself little more than a guess."
-    return Portfolio(metric, confidence, drawn, tuple(rows), (few,) if len(rows) < FEW else ())
+    notes = (*unknown_controls(row.effect for row in rows), *((few,) if len(rows) < FEW else ()))
+    return Portfolio(metric, confidence, drawn, tuple(rows), notes)
 
 
 def _names(effects: Sequence[ReleasedEffect]) -> list[str]:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.choices import INTERNAL
+from kanab.report.decision import decision_sentences
 from kanab.report.figures import Row, figures_of, is_share, relative_figures
 from kanab.report.text import mapped, printable, wrapped
 from kanab.report.words import (
     alarm_sentences,
     correction_name,
-    decision_sentences,
     headlines,
     is_internal,
     metrics_of,

@@ -1,112 +1,137 @@
-"""What to do about an experiment, in one line: ship, hold, keep going or look into it; by a rule that is printed."""
+"""What to do about an experiment, in one line: ship, stop, inconclusive, keep going or broken; by a printed rule."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from kanab.errors import listed
-from kanab.report.figures import Row
-from kanab.report.words import faults, headlines, is_better, metrics_of, role_of, spoken_arm, verdicts
+from kanab.errors import flag, listed
+from kanab.report.figures import Row, figures_of, is_share
+from kanab.report.words import (
+    differs,
+    faults,
+    headlines,
+    is_better,
+    metrics_of,
+    moves_by,
+    role_of,
+    spoken_arm,
+    summary,
+    title,
+    verdicts,
+)
 
 Data = Mapping[str, Any]
-Answer = Literal["look into it", "ship", "hold", "keep going"]
+Answer = Literal["broken", "stop", "ship", "keep going", "inconclusive"]
 ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
 STILL_RUNS = "It still runs, and its plan names neither looks nor people: an answer counts when it has ended."
 
 IF_UNLOOKED = "That holds if nobody looked before the last batch."
 
+MOST_LEVELS = 4
+"""Of a covariate with more levels, so many of those where the effect is largest and smallest are named."""
+
+FARTHEST = 10
+"""An effect that would take more than so many times the people of now is not waited for."""
+
 
 @dataclass(frozen=True)
 class _ArmReading:
-    """One arm, as the rule sees it: its primary rows and its guardrails."""
+    """One arm: its primary rows, the claims about them, its guardrails as they are read, and the effects on these."""
 
     name: str
     primary: Sequence[Row]
+    claims: Sequence[Row]
     guardrails: Sequence[Row]
+    guarding: Sequence[Row]
 
-    def primary_rows(self, *, better: bool) -> list[Row]:
-        """Return the primary metrics that are clearly better, or clearly worse."""
-        return [row for row in self.primary if is_better(row) is better]
+    def reading(self, row: Row) -> bool | None:
+        """Return whether a primary metric is as good as it has to be: a claim decides, else whether it is better."""
+        shown = [claim["reading"] == "holds" for claim in self.claims if claim["metric"] == row["metric"]]
+        if shown and all(shown):
+            return True
+        return None if shown and is_better(row) else is_better(row)
 
-    @property
-    def harmed(self) -> bool:
-        """Whether something that matters is clearly worse."""
-        worse = any(row["reading"] == "worse" for row in self.guardrails)
-        return worse or bool(self.primary_rows(better=False))
+    def primary_rows(self, reading: bool | None) -> list[Row]:
+        """Return the primary metrics that are read so."""
+        return [row for row in self.primary if self.reading(row) is reading]
 
-    @property
-    def doubtful(self) -> bool:
-        """Whether a few people could have made what is seen."""
-        return any(row["verdict"] == "watch" for row in self.primary) or any(
-            row["reading"] == "watch" for row in self.guardrails
-        )
+    def next_look(self) -> Mapping[str, Any] | None:
+        """Return a look after which more are to come; None where there are none."""
+        looks = [row["sequential"] for row in (*self.primary, *self.guarding)]
+        return next((look for look in looks if look is not None and look["verdict"] == "keep going"), None)
 
-    def improved(self, rule: Mapping[str, Any]) -> bool:
-        """Return whether primary metrics are better as the rule demands."""
-        better = self.primary_rows(better=True)
-        return len(better) == len(self.primary) if rule["primary"] == "all" else bool(better)
-
-    def ships(self, rule: Mapping[str, Any]) -> bool:
-        """Return whether the rule says that this arm may be shipped."""
-        return self.improved(rule) and not self.harmed and all(row["reading"] == "holds" for row in self.guardrails)
+    def answer(self, rule: Mapping[str, Any], *, early: bool) -> Answer:
+        """Return what to do about this arm."""
+        readings = [self.reading(row) is True for row in self.primary]
+        guardrails = {guardrail["reading"] for guardrail in self.guardrails}
+        if self.primary_rows(False) or "worse" in guardrails:
+            return "stop"
+        if early:
+            return "keep going"
+        enough = all(readings) if rule["primary"] == "all" else any(readings)
+        held = {*guardrails, *(claim["reading"] for claim in self.claims)} <= {"holds"}
+        if enough and held:
+            return "ship"
+        return "keep going" if self.next_look() else "inconclusive"
 
 
 def decide(data: Data, *, running: bool = False) -> dict[str, Any] | None:
-    """Return the answer, its arm, the sentences behind it and the rule; None where no metric is primary.
+    """Return the answer, its arm, the answers of all arms, the sentences behind them and the rule.
 
-    ``running``: people are still being counted. Alarms come first, then harm; an arm is shipped where the rule is
-    met, and where looks, people or time are left, the experiment goes on.
+    None where no metric is primary, or the control is not known. ``running``: people are still being counted. Alarms
+    come first, then the best arm that may be shipped; an arm that does harm is stopped, while others are waited for.
     """
-    rule = data["rule"]
-    arms = _arms(data)
-    if not arms:
+    rule, arms = data["rule"], _arms(data)
+    if not arms or data.get("control_chosen") == "unknown":
         return None
-    only = arms[0].name if len(arms) == 1 else None
     if wrong := faults(data):
-        return _answer("look into it", only, [cause_first(", and ".join(wrong))], rule)
-    shipping = [arm for arm in arms if arm.ships(rule)]
+        return broken(data, ", and ".join(wrong))
     early = _early(data, running=running)
-    if shipping and not early:
-        best = max(shipping, key=lambda arm: _gain(arm.primary[0]))
-        unlooked = [IF_UNLOOKED] * bool(_cautions(data, "looked-early"))
-        return _answer("ship", best.name, [*_why_ship(data, best), *_others(shipping, best), *unlooked], rule)
-    left = [arm for arm in arms if not arm.harmed]
-    because = [sentence for arm in arms for sentence in _why_not(data, arm, rule)]
-    if not left:
-        return _answer("hold", only, because, rule)
-    if early or _looks_left(left):
-        going = [early] if early else ["Not all looks are made."]
-        return _answer("keep going", only, [*because, *going], rule)
-    if any(arm.doubtful for arm in left):
-        return _answer("look into it", only, because, rule)
-    return _answer("hold", only, because, rule)
+    answers = {arm.name: arm.answer(rule, early=bool(early)) for arm in arms}
+    precedence: tuple[Answer, ...] = ("ship", "keep going", "stop", "inconclusive")
+    answer = next(each for each in precedence if each in answers.values())
+    about = [arm for arm in arms if answers[arm.name] == answer]
+    if answer == "ship":
+        about.sort(key=lambda arm: _gain(arm.primary[0]), reverse=True)
+    because = _why_ship(data, about) if answer == "ship" else []
+    for arm in arms:
+        if answers[arm.name] != "ship":
+            because += [*_why_not(data, arm, answers[arm.name]), *_by_segment(data, arm)]
+    if answer == "keep going":
+        stopping = [spoken_arm(arm.name) for arm in arms if answers[arm.name] == "stop"]
+        because += [f"Stop {listed(stopping)} now."] if stopping else []
+        because.append(early or _to_come(data, about))
+    for alarm in data.get("interferes", ()):
+        if role_of(data, alarm["metric"]) == "primary":
+            other = alarm["experiment"]
+            because.append(f"It interferes with {other} on {alarm['metric']}: read it within the arms of {other}.")
+    named = about[0].name if answer == "ship" or len(about) == 1 else None
+    return {"answer": answer, "arm": named, "arms": answers, "because": because, "rule": dict(rule)}
 
 
-def _cautions(data: Data, kind: str) -> list[str]:
-    return [caution["sentence"] for caution in data.get("cautions", ()) if caution["kind"] == kind]
-
-
-def cause_first(fault: str) -> str:
-    """Return what stands in the way of any other answer."""
-    return f"Find the cause first: {fault}."
-
-
-def _answer(answer: Answer, arm: str | None, because: Sequence[str], rule: Mapping[str, Any]) -> dict[str, Any]:
-    return {"answer": answer, "arm": arm, "because": list(because), "rule": dict(rule)}
+def broken(data: Data, fault: str) -> dict[str, Any]:
+    """Return the decision where something stands in the way of any other: its cause has to be found first."""
+    names = [arm.name for arm in _arms(data)]
+    return {
+        "answer": "broken",
+        "arm": names[0] if len(names) == 1 else None,
+        "arms": dict.fromkeys(names, "broken"),
+        "because": [f"Find the cause first: {fault}."],
+        "rule": dict(data["rule"]),
+    }
 
 
 def _arms(data: Data) -> list[_ArmReading]:
-    rows = [row for metric in metrics_of(data) for row in headlines(data, metric) if row.get("role") == "primary"]
+    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
+    primary, guarding = ([row for row in rows if row.get("role") == role] for role in ("primary", "guardrail"))
+    of_all = (primary, data.get("claims", ()), data["guardrails"], guarding)
     return [
-        _ArmReading(
-            name,
-            [row for row in rows if row["arm"] == name],
-            [row for row in data["guardrails"] if row["arm"] == name],
-        )
-        for name in dict.fromkeys(row["arm"] for row in rows)
+        _ArmReading(name, *([row for row in of if row["arm"] == name] for of in of_all))
+        for name in dict.fromkeys(row["arm"] for row in primary)
     ]
 
 
@@ -120,69 +145,177 @@ def _early(data: Data, *, running: bool) -> str:
     planned = data["rule"]["people"]
     looked = any(row["sequential"] for row in data["effects"])
     if planned is not None and not looked:
-        return f"{data['people']:,} of {planned:,} planned people are in." if data["people"] < planned else ""
+        return _people_left(data, planned) if data["people"] < planned else ""
     return STILL_RUNS if running and not looked else ""
 
 
-def _looks_left(arms: Sequence[_ArmReading]) -> bool:
-    return any(
-        row["sequential"] is not None and row["sequential"]["verdict"] == "keep going"
-        for arm in arms
-        for row in arm.primary
-    )
+def _people_left(data: Data, planned: int) -> str:
+    return f"{data['people']:,} of {planned:,} planned people are in: {planned - data['people']:,} to go."
 
 
-def _why_ship(data: Data, arm: _ArmReading) -> list[str]:
-    sentences = [_claim(data, row) for row in arm.primary_rows(better=True)]
-    if arm.guardrails:
-        names = listed(f"{row['metric']} ({_held(row)})" for row in arm.guardrails)
-        sentences.append(f"{'Every guardrail holds' if len(arm.guardrails) > 1 else 'Its guardrail holds'}: {names}.")
-    return sentences
+def _to_come(data: Data, arms: Sequence[_ArmReading]) -> str:
+    """Return how many looks or people are left, as far as that is known."""
+    look = next(look for arm in arms if (look := arm.next_look()))
+    if look.get("looks"):
+        left = look["looks"] - look["look"]
+        return f"{left} of {look['looks']} looks {'is' if left == 1 else 'are'} left."
+    if look.get("planned"):
+        return _people_left(data, look["planned"])
+    if (look.get("until") or math.inf) < FARTHEST * data["people"]:
+        return f"About {look['until']:,} people in all make it clear if the effect stays as it is."
+    return "You may look again at any time."
 
 
-def _others(shipping: Sequence[_ArmReading], best: _ArmReading) -> list[str]:
-    others = [spoken_arm(arm.name) for arm in shipping if arm is not best]
-    if not others:
-        return []
-    metric = best.primary[0]["metric"]
-    return [f"{listed(others)} would do, too: {spoken_arm(best.name)} has the larger effect on {metric}."]
+# ── why ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _why_not(data: Data, arm: _ArmReading, rule: Mapping[str, Any]) -> list[str]:
-    """Return what keeps an arm from being shipped; of one that could be, what it shows."""
-    worse = [_claim(data, row) for row in arm.primary_rows(better=False)]
-    broken = [f"Guardrail {row['metric']} is clearly worse with {spoken_arm(arm.name)}." for row in arm.guardrails
-              if row["reading"] == "worse"]  # fmt: skip
-    if worse or broken:
-        return [*worse, *broken]
-    if not arm.improved(rule):
-        return [_claim(data, row) for row in arm.primary if is_better(row) is None]
-    sentences = [_claim(data, row) for row in arm.primary_rows(better=True)]
-    for row in arm.guardrails:
+def _why_ship(data: Data, arms: Sequence[_ArmReading]) -> list[str]:
+    """Return why the first of these arms is shipped, and that the others could be."""
+    best, *others = arms
+    sentences = [sentence for row in best.primary_rows(True) for sentence in _findings(data, best, row)]
+    if best.guardrails:
+        names = listed(f"{row['metric']} ({_held(data, row)})" for row in best.guardrails)
+        sentences.append(f"{'Every guardrail holds' if len(best.guardrails) > 1 else 'Its guardrail holds'}: {names}.")
+    sentences += _by_segment(data, best)
+    if others:
+        qualify = "also qualifies" if len(others) == 1 else "also qualify"
+        larger = f"{spoken_arm(best.name)} has the larger effect on {best.primary[0]['metric']}"
+        sentences.append(f"{listed(spoken_arm(arm.name) for arm in others)} {qualify}; {larger}.")
+    looked = any(caution["kind"] == "looked-early" for caution in data.get("cautions", ()))
+    return [*sentences, *[IF_UNLOOKED] * looked]
+
+
+def _why_not(data: Data, arm: _ArmReading, answer: Answer) -> list[str]:
+    """Return what keeps an arm from being shipped; where nothing will be shown any more, what is ruled out."""
+    harm = [sentence for row in arm.primary_rows(False) for sentence in _findings(data, arm, row)]
+    harm += [_worse(data, arm, row["metric"]) for row in arm.guardrails if row["reading"] == "worse"]
+    if harm:
+        return harm
+    undecided = arm.primary_rows(None)
+    sentences = [sentence for row in undecided or arm.primary for sentence in _findings(data, arm, row)]
+    if answer == "inconclusive":
+        sentences += [sentence for row in undecided for sentence in _ruled_out(data, row)]
+    for row in arm.guardrails if arm.primary_rows(True) else ():
         if row["reading"] == "watch":
             sentences.append(
                 f"Guardrail {row['metric']} is worse with {spoken_arm(arm.name)}, but a few people could have made it."
             )
         elif row["reading"] == "not shown":
-            limit = "worse" if row["margin"] is None else f"more than {margin_text(row)} worse"
+            limit = "worse" if row["margin"] is None else f"more than {margin_text(data, row)} worse"
             sentences.append(f"That guardrail {row['metric']} is not {limit} with {spoken_arm(arm.name)} is not shown.")
     return sentences
 
 
-def _claim(data: Data, row: Row) -> str:
-    """Return the claim of a row that carries a verdict, as a sentence."""
+def _findings(data: Data, arm: _ArmReading, row: Row) -> list[str]:
+    """Return what a primary metric shows: the claims about it, then the effect."""
     verdict = next(verdict for verdict in verdicts(data, row["metric"]) if verdict.row is row)
-    claim = f"{verdict.claim[:1].upper()}{verdict.claim[1:]}" if verdict.kind == "watch" else verdict.claim
-    return f"{claim}."
+    effect = verdict.sentence if verdict.kind == "untestable" else f"{verdict.claim}."
+    claims = [_claimed(data, claim) for claim in arm.claims if claim["metric"] == row["metric"]]
+    return [*claims, f"W{effect[1:]}" if verdict.kind == "watch" else effect]
 
 
-def _held(row: Row) -> str:
-    return "not clearly worse" if row["margin"] is None else f"at most {margin_text(row)} worse"
+def _claimed(data: Data, claim: Row) -> str:
+    """Return whether a declared claim is shown."""
+    size = margin_text(data, claim)
+    what = {
+        "non-inferiority": f"at most {size} worse",
+        "superiority": f"more than {size} better",
+        "equivalence": f"within {size} of {spoken_arm(data['control'])}",
+    }[claim["claim"]]
+    shown = "shown" if claim["reading"] == "holds" else "not shown"
+    return f"{claim['claim'].capitalize()} of {spoken_arm(claim['arm'])} on {claim['metric']} is {shown} ({what})."
 
 
-def margin_text(row: Row) -> str:
-    """Return a margin as it was declared: a number, or a percentage of the control's mean."""
-    return f"{100 * row['margin']:.6g} %" if row["relative"] else f"{row['margin']:.6g}"
+def _worse(data: Data, arm: _ArmReading, guardrail: str) -> str:
+    """Return what a guardrail lost, and what was gained."""
+    row = next(row for row in arm.guarding if row["metric"] == guardrail)
+    gains = [moves_by(data, gain, gain["metric"]) for gain in arm.primary if is_better(gain)]
+    though = f", although it {listed(gains)}" if gains else ""
+    return f"Guardrail {guardrail} is clearly worse: {spoken_arm(arm.name)} {moves_by(data, row, 'it')}{though}."
+
+
+def _ruled_out(data: Data, row: Row) -> list[str]:
+    """Return which effects are left out by the interval that goes with the verdict."""
+    interval = row.get("interval_adjusted") or row.get("interval_safe") or row["interval"]
+    if interval is None:
+        return []
+    figures = figures_of([{**row, "interval": interval}], share=is_share(data, row["metric"]), brief=True)
+    low, high = (None if end is None else figures.bare(end, signed=True) for end in interval)
+    beyond = f"above {high}" if low is None else f"below {low}" if high is None else f"beyond {low} … {high}"
+    unit = " points" if figures.share else ""
+    return [f"Effects of {spoken_arm(row['arm'])} on {row['metric']} {beyond}{unit} are ruled out."]
+
+
+def _by_segment(data: Data, arm: _ArmReading) -> list[str]:
+    """Return by which covariates the effect on a primary metric differs, and how: the largest effects first."""
+    sentences = []
+    metrics = [row["metric"] for row in arm.primary]
+    for test in data["segments"]:
+        if test["decides"] and test["metric"] in metrics and differs(test, data["confidence"]):
+            place = (test["metric"], test["covariate"], arm.name)
+            rows = [row for row in data["segment_effects"] if (row["metric"], row["covariate"], row["arm"]) == place]
+            rows = sorted((row for row in rows if row["interval"]), key=lambda row: -row["estimate"])
+            if len(rows) > MOST_LEVELS:
+                rows = rows[: MOST_LEVELS // 2] + rows[-MOST_LEVELS // 2 :]
+            figures = figures_of(rows, share=is_share(data, test["metric"]), brief=True)
+            levels = listed(f"{row['level']} {figures.bare(row['estimate'], signed=True)}" for row in rows)
+            what = "it" if len(metrics) == 1 else f"the effect on {test['metric']}"
+            how = f": {levels}{' points' * figures.share}" if rows else ""
+            sentences.append(f"But {what} differs by {test['covariate']}{how}.")
+    return sentences
+
+
+def _held(data: Data, row: Row) -> str:
+    return "not clearly worse" if row["margin"] is None else f"at most {margin_text(data, row)} worse"
+
+
+def margin_text(data: Data, row: Row) -> str:
+    """Return a margin as it was declared: a number, points of a rate, or a percentage of the control's mean."""
+    share = is_share(data, row["metric"])
+    scale = 100 if row["relative"] or share else 1
+    sizes = row["margin"] if isinstance(row["margin"], list) else [row["margin"]]
+    text = " … ".join(f"{scale * size:.6g}" for size in sizes).replace("-", "−")
+    return f"{text} %" if row["relative"] else f"{text} points" if share else text
+
+
+# ── in words ───────────────────────────────────────────────────────────────────────────────────
+
+
+def lead_sentences(data: Data) -> list[str]:
+    """Return what to do, who was in the experiment, and how many of the comparisons are clear."""
+    people = title(data).removeprefix(f"{data['experiment']}: ")
+    return [*decision_sentences(data), f"{people}.", summary(data)]
+
+
+def decision_sentences(data: Data) -> list[str]:
+    """Return what to do, and why; else what to name so that something can be decided."""
+    decision = data.get("decision")
+    if decision is None:
+        return undecided_sentences(data)
+    return [f"Decision: {decision_words(decision)}. {' '.join(decision['because'])}"]
+
+
+def undecided_sentences(data: Data) -> list[str]:
+    """Return what has to be named before anything can be decided: the control, or a primary metric."""
+    control, metrics = data["control"], metrics_of(data)
+    if metrics and data.get("control_chosen") == "unknown":
+        return [
+            f"Which arm is the control? {listed(data['arms'])}: {flag('--control', control)} (in Python "
+            f'control="{control}"). Until it is named, arms are compared with {control}, and nothing is decided.'
+        ]
+    free = [metric for metric in metrics if role_of(data, metric) != "guardrail"]
+    if len(free) < 2 or any(role_of(data, metric) == "primary" for metric in free):
+        return []
+    return [f"No decision: name a primary metric, for example {flag('--primary', free[0])}."]
+
+
+def decision_words(decision: Mapping[str, Any]) -> str:
+    """Return the answer, with the arms that it is about: "ship B", "stop B, C", "keep going"."""
+    answer: str = decision["answer"]
+    if answer == "ship":
+        return f"ship {spoken_arm(decision['arm'])}"
+    stopped = [spoken_arm(arm) for arm, each in decision["arms"].items() if each == "stop"]
+    return f"stop {listed(stopped)}" if answer == "stop" else answer
 
 
 def rule_sentences(data: Data) -> list[str]:
@@ -193,6 +326,8 @@ def rule_sentences(data: Data) -> list[str]:
     primary = "every primary metric is" if rule["primary"] == "all" else "a primary metric is"
     several = sum(role_of(data, metric) == "primary" for metric in metrics_of(data)) > 1
     better = f"{primary if several else 'the primary metric is'} clearly better{' and none clearly worse' * several}"
+    if data.get("claims"):
+        better += " (where a claim was declared: it is shown)"
     guards = ""
     if data["guardrails"]:
         bare = any(row["margin"] is None for row in data["guardrails"])
@@ -201,6 +336,6 @@ def rule_sentences(data: Data) -> list[str]:
         guards = f", {' and '.join(parts)}"
     people = "" if rule["people"] is None else f", not before {rule['people']:,} people"
     return [
-        f"Decision rule: ship where {better}{guards}{people}; look into it after an alarm; hold what is clearly worse "
-        "or, at the end, not shown; otherwise keep going."
+        f"Decision rule: broken after an alarm; stop what is clearly worse; ship where {better}{guards}{people}; keep "
+        "going while planned people or looks are left; otherwise inconclusive."
     ]

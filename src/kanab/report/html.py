@@ -8,7 +8,7 @@ from html import escape
 from typing import Any
 
 from kanab.choices import INTERNAL
-from kanab.report.decision import rule_sentences
+from kanab.report.decision import decision_sentences, lead_sentences, rule_sentences
 from kanab.report.figures import bind_numbers
 from kanab.report.noise_words import noise_terms
 from kanab.report.page import Page, PageSection, filled, header_html, table_html
@@ -38,11 +38,9 @@ from kanab.report.words import (
     balance_sentences,
     cluster_sentences,
     colour_key,
-    decision_sentences,
     effective_k_scope,
     ended,
     is_internal,
-    lead_sentences,
     merged_levels,
     method_sentences,
     metrics_of,
@@ -112,8 +110,8 @@ def lead_html(data: Data) -> list[str]:
     """Return the sentences that lead into a report, as HTML; the decision stands out."""
     sentences = [marked(sentence) for sentence in lead_sentences(data)]
     if decision_sentences(data):
-        first, _, rest = sentences[0].partition(". ")
-        sentences[0] = f"<strong>{first}.</strong> {rest}"
+        first, *rest = re.split(r"(?<=[.?]) ", sentences[0], maxsplit=1)
+        sentences[0] = " ".join([f"<strong>{first}</strong>", *rest])
     return sentences
 
 

@@ -7,9 +7,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kanab.report.decision import decision_sentences
 from kanab.report.figures import bind_numbers
 from kanab.report.sections import Section, readout_sections
-from kanab.report.words import decision_sentences, summary, title
+from kanab.report.words import summary, title
 from kanab.tabular import Table
 
 PROSE_WIDTH = 100

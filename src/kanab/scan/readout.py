@@ -205,6 +205,7 @@ def _effects_to_dict(pair: PairEffects) -> dict[str, Any]:
         "b": pair.experiments[1],
         "metric": pair.metric,
         "arms": [[label(arm) for arm in arms] for arms in pair.arms],
+        "control_chosen": list(pair.chosen),
         "means": [list(row) for row in pair.means],
         "effects": [
             {

@@ -17,8 +17,9 @@ from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Correction
 from kanab.counted import Counted, floor_to_k
 from kanab.counting.dispatch import SourceOptions, count_source
 from kanab.errors import AnalysisError, PlanError, PrivacyError, SourceError, listed
+from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import JointShares
-from kanab.plan.model import make_plan
+from kanab.plan.model import ExperimentPlan, make_plan
 from kanab.privacy.class_rules import check_k, draft_table, published_map
 from kanab.privacy.release import Release, missing_bins, refuse_own_rows
 from kanab.scan.count.counting import count_pairs, read_names
@@ -31,6 +32,7 @@ from kanab.scan.stats.segments import SegmentScan, scan_covariates
 from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.skewness import Shapes
+from kanab.tally.factor import Level
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
 
@@ -111,7 +113,7 @@ def scan_interactions(
         notes = (*alone, *left_out.values(), *notes)
     scan = scan_pairs(pairs, rules, joint_shares=joint)
     tables = [(pairs.tally(pairs.place(row.a), pairs.place(row.b), [row.metric]), row.metric) for row in _flagged(scan)]
-    effects = _effects(tables, shared=ledger is not None)
+    effects = _effects(tables, {}, shared=ledger is not None)
     return PairReadout(scan, effects, floor_to_k(pairs.total, k), k, notes, ledger is not None, ledger is None)
 
 
@@ -252,10 +254,16 @@ def _merged_tables(counted: Sequence[Counted]) -> tuple[list[Tally], tuple[str, 
     return tables, tuple(said)
 
 
-def _scan_tables(tables: Sequence[Tally], rules: Rules, shapes: Shapes, metrics: Sequence[str] = ()) -> SegmentScan:
+def _scan_tables(
+    tables: Sequence[Tally],
+    rules: Rules,
+    shapes: Shapes,
+    metrics: Sequence[str] = (),
+    controls: Mapping[str, Level] | None = None,
+) -> SegmentScan:
     if not tables:
         raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
-    return scan_covariates(tables, rules, metrics=metrics or None, shapes=shapes)
+    return scan_covariates(tables, rules, metrics=metrics or None, shapes=shapes, controls=controls)
 
 
 def _scan_stored_segments(
@@ -272,9 +280,10 @@ def _scan_stored_segments(
     tables = [tally for tally in tables if not segments or tally.covariates[0].name in segments]
     rules = replace(rules, k=_least_k(releases))
     shapes = {name: shape for stored in releases for name, shape in stored.receipt.shapes.items()}
-    return SegmentReadout(
-        _scan_tables(tables, rules, shapes, metrics), rules.k, _left_out(releases), _chained(releases)
-    )
+    plans = _plans(releases)
+    controls = {tally.axes[0]: control_of(plans[tally.axes[0]], tally.arms[0])[0] for tally in tables}
+    scan = _scan_tables(tables, rules, shapes, metrics, controls)
+    return SegmentReadout(scan, rules.k, _left_out(releases), _chained(releases))
 
 
 def _check_shared(ledger: object) -> None:
@@ -357,9 +366,15 @@ def scan_stored_pairs(
     k = _least_k(releases)
     rules = replace(rules or Rules(), k=k)
     scan = scan_pairs(pairs, rules, metrics=metrics or None, alone=alone, joint_shares=joint)
-    effects = _effects((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in _flagged(scan))
+    flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in _flagged(scan))
+    effects = _effects(flagged, _plans(releases))
     people = floor_to_k(max(table.total for table in alone.values()), k)
     return PairReadout(scan, effects, people, k, _left_out(releases), _chained(releases))
+
+
+def _plans(releases: Sequence[Release]) -> dict[str, ExperimentPlan]:
+    """Return the plan of every experiment, which may say which arm is the control."""
+    return {each.name: each for stored in reversed(releases) for each in stored.plan.experiments}
 
 
 def _flagged(scan: PairScan) -> list[PairTest]:
@@ -381,11 +396,15 @@ def _chained(releases: Sequence[Release]) -> bool:
     return all(stored.chained for stored in releases)
 
 
-def _effects(tables: Iterable[tuple[Tally, str]], *, shared: bool = False) -> tuple[PairEffects, ...]:
+def _effects(
+    tables: Iterable[tuple[Tally, str]], plans: Mapping[str, ExperimentPlan], *, shared: bool = False
+) -> tuple[PairEffects, ...]:
     """Return the effects within arms, but of tables where they cannot be computed, or are shared and tell too much."""
     effects = []
     for table, metric in tables:
         if not shared or rests_on_several(table.moments_of(metric)):
+            (first, second), chosen = zip(*(control_of(plans.get(arms.name), arms) for arms in table.arms), strict=True)
+            controls = dict(zip(table.experiment_names, (first, second), strict=True))
             with suppress(AnalysisError):
-                effects.append(effects_within(table, metric))
+                effects.append(replace(effects_within(table, metric, controls=controls), chosen=chosen))
     return tuple(effects)

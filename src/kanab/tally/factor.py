@@ -13,6 +13,7 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import LevelError, TallyError, listed
+from kanab.tally.control_words import place_of_control
 
 Level = str | int | float | bool | None
 Role = Literal["arm", "covariate"]
@@ -114,14 +115,16 @@ class Factor:
         """The levels as texts; the missing level is called "missing"."""
         return tuple(label(level) for level in self.levels)
 
+    @cached_property
+    def control_by_name(self) -> Level:
+        """The arm whose name says that it is the control, such as "old" or "No E-Mail"; None where no name does."""
+        place = place_of_control(self.labels)
+        return None if place is None else self.levels[place]
+
     @property
     def control(self) -> Level:
-        """The arm called control, A, off, 0 or false; else the first."""
-        for name in ("control", "a", "off", "0", "false"):
-            for level in self.levels:
-                if str(level).lower() == name:
-                    return level
-        return self.levels[0]
+        """The arm whose name says that it is the control; else the first, and `kanab.plan` knows more."""
+        return self.levels[0] if self.control_by_name is None else self.control_by_name
 
     def join(self, other: Factor) -> Factor:
         """Return the factor with the levels of both: as they are if equal, else in sorted order.

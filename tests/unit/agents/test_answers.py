@@ -330,7 +330,7 @@ def test_no_tool_takes_a_filter_a_query_or_a_path() -> None:
         "list_experiments": ["page"],
         "readout": ["experiment", "reading"],
         "compare": ["arms", "experiments", "metric"],
-        "power": ["adjust", "confidence", "effect", "experiment", "metric", "people", "power", "relative"],
+        "power": ["adjust", "confidence", "control", "effect", "experiment", "metric", "people", "power", "relative"],
         "privacy": [],
     }
     assert all(tool.schema["additionalProperties"] is False for tool in TOOLS)

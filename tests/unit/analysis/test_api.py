@@ -138,10 +138,10 @@ def test_effects_of_receiving_become_frames() -> None:
 def test_the_control_may_be_named_and_is_otherwise_said() -> None:
     rows = shop(arms=("new", "old"))
     chosen = readout(rows, **CHOICES)
-    assert chosen.control == "new"
-    assert "Control is new (not named; name another if that is wrong)." in chosen.notes
-    named = readout(rows, control="old", **CHOICES)
-    assert named.control == "old"
+    assert chosen.control == "old"
+    assert "Control is old (not named; name another if that is wrong)." in chosen.notes
+    named = readout(rows, control="new", **CHOICES)
+    assert named.control == "new"
     assert not any("not named" in note for note in named.notes)
     assert named.effects[0].effect.estimate == -chosen.effects[0].effect.estimate
     with pytest.raises(LevelError, match="unknown arm"):

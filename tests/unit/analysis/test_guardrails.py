@@ -85,9 +85,9 @@ def test_the_only_metric_and_the_only_one_that_is_no_guardrail_are_primary() -> 
 
 
 def test_guardrails_without_a_primary_metric_among_several_decide_nothing() -> None:
-    data = kb.readout(rows(), arm="variant", metrics=METRICS, guardrails="refunds").to_dict()
-    assert data["decision"] is None
-    assert "There is no decision: guardrails are named, but no primary metric (--primary)." in data["notes"]
+    readout = kb.readout(rows(), arm="variant", metrics=METRICS, guardrails="refunds")
+    assert readout.to_dict()["decision"] is None
+    assert "No decision: name a primary metric, for example --primary clicks." in str(readout)
 
 
 def test_a_guardrail_holds_within_its_margin_even_where_it_is_clearly_worse() -> None:
@@ -103,7 +103,7 @@ def test_a_guardrail_holds_within_its_margin_even_where_it_is_clearly_worse() ->
 def test_a_guardrail_beyond_its_margin_is_worse_and_one_near_it_is_not_shown() -> None:
     tight = {"latency": kb.Margin("non-inferiority", 0.01, relative=True)}
     worse = kb.readout(rows(slower=8), **CHOICES, margins=tight).to_dict()
-    assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "hold")
+    assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "stop")
     unclear = kb.readout(rows(1_500), **CHOICES, margins=tight).to_dict()
     assert readings(unclear)["latency"] == "not shown"
 
@@ -111,7 +111,7 @@ def test_a_guardrail_beyond_its_margin_is_worse_and_one_near_it_is_not_shown() -
 def test_without_a_margin_a_guardrail_holds_unless_it_is_clearly_worse() -> None:
     assert readings(kb.readout(rows(), **CHOICES).to_dict()) == {"latency": "holds", "refunds": "holds"}
     worse = kb.readout(rows(slower=8), **CHOICES).to_dict()
-    assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "hold")
+    assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "stop")
     better = kb.readout(rows(slower=-8), **CHOICES).to_dict()
     assert (readings(better)["latency"], better["decision"]["answer"]) == ("holds", "ship")
 

@@ -93,7 +93,7 @@ def test_the_arms_means_of_numbers_are_checked():
     text = " ".join(str(answer).split())
     assert re.search(r"Balance: ALARM\. before is spread unevenly over the arms \(χ²\(1\) = .*: its mean is 15", text)
     assert "Perhaps before was measured after the assignment" in text
-    assert "Decision: look into it" in text
+    assert "Decision: broken" in text
     row = next(row for row in answer.to_dict()["balance"]["rows"] if row["name"] == "before")
     assert (row["about"], row["alarm"], row["level"]) == ("number", True, None)
     assert "Balance of the arms" in answer.to_report()

@@ -180,8 +180,30 @@ def test_a_release_gives_the_variances_that_were_found(file: Path) -> None:
     assert data(*words, "--shares", "A=1,B=1")["effect"] == solve_power(plain, people=40_000, power=0.8).effect
     found = data(*words, "--shares", "A=1,B=1", "--adjust", "tier", "--experiment", "variant")
     assert found["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
-    assert found["notes"] == ["How spend varies is as it was found in variant (shop.json), adjusted for tier."]
+    assert found["notes"] == [
+        "How spend varies is as it was found in variant (shop.json), adjusted for tier.", "Arms are compared with A."
+    ]  # fmt: skip
+    assert (found["control"], found["control_chosen"]) == ("A", "word")
     assert data(*words)["arms"] != found["arms"]  # no shares were planned, so the realised ones
+
+
+def test_the_control_of_a_release_is_known_by_its_name_or_has_to_be_named(tmp_path: Path) -> None:
+    for arms in (("blue", "green"), ("Mens E-Mail", "No E-Mail")):
+        rows = {
+            "variant": np.repeat(arms, 2_000),
+            "bought": np.r_[np.arange(2_000) < 400, np.arange(2_000) < 40].astype(int),
+        }
+        kb.write_release(kb.release(kb.count(rows, arm="variant", metrics=["bought"])), tmp_path / f"{arms[0]}.json")
+    words = ("--people", "4000", "--power", "0.8")
+    rare = data("--release", str(tmp_path / "Mens E-Mail.json"), *words)
+    assert (rare["control"], rare["control_chosen"], rare["mean"]) == ("No E-Mail", "word", 0.02)
+    found = problem("--release", str(tmp_path / "blue.json"), *words)
+    assert (found.fact, found.remedy) == (
+        "which arm is the control?",
+        'Name it: --control blue (control="blue"). Arms: blue, green.',
+    )
+    named = data("--release", str(tmp_path / "blue.json"), *words, "--control", "green")
+    assert (named["control"], named["control_chosen"], named["mean"]) == ("green", "named", 0.02)
 
 
 def test_numbers_that_a_release_was_adjusted_for_save_people_and_are_no_metrics(tmp_path: Path) -> None:
@@ -308,7 +330,7 @@ def test_a_ratio_is_planned_from_the_products_of_a_release(ratio_file: Path, nam
     adjusted = kb.planning.noise_of_means(kb.stats.adjusted_ratio_means(table, "spend", "bought"), shares=even)
     assert data(*words)["effect"] == solve_power(plain, people=40_000, power=0.8).effect
     assert data(*words, "--adjust", "tier")["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
-    assert said(*words).endswith("How spend/bought varies is as it was found in variant (shop.json).\n")
+    assert "How spend/bought varies is as it was found in variant (shop.json)." in said(*words)
 
 
 def page(folder: Path, *words: str) -> str:

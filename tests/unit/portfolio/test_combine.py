@@ -155,3 +155,16 @@ def test_releases_of_one_ledger_are_about_the_same_people_also_where_those_betwe
     )  # fmt: skip
     (effect,) = combine([made[0], other]).effects  # two ledgers of one name: each begins with its release
     assert len(effect.parts) == 2
+
+
+def test_effects_against_an_arm_that_is_merely_the_first_are_pointed_out() -> None:
+    def released(seed: int) -> Release:
+        rng = np.random.default_rng(seed)
+        rows = {"colour": rng.choice(["blue", "green"], 400), "spend": rng.poisson(4, 400)}
+        return kb.release(kb.count(rows, arm="colour", metrics=["spend"]))
+
+    data = combine([released(1), released(2)]).to_dict()
+    assert (data["effects"][0]["control"], data["effects"][0]["control_chosen"]) == ("blue", "unknown")
+    assert data["notes"] == ["Which arm of colour is the control? Its effects are against blue."]
+    named = combine([released(1), released(2)], control="green").to_dict()
+    assert (named["effects"][0]["control_chosen"], named["notes"]) == ("named", [])

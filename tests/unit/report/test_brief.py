@@ -12,8 +12,9 @@ Maker = Callable[..., Readout]
 
 
 def test_every_metric_and_arm_has_one_line_with_its_interval(hillstrom: Readout) -> None:
-    title, header, _, *lines = brief_text(hillstrom).splitlines()
+    title, decision, header, _, *lines = brief_text(hillstrom).splitlines()
     assert title.startswith(f"{hillstrom['experiment']}: ")
+    assert decision == "No decision: name a primary metric, for example --primary visit."
     assert header.split() == ["metric", "arm", "effect", "interval", "relative", "p", "(Holm)", "verdict"]
     assert len(lines) == 4
     assert lines[0].split() == "visit (points) Mens E-Mail +7.68 7.02 to 8.34 +72.4 % 2.92e-113 better".split()

@@ -26,9 +26,10 @@ def cells(text: str, stub: str) -> list[str]:
 
 
 def test_the_first_line_names_experiment_people_and_arms(hillstrom: Readout) -> None:
-    first, second, *_ = readout_text(hillstrom).splitlines()
+    first, second, third, *_ = readout_text(hillstrom).splitlines()
     assert first == "segment: 64,000 people in 3 arms, control No E-Mail"
-    assert second == "4 of 4 comparisons show a clear effect after correction (Holm)."
+    assert second == "No decision: name a primary metric, for example --primary visit."
+    assert third == "4 of 4 comparisons show a clear effect after correction (Holm)."
 
 
 def test_the_sample_ratio_comes_before_any_effect(hillstrom: Readout) -> None:

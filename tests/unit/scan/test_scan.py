@@ -318,3 +318,11 @@ def test_fewer_bins_than_asked_for_are_said() -> None:
     rows = users() | {"visits": np.where(np.arange(6_000) % 2, 0, np.arange(6_000) % 50)}
     scanned = scan_segments(rows, ["t1", "t2"], ["y"], ["visits"], bins={"visits": 5}, **COUNTING)
     assert str(scanned).count("visits: 3 bins instead of 5, because many people share a value") == 1
+
+
+def test_effects_within_arms_are_against_the_control_and_say_how_it_is_known() -> None:
+    rows = users()
+    rows |= {"t1": np.where(rows["t1"] == "on", "challenger", "original"), "t3": np.where(rows["t3"] == "on", "x", "y")}
+    (pair,) = scan_interactions(rows, ["t1", "t3"], ["y"], **COUNTING).to_dict()["effects"]
+    assert {(row["experiment"], row["control"]) for row in pair["effects"]} == {("t1", "original"), ("t3", "x")}
+    assert pair["control_chosen"] == ["word", "unknown"]

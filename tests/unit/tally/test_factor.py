@@ -180,6 +180,14 @@ def test_true_is_not_1() -> None:
         ((True, False), False),
         (("x", "y"), "x"),
         (("a", "control"), "control"),
+        (("exposed", "Hold-Out"), "Hold-Out"),
+        (("Mens E-Mail", "No E-Mail"), "No E-Mail"),
+        (("b", "group A"), "group A"),
+        (("newPage", "oldPage"), "oldPage"),
+        (("variante", "Contrôle"), "Contrôle"),
+        (("新", "对照组"), "对照组"),
+        (("v1.9", "v2.0"), "v1.9"),
+        (("old red", "old blue"), "old red"),
     ],
 )
 def test_the_control_is_recognised_by_its_name(arms: tuple[Any, ...], control: Any) -> None:

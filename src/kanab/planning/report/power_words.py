@@ -25,13 +25,14 @@ def power_text(data: Data) -> str:
     return text if data["curve"] is None else f"{text}\n\n{curve_table(data)}"
 
 
-def power_data(design: Power, control: Level) -> dict[str, Any]:
+def power_data(design: Power, control: Level, chosen: str = "declared") -> dict[str, Any]:
     """Return the comparison of an arm with the control as plain data; who solved it adds mean, notes and so on."""
     test, other = design.test, design.other
     return {
         "solved": design.solved, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
-        "control": label(control), "arm": label(design.arm), "effect": design.effect, "relative": design.relative,
-        "power": design.power, "alternative": test.alternative, "correction": test.correction,
+        "control": label(control), "control_chosen": chosen, "arm": label(design.arm),
+        "effect": design.effect, "relative": design.relative, "power": design.power,
+        "alternative": test.alternative, "correction": test.correction,
         "margin": None if test.margin is None else str(test.margin), "interaction": None,
         "multiplies": design.multiplies,
         "other": None if other is None else {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,16 +52,19 @@ class PairEffects:
     arms: tuple[tuple[Level, ...], tuple[Level, ...]]
     means: tuple[tuple[float | None, ...], ...]
     effects: tuple[EffectWithin, ...]
+    chosen: tuple[str, ...] = ()
 
 
 def effects_within(
     tally: Tally,
     metric: str | None = None,
+    *,
+    controls: Mapping[str, Level] | None = None,
 ) -> PairEffects:
     """Return the means of a pair's classes, and effects within arms with the robust test's variances.
 
-    Effects are measured against each experiment's control, with intervals of 95 %. Raises `AnalysisError` where the
-    table is not of two experiments, or cannot be tested.
+    Effects are measured against each experiment's control, or the one in ``controls``, with intervals of 95 %. Raises
+    `AnalysisError` where the table is not of two experiments, or cannot be tested.
     """
     cells = two_way(tally, None, metric)
     if len(cells.tally.arms) != 2:
@@ -76,8 +80,9 @@ def effects_within(
         table[tuple(classes.places.T)] = values
     effects: list[EffectWithin] = []
     for axis in (0, 1):
+        base = (controls or {}).get(factors[axis].name, factors[axis].control)
         mean, noise, freedom = (table if axis == 0 else table.T for table in tables)
-        effects += _effects(cells, axis, factors[axis].index(factors[axis].control), (mean, noise, freedom))
+        effects += _effects(cells, axis, factors[axis].index(base), (mean, noise, freedom))
     scale = classes.scale
     means = tuple(
         tuple(None if np.isnan(value) else float(value + classes.centre) / scale for value in row) for row in tables[0]

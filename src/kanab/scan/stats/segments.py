@@ -15,6 +15,7 @@ from kanab.stats.heterogeneity import effect_differs
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.segments import FollowUp, follow_ups
 from kanab.stats.skewness import Shape, Shapes
+from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 UNBALANCED = "the arms of {0} are not spread alike over {1}"
@@ -59,12 +60,14 @@ def scan_covariates(
     *,
     metrics: Sequence[str] | None = None,
     shapes: Shapes | None = None,
+    controls: Mapping[str, Level] | None = None,
 ) -> SegmentScan:
     """Test every arm × covariate of the tables for every metric; follow up on what survives.
 
     Tables with several covariates are tested for one at a time, as a readout does: by `effect_differs`, which reckons
-    with ``shapes`` (skewness and share of unusual people, by experiment and metric) where they are known. Raises
-    `AnalysisError` where a table has several experiments or no covariate is left, `LevelError` for unknown names.
+    with ``shapes`` (skewness and share of unusual people, by experiment and metric) where they are known. ``controls``
+    are the arms that are compared with, by experiment. Raises `AnalysisError` where a table has several experiments or
+    no covariate is left, `LevelError` for unknown names.
 
     >>> from kanab.datasets import eighteen
     >>> row = scan_covariates([eighteen()], Rules(k=3, correction="bh")).rows[0]
@@ -80,7 +83,8 @@ def scan_covariates(
     def deciding(place: int, metric: str) -> FTest:
         table = two_way[place]
         known = (shapes or {}).get(table.axes[0], {}).get(metric)
-        return effect_differs(table, table.axes[1], metric, shape=None if known is None else Shape(*known))
+        shape = None if known is None else Shape(*known)
+        return effect_differs(table, table.axes[1], metric, control=(controls or {}).get(table.axes[0]), shape=shape)
 
     blocks, names = blocks_of_tables(two_way, list(chosen)), tuple(chosen)
     lines = scan_blocks(blocks, len(two_way), chosen, rules, "differs", deciding=deciding)
@@ -88,7 +92,8 @@ def scan_covariates(
     for line, verdict in enumerate(lines.verdict.tolist()):
         if verdict in ALARMS:
             table = two_way[line // len(names)]
-            followed[line] = follow_ups(table, table.axes[1], names[line % len(names)])
+            control = (controls or {}).get(table.axes[0])
+            followed[line] = follow_ups(table, table.axes[1], names[line % len(names)], control=control)
     sides = tuple((table.axes[0], table.axes[1]) for table in two_way)
     return SegmentScan(tuple(chosen.values()), lines, rules, sides, followed)
 
