@@ -41,6 +41,7 @@ from kanab.analysis.readout import Readout
 from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
+from kanab.analysis.shapes import shapes_of
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Claim, RateTest, Slopes, Variance
@@ -140,7 +141,9 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
     released, options = current.released, replace(options, looks=current.looks)
     plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)
     _check_adjusting(options, plan)
-    analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
+    analyzed = AnalyzedTables(
+        plan, tables, released.receipt.maps, released.plan.categories, shapes_of(released, plan.name, tables)
+    )
     tables = _outcomes(tables, plan.numbers)
     first = next(iter(tables.values()))
     arms = first.factor(plan.name)

@@ -53,6 +53,10 @@ PeopleAccounts = Mapping[str, Mapping[str, int]]
 """People per experiment of a collector by what became of them (published, held_back, destroyed), floored to k."""
 
 
+Shapes = Mapping[str, Mapping[str, tuple[float, float]]]
+"""Classes of skewness and of the share of unusual people, by experiment and metric (or ratio)."""
+
+
 @dataclass(frozen=True)
 class Receipt:
     """What the gate did: the rule, what was merged, withheld or left out, and deviations from defaults.
@@ -69,7 +73,8 @@ class Receipt:
     collector that sealed it: which one, without a way to any key; ``people`` is that collector's account of everybody
     in the cohorts through this batch. ``checked`` names rules that need values, which no file shows: "contributors"
     and, where it was known how large values are, "dominance". With ``noise`` nothing else of the data is in the
-    receipt: the smallest class is one with noise.
+    receipt: the smallest class is one with noise. ``shapes`` are classes of skewness, and of the share of people off
+    the commonest value, by experiment and metric.
     """
 
     k: int
@@ -95,6 +100,7 @@ class Receipt:
     noise: NoiseReceipt | None = None
     checked: tuple[str, ...] = ()
     people: PeopleAccounts = field(default_factory=dict)
+    shapes: Shapes = field(default_factory=dict)
 
     @property
     def promise(self) -> str:
