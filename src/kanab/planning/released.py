@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kanab.analysis.compare import AnalyzedTables
+from kanab.analysis.shapes import shapes_of
 from kanab.errors import AnalysisError, LevelError, PlanError, flag, listed
 from kanab.plan.model import ExperimentPlan
 from kanab.planning.noise import Noise, noise_of_means
@@ -39,9 +41,10 @@ def noise_of_release(
     binary = is_binary(released, name)
     if binary and grows:
         raise PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
+    shape = shapes_of(released, plan.name, released.tables_of(plan.name)).get(name)
     noise = noise_of_means(
-        means, shares=planned if shares is None else shares, control=plan.control if control is None else control,
-        rate=binary, grows=grows,
+        replace(means, shape=shape), shares=planned if shares is None else shares,
+        control=plan.control if control is None else control, rate=binary, grows=grows,
     )  # fmt: skip
     return noise, name
 

@@ -33,6 +33,10 @@ class Shape:
     unusual: float = 0.0
     nonnegative: bool = False
 
+    def needs_alike(self, people: float) -> bool:
+        """Return whether arms of which the smallest has so many people have to differ with one variance, too."""
+        return self.skewness is None or people * self.unusual < FEWEST_UNUSUAL
+
 
 def skewness_class(skewness: float) -> float:
     """Return a skewness as it may be told: 0, or the next half octave away from 0, with its sign.
@@ -89,8 +93,10 @@ def corrected_t(t: float, tilted: Tilt) -> float:
     kappa = tilted[0] if t < 0 else tilted[1]
     if not kappa:
         return t
-    away = abs(t) - kappa / 6
-    return math.copysign(3 / kappa * (math.cbrt(1 + kappa * away) - 1), t) if away > 0 else 0.0
+    away = max(0.0, abs(t) - kappa / 6)
+    root = math.cbrt(1 + kappa * away)
+    # 3/κ (∛(1 + κ away) − 1), written so that nothing is lost where κ is near 0
+    return math.copysign(3 * away / (root * root + root + 1), t)
 
 
 def critical_t(quantile: float, kappa: float) -> float:
@@ -101,4 +107,6 @@ def critical_t(quantile: float, kappa: float) -> float:
     """
     if not kappa or quantile <= 0 or math.isinf(quantile):
         return quantile
-    return ((1 + kappa * quantile / 3) ** 3 - 1) / kappa + kappa / 6
+    third = kappa * quantile / 3
+    # ((1 + κ q/3)³ − 1)/κ + κ/6, multiplied out for the same reason
+    return quantile * (1 + third + third * third / 3) + kappa / 6
