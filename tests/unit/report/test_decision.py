@@ -145,13 +145,11 @@ def test_while_looks_are_left_nothing_is_given_up(experiment: Maker) -> None:
 
 
 def test_what_a_few_people_could_have_made_is_looked_into(experiment: Maker) -> None:
-    watched = {"verdict": "watch", "p_null_adjusted": 0.2, "enough": None}
+    watched = {"verdict": "watch", "p_usual_adjusted": 0.02, "test": "welch"}
     decision = decide(experiment(watched))
     assert decision is not None
     assert decision["answer"] == "look into it"
-    assert decision["because"] == [
-        "Watch: spend is higher with B, but a few people could have made it: +0.50 (+5.0 %)."
-    ]
+    assert decision["because"] == ["Watch: spend may be higher with B, or a few people made it: +0.50 (+5.0 %)."]
     assert answer(experiment(watched | {"sequential": {"verdict": "keep going"}})) == "keep going"
     assert answer(experiment({}, guardrails=(guard("watch"),))) == "look into it"
 
