@@ -71,11 +71,20 @@ def verdicts(a, b, skewness=0.0):
     return np.mean(2 * stats.t.sf(np.abs(t), df) < 0.05)
 
 
+def both(a, b):
+    """Where Welch's and Student's t ring."""
+    return np.all([stats.ttest_ind(b, a, axis=1, equal_var=alike).pvalue < 0.05 for alike in (False, True)], axis=0)
+
+
 @pytest.mark.parametrize(("n_a", "n_b", "sd_b"), [(60, 20, 2.0), (12, 12, 1.0), (90, 10, 0.5)])
-def test_simulated_power_is_the_planned_one(n_a, n_b, sd_b):
+@pytest.mark.parametrize("known", [True, False])
+def test_simulated_power_is_the_planned_one(n_a, n_b, sd_b, known):
     noise = noise_of_amounts({"A": 1.0, "B": sd_b}, shares={"A": n_a, "B": n_b})
+    noise = noise if known else replace(noise, shape=Shape(skewness=None))  # as of a collector's release
     planned = solve_power(noise, people=n_a + n_b, power=0.7)
-    assert verdicts(*samples(n_a, n_b, sd_b, planned.effect, seed=1)) == pytest.approx(0.7, abs=ROOM)
+    a, b = samples(n_a, n_b, sd_b, planned.effect, seed=1)
+    rang = verdicts(a, b) if known else np.mean(both(a, b))
+    assert rang == pytest.approx(0.7, abs=ROOM)
 
 
 @pytest.mark.parametrize("shares", [(1, 1), (9, 1), (1, 9)])
