@@ -335,7 +335,7 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
 def _shapes(releases: Sequence[Release]) -> dict[str, dict[str, tuple[float, float]]]:
     """Return the shapes that all batches of an experiment know: the larger skewness, and the fewer unusual people."""
     shapes: dict[str, dict[str, tuple[float, float]]] = {}
-    for experiment in dict.fromkeys(name for batch in releases for name in batch.receipt.shapes):
+    for experiment in dict.fromkeys(name for batch in releases for name in batch.plan.experiment_names):
         known = [batch.receipt.shapes.get(experiment, {}) for batch in _batches_with(experiment, releases)]
         for metric in set.intersection(*(set(classes) for classes in known)):
             skewness, unusual = zip(*(classes[metric] for classes in known), strict=True)

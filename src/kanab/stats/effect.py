@@ -25,8 +25,8 @@ from kanab.stats.noise import (
     lost_squares,
     measured,
 )
-from kanab.stats.score import NoisyRates, Rates
-from kanab.stats.skewness import FEWEST_UNUSUAL, LEVEL, Shape, Tilt, corrected_t, critical_t, tilt
+from kanab.stats.score import NoisyRates, Rates, agreed_interval, exact_p
+from kanab.stats.skewness import LEVEL, Shape, Tilt, corrected_t, critical_t, tilt
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, as_level, label
 from kanab.tally.tally import Tally
@@ -162,7 +162,8 @@ class Effect:
     def interval_at(self, alpha: float) -> tuple[float, float]:
         """Return the values that the rule at ``alpha`` does not reject; the effect must be testable."""
         if self.rates is not None:
-            return self._interval_of_rates(self.rates, alpha)
+            interval = self.rates.difference_interval(alpha, self.alternative)
+            return agreed_interval(self.rates, interval, 0.0, alpha, self.alternative)
         assert self.df is not None
         down, up = self._reach(alpha, self.df, self.se_population, self.tilted)
         if self.se_alike is not None and self.df_alike is not None:
@@ -178,13 +179,6 @@ class Effect:
         quantile = -t_quantile(alpha / sides, df) if alpha else math.inf
         below, above = tilted
         return critical_t(quantile, above) * se, critical_t(quantile, below) * se
-
-    def _interval_of_rates(self, rates: Rates | NoisyRates, alpha: float) -> tuple[float, float]:
-        """Return the score interval; it holds 0, too, where events are few and the exact test does not exclude that."""
-        low, high = rates.difference_interval(alpha, self.alternative)
-        if isinstance(rates, Rates) and rates.thin and rates.p_exact(self.alternative) >= alpha:
-            return min(low, 0.0), max(high, 0.0)
-        return low, high
 
     def p_at(self, value: float, alternative: Alternative) -> float:
         """Return the p of the test that the effect is this value; of amounts that can be tested."""
@@ -356,11 +350,9 @@ def _tested(means: ArmMeans, weights: Floats, effect: Effect) -> Effect:
     if shape is not None and shape.skewness:
         parts = weights[taking_part], people[taking_part], means.sample[taking_part]
         effect = replace(effect, tilted=tilt(shape.skewness, *parts))
-    if shape is not None:
-        few = float(people[taking_part].min()) * shape.unusual < FEWEST_UNUSUAL
-        if shape.skewness is None or few:
-            se, df = alike_error(means, weights)
-            effect = replace(effect, se_alike=se, df_alike=df)
+    if shape is not None and shape.needs_alike(float(people[taking_part].min())):
+        se, df = alike_error(means, weights)
+        effect = replace(effect, se_alike=se, df_alike=df)
     return replace(effect, p=effect.p_at(0.0, effect.alternative), interval=effect.interval_at(1 - effect.confidence))
 
 
@@ -372,10 +364,7 @@ def contrast_freedom(parts: Floats, df: Floats, noise: float) -> float:
 
 
 def _by_score(means: ArmMeans, effect: Effect) -> Effect:
-    """Return the effect tested by its two rates; where events are few the exact test has to agree.
-
-    With noise there is no exact test: nobody knows how many events there were.
-    """
+    """Return the effect tested by its two rates; where events are few the exact test has to agree."""
     assert means.events is not None
     arm, control = means.arms.index(effect.arm), means.arms.index(effect.control)
     sides = effect.alternative
@@ -388,10 +377,8 @@ def _by_score(means: ArmMeans, effect: Effect) -> Effect:
             float(means.noise[arm, arm]), float(means.noise[control, control]),
         )  # fmt: skip
     usual = rates.p(sides)
-    p = max(usual, rates.p_exact(sides)) if isinstance(rates, Rates) and rates.thin else usual
-    effect = replace(
-        effect, rates=rates, df=math.inf, t=rates.z_difference(), p=p, p_usual=usual, too_noisy=False
-    )  # fmt: skip
+    p = max(usual, exact_p(rates, sides))
+    effect = replace(effect, rates=rates, df=math.inf, t=rates.z_difference(), p=p, p_usual=usual, too_noisy=False)
     return replace(effect, interval=effect.interval_at(1 - effect.confidence))
 
 

@@ -16,6 +16,7 @@ from kanab.stats.distributions import t_tail
 from kanab.stats.effect import ArmMeans, Effect, alike_error
 from kanab.stats.noise import TOO_NOISY
 from kanab.stats.relative import relative_effect
+from kanab.stats.score import NoisyRates, Rates, exact_p
 from kanab.tabular import number, p_value
 from kanab.tally.factor import label
 
@@ -134,8 +135,8 @@ class MarginTest:
         low, high = (number(times * end) if math.isfinite(end) else "∞" for end in self.interval)
         span = (
             f"{low} … {high}{unit}" if "∞" not in (low, high)
-            else f"≥ {low}{unit}" if high == "∞"
-            else f"≤ {high}{unit}"
+            else f"at least {low}{unit}" if high == "∞"
+            else f"at most {high}{unit}"
         )  # fmt: skip
         return f"{head}: {verdict}, p = {p_value(self.p)}, effect {number(times * self.estimate)}{unit}, {span}"
 
@@ -153,7 +154,7 @@ def against_margin(
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import difference_in_means
     >>> print(against_margin(difference_in_means(eighteen()), Margin("non-inferiority", 1)))
-    minutes: B against A, non-inferiority (the effect lies above -1): shown, p = 0.0207, effect -0.1188, ≥ -0.8099
+    minutes: B against A, non-inferiority (the effect lies above -1): shown, p = 0.0207, effect -0.1188, at least ...
     """
     level = effect.confidence if confidence is None else confidence
     if not (isinstance(level, (int, float)) and 0.5 < level < 1):
@@ -166,15 +167,19 @@ def against_margin(
     if effect.df is None:
         return MarginTest(effect, margin, effect.estimate, None, None, None, level)
     if effect.rates is not None:
-        t, p = _hardest([_of_z(effect.rates.z_difference(limit), beyond) for limit, beyond in margin.tests])
+        z = effect.rates.z_difference
+        t, p = _hardest([_of_rates(effect.rates, z(limit), limit, beyond) for limit, beyond in margin.tests])
     else:
         away = [((effect.estimate - limit) / effect.se_population, limit, beyond) for limit, beyond in margin.tests]
         t, p = _hardest([(t, effect.p_at(limit, beyond)) for t, limit, beyond in away])
     return MarginTest(effect, margin, effect.estimate, t, p, read.interval_at(1 - wide), level)
 
 
-def _of_z(z: float, side: Alternative) -> tuple[float, float]:
-    return z, t_tail(z, math.inf, side)
+def _of_rates(rates: Rates | NoisyRates, z: float, limit: float, side: Alternative) -> tuple[float, float]:
+    """Return statistic and p of the score test at a limit; beyond 0 the exact test has to agree, as for 0 itself."""
+    p = t_tail(z, math.inf, side)
+    beyond = limit > 0 if side == "greater" else limit < 0
+    return z, max(p, exact_p(rates, side)) if beyond else p
 
 
 def _hardest(tests: list[tuple[float, float]]) -> tuple[float, float]:
@@ -197,7 +202,8 @@ def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: flo
     if effect.df is None:
         return MarginTest(effect, margin, ratio.estimate, None, None, None, level)
     if effect.rates is not None:
-        t, p = _hardest([_of_z(effect.rates.z_relative(limit), side) for limit, side in margin.tests])
+        z = effect.rates.z_relative
+        t, p = _hardest([_of_rates(effect.rates, z(limit), limit, side) for limit, side in margin.tests])
         return MarginTest(effect, margin, ratio.estimate, t, p, ratio.interval, level)
     tests = [_at_share(effect, means, limit * math.copysign(1.0, base), side) for limit, side in margin.tests]
     return MarginTest(effect, margin, ratio.estimate, *_hardest(tests), ratio.interval, level)

@@ -10,7 +10,7 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.stats.distributions import t_interval, t_quantile
 from kanab.stats.effect import ArmMeans, Effect, varying_alike
-from kanab.stats.score import Rates
+from kanab.stats.score import Rates, agreed_interval
 from kanab.stats.skewness import LEVEL, critical_t
 
 
@@ -45,7 +45,10 @@ def odds_ratio(effect: Effect) -> OddsRatio | None:
     """
     if not isinstance(effect.rates, Rates):
         return None
-    interval = effect.rates.odds_ratio_interval(1 - effect.confidence, effect.alternative)
+    alpha, sides = 1 - effect.confidence, effect.alternative
+    interval = effect.rates.odds_ratio_interval(alpha, sides)
+    if interval is not None:
+        interval = agreed_interval(effect.rates, interval, 1.0, alpha, sides)
     return OddsRatio(effect.rates.odds_ratio, interval)
 
 
@@ -66,8 +69,11 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     -0.0935
     """
     if effect.rates is not None:
-        interval = effect.rates.relative_interval(1 - effect.confidence, effect.alternative)
-        return Relative(None if interval is None else effect.rates.relative, interval)
+        alpha, sides = 1 - effect.confidence, effect.alternative
+        interval = effect.rates.relative_interval(alpha, sides)
+        if interval is None:
+            return Relative(None, None)
+        return Relative(effect.rates.relative, agreed_interval(effect.rates, interval, 0.0, alpha, sides))
     base = _control(means, effect)[0]
     if base == 0:
         return Relative(None, None)
@@ -116,15 +122,25 @@ def _fieller(means: ArmMeans, effect: Effect, limit: float) -> tuple[float, floa
     inner = v * base**2 - 2 * v_both * difference * base + v_base * difference**2 - square * (v_base * v - v_both**2)
     far = half + math.copysign(math.sqrt(max(0.0, square * inner)), half)
     near = (difference**2 - square * v) / far if far else 0.0
-    other = far / a if a else math.copysign(math.inf, far)
+    other = far / a if a else -math.copysign(math.inf, far)
     if not nonnegative:
         sign = math.copysign(1.0, base)
         low, high = sorted((sign * near, sign * other))
         return low, high
-    v_arm = v + 2 * v_both + v_base
-    from_zero = (base + difference) ** 2 <= square * v_arm  # the arm's mean cannot be told from 0
-    low = -1.0 if from_zero else min(near, other) if a > 0 else max(near, other if a else near)
-    return low, max(near, other) if a > 0 else math.inf
+    low, high = sorted((near, other))
+    if a > 0:
+        v_arm = v + 2 * v_both + v_base
+        from_zero = (base + difference) ** 2 <= square * v_arm  # the arm's mean cannot be told from 0
+        return -1.0 if from_zero else low, high
+    # The control's mean cannot be told from 0: shares between low and high are rejected, if any are.
+    if inner < 0:
+        return -1.0, math.inf
+    if low <= -1:
+        return max(-1.0, high), math.inf
+    # Adjusted means that go together may leave shares on both sides: all are given, unless no effect is rejected.
+    if not low < 0 < high:
+        return -1.0, math.inf
+    return (high, math.inf) if difference > 0 else (-1.0, low)
 
 
 def _control(means: ArmMeans, effect: Effect) -> tuple[float, float, float]:

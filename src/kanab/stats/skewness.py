@@ -34,6 +34,10 @@ class Shape:
     unusual: float = 0.0
     nonnegative: bool = False
 
+    def needs_alike(self, people: float) -> bool:
+        """Return whether arms of which the smallest has so many people have to differ with one variance, too."""
+        return self.skewness is None or people * self.unusual < FEWEST_UNUSUAL
+
 
 Shapes = Mapping[str, Mapping[str, tuple[float, float]]]
 """Classes of skewness and of the share of unusual people, by experiment and metric (or ratio)."""
@@ -94,8 +98,10 @@ def corrected_t(t: float, tilted: Tilt) -> float:
     kappa = tilted[0] if t < 0 else tilted[1]
     if not kappa:
         return t
-    away = abs(t) - kappa / 6
-    return math.copysign(3 / kappa * (math.cbrt(1 + kappa * away) - 1), t) if away > 0 else 0.0
+    away = max(0.0, abs(t) - kappa / 6)
+    root = math.cbrt(1 + kappa * away)
+    # 3/κ (∛(1 + κ away) − 1), written so that nothing is lost where κ is near 0
+    return math.copysign(3 * away / (root * root + root + 1), t)
 
 
 def critical_t(quantile: float, kappa: float) -> float:
@@ -106,4 +112,6 @@ def critical_t(quantile: float, kappa: float) -> float:
     """
     if not kappa or quantile <= 0 or math.isinf(quantile):
         return quantile
-    return ((1 + kappa * quantile / 3) ** 3 - 1) / kappa + kappa / 6
+    third = kappa * quantile / 3
+    # ((1 + κ q/3)³ − 1)/κ + κ/6, multiplied out for the same reason
+    return quantile * (1 + third + third * third / 3) + kappa / 6
