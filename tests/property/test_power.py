@@ -13,7 +13,7 @@ from scipy import stats
 from kanab.planning.interactions import crossed_noise, interaction_power
 from kanab.planning.noise import noise_of_amounts, noise_of_rate
 from kanab.planning.power import PlannedTest, solve_power
-from kanab.stats.joint_t import joint_quantile
+from kanab.stats.distributions import joint_quantile
 from kanab.stats.margins import Margin
 from kanab.stats.skewness import Shape, corrected_t, tilt
 

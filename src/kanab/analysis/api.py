@@ -69,10 +69,9 @@ from kanab.stats.designs.clusters import few_clusters
 from kanab.stats.distributions import check_sides
 from kanab.stats.effect import check_test
 from kanab.stats.ftest import pooled_f
-from kanab.stats.heterogeneity import effect_differs
 from kanab.stats.margins import Margin
 from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
-from kanab.stats.segments import FollowUp, follow_ups, segment_effects
+from kanab.stats.segments import FollowUp, effect_differs, follow_ups, segment_effects
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label

@@ -12,10 +12,9 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, LevelError, listed
-from kanab.stats.distributions import satterthwaite_df
+from kanab.stats.distributions import correlations_of, satterthwaite_df
 from kanab.stats.effect import ArmMeans, differences_from, known_control
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import correlations_of
 from kanab.stats.skewness import LEVEL, Shape, Tilt, tilt
 from kanab.tally.factor import Level, as_level, label
 

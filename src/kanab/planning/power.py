@@ -18,9 +18,8 @@ from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
 from kanab.planning.report.line_chart import curve_chart
 from kanab.report.chart import Chart
-from kanab.stats.distributions import check_sides, find_root, t_quantile
+from kanab.stats.distributions import check_sides, find_root, joint_quantile, legendre, t_quantile
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import joint_quantile, legendre
 from kanab.stats.margins import Margin
 from kanab.stats.skewness import critical_t
 from kanab.tabular import number

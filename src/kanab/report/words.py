@@ -288,9 +288,10 @@ def is_better(row: Row) -> bool | None:
 
 
 def kind_of(row: Row) -> Kind:
-    """Return the verdict as people read it: "early" for whatever is seen before the planned people are in."""
+    """Return the verdict as people read it: "early" for what is seen before the planned people are in, but for harm."""
     kind: Kind = row["verdict"]
-    return "early" if row.get("early") and kind in ("up", "down", "watch", "hint") else kind
+    harm = is_better(row) is False and row.get("role") in ("primary", "guardrail")
+    return "early" if row.get("early") and not harm and kind in ("up", "down", "watch", "hint") else kind
 
 
 def tone(row: Row) -> str:

@@ -20,7 +20,6 @@ from kanab.stats.designs.clusters import cluster_means
 from kanab.stats.designs.received import ReceivedEffect, adjusted_received_effect, received_effect
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
-from kanab.stats.heterogeneity import effect_differs
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
 from kanab.stats.ols import Anova, Fit, RobustFit, fit, robust_fit
@@ -34,7 +33,7 @@ from kanab.stats.ratio import (
 )
 from kanab.stats.relative import OddsRatio, Relative, odds_ratio, relative_delta, relative_effect
 from kanab.stats.score import Rates
-from kanab.stats.segments import FollowUp, SegmentEffect, follow_ups, segment_effects
+from kanab.stats.segments import FollowUp, SegmentEffect, effect_differs, follow_ups, segment_effects
 from kanab.stats.sequential import (
     AnyTimeLook,
     AnyTimeSampleRatio,

@@ -13,11 +13,20 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative
 from kanab.errors import AnalysisError, listed
-from kanab.stats.distributions import check_sides, chi2_tail, f_tail, t_interval, t_quantile, t_tail
+from kanab.stats.distributions import (
+    check_sides,
+    chi2_tail,
+    correlations_of,
+    f_tail,
+    joint_quantile,
+    joint_tail,
+    t_interval,
+    t_quantile,
+    t_tail,
+)
 from kanab.stats.effect import ArmMeans, Effect, contrast, differences_from
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import correlations_of, joint_quantile, joint_tail
 from kanab.stats.multiplicity import ALL_TOGETHER, Simultaneous
 from kanab.stats.noise import TOO_NOISY
 from kanab.stats.skewness import LEVEL

@@ -131,30 +131,6 @@ def test_nobody_may_stop_on_what_is_only_to_be_watched() -> None:
     assert watched
 
 
-def test_a_segment_that_a_few_people_could_have_made_is_watched_by_readout_and_scan_alike() -> None:
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        variant, device = rng.choice(["A", "B"], 1_500), rng.choice(["phone", "tablet"], 1_500, p=[0.93, 0.07])
-        spend = np.round(rng.lognormal(1, 1.6, 1_500) + 6 * ((variant == "B") & (device == "tablet"))).clip(0, 5_000)
-        people = {"variant": variant, "device": device, "spend": spend}
-        choices: dict[str, Any] = {"bounds": {"spend": (0, 5_000)}, "resolution": {"spend": 1}}
-        readout = kb.readout(people, arm="variant", metrics=["spend"], segments=["device"], **choices)
-        data = readout.to_dict()
-        (row,) = [row for row in data["segments"] if row["decides"]]
-        scan = kb.scan.scan_segments(people, ["variant"], ["spend"], ["device"], correction="bh", **choices)
-        assert row["verdict"] == scan.to_dict()["segments"][0]["verdict"]
-        if row["verdict"] == "watch":
-            assert row["p_adjusted"] < 0.05 <= row["p_guarded_adjusted"]
-            assert data["follow_ups"] == []
-            assert all(level["exploratory"] for level in data["segment_effects"])
-            assert "Watch: the effect on spend may differ by device, but a few people" in str(readout)
-            assert [line.split()[3] for line in str(readout).splitlines() if line.startswith("spend by device ")] == [
-                "watch"
-            ]
-            return
-    raise AssertionError("nothing to watch")  # pragma: no cover
-
-
 def test_a_rate_that_is_to_be_watched_has_no_bound_to_declare() -> None:
     data = {"variant": ["B"] * 30 + ["A"] * 270, "bought": [1] * 2 + [0] * 28 + [1] * 2 + [0] * 268}
     readout = kb.readout(

@@ -14,8 +14,8 @@ from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import adjusted_effect, adjusted_means, contrast, plain_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
+from kanab.stats.distributions import joint_tail
 from kanab.stats.effect import ArmMeans, differences_from
-from kanab.stats.joint_t import joint_tail
 from kanab.stats.multiplicity import excludes
 from kanab.stats.skewness import Shape
 

@@ -11,9 +11,8 @@ from kanab.scan.stats.cells import blocks_of_tables
 from kanab.scan.stats.outcomes import Outcome, Scan, broken_note, choose_metrics, scan_blocks
 from kanab.scan.stats.verdicts import ALARMS, Rules
 from kanab.stats.ftest import FTest
-from kanab.stats.heterogeneity import effect_differs
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
-from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.segments import FollowUp, effect_differs, follow_ups
 from kanab.stats.skewness import Shape, Shapes
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
