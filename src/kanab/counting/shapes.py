@@ -24,7 +24,7 @@ def shapes_of_rows(
     >>> from kanab.tally.metric import Metric
     >>> spend = MetricSteps(Metric("spend"), np.array([0, 0, 0, 0, 9, 1]), np.ones(6, dtype=bool))
     >>> shapes_of_rows({"spend": spend}, [], np.array([0, 0, 0, 1, 1, 1]))
-    {'spend': CountedShape(skewness=1.01..., unusual=2, people=6)}
+    {'spend': CountedShape(skewness=0.95..., unusual=2, people=6)}
     """
     amounts = [name for name, part in steps.items() if not part.metric.binary]
     shapes = {name: _of_metric(steps[name], arm) for name in amounts}
