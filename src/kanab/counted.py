@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
+from kanab.stats.skewness import skewness_class, unusual_class
 from kanab.tally.cells import Cells
 from kanab.tally.tally import Tally
 
@@ -40,6 +41,19 @@ class SignatureValues:
     squares: NDArray[np.float64]
     largest: NDArray[np.float64]
     second: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CountedShape:
+    """How the values of a metric are spread within the arms: their skewness, and who is off the commonest one."""
+
+    skewness: float
+    unusual: int
+    people: int
+
+    def classes(self, k: int) -> tuple[float, float]:
+        """Return skewness and share of unusual people as they may be told."""
+        return skewness_class(self.skewness), unusual_class(self.unusual, self.people, k)
 
 
 @dataclass(frozen=True)
@@ -122,7 +136,8 @@ class Counted:
     values had no rule, so that the people decided it. ``contributors`` are of a collector: by table and metric the
     people of every class whose value is not 0; tables of which that is not known are not there, and forged messages may
     have made numbers below 0. Without ``for_release`` all that only the gate asks for was left out, and the gate
-    refuses it: whoever holds the rows reads it on their own screen.
+    refuses it: whoever holds the rows reads it on their own screen. ``shapes`` are of amounts and ratios, by
+    experiment; where rows were not seen there are none.
     """
 
     plan: Plan
@@ -143,6 +158,14 @@ class Counted:
     undecided: tuple[str, ...] = ()
     contributors: Mapping[str, Mapping[str, Cells]] = field(default_factory=dict)
     for_release: bool = True
+    shapes: Mapping[str, Mapping[str, CountedShape]] = field(default_factory=dict)
+
+    def shape_classes(self, k: int) -> dict[str, dict[str, tuple[float, float]]]:
+        """Return the shapes in classes that say nothing about anybody, as receipts hold them."""
+        return {
+            experiment: {name: shape.classes(k) for name, shape in shapes.items()}
+            for experiment, shapes in self.shapes.items()
+        }
 
     @property
     def spans_experiments(self) -> bool:

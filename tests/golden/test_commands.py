@@ -79,7 +79,7 @@ def test_hillstroms_arms_compared_in_every_way_agree_with_scipy_on_the_rows(shar
     (pair,) = data["contrasts"]
     t = stats.ttest_ind(mens, womens, equal_var=False)
     assert (pair["arm"], pair["control"]) == ("Mens E-Mail", "Womens E-Mail")
-    assert (pair["t"], pair["p"], pair["df"]) == pytest.approx((t.statistic, t.pvalue, t.df), rel=1e-8)
+    assert (pair["t"], pair["p_usual"], pair["df"]) == pytest.approx((t.statistic, t.pvalue, t.df), rel=1e-8)
     found = {one["arm"]: one for one in data["effects"]}
     base, one, two = (arm.var(ddof=1) / len(arm) for arm in (none, mens, womens))
     rho = base / np.sqrt((base + one) * (base + two))
@@ -90,8 +90,9 @@ def test_hillstroms_arms_compared_in_every_way_agree_with_scipy_on_the_rows(shar
         assert row["p"] < row["p_adjusted"] < 2 * row["p"]
     shifted = stats.ttest_ind(womens - 0.25, none, equal_var=False, alternative="greater")
     claim = {one["arm"]: one for one in data["margins"]}["Womens E-Mail"]
-    assert claim["p"] == pytest.approx(shifted.pvalue, rel=1e-8)
+    assert claim["t"] == pytest.approx(shifted.statistic, rel=1e-8)
+    assert shifted.pvalue <= claim["p"] < 1.01 * shifted.pvalue  # arms of nearly one size are hardly misled
     assert [one["arm"] for one in data["bayes"][0]["arms"]] == ["Mens E-Mail", "Womens E-Mail", "No E-Mail"]
     pooled = answer(file, *flags, "--pool", "any=Mens E-Mail+Womens E-Mail")["effects"][0]
     both = stats.ttest_ind(pd.concat([mens, womens]), none, equal_var=False)
-    assert (pooled["t"], pooled["p"]) == pytest.approx((both.statistic, both.pvalue), rel=1e-8)
+    assert (pooled["t"], pooled["p_usual"]) == pytest.approx((both.statistic, both.pvalue), rel=1e-8)

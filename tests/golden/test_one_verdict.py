@@ -25,8 +25,8 @@ from kanab.stats import difference_in_means, holm_regions, simultaneous_interval
 Shown = tuple[ExperimentReadout, Results]
 COLOURS = {"up": UP, "down": DOWN}
 KINDS = {
-    "up": r"raises {metric} by", "down": r"lowers {metric} by", "watch": r"Watch: {metric} is",
-    "hint": r"may \w+ {metric}", "unclear": r"No clear effect of B on {metric}",
+    "up": r"raises {metric} by", "down": r"lowers {metric} by", "watch": r"Watch: {metric} may",
+    "hint": r"may \w+ {metric},", "unclear": r"No clear effect of B on {metric}",
 }  # fmt: skip
 
 
@@ -105,9 +105,9 @@ def test_pages_and_plain_data_of_the_dashboard_have_one_decision(shown: Shown) -
 
 def test_a_p_at_alpha_is_clear_nowhere() -> None:
     effect = difference_in_means(eighteen())
-    at_alpha = replace(effect, p=1 - effect.confidence, p_null=1 - effect.confidence)
+    at_alpha = replace(effect, p=1 - effect.confidence, p_usual=1 - effect.confidence)
     (alone,) = simultaneous_intervals([at_alpha], "bh")
     assert alone.interval is None
     assert not holm_regions([at_alpha])[0].rejected
-    row = EffectRow(at_alpha, None, None, simultaneous=alone, p_null=at_alpha.p_null)
+    row = EffectRow(at_alpha, None, None, simultaneous=alone, p_usual_adjusted=at_alpha.p_usual, role="guardrail")
     assert verdict(row, 1 - effect.confidence) == "unclear"

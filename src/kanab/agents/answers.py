@@ -403,10 +403,10 @@ class ReleaseTool:
 VERDICTS = (
     "Verdicts: 'better' or 'worse' = clear after the correction for several comparisons: say so, with the interval. "
     "'unclear' = the data do not decide; not clear is NOT 'no effect': quote the interval, which holds what is still "
-    "possible. 'hint' = clear before the correction only: no finding. 'watch' = a few people could have made it. 'not "
-    "testable' = no test was possible. An alarm (sample ratio, balance, ledger) comes before any effect: numbers under "
-    "an alarm should not be acted on. Do not work out verdicts from the numbers, and do not call one arm better than "
-    "another because only one of them is clear."
+    "possible. 'hint' = clear before the correction only: no finding. 'watch' = a guardrail that is worse by the usual "
+    "test alone: a few people could have made it. 'not testable' = no test was possible. An alarm (sample ratio, "
+    "balance, ledger) comes before any effect: numbers under an alarm should not be acted on. Do not work out verdicts "
+    "from the numbers, and do not call one arm better than another because only one of them is clear."
 )
 
 INSTRUCTIONS = (

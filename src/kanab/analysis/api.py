@@ -41,6 +41,7 @@ from kanab.analysis.readout import Readout
 from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
+from kanab.analysis.shapes import shapes_of
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Claim, RateTest, Slopes, Variance
@@ -67,10 +68,10 @@ from kanab.stats.cautions import (
 from kanab.stats.designs.clusters import few_clusters
 from kanab.stats.distributions import check_sides
 from kanab.stats.effect import check_test
-from kanab.stats.ftest import pooled_f, robust_f
+from kanab.stats.ftest import pooled_f
 from kanab.stats.margins import Margin
 from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
-from kanab.stats.segments import FollowUp, follow_ups, segment_effects
+from kanab.stats.segments import FollowUp, effect_differs, follow_ups, segment_effects
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label
@@ -142,7 +143,9 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
     released, options = current.released, replace(options, looks=current.looks)
     plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)
     _check_adjusting(options, plan)
-    analyzed = AnalyzedTables(plan, tables, released.receipt.maps, released.plan.categories)
+    analyzed = AnalyzedTables(
+        plan, tables, released.receipt.maps, released.plan.categories, shapes_of(released, plan.name, tables)
+    )
     tables = _outcomes(tables, plan.numbers)
     first = next(iter(tables.values()))
     arms = first.factor(plan.name)
@@ -158,7 +161,7 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
     means = by_role(means, resolved.roles)
     effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
     segment_looks = SegmentLooks.of(resolved, means)
-    segments, follow_up_rows = _segments(plan, tables, segment_looks, notes)
+    segments, follow_up_rows = _segments(analyzed, tables, segment_looks, notes)
     received = received_rows(analyzed, means, resolved, options, notes)
     read = distributions(released, plan, pools.groups, notes)
     quantiles = quantile_rows(plan, read, resolved, notes)
@@ -397,24 +400,25 @@ def _one_per_experiment(released: Tables) -> Iterable[Tally]:
 
 
 def _segments(
-    plan: ExperimentPlan, tables: Mapping[str, Tally], looks: SegmentLooks, notes: list[str]
+    analyzed: AnalyzedTables, tables: Mapping[str, Tally], looks: SegmentLooks, notes: list[str]
 ) -> tuple[list[SegmentRow], list[FollowUp]]:
-    """Test every segment and metric by the pooled and the robust F; follow up where the latter alarms."""
+    """Test every segment and metric by the paper's pooled F and by the test that decides; follow up what that finds."""
     rows: list[SegmentRow] = []
-    options = looks.options
+    plan, options = analyzed.plan, looks.options
     for covariate in plan.segments:
         table = tables.get(f"{plan.name}/{covariate}")
         if table is not None:
             for metric in table.metrics:
-                pooled, robust = (test(table, covariate, metric.name) for test in (pooled_f, robust_f))
-                both = SegmentRow(covariate, pooled), SegmentRow(covariate, robust, decides=True)
+                pooled = pooled_f(table, covariate, metric.name)
+                shape = analyzed.shapes.get(metric.name)
+                deciding = effect_differs(table, covariate, metric.name, control=options.control, shape=shape)
+                both = SegmentRow(covariate, pooled), SegmentRow(covariate, deciding, decides=True)
                 rows += [looks.test(row, table.total) for row in both]
     for decides in (False, True):
         places = [place for place, row in enumerate(rows) if row.decides == decides]
         adjusted = correct([rows[place].p for place in places], SEGMENT_CORRECTION)
-        guarded = correct([rows[place].p_guarded for place in places], SEGMENT_CORRECTION)
-        for place, p, p_guarded in zip(places, adjusted, guarded, strict=True):
-            row = replace(rows[place], p_adjusted=p, p_guarded_adjusted=p_guarded)
+        for place, p in zip(places, adjusted, strict=True):
+            row = replace(rows[place], p_adjusted=p)
             rows[place] = replace(row, verdict=segment_verdict(row, 1 - options.confidence) if decides else None)
     follow_up_rows: list[FollowUp] = []
     for row in rows:

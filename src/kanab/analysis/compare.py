@@ -18,13 +18,14 @@ from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts, omnibus
 from kanab.stats.bayes import best_arm, posterior
-from kanab.stats.cautions import people_for_verdict, people_off_commonest
+from kanab.stats.cautions import people_off_commonest
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.margins import MarginTest, against_margin
-from kanab.stats.multiplicity import Simultaneous, excludes, simultaneous_intervals
+from kanab.stats.multiplicity import Simultaneous, correct, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
-from kanab.stats.relative import odds_ratio, relative_delta, relative_effect, safe_relative_interval
+from kanab.stats.relative import odds_ratio, relative_delta, relative_effect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook, not_stopping
+from kanab.stats.skewness import Shape
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
@@ -69,13 +70,15 @@ class _Functions:
 class AnalyzedTables:
     """The tables of one experiment as they are analyzed, and how levels of tables of two covariates were merged.
 
-    ``categories`` are covariates with scores that are adjusted for as categories: bins.
+    ``categories`` are covariates with scores that are adjusted for as categories: bins. ``shapes`` are what is known of
+    the metrics' and ratios' values, so that tests reckon with it.
     """
 
     plan: ExperimentPlan
     tables: Mapping[str, Tally]
     maps: Mapping[str, LevelMap]
     categories: frozenset[str] = frozenset()
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
 
     def of(self, covariate: str) -> str:
         """Return the name of a covariate's table."""
@@ -159,8 +162,9 @@ def _plain_and_adjusted(
     """Return the means from any table that has the metric, then those adjusted for all covariates together."""
     any_table = next(iter(holding.values()))
     measured: list[MetricMeans] = []
+    shape = analyzed.shapes.get(metric)
     try:
-        measured.append(MetricMeans(functions.plain(any_table), any_table.total))
+        measured.append(MetricMeans(replace(functions.plain(any_table), shape=shape), any_table.total))
     except (DesignError, AnalysisError) as problem:  # a fit that cannot be done is a note, not a failure
         notes.append(f"An effect on {metric} is not given: {problem.fact}.")
     numbers = analyzed.plan.numbers
@@ -184,7 +188,7 @@ def _plain_and_adjusted(
         adjusted, reasons = _as_far_as_possible(analyzed, holding, covariates, functions)
         notes += [f"The effect on {metric} is not adjusted for {name}: {reason}." for name, reason in reasons.items()]
     if adjusted is not None:
-        measured.append(MetricMeans(adjusted, any_table.total))
+        measured.append(MetricMeans(replace(adjusted, shape=shape), any_table.total))
     return measured
 
 
@@ -270,9 +274,19 @@ def _rows(
         for place in places:
             metric, row = rows[place]
             row = replace(row, simultaneous=next(joint), carries_verdict=True)
-            row = replace(row, verdict=verdict(row, 1 - options.confidence))
-            rows[place] = metric, replace(row, enough=_enough(row, metric.means))
+            rows[place] = metric, row
+        usual = correct([_p_usual(*rows[place], options) for place in places], options.stepwise)
+        for place, p in zip(places, usual, strict=True):
+            metric, row = rows[place]
+            row = replace(row, p_usual_adjusted=p)
+            rows[place] = metric, replace(row, verdict=verdict(row, 1 - options.confidence))
     return [_stopping(metric, row, options.looks) for metric, row in rows]
+
+
+def _p_usual(metric: MetricMeans, row: EffectRow, options: ResolvedOptions) -> float | None:
+    """Return the p of the usual test alone, over all looks where there are several."""
+    effect = row.effect
+    return effect.p_usual if options.looks is None else metric.seen(replace(effect, p=effect.p_usual), options.looks).p
 
 
 def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> EffectRow:
@@ -281,25 +295,20 @@ def _row(metric: MetricMeans, weights: Weights, options: ResolvedOptions) -> Eff
     alternative = options.alternative_for(means.metric)
     effect = contrast(means, weights, confidence=options.confidence, alternative=alternative)
     role, better = options.roles.get(means.metric), options.better(means.metric)
-    look, p_null = None, effect.p_null
-    if options.looks is not None:
-        look, second = (metric.seen(tested, options.looks) for tested in (effect, replace(effect, p=effect.p_null)))
-        look, p_null = _careful(look, means, effect), second.p
-    row = EffectRow(
-        effect, None, None, look=look, p_null=p_null, role=role, better=better, safe=_safe(effect, look, options),
-        early=look is None and metric.people < (options.rule.people or 0),
-    )  # fmt: skip
+    look = None if options.looks is None else _careful(metric.seen(effect, options.looks), means, effect)
+    early = look is None and metric.people < (options.rule.people or 0)
+    row = EffectRow(effect, None, None, look=look, role=role, better=better, early=early)
     if effect.arm is None:
         return row
     sure = effect if look is None else replace(effect, confidence=min(1 - look.nominal, _SUREST))
     base, other = (float(means.means[means.arms.index(side)]) for side in (effect.control, effect.arm))
     relative = relative_effect(means, sure)
     delta = None if relative.estimate is None else relative_delta(means, sure)
-    odds, relative_safe = odds_ratio(sure), safe_relative_interval(means, sure)
+    odds = odds_ratio(sure)
     if isinstance(look, AnyTimeLook) and not look.begun:
-        relative, delta, relative_safe = replace(relative, interval=None), None, None
+        relative, delta = replace(relative, interval=None), None
         odds = None if odds is None else replace(odds, interval=None)
-    return replace(row, relative=relative, means=(base, other), delta=delta, odds=odds, relative_safe=relative_safe)
+    return replace(row, relative=relative, means=(base, other), delta=delta, odds=odds)
 
 
 def _with_saved(row: EffectRow, rows: Sequence[EffectRow]) -> EffectRow:
@@ -311,22 +320,6 @@ def _with_saved(row: EffectRow, rows: Sequence[EffectRow]) -> EffectRow:
     plain = [other.effect for other in rows if (other.effect.metric, other.effect.contrast) == same]
     error = next((other.se_population for other in plain if other.method == "difference"), None)
     return row if error is None else replace(row, saved=(error / effect.se_population) ** 2 - 1)
-
-
-def _safe(effect: Effect, look: Look | None, options: ResolvedOptions) -> tuple[float, float] | None:
-    """Return the interval of both tests, over all looks."""
-    if not effect.testable or (look is not None and look.interval is None):
-        return None
-    return effect.safe_interval_at(1 - options.confidence if look is None else look.nominal)
-
-
-def _enough(row: EffectRow, means: ArmMeans) -> int | None:
-    """Return about how many people in the smallest arm would make clear what is only to be watched."""
-    if row.verdict != "watch" or row.p_null_adjusted is None:
-        return None
-    people = dict(zip(means.arms, means.people, strict=True))
-    fewest = min(people[arm] for arm, _ in row.effect.contrast)
-    return people_for_verdict(row.p_null_adjusted, fewest, row.effect.confidence, row.effect.alternative)
 
 
 def _stopping(metric: MetricMeans, row: EffectRow, looks: Looks | None) -> EffectRow:
@@ -349,12 +342,10 @@ def _corrected(family: Family, options: ResolvedOptions) -> Iterator[Simultaneou
     """Correct the p-values and intervals of one family; over several looks, intervals hold over all of them."""
     assert options.correction != "dunnett"
     rows = [(metric, row) for metric, of_metric in family for row in of_metric]
-    joint = simultaneous_intervals(
-        [replace(row.effect, p=row.p, p_null=row.p_null) for _, row in rows], options.correction
-    )
+    joint = simultaneous_intervals([replace(row.effect, p=row.p) for _, row in rows], options.correction)
     return iter(
         [
-            _safely(metric, row.effect, simultaneous, options)
+            _over_looks(metric, row.effect, simultaneous, options)
             for (metric, row), simultaneous in zip(rows, joint, strict=True)
         ]
     )
@@ -369,15 +360,17 @@ def _careful(look: Look, means: ArmMeans, effect: Effect) -> Look:
     return not_stopping(look) if effect.test != "score" and any(arm in still for arm, _ in effect.contrast) else look
 
 
-def _safely(metric: MetricMeans, effect: Effect, simultaneous: Simultaneous, options: ResolvedOptions) -> Simultaneous:
-    """Widen the interval to that of both tests, at what the look allows; p is already that over all looks."""
-    if simultaneous.level is None or simultaneous.p_adjusted is None:
-        return replace(simultaneous, effect=effect)
+def _over_looks(
+    metric: MetricMeans, effect: Effect, simultaneous: Simultaneous, options: ResolvedOptions
+) -> Simultaneous:
+    """Widen the interval to what the look allows, where there are several; p is already that over all looks."""
+    simultaneous = replace(simultaneous, effect=effect)
+    if options.looks is None or simultaneous.level is None or simultaneous.p_adjusted is None:
+        return simultaneous
     sure = replace(effect, confidence=min(simultaneous.level, _SUREST))
-    look = None if options.looks is None else metric.seen(sure, options.looks)
-    interval = _safe(sure, look, replace(options, confidence=simultaneous.level))
+    interval = metric.seen(sure, options.looks).interval
     agrees = interval is None or excludes(interval) == (simultaneous.p_adjusted < 1 - options.confidence)
-    return replace(simultaneous, effect=effect, interval=interval, agrees=agrees)
+    return replace(simultaneous, interval=interval, agrees=agrees)
 
 
 def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]:
@@ -388,12 +381,8 @@ def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]
         weights = [dict(row.effect.contrast) for row in rows]
         joint = joint_contrasts(metric.means, weights, confidence=confidence, alternative=rows[0].effect.alternative)
         for simultaneous, row in zip(joint, rows, strict=True):
-            p, p_null = (
-                None if p is None else min(1.0, metrics * p)
-                for p in (simultaneous.p_adjusted, simultaneous.p_null_adjusted)
-            )
-            corrected = replace(simultaneous, p_adjusted=p, p_null_adjusted=p_null)
-            yield _safely(metric, row.effect, corrected, options)
+            p = simultaneous.p_adjusted
+            yield replace(simultaneous, effect=row.effect, p_adjusted=None if p is None else min(1.0, metrics * p))
 
 
 def omnibus_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[OmnibusRow]:

@@ -19,7 +19,7 @@ class GuardrailRow:
     """One guardrail, or one claim about a primary metric, and arm: how it is read, and against which margin, if any.
 
     "holds": shown to be within its margin; without one, not clearly worse. "worse": clearly so, and not within the
-    margin. "watch": worse, but a few people could have made it. "not shown": neither.
+    margin. "watch": worse by Welch's t alone, which skewness may mislead. "not shown": neither.
     """
 
     metric: str
@@ -86,6 +86,6 @@ def _within(row: EffectRow, margin: Margin, tests: Sequence[MarginTest]) -> bool
             if test.margin == margin
             and (test.effect.metric, test.effect.arm, test.effect.method, test.effect.covariates) == same
         )
-    interval = row.relative_safe if margin.relative else row.safe
+    interval = (None if row.relative is None else row.relative.interval) if margin.relative else row.interval
     (limit, side), *_ = margin.tests
     return interval is not None and (interval[0] > limit if side == "greater" else interval[1] < limit)

@@ -7,9 +7,9 @@ from typing import Literal
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.privacy.release import Release
-from kanab.stats.formula import parse
-from kanab.stats.ols import Errors, Fit
-from kanab.stats.ols import fit as fit_tally
+from kanab.stats.regression.formula import parse
+from kanab.stats.regression.ols import Errors, Fit
+from kanab.stats.regression.ols import fit as fit_tally
 from kanab.tally.tally import Tally
 
 

@@ -156,6 +156,11 @@ class ResolvedOptions:
         """Return the good direction of a metric."""
         return "lower" if metric in self.lower else "higher"
 
+    @property
+    def stepwise(self) -> Correction:
+        """The correction of p-values by themselves: Holm's stands in for Dunnett's."""
+        return "holm" if self.correction == "dunnett" else self.correction
+
     def alternative_for(self, metric: str) -> Alternative:
         """Return the sides of a metric's test: harm to a guardrail is looked for whatever was hoped for."""
         return "two-sided" if self.roles.get(metric) == "guardrail" else self.alternative

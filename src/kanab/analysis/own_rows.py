@@ -158,4 +158,5 @@ def _receipt(
         counted.plan.k, int(people[people > 0].min()), int(np.count_nonzero(people)), maps, left_out,
         clamped=counted.clamped, missing=counted.missing, excluded=counted.excluded, outside=counted.outside,
         where=counted.where, batch=batch_of(counted), choices=choices,
+        shapes=counted.shape_classes(counted.plan.k),
     )  # fmt: skip

@@ -130,15 +130,11 @@ class Readout(Frames[ReadoutRows]):
         return readout_tables(self.to_dict())
 
     def _shown(self) -> dict[str, Any]:
-        """Return the plain data as people read it: intervals of both tests, with several looks over all of them."""
+        """Return the plain data as people read it: with several looks, p over all of them."""
         data = self.to_dict()
-        for row in (*data["effects"], *data["contrasts"]):
-            row |= {name: row[f"{name}_safe"] for name in ("interval", "relative_interval")}
         if self.any_time is None:
             return data
         data["sample_ratio"] |= {"p": self.any_time.p}
-        for row in (*data["effects"], *data["contrasts"]):
-            row["p"] = row["sequential"]["p"]
         for row in data["segments"]:
             row["p"] = row["p"] if row["p_over_looks"] is None else row["p_over_looks"]
         return data

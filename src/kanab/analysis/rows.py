@@ -30,11 +30,9 @@ class EffectRow:
 
     ``means`` are the control's and the arm's, ``relative`` is Fieller's (of two rates the score interval), ``delta``
     the delta method's, ``odds`` the odds ratio of two rates; None for contrasts of more than two arms.
-    ``simultaneous`` is the effect within its family: the corrected p, and an interval to go with it. ``p_null`` is
-    the p of the second test, over all looks; ``enough`` people in the smallest arm would make clear by both what is
-    only to be watched. Of all rows of a metric and arm, one carries the verdict; the others stand beside it,
-    uncorrected, and have none.
-    ``safe`` and ``relative_safe`` are the intervals of both tests, over all looks: what people are shown.
+    ``simultaneous`` is the effect within its family: the corrected p, and an interval to go with it;
+    ``p_usual_adjusted`` is the corrected p of the usual test alone (Welch's t, of two rates the score test). Of all
+    rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
     ``saved`` is of adjusted effects: the share of people more whom the plain effect would take to be as precise.
     ``role`` is the metric's, None where nobody named any; ``better`` its good direction. ``early``: fewer people than
     planned are in, and p and interval are those of one look at the planned end.
@@ -48,13 +46,10 @@ class EffectRow:
     look: PlannedLook | AnyTimeLook | None = None
     verdict: Kind | None = None
     carries_verdict: bool = False
-    p_null: float | None = None
-    enough: int | None = None
+    p_usual_adjusted: float | None = None
     odds: OddsRatio | None = None
     role: Role | None = None
     better: Better = "higher"
-    safe: tuple[float, float] | None = None
-    relative_safe: tuple[float, float] | None = None
     saved: float | None = None
     early: bool = False
 
@@ -69,14 +64,14 @@ class EffectRow:
         return self.effect.p if self.look is None else self.look.p
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval that agrees with p: over all looks, where there are several."""
+        return self.effect.interval if self.look is None else self.look.interval
+
+    @property
     def p_adjusted(self) -> float | None:
         """The p corrected over its family."""
         return None if self.simultaneous is None else self.simultaneous.p_adjusted
-
-    @property
-    def p_null_adjusted(self) -> float | None:
-        """The p of the second test, corrected over its family."""
-        return None if self.simultaneous is None else self.simultaneous.p_null_adjusted
 
     def to_dict(self) -> Plain:
         """Return the row as plain data."""
@@ -95,22 +90,20 @@ class EffectRow:
             "estimate": effect.estimate,
             "se": effect.se,
             "se_population": effect.se_population,
-            "interval": plain_interval(effect.interval),
-            "interval_safe": plain_interval(self.safe),
+            "interval": plain_interval(self.interval),
+            "interval_usual": plain_interval(effect.interval_usual),
             "test": effect.test,
             "df": _finite(effect.df),
             "t": effect.t,
-            "p": effect.p,
+            "p": self.p,
             "p_adjusted": self.p_adjusted,
-            "p_null": effect.p_null,
-            "p_null_adjusted": self.p_null_adjusted,
-            "enough": self.enough,
+            "p_usual": effect.p_usual,
+            "p_usual_adjusted": self.p_usual_adjusted,
             "interval_adjusted": None if joint is None else plain_interval(joint.interval),
             "level": None if joint is None else joint.level,
             "agrees": None if joint is None or joint.interval is None else joint.agrees,
             "relative": None if relative is None else relative.estimate,
             "relative_interval": None if relative is None else plain_interval(relative.interval),
-            "relative_interval_safe": plain_interval(self.relative_safe),
             "relative_interval_delta": None if delta is None else plain_interval(delta.interval),
             "odds_ratio": None if self.odds is None else _finite(self.odds.estimate),
             "odds_ratio_interval": None if self.odds is None else plain_interval(self.odds.interval),
@@ -177,7 +170,6 @@ class SegmentRow:
     """A test of whether the effect differs by a covariate: the robust one decides, the pooled one is the paper's.
 
     ``p_over_looks`` is its p over all looks, where there are several; the corrected p then is, too.
-    ``p_guarded_adjusted`` reckons with a few people far out; both it and ``p_adjusted`` must be small for a verdict.
     """
 
     covariate: str
@@ -185,19 +177,12 @@ class SegmentRow:
     p_adjusted: float | None = None
     decides: bool = False
     p_over_looks: float | None = None
-    p_guarded_over_looks: float | None = None
-    p_guarded_adjusted: float | None = None
     verdict: SegmentKind | None = None
 
     @property
     def p(self) -> float | None:
         """The p that may be acted on: over all looks, where there are several."""
         return self.test.p if self.p_over_looks is None else self.p_over_looks
-
-    @property
-    def p_guarded(self) -> float | None:
-        """The same of the guarded p."""
-        return self.test.p_guarded if self.p_guarded_over_looks is None else self.p_guarded_over_looks
 
     def to_dict(self) -> Plain:
         """Return the row as plain data."""
@@ -207,12 +192,10 @@ class SegmentRow:
             "variance": self.test.variance,
             "decides": self.decides,
             "F": self.test.F,
-            "df": None if self.test.df is None else list(self.test.df),
+            "df": None if self.test.df is None else [_finite(df) for df in self.test.df],
             "p": self.test.p,
             "p_over_looks": self.p_over_looks,
             "p_adjusted": self.p_adjusted,
-            "p_guarded": self.test.p_guarded,
-            "p_guarded_adjusted": self.p_guarded_adjusted,
             "verdict": self.verdict,
             "note": self.test.note,
         }
@@ -307,7 +290,6 @@ def margin_dict(test: MarginTest) -> Plain:
         "confidence": test.confidence,
         "t": test.t,
         "p": test.p,
-        "p_null": test.p_null,
         "shown": test.shown,
         **_noise(effect),
     }

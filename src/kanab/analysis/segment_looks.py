@@ -34,11 +34,8 @@ class SegmentLooks:
         if self.options.looks is None or row.test.p is None or row.test.df is None:
             return row
         if self.fewest.get(row.test.metric, math.inf) < FEWEST_CARRIERS:
-            return replace(row, p_over_looks=1.0, p_guarded_over_looks=1.0)
-        p, guarded = (
-            None if p is None else self._p(p, row.test.df[0], people) for p in (row.test.p, row.test.p_guarded)
-        )
-        return replace(row, p_over_looks=p, p_guarded_over_looks=guarded)
+            return replace(row, p_over_looks=1.0)
+        return replace(row, p_over_looks=self._p(row.test.p, row.test.df[0], people))
 
     def follow_ups(self, rows: Sequence[FollowUp], people: int) -> list[FollowUp]:
         """Return comparisons of levels with the rest, with p-values over all looks."""

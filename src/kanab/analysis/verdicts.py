@@ -31,17 +31,18 @@ def carriers(rows: Sequence[EffectRow]) -> list[int]:
 
 
 def verdict(row: EffectRow, alpha: float) -> Kind:
-    """Return what both corrected p-values decide.
+    """Return what the corrected p decides; a hint is clear only before the correction.
 
-    A few people could have made what only the first one finds clear; a hint is clear only before the correction.
+    A guardrail that is worse by the usual test alone is to be watched: to miss harm is the costlier mistake.
     """
     if row.p is None:
         return "untestable"
+    side: Kind = "up" if row.effect.estimate > 0 else "down"
     if (row.p if row.p_adjusted is None else row.p_adjusted) < alpha:
-        second = row.p_null if row.p_null_adjusted is None else row.p_null_adjusted
-        if second is not None and second >= alpha:
-            return "watch"
-        return "up" if row.effect.estimate > 0 else "down"
+        return side
+    usual = row.p_usual_adjusted
+    if row.role == "guardrail" and side == row.worse and usual is not None and usual < alpha:
+        return "watch"
     return "hint" if row.p < alpha else "unclear"
 
 
@@ -50,12 +51,10 @@ def _comparison(row: EffectRow) -> tuple[object, ...]:
 
 
 def segment_verdict(row: SegmentRow, alpha: float) -> SegmentKind:
-    """Return whether the effect differs: as a scan of many tests decides, by both corrected p-values."""
+    """Return whether the effect differs, by the corrected p."""
     if row.p_adjusted is None:
         return "not testable"
-    if row.p_adjusted >= alpha:
-        return "nothing found"
-    return "differs" if row.p_guarded_adjusted is not None and row.p_guarded_adjusted < alpha else "watch"
+    return "differs" if row.p_adjusted < alpha else "nothing found"
 
 
 def _noisier(rows: Sequence[EffectRow]) -> set[str]:
@@ -81,8 +80,7 @@ def family_verdicts(
     tests: Sequence[tuple[float | None, float | None]], options: ResolvedOptions
 ) -> list[tuple[float | None, Kind]]:
     """Return corrected p-values and verdicts of tests that are a family by themselves, from p and what has its sign."""
-    correction = "holm" if options.correction == "dunnett" else options.correction
-    adjusted = correct([p for p, _ in tests], correction)
+    adjusted = correct([p for p, _ in tests], options.stepwise)
     verdicts: list[tuple[float | None, Kind]] = []
     for (_, sign), p in zip(tests, adjusted, strict=True):
         if p is None or sign is None:

@@ -37,6 +37,7 @@ from kanab.counting.grids import (
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.relations import find_relations, residual_values
 from kanab.counting.repeated_ids import id_columns, repeated_in
+from kanab.counting.shapes import shapes_of_rows
 from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
@@ -164,6 +165,7 @@ def _count_plan(table: Mapping[str, Array], plan: Plan, *, for_release: bool) ->
         outside=int(np.count_nonzero(~inside)),
         ranges=ranges,
         for_release=for_release,
+        shapes={name: shapes_of_rows(steps, plan.ratios, coded.codes) for name, coded in arms.items()},
     )
     sizes = {name: tally.people.size for name, tally in tallies.items()}
     if not for_release:

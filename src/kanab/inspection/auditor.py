@@ -277,7 +277,7 @@ def check_noise(release: Release, noise: NoiseReceipt) -> tuple[Check, ...]:
     receipt = release.receipt
     exact = [
         *receipt.clamped.values(), *receipt.missing.values(), receipt.excluded, receipt.outside,
-        receipt.effective_k, receipt.narrowest, receipt.homogeneous,
+        receipt.effective_k, receipt.narrowest, receipt.homogeneous, *receipt.shapes,
     ]  # fmt: skip
     undeclared = sum(not metric.declared for metric in release.plan.counted_metrics)
     undeclared += sum(experiment.arms is None for experiment in release.plan.experiments)

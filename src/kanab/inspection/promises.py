@@ -77,6 +77,11 @@ NOT_COVERED = (
         "It keeps no largest value: of 500 spent in an arm 480 may be one person's. Tight bounds limit that.",
     ),
     (
+        "how skewed an amount is",
+        "A release says a class of skewness per amount, and a class of how many people are off the commonest value; no "
+        "rule asks what they tell beside the sums.",
+    ),
+    (
         "bins beside sums",
         "Five people in the highest bin, and a sum, tell how much they have at least.",
     ),

@@ -12,10 +12,10 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, LevelError, listed
-from kanab.stats.distributions import satterthwaite_df
+from kanab.stats.distributions import correlations_of, satterthwaite_df
 from kanab.stats.effect import ArmMeans, differences_from, known_control
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import correlations_of
+from kanab.stats.skewness import LEVEL, Shape, Tilt, tilt
 from kanab.tally.factor import Level, as_level, label
 
 EVEN: Mapping[Any, float] = {"A": 1, "B": 1}
@@ -30,7 +30,8 @@ class Noise:
     between arms (nothing for plain means); ``lost`` the coefficients of each arm's fit; ``mean``
     the control's mean, for relative effects. Of a 0/1 metric (``binary``) the variance follows the
     rate, and ``unexplained`` is the share of it that adjustment leaves. Where an effect multiplies
-    amounts (``grows``), an arm's standard deviation grows with its mean.
+    amounts (``grows``), an arm's standard deviation grows with its mean. ``shape`` is what a release knows of the
+    metric's values; without one they are taken to be symmetric.
     """
 
     arms: tuple[Level, ...]
@@ -43,6 +44,7 @@ class Noise:
     binary: bool = False
     unexplained: Floats | None = None
     grows: bool = False
+    shape: Shape | None = None
 
     @property
     def plain_rate(self) -> bool:
@@ -77,11 +79,23 @@ class Noise:
         n, variances, freedom, beyond = self._pair(arm, people, effect)
         return math.sqrt(float(np.sum(variances / n)) + beyond), satterthwaite_df(variances / n, freedom)
 
-    def null_error(self, arm: Level, people: float, effect: float) -> tuple[float, float]:
-        """Return the same with one variance for both arms: the second test, which a verdict on amounts needs too."""
+    def alike_error(self, arm: Level, people: float, effect: float) -> tuple[float, float]:
+        """Return the same with one variance for both arms."""
         n, variances, freedom, beyond = self._pair(arm, people, effect)
         variance = float(freedom @ variances / freedom.sum())
         return math.sqrt(variance * float(np.sum(1 / n)) + beyond), float(freedom.sum())
+
+    def tilted(self, arm: Level, people: float, effect: float) -> Tilt:
+        """Return how skewed the difference of an arm and the control is; not at all where that is unknown."""
+        if self.shape is None or not self.shape.skewness:
+            return LEVEL
+        n, variances, _, _ = self._pair(arm, people, effect)
+        return tilt(self.shape.skewness, np.array([1.0, -1.0]), n, variances / n)
+
+    def needs_alike(self, arm: Level, people: float) -> bool:
+        """Return whether the t-test with one variance for both arms has to agree."""
+        fewest = people * float(self.shares[[self.place(arm), self.place(self.control)]].min())
+        return self.shape is not None and self.shape.needs_alike(fewest)
 
     def _pair(self, arm: Level, people: float, effect: float) -> tuple[Floats, Floats, Floats, float]:
         """Return people, variances and degrees of freedom of an arm and the control, and what comes on top."""
@@ -174,9 +188,9 @@ def noise_of_means(
     """Return the noise of a finished experiment, from its plain, adjusted or ratio means.
 
     Shares are the realised ones unless others are given. ``rate``: a 0/1 metric, whose variance follows
-    from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts. What was added for
-    ε is left out. Raises `LevelError` for unknown arms, `AnalysisError` for a rate outside 0 … 1 and for values of
-    which noise hides how they vary.
+    from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts. The means' shape is
+    kept, and what was added for ε is left out. Raises `LevelError` for unknown arms, `AnalysisError` for a rate outside
+    0 … 1 and for values of which noise hides how they vary.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import plain_means
@@ -206,7 +220,7 @@ def noise_of_means(
         left = variances / whole
     return Noise(
         arms, base, share, variances, drawn[np.ix_(order, order)], lost[order], mean, rate, left,
-        _multiplied(grows, mean),
+        _multiplied(grows, mean), means.shape,
     )  # fmt: skip
 
 

@@ -18,10 +18,10 @@ from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
 from kanab.planning.report.line_chart import curve_chart
 from kanab.report.chart import Chart
-from kanab.stats.distributions import check_sides, find_root, t_quantile
+from kanab.stats.distributions import check_sides, find_root, joint_quantile, legendre, t_quantile
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import joint_quantile, legendre
 from kanab.stats.margins import Margin
+from kanab.stats.skewness import critical_t
 from kanab.tabular import number
 from kanab.tally.factor import Level, label
 
@@ -157,7 +157,7 @@ def solve_power(
 
     With ``relative`` the effect is a share of the control's mean. An arm's effect is judged against
     the control, by the same t as ``contrast`` gives: Welch's for plain means, so that shares and
-    variances may differ; a verdict on amounts also needs the t with one variance for both arms. Of several
+    variances may differ, with what a release knows of the metric's shape. Of several
     arms the hardest one decides. Raises `AnalysisError` where there is not exactly one to solve for, or no
     solution. Where amounts have a mean, ``other`` answers for an effect that multiplies them: the same share of
     everybody's value, so that the arm's spread grows too.
@@ -276,20 +276,32 @@ class _Comparison:
         se, df = self.noise.error(self.arm, people, effect)
         if se == 0:  # pragma: no cover - noise without any is refused when it is made
             raise AnalysisError("nothing would vary, so there is nothing to plan", "Give a rate between 0 and 1.")
-        limit = self._limit(df, effect)
-        null, freedom = self.noise.null_error(self.arm, people, effect)
+        down, up = self._limits(people, effect, se, df)
         margin = self.test.margin
-        if self.noise.plain_rate:  # the score test has the error of rates that are alike
-            limit *= null / se if margin is None else 1.0
-        else:  # both tests have one numerator: the wider error decides
-            limit = max(limit, self._limit(freedom, effect) * null / se)
         if margin is None:
             nc = effect / se
             if self.test.alternative == "two-sided":
-                return beyond(limit, df, nc) + beyond(limit, df, -nc)
-            return beyond(limit, df, nc if self.test.alternative == "greater" else -nc)
-        away = [(effect - null) / se if side == "greater" else (null - effect) / se for null, side in margin.tests]
-        return beyond(limit, df, away[0]) if len(away) == 1 else both_beyond(limit, df, away[0], away[1])
+                return beyond(up, df, nc) + beyond(down, df, -nc)
+            return beyond(up, df, nc) if self.test.alternative == "greater" else beyond(down, df, -nc)
+        tests = [((effect - null) / se, up) if side == "greater" else ((null - effect) / se, down)
+                 for null, side in margin.tests]  # fmt: skip
+        if len(tests) == 1:
+            away, limit = tests[0]
+            return beyond(limit, df, away)
+        return both_beyond(max(down, up), df, tests[0][0], tests[1][0])
+
+    def _limits(self, people: float, effect: float, se: float, df: float) -> tuple[float, float]:
+        """Return how many of Welch's errors a clear effect is away from 0, or from a margin: below it, and above."""
+        limit = self._limit(df, effect)
+        error, freedom = self.noise.alike_error(self.arm, people, effect)
+        if self.noise.plain_rate:  # the score test has the error of rates that are alike
+            limit *= error / se if self.test.margin is None else 1.0
+            return limit, limit
+        down, up = (critical_t(limit, kappa) for kappa in self.noise.tilted(self.arm, people, effect))
+        if not self.noise.needs_alike(self.arm, people):
+            return down, up
+        wide = self._limit(freedom, effect) * error / se  # both tests have one numerator: the wider error decides
+        return max(down, wide), max(up, wide)
 
     def _limit(self, df: float, effect: float) -> float:
         """Return how large t has to be."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kanab.analysis.compare import AnalyzedTables
 from kanab.analysis.options import named_arm
+from kanab.analysis.shapes import shapes_of
 from kanab.errors import AnalysisError, LevelError, PlanError, flag, listed
 from kanab.plan.declared import ControlChoice, control_of
 from kanab.plan.model import ExperimentPlan
@@ -43,8 +45,10 @@ def noise_of_release(
     binary = is_binary(released, name)
     if binary and grows:
         raise PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
+    shape = shapes_of(released, plan.name, released.tables_of(plan.name)).get(name)
     noise = noise_of_means(
-        means, shares=planned if shares is None else shares, control=control, rate=binary, grows=grows,
+        replace(means, shape=shape), shares=planned if shares is None else shares, control=control, rate=binary,
+        grows=grows,
     )  # fmt: skip
     return noise, name
 

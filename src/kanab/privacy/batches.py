@@ -328,7 +328,19 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
         people=receipts[-1].people,
         noise=_noise(releases, tables),
         checked=tuple(rule for rule in receipts[0].checked if all(rule in receipt.checked for receipt in receipts)),
+        shapes=_shapes(releases),
     )  # fmt: skip
+
+
+def _shapes(releases: Sequence[Release]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return the shapes that all batches of an experiment know: the larger skewness, and the fewer unusual people."""
+    shapes: dict[str, dict[str, tuple[float, float]]] = {}
+    for experiment in dict.fromkeys(name for batch in releases for name in batch.plan.experiment_names):
+        known = [batch.receipt.shapes.get(experiment, {}) for batch in _batches_with(experiment, releases)]
+        for metric in set.intersection(*(set(classes) for classes in known)):
+            skewness, unusual = zip(*(classes[metric] for classes in known), strict=True)
+            shapes.setdefault(experiment, {})[metric] = max(skewness, key=abs), min(unusual)
+    return shapes
 
 
 def _noise(releases: Sequence[Release], tables: Mapping[str, Tally]) -> NoiseReceipt | None:

@@ -378,8 +378,18 @@ class _Gate:
             batch=batch_of(counted),
             effective_k_within="" if effective is None or counted.spans_experiments else "experiment",
             choices={name: text for name, text in counted.choices.items() if name != "where"},
-            ledger=ledger, checked=checked,
+            ledger=ledger, checked=checked, shapes=self._shapes(),
         )  # fmt: skip
+
+    def _shapes(self) -> dict[str, dict[str, tuple[float, float]]]:
+        """Return the classes of shapes, of what is published of each experiment."""
+        shapes = {}
+        for experiment, classes in self.counted.shape_classes(self.counted.plan.k).items():
+            tables = [table for table in self.tables.values() if experiment in table.experiment_names]
+            shown = {name for table in tables for name in table.metric_names}
+            shown |= {"/".join(cross.pair) for table in tables for cross in table.crosses}
+            shapes[experiment] = {name: shape for name, shape in classes.items() if name in shown}
+        return {experiment: classes for experiment, classes in shapes.items() if classes}
 
     def _without_gaps(self, name: str, table: Tally) -> Tally:
         """Withhold metrics whose missing values would single people out, in one table or over several."""

@@ -15,6 +15,7 @@ from kanab.plan.model import Plan
 from kanab.privacy.epsilon.combined import combine_arms
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, promise
 from kanab.privacy.merging import LevelMap
+from kanab.stats.skewness import Shapes
 from kanab.tally.tally import Tally
 
 
@@ -69,7 +70,8 @@ class Receipt:
     collector that sealed it: which one, without a way to any key; ``people`` is that collector's account of everybody
     in the cohorts through this batch. ``checked`` names rules that need values, which no file shows: "contributors"
     and, where it was known how large values are, "dominance". With ``noise`` nothing else of the data is in the
-    receipt: the smallest class is one with noise.
+    receipt: the smallest class is one with noise. ``shapes`` are classes of skewness, and of the share of people off
+    the commonest value, by experiment and metric.
     """
 
     k: int
@@ -95,6 +97,7 @@ class Receipt:
     noise: NoiseReceipt | None = None
     checked: tuple[str, ...] = ()
     people: PeopleAccounts = field(default_factory=dict)
+    shapes: Shapes = field(default_factory=dict)
 
     @property
     def promise(self) -> str:

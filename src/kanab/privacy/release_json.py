@@ -85,6 +85,7 @@ class ReceiptEntry(_ReleasePart):
     ledger: str = ""
     store: str = ""
     people: dict[str, dict[str, int]] = {}
+    shapes: dict[str, dict[str, tuple[float, float]]] = {}
     cohorts: BatchEntry | None = None
     noise: NoiseEntry | None = None
     checked: tuple[str, ...] = ()

@@ -236,7 +236,7 @@ def _worse(data: Data, arm: _ArmReading, guardrail: str) -> str:
 
 def _ruled_out(data: Data, row: Row) -> list[str]:
     """Return which effects are left out by the interval that goes with the verdict."""
-    interval = row.get("interval_adjusted") or row.get("interval_safe") or row["interval"]
+    interval = row.get("interval_adjusted") or row["interval"]
     if interval is None:
         return []
     figures = figures_of([{**row, "interval": interval}], share=is_share(data, row["metric"]), brief=True)

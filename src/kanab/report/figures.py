@@ -48,26 +48,27 @@ class Figures:
         return f"{text} points" if self.share and value is not None else text
 
     def between(self, interval: Sequence[float | None] | None) -> str:
-        """Return an interval, short enough for a table; an open end becomes ≥ or ≤."""
+        """Return an interval, short enough for a table; one with an open end is "at least" or "at most" the other.
+
+        >>> Figures(decimals=1).between([-0.25, None]), Figures(decimals=1).between([-0.25, 1])
+        ('at least −0.2', '−0.2 to 1.0')
+        """
         if interval is None:
             return "–"
         low, high = interval
-        if low is None or high is None:
-            return "–" if low is high else f"≥ {self.bare(low)}" if high is None else f"≤ {self.bare(high)}"
+        if low is None:
+            return "–" if high is None else f"at most {self.bare(high)}"
+        if high is None:
+            return f"at least {self.bare(low)}"
         return f"{self.bare(low)} to {self.bare(high)}"
 
     def spoken(self, interval: Sequence[float | None]) -> str:
         """Return an interval in words.
 
-        >>> Figures(decimals=1).spoken([-0.25, None]), Figures(decimals=1).spoken([-0.25, 1])
-        ('−0.2 or more', '−0.2 to 1.0')
+        >>> Figures().spoken([None, None]), Figures(decimals=1).spoken([None, 1])
+        ('any number', 'at most 1.0')
         """
-        low, high = interval
-        if low is None or high is None:
-            if low is high:
-                return "any number"
-            return f"{self.bare(low)} or more" if high is None else f"{self.bare(high)} or less"
-        return self.between(interval)
+        return "any number" if tuple(interval) == (None, None) else self.between(interval)
 
 
 def scaled(value: float | None, share: bool) -> float | None:

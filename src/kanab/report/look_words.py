@@ -32,7 +32,7 @@ def look_words(data: Data, row: Row) -> str:
     if row["sequential"]["verdict"] != "ended":
         return stop_advice(row["sequential"])
     ended = f"ended at {counted_units(data)} without a finding"
-    interval = row.get("interval_adjusted") or row.get("interval_safe")
+    interval = row.get("interval_adjusted") or row.get("interval")
     if interval is None:
         return ended
     known = {"estimate": row["estimate"], "interval": interval}

@@ -275,12 +275,6 @@ def margin_sentence(data: Data, row: Row) -> str:
     evidence = f"{figures.between(row['interval'])}{unit}; {spoken_p(row['p'])}{_adjusted(row)}"
     if row["shown"]:
         return f"{claim} is shown: {lies} (interval {evidence})."
-    if row["p"] < 1 - row["confidence"]:
-        second = spoken_p(row["p_null"]).removeprefix("p ").removeprefix("= ")
-        return (
-            f"{claim} is not shown: {lies} by its interval, but a few people could have made that "
-            f"(interval {evidence}, but {second} if the arms vary alike)."
-        )
     return f"{claim} is not shown: that {lies} is not certain (interval {evidence})."
 
 

@@ -14,6 +14,7 @@ from kanab.report.words import (
     headlines,
     lower_is_better,
     role_of,
+    segment_test,
     several_roles,
 )
 from kanab.tabular import Table, number, p_value
@@ -120,15 +121,17 @@ def _percent(text: str) -> str:
 
 
 def segments_table(data: Data) -> Table:
-    """Return every test of segments that decides, the robust F; the pooled one is in the plain data."""
+    """Return every test of segments that decides; the pooled F is in the plain data."""
     rows = []
     for row in data["segments"]:
         if row["decides"]:
-            answer = "yes" if differs(row, data["confidence"]) else _unclear_answer(row)
+            unclear = "not testable" if row["p"] is None else "no sign"
+            answer = "yes" if differs(row, data["confidence"]) else unclear
             stub = f"{row['metric']} by {row['covariate']}"
-            test = (number(row["F"], 3), p_value(row["p"]), p_value(row["p_adjusted"]))
+            statistic = "–" if row["F"] is None else segment_test(row).removeprefix("robust ")
+            test = (statistic, p_value(row["p"]), p_value(row["p_adjusted"]))
             rows.append((stub, answer, row["variance"].replace("_", " "), *test))
-    return Table(("effect on", "differs", "variance", "robust F", "p", "corrected p"), tuple(rows))
+    return Table(("effect on", "differs", "variance", "test", "p", "corrected p"), tuple(rows))
 
 
 def segment_places(data: Data) -> list[tuple[str, str]]:
@@ -195,10 +198,6 @@ def segment_effects_table(data: Data, metric: str, covariate: str) -> Table:
     interval = f"{percent(data['confidence'])} interval"
     header = (covariate, "people, control", "arm", "control", "arm", "effect", "SE", interval, "p", "p (Šidák)")
     return Table(header, cells)
-
-
-def _unclear_answer(row: Row) -> str:
-    return "not testable" if row["p"] is None else "watch" if row.get("verdict") == "watch" else "no sign"
 
 
 def follow_ups_table(data: Data) -> Table:

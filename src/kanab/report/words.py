@@ -26,7 +26,7 @@ from kanab.tabular import number
 Data = Mapping[str, Any]
 Kind = Literal["up", "down", "watch", "hint", "unclear", "untestable", "early"]
 
-SegmentKind = Literal["differs", "watch", "nothing found", "not testable"]
+SegmentKind = Literal["differs", "nothing found", "not testable"]
 """Whether the effect differs by a covariate, in the words of a scan."""
 
 MARKS: dict[Kind, str] = {
@@ -288,9 +288,10 @@ def is_better(row: Row) -> bool | None:
 
 
 def kind_of(row: Row) -> Kind:
-    """Return the verdict as people read it: "early" for whatever is seen before the planned people are in."""
+    """Return the verdict as people read it: "early" for what is seen before the planned people are in, but for harm."""
     kind: Kind = row["verdict"]
-    return "early" if row.get("early") and kind in ("up", "down", "watch", "hint") else kind
+    harm = is_better(row) is False and row.get("role") in ("primary", "guardrail")
+    return "early" if row.get("early") and not harm and kind in ("up", "down", "watch", "hint") else kind
 
 
 def tone(row: Row) -> str:
@@ -346,24 +347,19 @@ def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
     adjusted = f" (adjusted for {listed(row['covariates'])})" if row["method"] == "adjusted" else ""
     interval = f", {percent(data['confidence'])} interval {figures.spoken(row['interval'])}" if row["interval"] else ""
     evidence = f"{interval}; {spoken_ps(row)}{adjusted}"
-    return Verdict(
-        row, kind, claim, f"{evidence}{_doubt(data, row, share=share)}." if kind == "watch" else f"{evidence}."
-    )
+    return Verdict(row, kind, claim, f"{evidence}{_doubt(row, share=share)}." if kind == "watch" else f"{evidence}.")
 
 
-def _doubt(data: Data, row: Row, *, share: bool) -> str:
-    """Return why an effect is only to be watched, and what would settle it."""
-    wait = "wait for more people"
-    if row["enough"] is not None:
-        smaller = min(row["arm"], row["control"], key=lambda arm: data["arms"][arm])
-        wait = f"wait: about {row['enough']:,} people in {smaller} would make an effect of this size clear"
-    second = spoken_p(row["p_null_adjusted"]).removeprefix("p ").removeprefix("= ")
-    if share:  # which cannot be cut, and whose plain second test is the exact one
-        test = "by the exact test" if row["method"] == "difference" else "if the arms vary alike"
-        return f", but {second} {test}: {wait}"
+def _doubt(row: Row, *, share: bool) -> str:
+    """Return what the usual test alone says, why that may mislead, and what would settle it."""
+    usual = spoken_p(row["p_usual_adjusted"]).removeprefix("p ").removeprefix("= ")
+    test = "score test" if row["test"] == "score" else "t-test"
+    alone = f", but {usual} by the {test} alone, which a few people can mislead"
+    if share:  # which cannot be cut
+        return f"{alone}: wait for more people"
     return (
-        f", but {second} if the arms vary alike. Declare a bound of {row['metric']} near the 99 % point of an earlier "
-        f"period, where larger values are cut, or {wait}"
+        f"{alone}. Wait for more people, or declare a bound of {row['metric']} near the 99 % point of an earlier "
+        "period, where larger values are cut"
     )
 
 
@@ -378,7 +374,7 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
     if kind == "early":
         return f"so far {metric} is {side} with {arm}: {change}"
     if kind == "watch":
-        return f"watch: {metric} is {side} with {arm}, but a few people could have made it: {change}"
+        return f"watch: {metric} may be {side} with {arm}, or a few people made it: {change}"
     if kind == "hint":
         verb = "raise" if row["estimate"] > 0 else "lower"
         size = family_size(data["effects"], row)
@@ -397,7 +393,11 @@ def moves_by(data: Data, row: Row, what: str) -> str:
 def _relative(row: Row) -> str:
     if row["relative"] is None or row["relative_interval"] is None:
         return ""
-    return f" ({relative_figures([row], brief=True).bare(row['relative'], signed=True)} %)"
+    figures = relative_figures([row], brief=True)
+    relative = f"{figures.bare(row['relative'], signed=True)} %"
+    # where a share of the control is open above although the effect is not, the share alone would say too much
+    is_open = row["relative_interval"][1] is None and row["interval"] is not None and row["interval"][1] is not None
+    return f" ({relative}, {figures.spoken(row['relative_interval'])} %)" if is_open else f" ({relative})"
 
 
 def method_of(row: Row) -> tuple[str, tuple[str, ...]]:
@@ -477,20 +477,12 @@ def segment_sentences(data: Data) -> list[str]:
     """Return where the effect differs: clear tests, each with its levels; then the others in one sentence."""
     tests = [row for row in data["segments"] if row["decides"]]
     clear = [row for row in tests if differs(row, data["confidence"])]
-    watched = [row for row in tests if row.get("verdict") == "watch"]
-    unclear = [row for row in tests if row["p"] is not None and row not in (*clear, *watched)]
+    unclear = [row for row in tests if row["p"] is not None and row not in clear]
     sentences = []
     for row in clear:
-        first, second = row["df"]
-        test = f"robust F({first:g}, {second:,.0f}) = {number(row['F'], 3)}, {spoken_ps(row)}"
+        test = f"{segment_test(row)}, {spoken_ps(row)}"
         sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
         sentences += _follow_up_sentences(data, row)
-    for row in watched:
-        second = spoken_p(row["p_guarded_adjusted"]).removeprefix("p ").removeprefix("= ")
-        sentences.append(
-            f"Watch: the effect on {row['metric']} may differ by {row['covariate']}, but a few people could have made "
-            f"it ({spoken_ps(row)}, but {second} if people far out did)."
-        )
     if unclear:
         names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in unclear)
         sentences.append(f"No sign that the effect differs: {names}.")
@@ -498,6 +490,18 @@ def segment_sentences(data: Data) -> list[str]:
         if row["p"] is None:
             sentences.append(f"{row['metric']} by {row['covariate']} is not testable: {row['note'] or 'no F'}.")
     return sentences
+
+
+def segment_test(row: Row) -> str:
+    """Return the statistic of a test of segments, with its degrees of freedom: χ² of rates, the robust F of amounts.
+
+    >>> segment_test({"F": 3.0, "df": [2.0, None]}), segment_test({"F": 3.0, "df": [2.0, 812.4]})
+    ('χ²(2) = 6.00', 'robust F(2, 812) = 3.00')
+    """
+    first, second = row["df"]
+    if second is None:
+        return f"χ²({first:g}) = {number(row['F'] * first, 3)}"
+    return f"robust F({first:g}, {second:,.0f}) = {number(row['F'], 3)}"
 
 
 def differs(row: Row, confidence: float) -> bool:
@@ -654,10 +658,11 @@ def method_sentences(data: Data) -> list[str]:
         unless = ", unless it adds too much noise" if data["privacy"].get("noise") else ""
         sentences.append(f"Adjusted effects: {how}; where an adjustment was asked for, it carries the verdict{unless}.")
     if {"welch", "regression"} & {row.get("test", "welch") for row in data["effects"]}:
-        subject = "Of other metrics, and adjusted, a verdict" if "score" in tests else "A verdict"
+        subject = "The t-test of other metrics, and of adjusted effects," if "score" in tests else "The t-test"
         sentences.append(
-            f"{subject} needs two tests, with each arm's own variance and with one for all arms; the interval is the "
-            "wider of both, and p is the first one's."
+            f"{subject} corrects for the skewness of a metric, on the side where a few large values would mislead it. "
+            "Where skewness is not known, or few people have another than the commonest value, the t-test with one "
+            "variance for all arms has to agree: p is the larger, and the interval the wider of both."
         )
     method = correction_name(data)
     if method and families(data["effects"]):
@@ -671,7 +676,8 @@ def method_sentences(data: Data) -> list[str]:
         sentences.append("No relative effect is given where the control's mean cannot be told from 0.")
     if data["segments"]:
         sentences.append(
-            "Segments: the robust F decides; the pooled F, which assumes one variance, is in the plain data."
+            "Segments: a score test of rates and the robust F of amounts decide; the pooled F, which assumes one "
+            "variance, is in the plain data."
         )
     if any(row.get("p_over_looks") is not None for row in data["segments"]):
         sentences.append("Segments: p-values and intervals hold over all looks, too.")

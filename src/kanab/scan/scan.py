@@ -31,6 +31,7 @@ from kanab.scan.stats.pairs import PairScan, PairTest, scan_pairs
 from kanab.scan.stats.segments import SegmentScan, scan_covariates
 from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
+from kanab.stats.skewness import Shapes
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
@@ -190,7 +191,8 @@ def scan_segments(
         left_out = spend(ledger, SharedScan("segments", arms, asked, k), new_ledger=new_ledger)
         tables = [table.select_metrics(set(table.metric_names) - left_out.keys()) for table in tables]
         rules, said = rules.without(left_out), (*left_out.values(), *said)
-    return SegmentReadout(_scan_tables(tables, rules), k, (*said, *notes), ledger is not None, ledger is None)
+    shapes = {name: shape for part in counted for name, shape in part.shape_classes(k).items()}
+    return SegmentReadout(_scan_tables(tables, rules, shapes), k, (*said, *notes), ledger is not None, ledger is None)
 
 
 def _deviations(k: int, override: str) -> tuple[str, ...]:
@@ -253,11 +255,15 @@ def _merged_tables(counted: Sequence[Counted]) -> tuple[list[Tally], tuple[str, 
 
 
 def _scan_tables(
-    tables: Sequence[Tally], rules: Rules, metrics: Sequence[str] = (), controls: Mapping[str, Level] | None = None
+    tables: Sequence[Tally],
+    rules: Rules,
+    shapes: Shapes,
+    metrics: Sequence[str] = (),
+    controls: Mapping[str, Level] | None = None,
 ) -> SegmentScan:
     if not tables:
         raise AnalysisError("no table by a covariate is left to compare", "Release with covariates, and more people.")
-    return scan_covariates(tables, rules, metrics=metrics or None, controls=controls)
+    return scan_covariates(tables, rules, metrics=metrics or None, shapes=shapes, controls=controls)
 
 
 def _scan_stored_segments(
@@ -273,9 +279,10 @@ def _scan_stored_segments(
             raise AnalysisError(f"no table is left of covariate {name!r}", f"There are: {listed(known) or 'none'}.")
     tables = [tally for tally in tables if not segments or tally.covariates[0].name in segments]
     rules = replace(rules, k=_least_k(releases))
+    shapes = {name: shape for stored in releases for name, shape in stored.receipt.shapes.items()}
     plans = _plans(releases)
     controls = {tally.axes[0]: control_of(plans[tally.axes[0]], tally.arms[0])[0] for tally in tables}
-    scan = _scan_tables(tables, rules, metrics, controls)
+    scan = _scan_tables(tables, rules, shapes, metrics, controls)
     return SegmentReadout(scan, rules.k, _left_out(releases), _chained(releases))
 
 

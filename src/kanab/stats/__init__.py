@@ -22,7 +22,6 @@ from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, diff
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
-from kanab.stats.ols import Anova, Fit, RobustFit, fit, robust_fit
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
 from kanab.stats.ratio import (
     additive_ratio_means,
@@ -31,9 +30,10 @@ from kanab.stats.ratio import (
     ratio_effect,
     ratio_means,
 )
+from kanab.stats.regression.ols import Anova, Fit, RobustFit, fit, robust_fit
 from kanab.stats.relative import OddsRatio, Relative, odds_ratio, relative_delta, relative_effect
 from kanab.stats.score import Rates
-from kanab.stats.segments import FollowUp, SegmentEffect, follow_ups, segment_effects
+from kanab.stats.segments import FollowUp, SegmentEffect, effect_differs, follow_ups, segment_effects
 from kanab.stats.sequential import (
     AnyTimeLook,
     AnyTimeSampleRatio,
@@ -92,6 +92,7 @@ __all__ = [
     "contrast",
     "correct",
     "difference_in_means",
+    "effect_differs",
     "fit",
     "follow_ups",
     "holm_regions",

@@ -13,9 +13,9 @@ from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Variance
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats.effect import ArmMeans, Effect, against_control, arm_parts
-from kanab.stats.formula import Term, Variable, design, parse
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, solve
 from kanab.stats.noise import Measured, enough_freedom, floats, freedom_with_noise, measured, twice_middle
+from kanab.stats.regression.formula import Term, Variable, design, parse
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally
 

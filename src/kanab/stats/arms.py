@@ -13,13 +13,23 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative
 from kanab.errors import AnalysisError, listed
-from kanab.stats.distributions import check_sides, chi2_tail, f_tail, t_interval, t_quantile, t_tail
+from kanab.stats.distributions import (
+    check_sides,
+    chi2_tail,
+    correlations_of,
+    f_tail,
+    joint_quantile,
+    joint_tail,
+    t_interval,
+    t_quantile,
+    t_tail,
+)
 from kanab.stats.effect import ArmMeans, Effect, contrast, differences_from
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import correlations_of, joint_quantile, joint_tail
 from kanab.stats.multiplicity import ALL_TOGETHER, Simultaneous
 from kanab.stats.noise import TOO_NOISY
+from kanab.stats.skewness import LEVEL
 from kanab.tally.factor import Level, label
 
 ArmVariance = Literal["own", "pooled"]
@@ -154,18 +164,23 @@ def _joined(
         if effect.t is None or effect.df is None:
             joined.append(Simultaneous(effect, "dunnett", None, None, None, True, ALL_TOGETHER))
             continue
-        size = abs(effect.t) if alternative == "two-sided" else effect.t
-        p = joint_tail(size, effect.df, correlations, alternative)
+        p = joint_tail(_worth(effect), effect.df, correlations, alternative)
         reach = joint_quantile(confidence, effect.df, correlations, alternative)
         level = 1 - t_tail(reach, effect.df, "two-sided" if alternative == "two-sided" else "greater")
-        interval = effect.interval_at(1 - level)
-        p_null = effect.p_null
-        if p_null is not None:  # the joint tail beyond the t that it is worth
-            sides = 2 if alternative == "two-sided" else 1
-            worth = t_quantile(max(p_null, 1e-300) / sides, effect.df) * (1 if alternative == "less" else -1)
-            p_null = joint_tail(worth, effect.df, correlations, alternative)
-        joined.append(Simultaneous(effect, "dunnett", p, level, interval, True, ALL_TOGETHER, p_null))
+        joined.append(Simultaneous(effect, "dunnett", p, level, effect.interval_at(1 - level), True, ALL_TOGETHER))
     return tuple(joined)
+
+
+def _worth(effect: Effect) -> float:
+    """Return the t of an effect, or the one that is worth as much as its p where that is not Welch's."""
+    assert effect.t is not None
+    assert effect.df is not None
+    assert effect.p is not None
+    two_sided = effect.alternative == "two-sided"
+    if effect.p == effect.p_usual:
+        return abs(effect.t) if two_sided else effect.t
+    worth = -t_quantile(max(effect.p, 1e-300) / (2 if two_sided else 1), effect.df)
+    return -worth if effect.alternative == "less" else worth
 
 
 def _pooled(
@@ -188,7 +203,8 @@ def _pooled(
             t = effect.estimate / se
             interval = t_interval(effect.estimate, se, df, confidence, alternative)
             effect = replace(
-                effect, se=se, se_population=se, df=df, t=t, p=t_tail(t, df, alternative), interval=interval
-            )
+                effect, se=se, se_population=se, df=df, t=t, p=t_tail(t, df, alternative), interval=interval,
+                tilted=LEVEL, se_alike=None,
+            )  # fmt: skip
         effects.append(effect)
     return effects, np.asarray((c / people) @ c.T * variance + known)

@@ -16,10 +16,9 @@ import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import check_sides
+from kanab.stats.distributions import box_probability, check_sides, correlations_of, lattice
 from kanab.stats.effect import ArmMeans, Effect, differences_from
 from kanab.stats.gram import Floats
-from kanab.stats.joint_t import box_probability, correlations_of, lattice
 from kanab.stats.margins import Better
 from kanab.stats.noise import TOO_NOISY
 from kanab.tabular import number

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import scipy
 
 from kanab.arguments import check_arguments
-from kanab.choices import Alternative
 from kanab.errors import AnalysisError, flag, listed
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import arm_squares
@@ -25,7 +23,7 @@ from kanab.tally.noise import twice_centre
 from kanab.tally.tally import Tally
 
 Code = Literal[
-    "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "few-events", "tails-could-matter",
+    "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "few-events",
     "looked-early", "assigned-jointly", "rows-not-people", "design-ended",
     "weak-assignment", "few-clusters", "too-noisy", "small-arm",
 ]  # fmt: skip
@@ -36,18 +34,8 @@ CHANGED_SHARES_ALARM = 0.001
 FEWEST_CARRIERS = 20
 """An arm's mean should rest on at least so many people, weighed by how far their values are from a bound."""
 
-NOMINAL_TAIL = 0.025
-"""The error on one side of an ordinary two-sided test at 95 %."""
-
 SURE = 2.0
 """So many standard deviations of the noise are taken off before anything is said of people."""
-
-MOST_TAIL_EXCESS = 0.02
-"""How much larger than `NOMINAL_TAIL` the error on one side may be before a caution."""
-
-_USUAL_POWER = 0.8
-_FARTHEST = 1000
-"""An effect that would take more than so many times the people has no projection."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +112,10 @@ def clamped_values(clamped: Mapping[str, int], people: int) -> list[Caution]:
 
 @check_arguments()
 def metric_cautions(tally: Tally, metric: str | None = None, ends: tuple[float, float] | None = None) -> list[Caution]:
-    """Warn if nothing varies in an arm, its mean rests on few people, or tails could matter with these shares.
+    """Warn if nothing varies in an arm, or its mean rests on few people.
 
     ``ends`` lie below and above all values of a metric that declares no bounds; without them nothing is known
-    about its tails. Of a 0/1 metric, which the score test takes care of, warn only if events are few, or nobody's
+    of these people. Of a 0/1 metric, which the score test takes care of, warn only if events are few, or nobody's
     values differ. Where numbers carry noise, warn only if `SURE` of its deviations could be all that there is.
     """
     table = tally.keep()
@@ -148,13 +136,6 @@ def metric_cautions(tally: Tally, metric: str | None = None, ends: tuple[float, 
             "for more people, or declare lower bounds."
         )
         return [Caution("few-carry-the-mean", sentence, name)]
-    if _tail_error(arms) > MOST_TAIL_EXCESS:
-        sentence = (
-            f"The arms' sizes differ so much that heavy tails of {name} could make errors of p and interval on one "
-            f"side much more frequent than {100 * NOMINAL_TAIL:g} %. Sums do not tell how heavy they are: declare "
-            "lower bounds, or give equal shares. Verdicts need a second test, which tails do not mislead so."
-        )
-        return [Caution("tails-could-matter", sentence, name)]
     return []
 
 
@@ -190,25 +171,6 @@ def _noisy_cautions(table: Tally, name: str) -> list[Caution]:
         "intervals reckon with the noise, but may be rough. Wait for more people, or spend more ε."
     )
     return [Caution("too-noisy", sentence, name)]
-
-
-def people_for_verdict(p_null: float, people: int, confidence: float, alternative: Alternative) -> int | None:
-    """Return about how many people, instead of these, would make an effect of this size clear by the second test.
-
-    Four times out of five, that is; its error falls with the root of people, whatever the tails. None where that is
-    far off.
-
-    >>> people_for_verdict(0.31, 202, 0.95, "two-sided"), people_for_verdict(0.99, 202, 0.95, "two-sided")
-    (1600, None)
-    """
-    sides = 2 if alternative == "two-sided" else 1
-    z = -float(scipy.special.ndtri(p_null / sides))
-    wanted = -float(scipy.special.ndtri((1 - confidence) / sides)) - float(scipy.special.ndtri(1 - _USUAL_POWER))
-    if z * math.sqrt(_FARTHEST) < wanted:
-        return None
-    more = people * (wanted / z) ** 2
-    step: int = 10 ** max(0, len(str(int(more))) - 2)
-    return math.ceil(more / step) * step
 
 
 @check_arguments()
@@ -306,13 +268,11 @@ def assigned_jointly(experiment: str, others: Sequence[str]) -> Caution:
 
 @dataclass(frozen=True)
 class _Arm:
-    """One arm: people, variance, how many people carry its mean, and how skewed it could be at most."""
+    """One arm: its variance, and how many people carry its mean."""
 
     level: Level
-    people: int
     variance: float
     carriers: float | None
-    skewness: float | None
 
 
 def _arms(table: Tally, metric: str | None, ends: tuple[float, float] | None) -> list[_Arm]:
@@ -330,8 +290,7 @@ def _arms(table: Tally, metric: str | None, ends: tuple[float, float] | None) ->
         carriers = None if bounds is None else min(_carriers((n, s, q), end) for end in bounds)
         if table.noise is not None and bounds is not None:
             carriers = min(_sure_carriers(table, part, place, q, end) for end in bounds)
-        skewness = None if bounds is None or spread <= 0 else max(_skewness((n, s), spread, end) for end in bounds)
-        arms.append(_Arm(level, n, spread / n**2, carriers, skewness))
+        arms.append(_Arm(level, spread / n**2, carriers))
     return arms
 
 
@@ -356,26 +315,6 @@ def _sure_carriers(table: Tally, part: Moments, place: int, squares: int, end: i
     noise = squares_noise(table, part.metric.name)[place] + 4 * off**2 * sums + off**4 * people
     most = max(0.0, about) + SURE * math.sqrt(noise)
     return away**2 / most
-
-
-def _skewness(sums: tuple[int, int], spread: int, end: int) -> float:
-    """Return the largest skewness towards a bound that this mean and variance allow: two values, one of them there."""
-    n, s = sums
-    distance, deviation = abs(end - s / n), math.sqrt(spread) / n
-    return distance / deviation - deviation / distance if distance > 0 else 0.0
-
-
-def _tail_error(arms: Sequence[_Arm]) -> float:
-    """Return how much the error on one side could grow, by the first term of Edgeworth's series, if arms are alike."""
-    known = [arm.skewness for arm in arms if arm.skewness is not None]
-    if not known or len(arms) < 2:
-        return 0.0
-    sizes = [arm.people for arm in arms]
-    small, large = min(sizes), max(sizes)
-    cubed = abs(1 / small**2 - 1 / large**2) / (1 / small + 1 / large) ** 1.5
-    z = -float(scipy.special.ndtri(NOMINAL_TAIL))
-    density = math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
-    return float(max(0.0, *known) * cubed * (2 * z**2 + 1) * density / 6)
 
 
 def _floored(share: float) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, RateTest
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
-from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile, t_tail
+from kanab.stats.distributions import check_sides, satterthwaite_df, t_quantile, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
 from kanab.stats.noise import (
     TOO_NOISY,
@@ -25,7 +25,8 @@ from kanab.stats.noise import (
     lost_squares,
     measured,
 )
-from kanab.stats.score import NoisyRates, Rates
+from kanab.stats.score import NoisyRates, Rates, agreed_interval, exact_p
+from kanab.stats.skewness import LEVEL, Shape, Tilt, corrected_t, critical_t, tilt
 from kanab.tabular import number, p_value
 from kanab.tally.factor import Level, as_level, label
 from kanab.tally.tally import Tally
@@ -44,6 +45,7 @@ class ArmMeans:
     because the people were drawn from a population (nothing for plain means). ``events`` are those of plain means
     of a 0/1 metric: two arms of them are compared by the score test. ``noise`` is the covariance of what was added to
     the means on purpose; where it leaves nothing to be said of an arm's own variance, that is 0: ``too_noisy``.
+    With a ``shape`` of the metric, tests and intervals reckon with few and large values; without one they are Welch's.
     """
 
     metric: str
@@ -59,6 +61,7 @@ class ArmMeans:
     spread: Floats
     events: tuple[int, ...] | None = None
     noise: Floats | None = None
+    shape: Shape | None = None
 
     @property
     def means(self) -> Floats:
@@ -105,12 +108,13 @@ class Effect:
     """A difference between arms. ``se`` is for these people (SATE), ``se_population`` for the
     population that they were drawn from (PATE); interval, t and p use the latter.
 
-    t, p and interval are None where nothing varies, or noise hides it (``too_noisy``): not testable. ``p_null`` is the
-    p of a second test, which
-    has to ring too before anybody acts on the first: a small arm without large values looks surer than it is.
-    Two ``rates`` (plain means of a 0/1 metric) are compared by the score test: t is its z, df is infinite, and the
-    error is used by neither; ``p_null`` is exact where events are few, else p. ``se_null`` and ``df_null``
-    are those of the second test otherwise. ``se_noise`` is the part of both errors that noise makes, added on purpose.
+    t, p and interval are None where nothing varies, or noise hides it (``too_noisy``): not testable. p and interval
+    follow one rule: Welch's t, corrected for the skewness of the difference (``tilted``) on the side that it misleads;
+    where skewness is unknown, or few people make an arm's mean, also t with one variance for all arms (``se_alike``,
+    ``df_alike``), of which p is the larger and the interval the wider. ``p_usual`` is Welch's alone. Two ``rates``
+    (plain means of a 0/1 metric) are compared by the score test: t is its z, df is infinite, and the error is not used;
+    where events are few the exact test has to agree. ``se_noise`` is the part of both errors that noise makes, added on
+    purpose.
     """
 
     metric: str
@@ -128,10 +132,11 @@ class Effect:
     interval: tuple[float, float] | None
     confidence: float
     alternative: Alternative
-    p_null: float | None = None
+    p_usual: float | None = None
     rates: Rates | NoisyRates | None = None
-    se_null: float | None = None
-    df_null: float | None = None
+    tilted: Tilt = LEVEL
+    se_alike: float | None = None
+    df_alike: float | None = None
     se_noise: float = 0.0
     too_noisy: bool = False
 
@@ -147,24 +152,42 @@ class Effect:
         """Whether anything varies, so that there is an error to compare the effect with."""
         return self.t is not None
 
+    @property
+    def interval_usual(self) -> tuple[float, float] | None:
+        """Welch's interval, or of two rates the score interval, where one test is enough."""
+        if self.interval is None or self.rates is not None:
+            return None if self.rates is None else self.rates.difference_interval(1 - self.confidence, self.alternative)
+        return replace(self, tilted=LEVEL, se_alike=None).interval_at(1 - self.confidence)
+
     def interval_at(self, alpha: float) -> tuple[float, float]:
-        """Return the values that a test at ``alpha`` does not reject; the effect must be testable."""
+        """Return the values that the rule at ``alpha`` does not reject; the effect must be testable."""
         if self.rates is not None:
-            return self.rates.difference_interval(alpha, self.alternative)
+            interval = self.rates.difference_interval(alpha, self.alternative)
+            return agreed_interval(self.rates, interval, 0.0, alpha, self.alternative)
         assert self.df is not None
-        sides = 2 if self.alternative == "two-sided" else 1
-        reach = -t_quantile(alpha / sides, self.df) * self.se_population if alpha else math.inf
-        low = -math.inf if self.alternative == "less" else self.estimate - reach
-        high = math.inf if self.alternative == "greater" else self.estimate + reach
+        down, up = self._reach(alpha, self.df, self.se_population, self.tilted)
+        if self.se_alike is not None and self.df_alike is not None:
+            reach, _ = self._reach(alpha, self.df_alike, self.se_alike, LEVEL)
+            down, up = max(down, reach), max(up, reach)
+        low = -math.inf if self.alternative == "less" else self.estimate - down
+        high = math.inf if self.alternative == "greater" else self.estimate + up
         return low, high
 
-    def safe_interval_at(self, alpha: float) -> tuple[float, float]:
-        """Return the values that one of the two tests at ``alpha`` does not reject: the wider of their intervals."""
-        interval = self.interval_at(alpha)
-        if self.se_null is None:
-            return interval
-        second = replace(self, se_population=self.se_null, df=self.df_null).interval_at(alpha)
-        return min(interval[0], second[0]), max(interval[1], second[1])
+    def _reach(self, alpha: float, df: float, se: float, tilted: Tilt) -> tuple[float, float]:
+        """Return how far below and above the estimate a test does not reject."""
+        sides = 2 if self.alternative == "two-sided" else 1
+        quantile = -t_quantile(alpha / sides, df) if alpha else math.inf
+        below, above = tilted
+        return critical_t(quantile, above) * se, critical_t(quantile, below) * se
+
+    def p_at(self, value: float, alternative: Alternative) -> float:
+        """Return the p of the test that the effect is this value; of amounts that can be tested."""
+        assert self.df is not None
+        away = self.estimate - value
+        p = t_tail(corrected_t(away / self.se_population, self.tilted), self.df, alternative)
+        if self.se_alike is None or self.df_alike is None:
+            return p
+        return max(p, t_tail(away / self.se_alike, self.df_alike, alternative))
 
     def __str__(self) -> str:
         adjusted = f", adjusted for {listed(self.covariates)}" if self.method == "adjusted" else ""
@@ -303,23 +326,34 @@ def contrast(
     noise, too_noisy = means.noise_in(c), bool(np.any(means.too_noisy & (c != 0)))
     se = float(np.sqrt(sample + noise))
     wide = float(np.sqrt(sample + drawn))
-    df = t = p = interval = p_null = null = freedom = None
+    df = t = None
     if sample > 0 and not too_noisy:
         df = contrast_freedom(parts, means.df, noise)
         t = estimate / wide
-        p = t_tail(t, df, alternative)
-        interval = t_interval(estimate, wide, df, confidence, alternative)
-        null, freedom = null_error(means, c)
-        p_null = t_tail(estimate / null, freedom, alternative)
     named = tuple((arm, float(weight)) for arm, weight in zip(means.arms, c, strict=True) if weight)
     ordered = tuple(sorted(named, key=lambda item: -item[1]))
     pair = len(ordered) == 2 and ordered[0][1] == 1 and ordered[1][1] == -1
     effect = Effect(
         means.metric, ordered[0][0] if pair else None, ordered[1][0] if pair else None, ordered,
-        means.method, means.covariates, estimate, se, wide, df, t, p, interval, confidence, alternative,
-        p_null, se_null=null, df_null=freedom, se_noise=math.sqrt(noise), too_noisy=too_noisy,
+        means.method, means.covariates, estimate, se, wide, df, t, None, None, confidence, alternative,
+        se_noise=math.sqrt(noise), too_noisy=too_noisy,
     )  # fmt: skip
-    return _by_score(means, effect) if pair and means.events is not None else effect
+    if pair and means.events is not None:
+        return _by_score(means, effect)
+    return effect if df is None or t is None else _tested(means, c, replace(effect, p_usual=t_tail(t, df, alternative)))
+
+
+def _tested(means: ArmMeans, weights: Floats, effect: Effect) -> Effect:
+    """Return the effect with p and interval by the rule that the shape of its metric asks for."""
+    shape, taking_part = means.shape, weights != 0
+    people = np.array(means.people, dtype=np.float64)
+    if shape is not None and shape.skewness:
+        parts = weights[taking_part], people[taking_part], means.sample[taking_part]
+        effect = replace(effect, tilted=tilt(shape.skewness, *parts))
+    if shape is not None and shape.needs_alike(float(people[taking_part].min())):
+        se, df = alike_error(means, weights)
+        effect = replace(effect, se_alike=se, df_alike=df)
+    return replace(effect, p=effect.p_at(0.0, effect.alternative), interval=effect.interval_at(1 - effect.confidence))
 
 
 def contrast_freedom(parts: Floats, df: Floats, noise: float) -> float:
@@ -330,10 +364,7 @@ def contrast_freedom(parts: Floats, df: Floats, noise: float) -> float:
 
 
 def _by_score(means: ArmMeans, effect: Effect) -> Effect:
-    """Return the effect tested by its two rates; those of few events have to pass the exact test, too.
-
-    With noise there is no exact test: nobody knows how many events there were.
-    """
+    """Return the effect tested by its two rates; where events are few the exact test has to agree."""
     assert means.events is not None
     arm, control = means.arms.index(effect.arm), means.arms.index(effect.control)
     sides = effect.alternative
@@ -345,16 +376,13 @@ def _by_score(means: ArmMeans, effect: Effect) -> Effect:
             float(means.exact[arm]), means.people[arm], float(means.exact[control]), means.people[control],
             float(means.noise[arm, arm]), float(means.noise[control, control]),
         )  # fmt: skip
-    p = rates.p(sides)
-    return replace(
-        effect, rates=rates, df=math.inf, t=rates.z_difference(), p=p,
-        interval=rates.difference_interval(1 - effect.confidence, sides),
-        p_null=rates.p_exact(sides) if isinstance(rates, Rates) and rates.thin else p, se_null=None, df_null=None,
-        too_noisy=False,
-    )  # fmt: skip
+    usual = rates.p(sides)
+    p = max(usual, exact_p(rates, sides))
+    effect = replace(effect, rates=rates, df=math.inf, t=rates.z_difference(), p=p, p_usual=usual, too_noisy=False)
+    return replace(effect, interval=effect.interval_at(1 - effect.confidence))
 
 
-def null_error(means: ArmMeans, weights: Floats) -> tuple[float, float]:
+def alike_error(means: ArmMeans, weights: Floats) -> tuple[float, float]:
     """Return the error of a contrast, and its degrees of freedom, if its arms vary alike: one variance for all.
 
     An arm's own variance moves with its mean where a few large values make both. In a small arm that

@@ -6,7 +6,6 @@ so a robust F stands beside it and carries the verdict.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,18 +16,15 @@ from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
-from kanab.stats.cell_variance import KNOWN, TOO_NOISY, Spread, by_arm, by_class, marginal, noisy_spread, two_marginals
+from kanab.stats.cell_variance import KNOWN, TOO_NOISY, Spread, by_arm, by_class, noisy_spread, two_marginals
 from kanab.stats.distributions import f_tail
-from kanab.stats.formula import Variable, design, parse
 from kanab.stats.gram import Classes, Floats, Solution, arm_squares, classes_of, difference_of_fits, independent, solve
 from kanab.stats.noise import class_noise, refuse_noise, squares_noise
+from kanab.stats.regression.formula import Variable, design, parse
 from kanab.tabular import number, p_value
 from kanab.tally.tally import Tally
 
-Variance = Literal["pooled", "by_class", "two_marginals", "by_arm"]
-
-FARTHEST = 30.0
-"""Standard deviations: how far out a person is taken to be where bounds and squares allow more."""
+Variance = Literal["pooled", "by_class", "two_marginals", "by_arm", "score"]
 
 NOISE_VARIES = "noise differs between classes, so that only the robust test is made"
 """Why there is no pooled test of numbers with noise."""
@@ -39,10 +35,7 @@ EQUAL_VARIANCES = "assumes equal variance across levels"
 
 @dataclass(frozen=True)
 class FTest:
-    """An F statistic and how it was made; F and p are None where the test cannot be done.
-
-    ``p_guarded``, which only robust tests have, reckons with a few people far out: long tails, small classes.
-    """
+    """An F statistic and how it was made; F and p are None where the test cannot be done."""
 
     metric: str
     between: str
@@ -51,7 +44,6 @@ class FTest:
     df: tuple[float, float] | None
     p: float | None
     note: str = ""
-    p_guarded: float | None = None
 
     def __str__(self) -> str:
         head = f"{self.metric}: {self.between} ({self.variance.replace('_', ' ')})"
@@ -267,50 +259,9 @@ def robust_f(
     j = float(weights @ residuals**2)
     q = cells.q
     h1, h2 = _small_sample(cells, weights, spread)
-    shrink = 1 + 2 * (q * h2 - h1) / (q * (q + 2))
-    f = (j / q) / shrink
+    f = (j / q) / (1 + 2 * (q * h2 - h1) / (q * (q + 2)))
     df = q * (q + 2) / max(h1 + 2 * h2, 1 / KNOWN)
-    guarded = f_tail(min(f, _guarded(cells, spread) / q / shrink), q, df)
-    return FTest(cells.metric, cells.between, chosen, f, (float(q), df), f_tail(f, q, df), note, guarded)
-
-
-def _guarded(cells: TwoWay, spread: Spread) -> float:
-    """Return Σ w residual² as if one person as far out as can be had made it, by Bernstein's inequality.
-
-    A test trusts that class means are nearly normal; with a long tail and a small class they are not. One person
-    moves the statistic by ``pull`` standard errors at most, and then z behaves no worse than z / √(1 + pull·z/3) of
-    a normal. Variances of 0/1 metrics are also those of the additive fit, where these are larger. The scan of many
-    tests does the same.
-    """
-    n = cells.classes.n
-    variances = spread.of_people(n)
-    means = cells.classes.means + float(cells.classes.centre)
-    if cells.tally.moments_of(cells.metric).metric.binary:
-        additive = np.clip(means - cells.residuals(n), 0.0, 1.0)
-        noise = 0.0 if spread.noise is None else n * spread.noise
-        variances = np.maximum(variances, additive * (1 - additive) + noise)
-    weights = n / variances
-    extra = float(weights @ cells.residuals(weights) ** 2)
-    free = np.maximum(cells.left_over(weights, spread.group)[0], 0.0)
-    pull = float(np.max(_farthest(cells, means, variances) * np.sqrt(free / (n * variances))))
-    return extra / (1 + pull * math.sqrt(extra) / 3)
-
-
-def _farthest(cells: TwoWay, means: Floats, variances: Floats) -> Floats:
-    """Return how far from the mean of its cell one person can be, in steps."""
-    table, metric = cells.tally, cells.tally.moments_of(cells.metric).metric
-    limits = []
-    if metric.bounds is not None:
-        low, high = (end * metric.scale for end in metric.bounds)
-        limits.append(np.maximum(high - means, means - low))
-    if metric.binary:
-        return limits[0]
-    limits.append(FARTHEST * np.sqrt(variances))
-    for axis, name in enumerate(table.axes if table.noise is None else ()):
-        if table.squares(cells.metric, (name,)) is not None:
-            group, within, _ = marginal(cells.classes, arm_squares(table, cells.metric, (name,)), axis)
-            limits.append(np.sqrt(np.maximum(within, 0.0))[group])
-    return np.asarray(np.maximum(np.min(limits, axis=0), 0.0))
+    return FTest(cells.metric, cells.between, chosen, f, (float(q), df), f_tail(f, q, df), note)
 
 
 def _small_sample(cells: TwoWay, weights: Floats, spread: Spread) -> tuple[float, float]:
@@ -344,7 +295,7 @@ def cell_spread(cells: TwoWay, variance: str) -> Spread:
         return two_marginals(classes, rows, columns)
     if variance == "by_arm":
         return by_arm(classes, arm_squares(table, metric))
-    kinds = ", ".join(kind for kind in get_args(Variance) if kind != "pooled")
+    kinds = ", ".join(kind for kind in get_args(Variance) if kind not in ("pooled", "score"))
     raise AnalysisError("unknown kind of variance", f"Use one of: {kinds}.")
 
 

@@ -13,10 +13,10 @@ from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Claim
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import t_tail
-from kanab.stats.effect import ArmMeans, Effect, null_error
-from kanab.stats.gram import Floats
+from kanab.stats.effect import ArmMeans, Effect, alike_error
 from kanab.stats.noise import TOO_NOISY
 from kanab.stats.relative import relative_effect
+from kanab.stats.score import NoisyRates, Rates, exact_p
 from kanab.tabular import number, p_value
 from kanab.tally.factor import label
 
@@ -103,13 +103,12 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class MarginTest:
-    """The test of a claim, which is shown if the interval lies inside the margin and the second test agrees.
+    """The test of a claim, which is shown if the interval lies inside the margin.
 
     ``t`` and ``p`` are those of the weaker of two tests for equivalence, whose interval has
     confidence 1 − 2α; otherwise the interval is one-sided at 1 − α. With a relative margin, estimate
-    and interval are relative too (Fieller). All None where nothing varies. ``p_null`` is that of the second
-    test, with one variance for the arms, where their means are given. Two rates are tested at the margin by the
-    score test, whose z is ``t``; its variance is that of the margin already, so that it is the second test, too.
+    and interval are relative too (Fieller). All None where nothing varies. p and interval follow the effect's own
+    rule. Two rates are tested at the margin by the score test, whose z is ``t``.
     """
 
     effect: Effect
@@ -119,12 +118,11 @@ class MarginTest:
     p: float | None
     interval: tuple[float, float] | None
     confidence: float
-    p_null: float | None = None
 
     @property
     def shown(self) -> bool:
-        """Whether the data show the claim, by both tests."""
-        return self.p is not None and max(self.p, self.p_null or 0.0) < 1 - self.confidence
+        """Whether the data show the claim."""
+        return self.p is not None and self.p < 1 - self.confidence
 
     def __str__(self) -> str:
         arm, control = self.effect.arm, self.effect.control
@@ -137,8 +135,8 @@ class MarginTest:
         low, high = (number(times * end) if math.isfinite(end) else "∞" for end in self.interval)
         span = (
             f"{low} … {high}{unit}" if "∞" not in (low, high)
-            else f"≥ {low}{unit}" if high == "∞"
-            else f"≤ {high}{unit}"
+            else f"at least {low}{unit}" if high == "∞"
+            else f"at most {high}{unit}"
         )  # fmt: skip
         return f"{head}: {verdict}, p = {p_value(self.p)}, effect {number(times * self.estimate)}{unit}, {span}"
 
@@ -156,7 +154,7 @@ def against_margin(
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import difference_in_means
     >>> print(against_margin(difference_in_means(eighteen()), Margin("non-inferiority", 1)))
-    minutes: B against A, non-inferiority (the effect lies above -1): shown, p = 0.0207, effect -0.1188, ≥ -0.8099
+    minutes: B against A, non-inferiority (the effect lies above -1): shown, p = 0.0207, effect -0.1188, at least ...
     """
     level = effect.confidence if confidence is None else confidence
     if not (isinstance(level, (int, float)) and 0.5 < level < 1):
@@ -168,20 +166,25 @@ def against_margin(
         return _relative(read, margin, means, level)
     if effect.df is None:
         return MarginTest(effect, margin, effect.estimate, None, None, None, level)
-    away = [(_distance(effect, limit), beyond) for limit, beyond in margin.tests]
-    t, p = _weakest(away, effect.df)
-    p_null = p if effect.rates is not None else None
-    if means is not None and effect.rates is None:
-        weights = np.array([dict(effect.contrast).get(arm, 0.0) for arm in means.arms])
-        p_null = _second(means, [(effect.estimate - limit, weights, beyond) for limit, beyond in margin.tests])
-    return MarginTest(effect, margin, effect.estimate, t, p, read.interval_at(1 - wide), level, p_null)
-
-
-def _distance(effect: Effect, limit: float) -> float:
-    """Return the statistic of the test that the effect is the limit."""
     if effect.rates is not None:
-        return effect.rates.z_difference(limit)
-    return (effect.estimate - limit) / effect.se_population
+        z = effect.rates.z_difference
+        t, p = _hardest([_of_rates(effect.rates, z(limit), limit, beyond) for limit, beyond in margin.tests])
+    else:
+        away = [((effect.estimate - limit) / effect.se_population, limit, beyond) for limit, beyond in margin.tests]
+        t, p = _hardest([(t, effect.p_at(limit, beyond)) for t, limit, beyond in away])
+    return MarginTest(effect, margin, effect.estimate, t, p, read.interval_at(1 - wide), level)
+
+
+def _of_rates(rates: Rates | NoisyRates, z: float, limit: float, side: Alternative) -> tuple[float, float]:
+    """Return statistic and p of the score test at a limit; beyond 0 the exact test has to agree, as for 0 itself."""
+    p = t_tail(z, math.inf, side)
+    beyond = limit > 0 if side == "greater" else limit < 0
+    return z, max(p, exact_p(rates, side)) if beyond else p
+
+
+def _hardest(tests: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return statistic and p of the test that is hardest to pass."""
+    return max(tests, key=lambda test: test[1])
 
 
 def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: float) -> MarginTest:
@@ -191,41 +194,24 @@ def _relative(effect: Effect, margin: Margin, means: ArmMeans | None, level: flo
             "a relative margin needs the two arms' means", "Give means=…, and an effect of one arm against another."
         )
     ratio = relative_effect(means, effect)
-    control, arm = means.arms.index(effect.control), means.arms.index(effect.arm)
-    base = float(means.means[control])
+    base = float(means.means[means.arms.index(effect.control)])
     if base == 0:
         raise AnalysisError("a relative margin needs a control mean other than 0", "Give a margin in units.")
     if ratio.estimate is None:
         raise AnalysisError("the control's mean cannot be told from 0", "Give a margin in units of the metric.")
     if effect.df is None:
         return MarginTest(effect, margin, ratio.estimate, None, None, None, level)
-    covariance, upwards = means.covariance, math.copysign(1.0, base)
-    tests: list[tuple[float, Alternative]] = []
-    seconds: list[tuple[float, Floats, Alternative]] = []
     if effect.rates is not None:
-        t, p = _weakest([(effect.rates.z_relative(limit), side) for limit, side in margin.tests], effect.df)
-        return MarginTest(effect, margin, ratio.estimate, t, p, ratio.interval, level, p)
-    for limit, side in margin.tests:
-        shift = limit * upwards
-        variance = (
-            covariance[arm, arm] - 2 * (1 + shift) * covariance[arm, control]
-            + (1 + shift) ** 2 * covariance[control, control]
-        )  # fmt: skip
-        away = effect.estimate - shift * base
-        tests.append((away / math.sqrt(variance), side))
-        weights = np.zeros(len(means.arms))
-        weights[[arm, control]] = 1, -1 - shift
-        seconds.append((away, weights, side))
-    t, p = _weakest(tests, effect.df)
-    return MarginTest(effect, margin, ratio.estimate, t, p, ratio.interval, level, _second(means, seconds))
+        z = effect.rates.z_relative
+        t, p = _hardest([_of_rates(effect.rates, z(limit), limit, side) for limit, side in margin.tests])
+        return MarginTest(effect, margin, ratio.estimate, t, p, ratio.interval, level)
+    tests = [_at_share(effect, means, limit * math.copysign(1.0, base), side) for limit, side in margin.tests]
+    return MarginTest(effect, margin, ratio.estimate, *_hardest(tests), ratio.interval, level)
 
 
-def _second(means: ArmMeans, tests: list[tuple[float, Floats, Alternative]]) -> float:
-    """Return the p of the hardest test if the arms vary alike: how far contrasts are from where they must not be."""
-    errors = [null_error(means, weights) for _, weights, _ in tests]
-    return max(t_tail(away / se, df, side) for (away, _, side), (se, df) in zip(tests, errors, strict=True))
-
-
-def _weakest(tests: list[tuple[float, Alternative]], df: float) -> tuple[float, float]:
-    """Return the statistic and p of the test that is hardest to pass."""
-    return max(((t, t_tail(t, df, side)) for t, side in tests), key=lambda test: test[1])
+def _at_share(effect: Effect, means: ArmMeans, share: float, side: Alternative) -> tuple[float, float]:
+    """Return statistic and p of the test that the arm's mean is the control's and this share of it."""
+    weights = np.array([{effect.arm: 1.0, effect.control: -1.0 - share}.get(arm, 0.0) for arm in means.arms])
+    away, se = means.combined(weights)[0], math.sqrt(float(weights @ means.covariance @ weights))
+    alike = None if effect.se_alike is None else alike_error(means, weights)[0]
+    return away / se, replace(effect, estimate=away, se_population=se, se_alike=alike).p_at(0.0, side)

@@ -87,7 +87,7 @@ class Simultaneous:
     ``level`` is the confidence of this interval by itself; a relative interval of the same kind has
     it too. ``agrees``: the interval leaves out 0 exactly if the corrected p is below α. ``meaning``
     says what the intervals promise together. Without a level there is no interval: not testable, or
-    not selected. ``p_null_adjusted`` is the effect's second p (``p_null``), corrected alike.
+    not selected.
     """
 
     effect: Effect
@@ -97,7 +97,6 @@ class Simultaneous:
     interval: tuple[float, float] | None
     agrees: bool
     meaning: str
-    p_null_adjusted: float | None = None
 
 
 ALL_TOGETHER = "all intervals hold their effects together, with this confidence"
@@ -122,7 +121,6 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
     """
     confidence = _family_confidence(effects)
     adjusted = correct([effect.p for effect in effects], correction)
-    null_adjusted = correct([effect.p_null for effect in effects], correction)
     tested = [p for p in adjusted if p is not None]
     alpha = 1 - confidence
     chosen = sum(p < alpha for p in tested)
@@ -130,11 +128,11 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
     meaning = {"none": _EACH, "holm": _STEPS, "bh": _SELECTED, "by": _SELECTED}.get(correction, ALL_TOGETHER)
     selective = correction in ("bh", "by")
     intervals = []
-    for effect, p, p_null in zip(effects, adjusted, null_adjusted, strict=True):
+    for effect, p in zip(effects, adjusted, strict=True):
         confident = None if p is None or (selective and p >= alpha) else level
         interval = None if confident is None else effect.interval_at(1 - confident)
         agrees = interval is None or p is None or excludes(interval) == (p < alpha)
-        intervals.append(Simultaneous(effect, correction, p, confident, interval, agrees, meaning, p_null))
+        intervals.append(Simultaneous(effect, correction, p, confident, interval, agrees, meaning))
     return tuple(intervals)
 
 

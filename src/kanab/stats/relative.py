@@ -10,7 +10,8 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.stats.distributions import t_interval, t_quantile
 from kanab.stats.effect import ArmMeans, Effect, varying_alike
-from kanab.stats.score import Rates
+from kanab.stats.score import Rates, agreed_interval
+from kanab.stats.skewness import LEVEL, critical_t
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ def odds_ratio(effect: Effect) -> OddsRatio | None:
     """
     if not isinstance(effect.rates, Rates):
         return None
-    interval = effect.rates.odds_ratio_interval(1 - effect.confidence, effect.alternative)
+    alpha, sides = 1 - effect.confidence, effect.alternative
+    interval = effect.rates.odds_ratio_interval(alpha, sides)
+    if interval is not None:
+        interval = agreed_interval(effect.rates, interval, 1.0, alpha, sides)
     return OddsRatio(effect.rates.odds_ratio, interval)
 
 
@@ -53,9 +57,10 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     """Return the effect as a share of the size of the control's mean, whatever its sign: a loss that shrinks is a plus.
 
     The interval holds every share δ for which a test of mean(arm) = mean(control) + δ · |mean(control)|
-    does not reject, with the effect's own degrees of freedom: it excludes 0 exactly when p is below α. Where
-    the control's mean cannot be told from 0, no share of it is given. Of two rates it is the score interval of
-    their ratio, which agrees with p likewise; without an event in the control there is no share.
+    does not reject, by the effect's own rule and degrees of freedom: it excludes 0 exactly when p is below α. Where
+    the control's mean cannot be told from 0, no share of it is given, unless no value is negative (the ``shape`` of the
+    means says so): then no share below −100 % is in the interval, and it may be open above. Of two rates it is the
+    score interval of their ratio, which agrees with p likewise; without an event in the control there is no share.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import against_control, plain_means
@@ -64,42 +69,78 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     -0.0935
     """
     if effect.rates is not None:
-        interval = effect.rates.relative_interval(1 - effect.confidence, effect.alternative)
-        return Relative(None if interval is None else effect.rates.relative, interval)
-    base, v_base, v_both = _control(means, effect)
+        alpha, sides = 1 - effect.confidence, effect.alternative
+        interval = effect.rates.relative_interval(alpha, sides)
+        if interval is None:
+            return Relative(None, None)
+        return Relative(effect.rates.relative, agreed_interval(effect.rates, interval, 0.0, alpha, sides))
+    base = _control(means, effect)[0]
     if base == 0:
         return Relative(None, None)
-    difference, sign = effect.estimate, math.copysign(1.0, base)
+    estimate = effect.estimate / abs(base)
     if effect.df is None:
-        return Relative(difference / abs(base), None)
-    tail = (1 + effect.confidence) / 2 if effect.alternative == "two-sided" else effect.confidence
-    t2 = t_quantile(tail, effect.df) ** 2
-    v = effect.se_population**2
-    a = base**2 - t2 * v_base
-    if a <= 0:
+        return Relative(estimate, None)
+    interval = _shares(means, effect)
+    if effect.se_alike is not None and interval is not None:
+        arms = np.array([arm in (effect.arm, effect.control) for arm in means.arms])
+        alike = replace(effect, se_population=effect.se_alike, df=effect.df_alike, tilted=LEVEL)
+        second = _shares(varying_alike(means, arms), alike)
+        interval = None if second is None else (min(interval[0], second[0]), max(interval[1], second[1]))
+    if interval is None:
         return Relative(None, None)
-    # The ends solve (difference − δ base)² = t² (v − 2 δ v_both + δ² v_base). What is under the root is written
-    # so that nothing large is subtracted; the end next to 0 comes from their product, so that its sign is p's verdict.
-    half = difference * base - t2 * v_both
-    inner = v * base**2 - 2 * v_both * difference * base + v_base * difference**2 - t2 * (v_base * v - v_both**2)
-    far = half + math.copysign(math.sqrt(max(0.0, t2 * inner)), half)
-    near = (difference**2 - t2 * v) / far if far else 0.0
-    low, high = sorted((sign * near, sign * far / a))
-    if effect.alternative == "greater":
-        high = math.inf
-    elif effect.alternative == "less":
-        low = -math.inf
-    return Relative(difference / abs(base), (low, high))
+    low = -math.inf if effect.alternative == "less" else interval[0]
+    high = math.inf if effect.alternative == "greater" else interval[1]
+    return Relative(estimate, (low, high))
 
 
-def safe_relative_interval(means: ArmMeans, effect: Effect) -> tuple[float, float] | None:
-    """Return the shares that one of the effect's two tests does not reject; None where either gives none."""
-    interval = relative_effect(means, effect).interval
-    if interval is None or effect.se_null is None:
-        return interval
-    alike = varying_alike(means, np.array([arm in (effect.arm, effect.control) for arm in means.arms]))
-    second = relative_effect(alike, replace(effect, se_population=effect.se_null, df=effect.df_null)).interval
-    return None if second is None else (min(interval[0], second[0]), max(interval[1], second[1]))
+def _shares(means: ArmMeans, effect: Effect) -> tuple[float, float] | None:
+    """Return the shares that one test does not reject; None where the control's mean cannot be told from 0."""
+    assert effect.df is not None
+    tail = (1 + effect.confidence) / 2 if effect.alternative == "two-sided" else effect.confidence
+    quantile = t_quantile(tail, effect.df)
+    below, above = effect.tilted
+    low, high = critical_t(quantile, above), critical_t(quantile, below)
+    ends = [_fieller(means, effect, limit) for limit in (low, high)]
+    return None if ends[0] is None or ends[1] is None else (ends[0][0], ends[1][1])
+
+
+def _fieller(means: ArmMeans, effect: Effect, limit: float) -> tuple[float, float] | None:
+    """Return the shares δ with (difference − δ base)² ≤ limit² (v − 2 δ v_both + δ² v_base).
+
+    Where the control's mean cannot be told from 0 there are none, unless no value is negative: a share is then no less
+    than −1, and there is no largest one.
+    """
+    base, v_base, v_both = _control(means, effect)
+    difference, v, square = effect.estimate, effect.se_population**2, limit**2
+    a = base**2 - square * v_base
+    nonnegative = means.shape is not None and means.shape.nonnegative and base > 0 and base + difference >= 0
+    if a <= 0 and not nonnegative:
+        return None
+    # What is under the root is written so that nothing large is subtracted; the end next to 0 comes from the product
+    # of both, so that its sign is p's verdict.
+    half = difference * base - square * v_both
+    inner = v * base**2 - 2 * v_both * difference * base + v_base * difference**2 - square * (v_base * v - v_both**2)
+    far = half + math.copysign(math.sqrt(max(0.0, square * inner)), half)
+    near = (difference**2 - square * v) / far if far else 0.0
+    other = far / a if a else -math.copysign(math.inf, far)
+    if not nonnegative:
+        sign = math.copysign(1.0, base)
+        low, high = sorted((sign * near, sign * other))
+        return low, high
+    low, high = sorted((near, other))
+    if a > 0:
+        v_arm = v + 2 * v_both + v_base
+        from_zero = (base + difference) ** 2 <= square * v_arm  # the arm's mean cannot be told from 0
+        return -1.0 if from_zero else low, high
+    # The control's mean cannot be told from 0: shares between low and high are rejected, if any are.
+    if inner < 0:
+        return -1.0, math.inf
+    if low <= -1:
+        return max(-1.0, high), math.inf
+    # Adjusted means that go together may leave shares on both sides: all are given, unless no effect is rejected.
+    if not low < 0 < high:
+        return -1.0, math.inf
+    return (high, math.inf) if difference > 0 else (-1.0, low)
 
 
 def _control(means: ArmMeans, effect: Effect) -> tuple[float, float, float]:

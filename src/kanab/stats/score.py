@@ -311,6 +311,26 @@ class NoisyRates:
         return _open((math.expm1(low), math.expm1(high)), alternative, (-math.inf, math.inf))
 
 
+def exact_p(rates: Rates | NoisyRates, alternative: Alternative) -> float:
+    """Return the p of the exact test where events are so few that it has to agree, else 0: it says nothing then.
+
+    With noise nobody knows how many events there were.
+    """
+    return rates.p_exact(alternative) if isinstance(rates, Rates) and rates.thin else 0.0
+
+
+def agreed_interval(
+    rates: Rates | NoisyRates, interval: tuple[float, float], alike: float, alpha: float, alternative: Alternative
+) -> tuple[float, float]:
+    """Return a score interval that leaves out ``alike`` only if the exact test agrees, where events are few.
+
+    ``alike`` is the value where both rates are one: 0, or 1 of an odds ratio.
+    """
+    if exact_p(rates, alternative) < alpha:
+        return interval
+    return min(interval[0], alike), max(interval[1], alike)
+
+
 def _lower_rate(x1: int, n1: int, x0: int, n0: int, difference: float) -> float:
     """Return the likeliest rate of the second arm if the first one's is larger by so much.
 

@@ -65,7 +65,7 @@ def test_a_readout_is_that_of_kanab_analyze_brief_and_says_whether_effects_diffe
     row = next(row for row in readout.to_dict()["effects"] if row["metric"] == "spend" and row["carries_verdict"])
     told = next(row for row in answer.data["effects"] if row["metric"] == "spend")
     assert told["estimate"] == pytest.approx(row["estimate"], rel=1e-5)
-    assert told["interval"] == pytest.approx(row["interval_safe"], rel=1e-5)
+    assert told["interval"] == pytest.approx(row["interval"], rel=1e-5)
     assert told["verdict"] == "better"
     assert answer.data["people"] == 2000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import kanab as kb
+from kanab.analysis.shapes import shapes_of
 from kanab.cli.main import cli
 from kanab.cli.power import power
 from kanab.datasets import shop_rows
@@ -170,13 +172,33 @@ def test_a_curve_leaves_out_what_so_few_people_cannot_see() -> None:
     assert "–" in said("--rate", "0.5", "--people", "40", "--power", "0.8", "--curve")
 
 
-def test_a_release_gives_the_variances_that_were_found(file: Path) -> None:
+def shaped(means: kb.stats.ArmMeans, file: Path) -> kb.stats.ArmMeans:
+    """The means with what the release knows of their metric's shape."""
     released = kb.read_release(file)
-    table = released.tables["variant/tier"]
+    return replace(means, shape=shapes_of(released, "variant", released.tables)[means.metric])
+
+
+def test_a_skewed_metric_of_a_release_takes_more_people_for_a_fall_in_a_small_arm(file: Path, tmp_path: Path) -> None:
+    released = kb.read_release(file)
+    assert released.receipt.shapes["variant"]["spend"][0] > 2
+    symmetric = {"variant": {"spend": (0.0, 1.0)}}
+    people = []
+    for name, shapes in (("symmetric", symmetric), ("known", released.receipt.shapes)):
+        path = tmp_path / f"{name}.json"
+        kb.write_release(replace(released, receipt=replace(released.receipt, shapes=shapes)), path)
+        words = ("--release", str(path), "--metric", "spend", "--shares", "A=99,B=1", "--power", "0.8")
+        people.append([data(*words, "--effect", effect)["people"] for effect in ("2", "-2")])
+    (up, down), (up_known, down_known) = people
+    assert up == down == up_known  # a small arm that has large values is not surer than it looks
+    assert down_known > 1.1 * down
+
+
+def test_a_release_gives_the_variances_that_were_found(file: Path) -> None:
+    table = kb.read_release(file).tables["variant/tier"]
     words = ("--release", str(file), "--metric", "spend", "--people", "40000", "--power", "0.8")
     even = {"A": 1, "B": 1}
-    plain = noise_of_means(kb.stats.plain_means(table, "spend"), shares=even)
-    adjusted = noise_of_means(kb.stats.adjusted_means(table, "spend"), shares=even)
+    plain = noise_of_means(shaped(kb.stats.plain_means(table, "spend"), file), shares=even)
+    adjusted = noise_of_means(shaped(kb.stats.adjusted_means(table, "spend"), file), shares=even)
     assert data(*words, "--shares", "A=1,B=1")["effect"] == solve_power(plain, people=40_000, power=0.8).effect
     found = data(*words, "--shares", "A=1,B=1", "--adjust", "tier", "--experiment", "variant")
     assert found["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
@@ -241,7 +263,7 @@ def test_a_released_rate_is_said_in_points_and_segments_are_planned(file: Path) 
 
 
 def test_a_released_rate_is_planned_with_the_variance_of_its_new_rate(file: Path) -> None:
-    means = kb.stats.adjusted_means(kb.read_release(file).tables["variant/tier"], "bought")
+    means = shaped(kb.stats.adjusted_means(kb.read_release(file).tables["variant/tier"], "bought"), file)
     words = ("--release", str(file), "--metric", "bought", "--adjust", "tier", "--people", "2000", "--power", "0.8")
     assert data(*words)["effect"] == solve_power(noise_of_means(means, rate=True), people=2_000, power=0.8).effect
     assert data(*words)["effect"] > 1.04 * solve_power(noise_of_means(means), people=2_000, power=0.8).effect
@@ -289,7 +311,7 @@ def test_the_page_answers_for_both_kinds_of_effect(tmp_path: Path) -> None:
     words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1", "--effect", "0.365", "--relative", "--power", "0.8")
     html = page(tmp_path, *words)
     assert "If it multiplies everybody&#x27;s value: 17,709 people in all (A 15,938, B 1,771)." in html
-    assert "A verdict also needs the t with one variance for both arms" in html
+    assert "planned from numbers it is taken to be symmetric" in html
     assert "give the control&#x27;s mean for both answers" in page(tmp_path, *SD, "--effect", "1", "--power", "0.8")
 
 
@@ -300,7 +322,7 @@ def test_without_a_positive_mean_or_for_a_rate_there_is_one_kind_of_effect() -> 
 
 def test_a_released_amount_may_be_multiplied_and_a_rate_may_not(file: Path) -> None:
     words = ("--release", str(file), "--people", "40000", "--power", "0.8", "--multiplies")
-    means = kb.stats.plain_means(kb.read_release(file).tables["variant/tier"], "spend")
+    means = shaped(kb.stats.plain_means(kb.read_release(file).tables["variant/tier"], "spend"), file)
     noise = noise_of_means(means, grows=True)
     assert data(*words, "--metric", "spend")["effect"] == solve_power(noise, people=40_000, power=0.8).effect
     assert problem(*words, "--metric", "bought").fact == "--multiplies is for amounts"
@@ -326,8 +348,9 @@ def test_a_ratio_is_planned_from_the_products_of_a_release(ratio_file: Path, nam
     words = ("--release", str(ratio_file), "--people", "40000", "--power", "0.8", "--metric", name)
     table = kb.read_release(ratio_file).tables["variant/tier"]
     even = {"A": 1, "B": 1}
-    plain = kb.planning.noise_of_means(kb.stats.ratio_means(table, "spend", "bought"), shares=even)
-    adjusted = kb.planning.noise_of_means(kb.stats.adjusted_ratio_means(table, "spend", "bought"), shares=even)
+    plain = kb.planning.noise_of_means(shaped(kb.stats.ratio_means(table, "spend", "bought"), ratio_file), shares=even)
+    means = shaped(kb.stats.adjusted_ratio_means(table, "spend", "bought"), ratio_file)
+    adjusted = kb.planning.noise_of_means(means, shares=even)
     assert data(*words)["effect"] == solve_power(plain, people=40_000, power=0.8).effect
     assert data(*words, "--adjust", "tier")["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
     assert "How spend/bought varies is as it was found in variant (shop.json)." in said(*words)

@@ -38,7 +38,7 @@ def test_a_single_release_is_one_interval_and_an_open_end_is_that_of_the_picture
     assert "band" not in svg
     (top, bottom) = re.findall(r'd="M66\.0 ([\d.]+)L66\.0 ([\d.]+)"', svg)[0]
     assert 0 < float(top) < float(bottom) < SMALL_HEIGHT
-    assert "Effect of B on spend: +2.0 (≥ 1.0)" in svg
+    assert "Effect of B on spend: +2.0 (at least 1.0)" in svg
 
 
 def test_names_are_escaped() -> None:

@@ -88,6 +88,8 @@ def test_stated_noise_that_is_not_the_plans_is_broken(ledger: Path) -> None:
     assert [check.rule for check in check_release(stating(release, epsilon=0.6)) if check.holds is False] == ["noise"]
     told = replace(release, receipt=replace(release.receipt, clamped={"bought": 3}))
     assert [check.rule for check in check_release(told) if check.holds is False] == ["receipt"]
+    shaped = replace(release, receipt=replace(release.receipt, shapes={"checkout": {"spend": (4.0, 0.5)}}))
+    assert [check.rule for check in check_release(shaped) if check.holds is False] == ["receipt"]
 
 
 def test_an_older_copy_is_broken_on_the_machine_that_knows(ledger: Path) -> None:

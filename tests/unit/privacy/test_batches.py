@@ -112,6 +112,36 @@ def test_ranges_of_undeclared_metrics_are_kept_in_units_and_joined_over_batches(
     assert release(counting(batch(1), PLAN)).ranges == {}
 
 
+def spend(seed: int, skewed: float, buyers: float) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    paid = np.where(rng.random(800) < buyers, rng.lognormal(1, skewed, 800), 0.0).clip(0, 50)
+    return batch(seed) | {"y": np.round(paid, 2)}
+
+
+def test_the_sum_has_the_larger_skewness_and_the_smaller_share_of_unusual_people(counting: Counting) -> None:
+    parts = [release(counting(spend(1, 1.5, 0.1), PLAN)), release(counting(spend(2, 0.2, 0.9), PLAN))]
+    (high, few), (low, many) = (part.receipt.shapes["arm"]["y"] for part in parts)
+    assert high > low + 1
+    assert few < many
+    for order in (parts, parts[::-1]):
+        assert add_releases(order).receipt.shapes == {"arm": {"y": (high, few)}}
+    losses = release(counting(spend(3, 1.5, 0.1) | {"y": -spend(3, 1.8, 0.02)["y"]}, PLAN))
+    negative = losses.receipt.shapes["arm"]["y"][0]
+    assert negative < -high
+    assert add_releases([parts[0], losses]).receipt.shapes["arm"]["y"][0] == negative
+
+
+def test_the_sum_knows_no_shape_unless_every_batch_does(counting: Counting) -> None:
+    known, other = release(counting(batch(1), PLAN)), release(counting(batch(2), PLAN))
+    before = replace(other, receipt=replace(other.receipt, shapes={}))
+    assert add_releases([known, other]).receipt.shapes == {"arm": {"y": (0.0, 1.0)}}
+    assert add_releases([known, before]).receipt.shapes == {}
+    (effect,) = [
+        row.effect for row in analyze(add_releases([known, before])).effects if row.effect.method == "difference"
+    ]
+    assert effect.se_alike is not None
+
+
 def test_the_same_people_released_twice_are_not_added_whatever_their_salts(counting: Counting) -> None:
     made = [release(counting(batch(1), PLAN)) for _ in range(2)]
     assert made[0].salt != made[1].salt

@@ -281,6 +281,27 @@ def test_amounts_follow_the_0_1_metric_that_they_are_of() -> None:
     )
 
 
+def test_a_shape_is_told_of_what_is_published_alone() -> None:
+    ill, cost = MetricPlan("ill", binary=True, sensitive="yes"), MetricPlan("cost", (0, 500), 0.01, of="ill")
+    counted = kb.count(patients(2400), trial(ill, cost))
+    assert list(counted.shapes["trial"]) == ["cost"]
+    assert list(release(counted).receipt.shapes["trial"]) == ["cost"]
+    rare = kb.count(patients(share=0.01), trial(ill, replace(cost, least_events=10)))
+    assert list(rare.shapes["trial"]) == ["cost"]
+    made = release(rare)
+    assert not any("cost" in table.metric_names for table in made.tables.values())
+    assert made.receipt.shapes == {}
+
+
+@pytest.mark.parametrize(("k", "told"), [(10, True), (60, False)])
+def test_a_share_of_unusual_people_is_none_where_they_are_fewer_than_k(k: int, told: bool) -> None:
+    rng = np.random.default_rng(3)
+    rows = {"arm": rng.choice(["A", "B"], 1_200), "y": np.where(np.arange(1_200) < 40, rng.integers(1, 90, 1_200), 0)}
+    plan = make_plan("arm", ["y"], bounds={"y": (0, 100)}, resolution={"y": 1}, k=k)
+    shapes = release(kb.count(rows, plan)).receipt.shapes
+    assert (shapes["arm"]["y"][1] > 0) == told
+
+
 def test_least_events_of_an_amount_is_refused() -> None:
     rows = patients()
     with pytest.raises(

@@ -56,6 +56,33 @@ def test_the_same_people_give_the_same_bytes_but_for_salt_and_hash(tmp_path: Pat
     assert texts[0] == texts[1]
 
 
+def test_a_release_holds_classes_of_skewness_and_of_unusual_people_and_nothing_finer(tmp_path: Path) -> None:
+    write_release(released(), tmp_path / "shop.json")
+    told = json.loads((tmp_path / "shop.json").read_text())["receipt"]["shapes"]
+    assert told == {"variant": {"spend": [pytest.approx(2.0), pytest.approx(2**-0.5, abs=0.3)]}}
+    for value in told["variant"]["spend"]:
+        assert 2 * np.log2(value) == pytest.approx(round(2 * np.log2(value)), abs=1e-9)
+    assert read_release(tmp_path / "shop.json").receipt.shapes == {
+        "variant": {"spend": tuple(told["variant"]["spend"])}
+    }
+
+
+def test_a_file_of_before_there_were_shapes_reads_as_before_and_keeps_its_hash() -> None:
+    data = release_to_dict(released())
+    del data["receipt"]["shapes"]
+    data["hash"] = hash_of(data)
+    old = release_from_dict(data)
+    assert old.receipt.shapes == {}
+    assert release_to_dict(old) == data
+    now, then = (analyze(each).effects[0].effect for each in (released(), old))
+    assert (then.estimate, then.p_usual) == (now.estimate, now.p_usual)
+    assert (then.se_alike is None, now.se_alike is None) == (False, True)
+    for line in Path(__file__).with_name("before_salts.ledger").read_text().splitlines()[1:]:
+        entry = json.loads(line)
+        assert release_to_dict(release_from_dict(entry))["hash"] == entry["hash"]
+        assert "shapes" not in entry["receipt"]
+
+
 def test_the_file_names_no_host_user_path_or_time(tmp_path: Path) -> None:
     write_release(released(), tmp_path / "shop.json")
     text = (tmp_path / "shop.json").read_text(encoding="utf-8")

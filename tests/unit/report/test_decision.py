@@ -157,12 +157,12 @@ def test_while_looks_are_left_nothing_is_given_up(experiment: Maker) -> None:
 
 
 def test_what_a_few_people_could_have_made_decides_nothing(experiment: Maker) -> None:
-    watched = {"verdict": "watch", "p_null_adjusted": 0.2, "enough": None}
+    watched = {"verdict": "watch", "p_usual_adjusted": 0.02, "test": "welch"}
     decision = decide(experiment(watched))
     assert decision is not None
     assert decision["answer"] == "inconclusive"
     assert decision["because"] == [
-        "Watch: spend is higher with B, but a few people could have made it: +0.50 (+5.0 %).",
+        "Watch: spend may be higher with B, or a few people made it: +0.50 (+5.0 %).",
         "Effects of B on spend beyond +0.30 … +0.70 are ruled out.",
     ]
     assert answer(experiment(watched | {"sequential": {"verdict": "keep going"}})) == "keep going"

@@ -76,14 +76,14 @@ def test_numbers_have_a_true_minus_and_no_negative_zero(value: float | None, dec
 def test_open_ends_are_said() -> None:
     figures = Figures(decimals=1)
     assert [figures.between(pair) for pair in ([1.0, None], [None, 1.0], [None, None], None)] == [
-        "≥ 1.0",
-        "≤ 1.0",
+        "at least 1.0",
+        "at most 1.0",
         "–",
         "–",
     ]
     assert [figures.spoken(pair) for pair in ([1.0, None], [None, 1.0], [None, None])] == [
-        "1.0 or more",
-        "1.0 or less",
+        "at least 1.0",
+        "at most 1.0",
         "any number",
     ]
     assert half_width(None, [None, 1.0]) is None

@@ -72,7 +72,7 @@ def test_open_ends_reach_the_edge_with_an_arrow(small: Maker, effect: Maker) -> 
     forest = effect_forest(small(effect(interval=[0.3, None]), alternative="greater"))
     assert forest is not None
     (row,) = rows_of(forest)
-    assert (row["high"], row["text"]) == (None, "+0.50 (≥ 0.30)")
+    assert (row["high"], row["text"]) == (None, "+0.50 (at least 0.30)")
     drawn = forest_svg(forest)
     assert f'<path d="M{WIDTH} 37l-8 -5v10z"' in drawn
     assert '<path d="M0 37l8 -5v10z"' not in drawn

@@ -114,7 +114,7 @@ def test_the_report_shows_sentences_tables_and_receipt(report: str) -> None:
         "each arm with its own variance (Welch)",
     ):
         assert sentence in text
-    for cell in ("+7.66", "7.00 to 8.32", "+72.1 %", "1.36e-112", "–", "49.6", "33.29 %", "+6.20"):
+    for cell in ("+7.66", "7.00 to 8.32", "+72.1 %", "1.36e-112", "–", "F(2, 41,682) = 49.6", "33.29 %", "+6.20"):
         assert f">{cell}</td>" in report
     assert not re.search(r"(?<!k-)anonymous|compliant|no personal data", text, re.IGNORECASE)
 

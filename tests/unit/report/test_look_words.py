@@ -20,7 +20,10 @@ Maker = Callable[..., Readout]
     [
         ({"look": 2, "looks": 4, "verdict": "may stop"}, "Look 2 of 4: you may stop."),
         ({"look": 2, "looks": 4, "verdict": "keep going"}, "Look 2 of 4: keep going until look 3."),
-        ({"look": 4, "looks": 4, "verdict": "ended"}, "Look 4 of 4: ended at 1,000 people without a finding."),
+        (
+            {"look": 4, "looks": 4, "verdict": "ended"},
+            "Look 4 of 4: ended at 1,000 people without a finding; effects beyond +0.30 … +0.70 are ruled out.",
+        ),
         (
             {"look": 2, "planned": 9_000, "verdict": "keep going"},
             "Look 2: keep going until the planned 9,000 people, or an earlier look.",

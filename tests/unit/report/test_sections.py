@@ -96,22 +96,14 @@ def test_a_claim_is_shown_or_not_and_never_refuted(small: Maker) -> None:
     parts = margin_parts(small(margins=[claim(), claim(claim="superiority", limits=[0.45, None], p=0.31, shown=False)]))
     assert (
         parts[0]
-        == "Non-inferiority of B on spend is shown: the effect lies above −0.1 (interval ≥ 0.34; p = 1.00e-09)."
+        == "Non-inferiority of B on spend is shown: the effect lies above −0.1 (interval at least 0.34; p = 1.00e-09)."
     )
     assert parts[1] == (
         "Superiority of B on spend is not shown: that the effect lies above +0.45 is not certain "
-        "(interval ≥ 0.34; p = 0.310)."
+        "(interval at least 0.34; p = 0.310)."
     )
     assert parts[2] == "Each claim is tested on its own, one-sided at 95 %."
     assert [row[-1] for row in table(parts).rows] == ["yes", "no"]
-
-
-def test_a_claim_that_a_few_people_could_have_made_is_not_shown(small: Maker) -> None:
-    parts = margin_parts(small(margins=[claim(p=0.01, p_null=0.2, shown=False)]))
-    assert parts[0] == (
-        "Non-inferiority of B on spend is not shown: the effect lies above −0.1 by its interval, but a few people "
-        "could have made that (interval ≥ 0.34; p = 0.0100, but 0.200 if the arms vary alike)."
-    )
 
 
 def test_claims_in_percent_lower_ones_and_untestable_ones(small: Maker) -> None:
@@ -124,7 +116,7 @@ def test_claims_in_percent_lower_ones_and_untestable_ones(small: Maker) -> None:
     assert str(parts[0]).startswith(
         "Equivalence of B on spend is shown: the effect lies between −2 and +3 % (interval −0.5 to 2.5 %;"
     )
-    assert "lies below +0.5 (interval ≤ 0.30;" in str(parts[1])
+    assert "lies below +0.5 (interval at most 0.30;" in str(parts[1])
     assert parts[2] == "Non-inferiority of B on spend cannot be tested: nothing varies."
     assert [row[-1] for row in table(parts).rows] == ["yes", "yes", "–"]
 

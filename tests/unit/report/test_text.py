@@ -142,7 +142,10 @@ def test_a_control_mean_near_zero_leaves_out_the_relative_effect(small: Maker, e
 
 @pytest.mark.parametrize(
     ("alternative", "interval", "said", "shown"),
-    [("greater", [0.3, None], "0.30 or more", "≥ 0.30"), ("less", [None, 0.7], "0.70 or less", "≤ 0.70")],
+    [
+        ("greater", [0.3, None], "at least 0.30", "at least 3.0 %"),
+        ("less", [None, 0.7], "at most 0.70", "at most 7.0 %"),
+    ],
 )
 def test_one_sided_intervals_have_an_open_end(
     small: Maker, effect: Maker, alternative: str, interval: Any, said: str, shown: str
@@ -153,6 +156,23 @@ def test_one_sided_intervals_have_an_open_end(
     assert f"No sign that B {verb} spend: +0.50 (+5.0 %), 95 % interval {said}; p = 0.400." in text
     assert shown in text
     assert f"One-sided: only a {side} was looked for." in text
+
+
+def test_a_share_that_is_open_above_is_at_least_so_much_in_text_and_table(small: Maker, effect: Maker) -> None:
+    text = flat(readout_text(small(effect(interval=[-0.1, 1.1], relative=0.12, relative_interval=[-0.35, None]))))
+    assert "B raises spend by 0.5 (+12 %, at least −35 %), 95 % interval −0.1 to 1.1" in text
+    assert "at least −35 %" in text
+    closed = flat(readout_text(small(effect(interval=[-0.1, 1.1], relative=0.12, relative_interval=[-0.35, 0.9]))))
+    assert "at least" not in closed
+
+
+def test_methods_say_by_which_rule_p_and_interval_are_made(small: Maker, effect: Maker) -> None:
+    text = flat(readout_text(small(effect(test="welch"))))
+    assert "The t-test corrects for the skewness of a metric, on the side where a few large values would" in text
+    assert "p is the larger, and the interval the wider of both." in text
+    rates = flat(readout_text(small(effect(test="score"), effect(test="regression", method="adjusted"))))
+    assert "The t-test of other metrics, and of adjusted effects, corrects for the skewness" in rates
+    assert "corrects for the skewness" not in flat(readout_text(small(effect(test="score"))))
 
 
 def test_table_and_data_agree_to_the_last_printed_digit(hillstrom: Readout) -> None:
@@ -199,10 +219,10 @@ def test_a_control_called_control_is_not_named_twice(small: Maker) -> None:
 def test_the_robust_f_decides_and_the_pooled_one_is_in_the_plain_data(hillstrom: Readout) -> None:
     text = readout_text(hillstrom)
     assert "The effect on visit differs by womens (robust F(2, 41,682) = 49.6, p = 3.20e-22" in flat(text)
-    assert cells(text, "visit by womens")[1:] == ["yes", "by class", "49.6", "3.20e-22", "1.28e-21"]
+    assert cells(text, "visit by womens")[1:] == ["yes", "by class", "F(2, 41,682) = 49.6", "3.20e-22", "1.28e-21"]
     assert "the pooled F, which assumes one variance, is in the plain data" in flat(text)
     assert [round(row["F"], 1) for row in hillstrom["segments"] if not row["decides"]][:1] == [45.5]
-    assert cells(text, "spend by history_segment")[1:4] == ["no sign", "two marginals", "1.69"]
+    assert cells(text, "spend by history_segment")[1:4] == ["no sign", "two marginals", "F(12, 8,160) = 1.69"]
     assert "No sign that the effect differs: spend by womens (p = 0.587), visit by history_segment" in flat(text)
 
 

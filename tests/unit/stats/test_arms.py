@@ -7,15 +7,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
+from tests.unit.stats.shaped_means import SIDES
 
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import adjusted_effect, adjusted_means, contrast, plain_means
-from kanab.stats.arms import _joined, joint_contrasts, many_to_one, omnibus
+from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
+from kanab.stats.distributions import joint_tail
 from kanab.stats.effect import ArmMeans, differences_from
-from kanab.stats.joint_t import joint_tail
 from kanab.stats.multiplicity import excludes
+from kanab.stats.skewness import Shape
 
 
 def world(sizes=(40, 25, 30, 50), sds=(1, 1, 1, 1), shift=0.0):
@@ -34,15 +36,29 @@ def world(sizes=(40, 25, 30, 50), sds=(1, 1, 1, 1), shift=0.0):
     ]
 
 
-def test_the_second_test_is_corrected_by_the_same_joint_t():
-    table, _ = world(sizes=(40, 40, 40), sds=(1, 1, 1))
-    means = plain_means(table)
-    for arm in many_to_one(means):
-        # with arms of one size only the degrees of freedom differ
-        assert arm.p_null_adjusted == pytest.approx(arm.p_adjusted, rel=0.03)
-        assert arm.p_null_adjusted > arm.effect.p_null
-    without = [replace(arm.effect, p_null=None) for arm in many_to_one(means)]
-    assert [arm.p_null_adjusted for arm in _joined(without, np.eye(2), 0.95, "two-sided")] == [None, None]
+@pytest.mark.parametrize(
+    ("shape", "misled"),  # these small arms have higher means, and less variance than the large one
+    [(Shape(9.0, 1.0), False), (Shape(-9.0, 1.0), True), (Shape(None), True), (Shape(0.0, 0.2), True)],
+)
+@pytest.mark.parametrize("side", SIDES)
+def test_dunnett_corrects_the_rules_p_and_its_intervals_agree(shape, misled, side):
+    table, _ = world(sizes=(400, 40, 25), sds=(2, 1, 1))
+    means = replace(plain_means(table), shape=shape)
+    plain = many_to_one(replace(means, shape=None), alternative=side)
+    corrected = 0
+    for arm, usual in zip(many_to_one(means, alternative=side), plain, strict=True):
+        p = arm.effect.p
+        assert p - 1e-12 <= arm.p_adjusted <= 2 * p + 1e-12
+        if p > arm.effect.p_usual:
+            corrected += 1
+            assert arm.p_adjusted > usual.p_adjusted
+        elif p == arm.effect.p_usual:
+            assert arm.p_adjusted == pytest.approx(usual.p_adjusted, abs=1e-12)
+    assert bool(corrected) == (misled and side != "less")
+    for alpha in (0.001, 0.01, 0.05, 0.1, 0.2, 0.4):
+        for arm in many_to_one(means, alternative=side, confidence=1 - alpha):
+            low, high = arm.interval
+            assert (low <= 0 <= high) == (arm.p_adjusted >= alpha)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e9])

@@ -16,7 +16,6 @@ from kanab.stats.cautions import (
     design_ended,
     looked_early,
     metric_cautions,
-    people_for_verdict,
     people_off_commonest,
     rows_not_people,
     small_arms,
@@ -103,43 +102,21 @@ def test_one_heavy_spender_carries_the_mean():
     assert "arm B" in str(cautions[0])
 
 
-def test_uneven_arms_and_far_bounds_could_matter():
-    rng = np.random.default_rng(1)
-    amounts = [rng.integers(0, 30, n).tolist() for n in (4_000, 200, 4_000)]
-    assert codes(metric_cautions(values(A=amounts[0], B=amounts[1]))) == ["tails-could-matter"]
-    assert metric_cautions(values(A=amounts[0], B=amounts[2])) == []
-    assert metric_cautions(values(Metric("y", 1, (0, 30)), A=amounts[0], B=amounts[1])) == []
-
-
-def test_without_bounds_nothing_is_known_about_tails_unless_the_ends_of_the_data_are():
+def test_without_bounds_nobody_is_known_to_carry_a_mean_unless_the_ends_of_the_data_are():
     spenders = values(Metric("y"), A=[1, 2] * 20, B=[1] * 5 + [1000])
     assert metric_cautions(spenders) == []
     assert codes(metric_cautions(spenders, "y", (0, 1000))) == ["few-carry-the-mean"]
-    rng = np.random.default_rng(1)
-    amounts = [rng.integers(0, 300, n).tolist() for n in (4_000, 200)]
-    prices = values(Metric("y", 10), A=[y / 10 for y in amounts[0]], B=[y / 10 for y in amounts[1]])
-    assert codes(metric_cautions(prices, "y", (0.0, 500.0))) == ["tails-could-matter"]
-    assert metric_cautions(prices, "y", (0.0, 30.0)) == []
 
 
 def test_declared_bounds_decide_whatever_the_ends_of_the_data_are():
-    rng = np.random.default_rng(1)
-    amounts = [rng.integers(0, 30, n).tolist() for n in (4_000, 200)]
-    table = values(Metric("y", 1, (0, 30)), A=amounts[0], B=amounts[1])
-    assert metric_cautions(table, "y", (0, 50_000)) == []
+    nearly_alike = {"A": [2] * 40 + [1], "B": [2] * 40 + [1]}
+    assert codes(metric_cautions(values(Metric("y"), **nearly_alike), "y", (0, 2))) == ["few-carry-the-mean"]
+    assert metric_cautions(values(Metric("y", 1, (0, 30)), **nearly_alike), "y", (0, 2)) == []
 
 
 def test_empty_arms_are_left_to_others():
     table = values(A=[1, 2] * 60, B=[1] * 3)
     assert metric_cautions(table - table.select_arms(["B"])) == []
-
-
-@pytest.mark.parametrize(("alternative", "sides"), [("two-sided", 2), ("greater", 1)])
-def test_so_many_people_make_an_effect_clear_by_the_second_test_four_times_out_of_five(alternative, sides):
-    enough = people_for_verdict(0.2, 500, 0.95, alternative)
-    z = stats.norm.isf(0.2 / sides) * np.sqrt(enough / 500)  # the effect and its variance staying as they are
-    assert stats.norm.sf(stats.norm.isf(0.05 / sides) - z) == pytest.approx(0.8, abs=0.01)
-    assert people_for_verdict(0.999, 500, 0.95, alternative) is None
 
 
 def test_looking_often_needs_a_method():

@@ -2,19 +2,20 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 from tests.unit.stats.noisy_tables import stated_noise, with_noise
+from tests.unit.stats.shaped_means import SIDES
 
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
 from kanab.errors import AnalysisError, DesignError, LevelError
-from kanab.stats import adjusted_effect, against_control, contrast, difference_in_means, plain_means
+from kanab.stats import adjusted_means, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.noise import class_mean_noise
 from kanab.stats.score import NoisyRates
+from kanab.stats.skewness import Shape
 
 A, B, C = [1, 2, 3, 4], [2, 4, 6, 8, 10], [5, 5, 6]
 
@@ -42,34 +43,12 @@ def test_the_plain_effect_is_welchs_t():
     assert effect.testable
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_the_second_test_is_students_t_with_one_variance_for_both_arms(alternative):
-    effect = difference_in_means(arms(A=A, B=B), alternative=alternative)
-    student = stats.ttest_ind(B, A, equal_var=True, alternative=alternative)
-    assert effect.p_null == pytest.approx(student.pvalue, rel=1e-13)
-    assert effect.p_null != effect.p
-
-
-def test_with_arms_of_one_size_both_tests_have_one_error():
-    both = difference_in_means(arms(A=A, B=[2, 4, 6, 9]))
-    student = stats.ttest_ind([2, 4, 6, 9], A, equal_var=True)
-    assert (both.t, both.p_null) == pytest.approx((student.statistic, student.pvalue), rel=1e-13)
-
-
-def test_arms_outside_of_a_contrast_do_not_lend_their_variance():
-    pair = difference_in_means(arms(A=A, B=B))
-    of_three = contrast(plain_means(arms(A=A, B=B, C=[-900, 0, 900])), {"B": 1, "A": -1})
-    assert of_three.p_null == pytest.approx(pair.p_null, rel=1e-13)
-
-
-def test_the_second_test_of_an_adjusted_effect_adds_what_comes_from_drawing_people():
-    effect = adjusted_effect(eighteen(altered=True))
+def test_one_variance_for_an_adjusted_effect_adds_what_comes_from_drawing_people():
+    means = replace(adjusted_means(eighteen(altered=True)), shape=Shape(skewness=None))
+    effect = against_control(means)
     # both arms have nine people, seven of them free: one error, and all degrees of freedom
-    assert effect.p_null == pytest.approx(2 * stats.t.sf(abs(effect.t), 14), rel=1e-12)
-
-
-def test_where_nothing_varies_there_is_no_second_test():
-    assert difference_in_means(arms(A=[1, 1], B=[2, 2])).p_null is None
+    assert effect.se_alike == pytest.approx(effect.se_population, rel=1e-12)
+    assert effect.p == max(effect.p_usual, 2 * stats.t.sf(abs(effect.t), 14))
 
 
 def test_covariates_do_not_change_the_plain_effect():
@@ -174,7 +153,7 @@ def test_a_zero_one_metric_is_tested_by_the_score_test_unless_welch_is_asked_for
     assert effect.interval == pytest.approx((0.0528, 0.3382), abs=5e-5)  # Newcombe (1998)
     assert effect.p == pytest.approx(0.0082583, rel=1e-5)
     assert (effect.df, effect.t) == (math.inf, pytest.approx(2.641323, abs=1e-6))
-    assert effect.p_null == effect.p
+    assert (effect.p_usual, effect.interval_usual) == (effect.p, effect.interval)
     assert str(effect).endswith("95% interval 0.05283 … 0.3382, z = 2.641, p = 0.00826")
     welch = difference_in_means(bought(A=(48, 80), B=(56, 70)), test="welch")
     assert (welch.test, welch.rates) == ("welch", None)
@@ -187,14 +166,31 @@ def test_a_zero_one_metric_is_tested_by_the_score_test_unless_welch_is_asked_for
 def test_an_arm_without_events_is_testable_and_not_certain():
     effect = difference_in_means(bought(A=(18, 1800), B=(0, 200)))
     assert effect.testable
-    assert effect.p == pytest.approx(0.1556, abs=1e-3)  # Welch says 2e-05
-    assert effect.p_null == pytest.approx(0.149, abs=2e-3)
+    assert effect.p_usual == pytest.approx(0.1556, abs=1e-3)  # Welch says 2e-05
+    assert effect.rates.p_exact() == pytest.approx(0.149, abs=2e-3)
+    assert effect.p == max(effect.p_usual, effect.rates.p_exact())
     assert difference_in_means(bought(A=(18, 1800), B=(0, 200)), test="welch").p < 3e-5
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_where_events_are_few_the_exact_test_has_to_agree_and_intervals_hold_zero_until_it_does(side):
+    for events in range(7):
+        effect = difference_in_means(bought(A=(3, 180), B=(events, 20)), alternative=side)
+        assert effect.rates.thin
+        assert effect.p == max(effect.rates.p(side), effect.rates.p_exact(side))
+        for alpha in (0.01, 0.05, 0.2):
+            low, high = effect.interval_at(alpha)
+            assert (low <= 0 <= high) == (effect.p >= alpha)
+        low, high = effect.interval_usual
+        assert (low, high) == pytest.approx(effect.rates.difference_interval(0.05, side), rel=1e-12)
+        assert (low <= 0 <= high) == (effect.p_usual >= 0.05)
+    lonely = difference_in_means(bought(A=(0, 180), B=(1, 20)))
+    assert (lonely.p_usual, lonely.p) == (pytest.approx(0.0027, abs=1e-4), pytest.approx(0.1))
 
 
 def test_nobody_with_an_event_is_no_effect_with_an_interval():
     effect = difference_in_means(bought(A=(0, 10), B=(0, 10)))
-    assert (effect.estimate, effect.t, effect.p, effect.p_null) == (0, 0, 1, 1)
+    assert (effect.estimate, effect.t, effect.p, effect.p_usual) == (0, 0, 1, 1)
     assert effect.interval == pytest.approx((-0.2879, 0.2879), abs=5e-5)
 
 
@@ -341,39 +337,6 @@ def test_numbers_and_truths_are_arms_too():
     assert effect.estimate == 3.5
 
 
-def amounts(small: list[float], large: list[float]) -> Any:
-    rows = {"arm": ["A"] * len(large) + ["B"] * len(small), "y": [*large, *small]}
-    return plain_means(count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.001}))
-
-
-def test_the_safe_interval_is_the_wider_of_welchs_and_that_of_one_variance() -> None:
-    rng = np.random.default_rng(4)
-    small, large = rng.normal(1, 1, 40).round(3), rng.normal(1, 3, 400).round(3)
-    for b, a, wider in ((small, large, True), (large[:40], rng.normal(1, 1, 400).round(3), False)):
-        effect = against_control(amounts(b.tolist(), a.tolist()))
-        alike = stats.ttest_ind(b, a, equal_var=True)
-        assert effect.p_null == pytest.approx(alike.pvalue, rel=1e-9)
-        ends = alike.confidence_interval(0.99)
-        welch = effect.interval_at(0.01)
-        assert (ends.low < welch[0]) == wider
-        assert effect.safe_interval_at(0.01) == pytest.approx((ends.low, ends.high) if wider else welch, rel=1e-9)
-
-
-def test_with_arms_of_one_size_the_safe_interval_is_hardly_wider() -> None:
-    rng = np.random.default_rng(4)
-    b, a = rng.lognormal(0, 2, 500).round(3), rng.lognormal(0, 2, 500).round(3)
-    effect = against_control(amounts(b.tolist(), a.tolist()))
-    widths = [high - low for low, high in (effect.safe_interval_at(0.05), effect.interval_at(0.05))]
-    assert 1 <= widths[0] / widths[1] < 1.001
-
-
-def test_two_rates_have_one_interval() -> None:
-    rows = {"arm": ["A"] * 200 + ["B"] * 50, "y": [0, 1] * 100 + [1, 1, 0, 0, 0] * 10}
-    effect = difference_in_means(count_columns(rows, arm="arm", metrics=["y"]))
-    assert effect.test == "score"
-    assert effect.safe_interval_at(0.05) == effect.interval_at(0.05) == pytest.approx(effect.interval, rel=1e-12)
-
-
 def noisy_shop(people=2000, rho=0.005, seed=3, share=0.1):
     rng = np.random.default_rng(seed)
     rows = {
@@ -419,7 +382,7 @@ def test_rates_with_noise_are_tested_even_where_there_are_fewer_than_no_events()
     assert means.means.min() < 0
     effect = difference_in_means(noisy, "bought")
     assert isinstance(effect.rates, NoisyRates)
-    assert (effect.test, effect.df, effect.p_null, effect.too_noisy) == ("score", math.inf, effect.p, False)
+    assert (effect.test, effect.df, effect.p_usual, effect.too_noisy) == ("score", math.inf, effect.p, False)
     assert effect.interval[0] < effect.estimate < effect.interval[1]
     assert difference_in_means(noisy, "bought", test="welch").too_noisy
     assert difference_in_means(noisy_shop()[1], "bought", test="welch").test == "welch"

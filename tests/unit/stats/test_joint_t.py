@@ -5,8 +5,15 @@ import pytest
 from scipy import stats
 
 from kanab.errors import AnalysisError
-from kanab.stats.distributions import t_quantile, t_tail
-from kanab.stats.joint_t import box_probability, joint_quantile, joint_tail, lattice, one_factor
+from kanab.stats.distributions import (
+    box_probability,
+    joint_quantile,
+    joint_tail,
+    lattice,
+    one_factor,
+    t_quantile,
+    t_tail,
+)
 
 
 def alike(m, rho=0.5):

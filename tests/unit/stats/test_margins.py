@@ -10,12 +10,14 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
+from tests.unit.stats.shaped_means import drawn_means
 
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
 from kanab.errors import AnalysisError
 from kanab.stats import adjusted_effect, against_control, difference_in_means, plain_means
 from kanab.stats.margins import Margin, against_margin
+from kanab.stats.skewness import Shape
 
 A = [3.0, 5.0, 4.0, 6.0, 7.0, 5.0, 4.0, 5.0]
 B = [4.0, 6.0, 5.0, 5.0, 8.0, 6.0, 4.0, 7.0, 5.0]
@@ -120,8 +122,8 @@ def test_nothing_that_varies_is_not_testable():
 @pytest.mark.parametrize(
     ("margin", "text"),
     [
-        (Margin("non-inferiority", 2), "above -2): shown, p = 0.000329, effect 0.6806, ≥ -0.4169"),
-        (Margin("superiority", 2, "lower"), "below -2): not shown, p = 1.000, effect 0.6806, ≤ 1.778"),
+        (Margin("non-inferiority", 2), "above -2): shown, p = 0.000329, effect 0.6806, at least -0.4169"),
+        (Margin("superiority", 2, "lower"), "below -2): not shown, p = 1.000, effect 0.6806, at most 1.778"),
         (Margin("equivalence", 2), "above -2 and below +2): shown, p = 0.0262, effect 0.6806, -0.4169 … 1.778"),
     ],
 )
@@ -181,31 +183,81 @@ def test_the_papers_table_against_a_margin_agrees_with_scipy():
     assert test.p == pytest.approx(shifted.pvalue, rel=1e-10)
 
 
-def test_a_claim_needs_the_second_test_too_where_means_are_given():
+def test_of_unknown_skewness_a_claim_is_shown_if_welch_and_student_show_it():
     rng = np.random.default_rng(1)
     large = np.round(rng.normal(10, 3, 900), 1).tolist()
     small = np.round(rng.normal(10.2, 1, 25), 1).tolist()
     counted = table(large, small)
+    margin, shifted = Margin("non-inferiority", 0.5), np.array(small) + 0.5
+    welch, student = (
+        stats.ttest_ind(shifted, large, equal_var=alike, alternative="greater") for alike in (False, True)
+    )
     means = plain_means(counted)
-    effect, margin = against_control(means), Margin("non-inferiority", 0.5)
-    alone, both = against_margin(effect, margin), against_margin(effect, margin, means=means)
-    assert (alone.p, alone.p_null) == (both.p, None)
-    student = stats.ttest_ind(np.array(small) + 0.5, large, alternative="greater")
-    assert both.p_null == pytest.approx(student.pvalue, rel=1e-9)
-    assert both.p < 0.05 < both.p_null
-    assert (alone.shown, both.shown) == (True, False)
+    alone = against_margin(against_control(means), margin)
+    unknown = against_margin(against_control(replace(means, shape=Shape(skewness=None))), margin)
+    assert (alone.p, unknown.p) == pytest.approx((welch.pvalue, student.pvalue), rel=1e-9)
+    assert alone.p < 0.05 < unknown.p
+    assert (alone.shown, unknown.shown) == (True, False)
+    assert unknown.interval[0] < -0.5 < alone.interval[0]
 
 
-def test_with_a_relative_margin_the_second_test_is_of_the_same_contrast():
-    means = plain_means(table())
+def test_with_a_relative_margin_one_variance_is_that_of_the_same_contrast():
+    means = replace(plain_means(table()), shape=Shape(skewness=None))
     test = against_margin(against_control(means), Margin("equivalence", 0.5, relative=True), means=means)
     base, arm, df = means.means[0], means.means[1], float(means.df.sum())
     pooled = float(np.sum(means.sample * means.people * means.df)) / df
-    ps = []
+    usual = replace(means, shape=None)
+    ps = [against_margin(against_control(usual), Margin("equivalence", 0.5, relative=True), means=usual).p]
     for limit, sign in ((-0.5, 1), (0.5, -1)):
         se = np.sqrt(pooled * (1 / means.people[1] + (1 + limit) ** 2 / means.people[0]))
         ps.append(stats.t.sf(sign * (arm - (1 + limit) * base) / se, df))
-    assert test.p_null == pytest.approx(max(ps), rel=1e-9)
+    assert test.p == pytest.approx(max(ps), rel=1e-9)
+
+
+CLAIMS = [
+    Margin("non-inferiority", 0.2), Margin("superiority", 0.2), Margin("equivalence", 0.3),
+    Margin("non-inferiority", 0.2, "lower"), Margin("superiority", 0.2, "lower"), Margin("equivalence", (-0.5, 0.2)),
+]  # fmt: skip
+
+
+def lies_inside(test):
+    """Whether the interval lies on the right side of every limit."""
+    low, high = test.interval
+    return all(low > limit if side == "greater" else high < limit for limit, side in test.margin.tests)
+
+
+@limits(deadline=None, max_examples=300, derandomize=True)
+@given(drawn_means(nonnegative=True), st.sampled_from(CLAIMS), st.booleans(), st.sampled_from([0.9, 0.95, 0.99]))
+def test_a_claim_is_shown_exactly_where_the_interval_lies_inside_the_margin(means, margin, relative, confidence):
+    size = tuple(3 * limit for limit in margin.size) if isinstance(margin.size, tuple) else 3 * margin.size
+    margin = replace(margin, relative=True) if relative else replace(margin, size=size)
+    test = against_margin(against_control(means), margin, means=means, confidence=confidence)
+    assert test.shown == lies_inside(test)
+
+
+def test_a_claim_about_few_events_is_shown_exactly_where_the_interval_lies_inside_the_margin():
+    shown = set()
+    for events in range(21):
+        means = rates(events, 20, 3, 180)
+        for margin in CLAIMS:
+            for relative, factor in ((False, 0.2), (True, 5.0)):
+                size = margin.size
+                size = tuple(factor * end for end in size) if isinstance(size, tuple) else factor * size
+                scaled = replace(margin, size=size, relative=relative)
+                test = against_margin(against_control(means), scaled, means=means)
+                assert test.shown == lies_inside(test), (events, scaled)
+                shown.add((test.shown, margin.claim))
+    assert {(True, "superiority"), (False, "superiority"), (True, "non-inferiority")} <= shown
+
+
+def test_a_rate_beyond_a_margin_above_zero_needs_the_exact_test_too():
+    """One event among 21 against none among 180: more than half a hundredth more by the score test alone."""
+    means = rates(1, 21, 0, 180)
+    test = against_margin(against_control(means), Margin("superiority", 0.005), means=means)
+    assert test.effect.rates.z_difference(0.005) > 1.645
+    assert test.p == pytest.approx(21 / 201 / 2)  # Fisher's, in which what was seen counts by half
+    assert test.interval[0] == 0
+    assert not test.shown
 
 
 def rates(events, people, control_events, control_people):

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
 from kanab.stats import Effect, correct, difference_in_means
 from kanab.stats.distributions import t_interval, t_tail
-from kanab.stats.multiplicity import Correction, excludes, holm_regions, simultaneous_intervals
+from kanab.stats.multiplicity import excludes, holm_regions, simultaneous_intervals
 
 THEIRS = {
     "bonferroni": "bonferroni",
@@ -116,14 +115,6 @@ def test_single_step_intervals_have_one_level_and_agree(correction, level):
         assert member.interval == pytest.approx((member.effect.estimate - half, member.effect.estimate + half))
         assert member.agrees
         assert excludes(member.interval) == (member.p_adjusted <= 0.05)
-
-
-@pytest.mark.parametrize("correction", get_args(Correction))
-def test_the_second_p_is_corrected_as_the_first(correction):
-    turned = [replace(member, p_null=member.p) for member in FAMILY]
-    for member in simultaneous_intervals(turned, correction):
-        assert member.p_null_adjusted == member.p_adjusted
-    assert {member.p_null_adjusted for member in simultaneous_intervals(FAMILY, correction)} == {None}
 
 
 @pytest.mark.parametrize(("correction", "selected", "level"), [("bh", 4, 1 - 4 * 0.05 / 5), ("by", 2, 0.991241)])

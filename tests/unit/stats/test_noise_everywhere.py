@@ -33,6 +33,7 @@ CALLS = {
     "nested_f": lambda stats, t: stats.nested_f(t, "arm", FORMULA, "spend"),
     "people_off_commonest": lambda stats, t: stats.people_off_commonest(t, "spend"),
     "plain_means": lambda stats, t: stats.plain_means(t, "spend"),
+    "effect_differs": lambda stats, t: stats.effect_differs(t, "tier", "spend"),
     "pooled_f": lambda stats, t: stats.pooled_f(t, "tier", "spend"),
     "ratio_effect": lambda stats, t: stats.ratio_effect(t, "spend", "bought"),
     "ratio_means": lambda stats, t: stats.ratio_means(t, "spend", "bought"),

@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
+from tests.unit.stats.shaped_means import SIDES, drawn_means, made_means
 
 import kanab as kb
 from kanab.datasets import eighteen
 from kanab.stats.distributions import t_quantile
 from kanab.stats.effect import against_control, plain_means
-from kanab.stats.relative import Relative, odds_ratio, relative_delta, relative_effect, safe_relative_interval
+from kanab.stats.relative import Relative, odds_ratio, relative_delta, relative_effect
 from kanab.stats.score import NoisyRates
+from kanab.stats.skewness import Shape, critical_t
 
 
 def means_of(control: list[float], arm: list[float]) -> kb.stats.ArmMeans:
@@ -175,14 +177,14 @@ def test_only_rates_have_an_odds_ratio() -> None:
     assert odds_ratio(kb.stats.difference_in_means(eighteen())) is None
 
 
-def test_the_safe_relative_interval_is_the_wider_of_both_tests() -> None:
+def test_of_unknown_skewness_the_interval_is_the_wider_of_both_tests() -> None:
     rng = np.random.default_rng(8)
     b, a = rng.normal(5, 1, 40).round(3), rng.normal(5, 3, 400).round(3)
     rows = {"arm": ["A"] * 400 + ["B"] * 40, "y": [*a.tolist(), *b.tolist()]}
     means = kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.001}))
-    effect = kb.stats.against_control(means)
-    low, high = safe_relative_interval(means, effect)
-    welch = relative_effect(means, effect).interval
+    welch = relative_effect(means, kb.stats.against_control(means)).interval
+    unknown = replace(means, shape=Shape(skewness=None))
+    low, high = relative_effect(unknown, kb.stats.against_control(unknown)).interval
     assert low < welch[0] < welch[1] < high
     # Fieller with one variance, on the rows: at the ends the t of b = (1 + share) a is the t of 5 %
     variance = (np.sum((a - a.mean()) ** 2) + np.sum((b - b.mean()) ** 2)) / 438
@@ -195,17 +197,132 @@ def test_without_a_relative_interval_of_either_test_there_is_none() -> None:
     rng = np.random.default_rng(8)
     rows = {"arm": ["A"] * 400 + ["B"] * 40, "y": rng.normal(0, 1, 440).round(3).tolist()}
     means = kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.001}))
-    assert safe_relative_interval(means, kb.stats.against_control(means)) is None
+    for known in (means, replace(means, shape=Shape(skewness=None))):
+        assert relative_effect(known, kb.stats.against_control(known)) == Relative(None, None)
 
 
-def test_a_control_that_only_its_own_variance_tells_from_0_has_no_safe_share() -> None:
+def test_a_control_that_only_its_own_variance_tells_from_0_has_no_share_by_both_tests() -> None:
     rng = np.random.default_rng(1)
     a, b = rng.normal(0.3, 1, 100).round(3), rng.normal(0.3, 30, 100).round(3)
     rows = {"arm": ["A"] * 100 + ["B"] * 100, "y": [*a.tolist(), *b.tolist()]}
     means = kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 0.001}))
-    effect = kb.stats.against_control(means)
-    assert relative_effect(means, effect).interval is not None
-    assert safe_relative_interval(means, effect) is None
+    assert relative_effect(means, kb.stats.against_control(means)).interval is not None
+    unknown = replace(means, shape=Shape(skewness=None))
+    assert relative_effect(unknown, kb.stats.against_control(unknown)).interval is None
+
+
+# ── metrics that cannot be negative ─────────────────────────────────────────────────────────────────
+
+
+@settings(deadline=None, max_examples=400, derandomize=True)
+@given(drawn_means(nonnegative=True), st.sampled_from(SIDES), st.sampled_from([0.9, 0.95, 0.99]))
+def test_a_share_of_what_is_never_negative_is_always_there_and_agrees_with_p(
+    means: kb.stats.ArmMeans, side: Any, confidence: float
+) -> None:
+    effect = against_control(means, alternative=side, confidence=confidence)
+    share = relative_effect(means, effect)
+    assert share.interval is not None
+    assert effect.p is not None
+    assert share.estimate == pytest.approx(float(means.means[1] / means.means[0]) - 1, rel=1e-9)
+    low, high = share.interval
+    assert low <= share.estimate <= high
+    assert low >= -1 or side == "less"
+    assert math.isinf(low) == (side == "less")
+    assert (low > 0 or high < 0) == (effect.p < 1 - confidence)
+    negative = replace(means, shape=replace(means.shape, nonnegative=False))
+    usual = relative_effect(negative, effect).interval
+    if usual is not None:  # what may be negative has the same interval, but for what lies below −100 %
+        ends = [(a, b) for a, b in zip(share.interval, usual, strict=True) if math.isfinite(b) and b > -1]
+        assert [a for a, _ in ends] == pytest.approx([b for _, b in ends], rel=1e-9, abs=1e-9)
+
+
+@settings(deadline=None, max_examples=500, derandomize=True)
+@given(
+    drawn_means(nonnegative=True),
+    st.lists(st.floats(-3, 3), min_size=2, max_size=2),
+    st.floats(0.01, 4),
+    st.lists(st.floats(0.01, 6), min_size=2, max_size=2),
+)
+def test_shares_of_adjusted_means_that_go_together_agree_with_p(
+    means: kb.stats.ArmMeans, slopes: list[float], spread: float, away: list[float]
+) -> None:
+    adjusted = replace(
+        means,
+        method="adjusted",
+        exact_slopes=tuple((Fraction(slope),) for slope in slopes),
+        spread=np.array([[spread]]),
+    )
+    errors = np.sqrt(np.diag(adjusted.covariance))
+    adjusted = replace(adjusted, exact=tuple(Fraction(float(x)) for x in errors * away))
+    effect = against_control(adjusted)
+    share = relative_effect(adjusted, effect)
+    low, high = share.interval
+    assert -1 <= low <= share.estimate <= high
+    assert (low > 0 or high < 0) == (effect.p < 0.05)
+
+
+def share_of(m0: float, e0: float, m1: float, e1: float, c_low: float, c_high: float) -> tuple[float, float]:
+    """The interval by its formula: e are variances of the means, c the limits on either side."""
+
+    def inner(c: float) -> float:
+        return max(0.0, c * c * (e1 * m0 * m0 + e0 * m1 * m1 - c * c * e1 * e0))
+
+    low = 0.0 if m1 * m1 <= c_low**2 * e1 else (m1 * m1 - c_low**2 * e1) / (m1 * m0 + math.sqrt(inner(c_low)))
+    room = m0 * m0 - c_high**2 * e0
+    return low - 1, (m1 * m0 + math.sqrt(inner(c_high))) / room - 1 if room > 0 else math.inf
+
+
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(drawn_means(nonnegative=True))
+def test_the_ends_of_a_share_are_those_of_the_formula(means: kb.stats.ArmMeans) -> None:
+    known = Shape(2.0 if means.shape.skewness is None else means.shape.skewness, unusual=1.0, nonnegative=True)
+    means = replace(means, shape=known, people=tuple(people + 20 for people in means.people))
+    effect = against_control(means)
+    reach = student.ppf(0.975, effect.df)
+    below, above = effect.tilted
+    (m0, m1), (e0, e1) = means.means, means.sample
+    limits = critical_t(reach, above), critical_t(reach, below)
+    expected = share_of(m0, e0, m1, e1, *limits)
+    assert relative_effect(means, effect).interval == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+def test_a_share_is_open_above_where_the_control_cannot_be_told_from_zero() -> None:
+    shape = Shape(0.0, 1.0, nonnegative=True)
+    near, far = (made_means([mean, 4.0], [1.0, 1.0], [900, 900], shape) for mean in (1.9, 2.1))
+    (low, high), (_, there) = (relative_effect(means, against_control(means)).interval for means in (near, far))
+    assert (high, there < math.inf) == (math.inf, True)
+    assert -0.25 < low < 0
+    hopeless = made_means([0.5, 0.7], [1.0, 1.0], [900, 900], shape)
+    assert relative_effect(hopeless, against_control(hopeless)).interval == (-1.0, math.inf)
+    for may_be_negative in (None, Shape(0.0, 1.0)):
+        without = replace(near, shape=may_be_negative)
+        assert relative_effect(without, against_control(without)) == Relative(None, None)
+
+
+def test_a_share_is_open_above_only_where_some_test_says_so() -> None:
+    """With one variance for both arms, the large one's, the control cannot be told from 0: then the share is open."""
+    shape = Shape(0.0, 0.0, nonnegative=True)
+    means = made_means([3.0, 9.0], [1.0, 3.0], [100, 100], shape)
+    welch = replace(means, shape=Shape(0.0, 1.0, nonnegative=True))
+    assert relative_effect(welch, against_control(welch)).interval[1] < math.inf
+    assert relative_effect(means, against_control(means)).interval[1] == math.inf
+
+
+def test_a_mean_below_zero_that_cannot_be_is_read_as_one_that_can():
+    """Adjusting or noise may take the mean of an arm below 0, whatever its values are."""
+    shape = Shape(0.0, 1.0, nonnegative=True)
+    means = made_means([5.0, -0.3], [0.2, 0.2], [900, 900], shape)
+    assert relative_effect(means, against_control(means)).interval[0] < -1
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_shares_and_odds_ratios_of_few_events_hold_no_difference_until_the_exact_test_excludes_it(side: Any) -> None:
+    for events in range(1, 7):
+        means = rates(events, 20, 3, 180)
+        effect = against_control(means, alternative=side)
+        low, high = relative_effect(means, effect).interval
+        odds = odds_ratio(effect).interval
+        assert (low <= 0 <= high, odds[0] <= 1 <= odds[1]) == (effect.p >= 0.05, effect.p >= 0.05)
 
 
 def test_a_share_of_a_control_with_noise_knows_it():

@@ -188,6 +188,11 @@ def _release(
         "degrees_of_freedom": (min(table["degrees_of_freedom"] for table in tables) if receipt.noise is None else None),
         "narrowest": _narrowest(tables),
         "homogeneous": sum(table["homogeneous"] for table in tables),
+        "shapes": [
+            {"experiment": experiment, "metric": metric, "skewness": skewness, "unusual": unusual}
+            for experiment, shapes in receipt.shapes.items()
+            for metric, (skewness, unusual) in shapes.items()
+        ],
         "clamped": dict(receipt.clamped),
         "missing": dict(receipt.missing),
         "excluded": receipt.excluded,

@@ -318,11 +318,26 @@ def _exact_figures(release: Data) -> list[tuple[str, str]]:
             "Everybody alike",
             f"{times} (all people of a class have the same value of a metric)",
         ),
+        ("Shape of amounts", _shapes(release["shapes"])),
         ("Cut to the bounds", _by_metric(release["clamped"], k)),
         ("Without a value", _by_metric(release["missing"], k)),
         ("In two arms, left out", floored_text(release["excluded"], k)),
         ("In no planned arm, left out", floored_text(release["outside"], k)),
     ]
+
+
+def _shapes(shapes: Sequence[Data]) -> str:
+    """Return how skewed metrics are, and how many people are off the commonest value, as a release says it.
+
+    >>> _shapes([{"experiment": "checkout", "metric": "spend", "skewness": 8.0, "unusual": 0.08838834764831845}])
+    'spend (checkout): skewness class 8, at least 8.84 % of people off the commonest value'
+    """
+    texts = [
+        f"{shape['metric']} ({shape['experiment']}): skewness class {shape['skewness']:.2g}, at least "
+        f"{100 * shape['unusual']:.3g} % of people off the commonest value"
+        for shape in shapes
+    ]
+    return "; ".join(texts) or "not released"
 
 
 def _choices(release: Data) -> str:

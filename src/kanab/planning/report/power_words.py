@@ -123,9 +123,7 @@ def basis_sentences(data: Data) -> list[str]:
     else:
         how = "Welch's t at these shares and variances, by the noncentral t: arms may differ in size and in variance."
         if not data["binary"]:
-            how += (
-                " A verdict also needs the t with one variance for both arms; the wider of both errors is planned for."
-            )
+            how += " A release says how skewed the metric is; planned from numbers it is taken to be symmetric."
     sentences = [*data["notes"], how]
     if data["binary"]:
         sentences.append("The arm's variance follows from its rate; plain rates are planned for the score test.")

@@ -27,8 +27,10 @@ import scipy
 
 from kanab.scan.stats.cells import CentredCells
 from kanab.scan.stats.f_tests import FTests, f_tails, fit_interaction
-from kanab.stats.ftest import FARTHEST
 from kanab.stats.gram import Floats
+
+FARTHEST = 30.0
+"""Standard deviations: how far out a person is taken to be where bounds and squares allow more."""
 
 _AT_ONCE = 4_000_000
 """Numbers held at once while looking through the contrasts."""

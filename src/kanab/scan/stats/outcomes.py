@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
@@ -16,7 +16,7 @@ from kanab.errors import LevelError, listed
 from kanab.scan.pairs import Pairs, Whole
 from kanab.scan.stats.assignment import check_assignment
 from kanab.scan.stats.cells import Flags, MetricTables, Places, TableBlock, tables_last
-from kanab.scan.stats.f_tests import EQUAL_LEVELS, FTests, Texts, run_f_tests
+from kanab.scan.stats.f_tests import EQUAL_LEVELS, FStatistics, FTests, Texts, run_f_tests
 from kanab.scan.stats.guard import GuardedTests, critical_values, guard_tests, largest_contrast, widen_critical
 from kanab.scan.stats.verdicts import (
     ALARMS,
@@ -28,6 +28,7 @@ from kanab.scan.stats.verdicts import (
     decide,
     interval_levels,
 )
+from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
 from kanab.tally.metric import Metric
 from kanab.tally.tally import Tally
@@ -83,13 +84,22 @@ class _TestedMetric:
     open: Places
     tested: FTests
     guarded: GuardedTests
+    decides: FStatistics
+    careful: Floats
+
+
+Deciding = Callable[[int, str], FTest]
+"""The test of a table (by its number) and a metric that decides, where that is not the robust F."""
 
 
 def scan_blocks(
     blocks: Iterable[TableBlock], tables: int, metrics: Mapping[str, Metric], rules: Rules, alarm: Alarm, *,
-    planned: Mapping[int, Floats] | None = None,
+    planned: Mapping[int, Floats] | None = None, deciding: Deciding | None = None,
 ) -> Lines:  # fmt: skip
-    """Test, correct and judge every table of the blocks; ``planned`` are joint shares by table."""
+    """Test, correct and judge every table of the blocks; ``planned`` are joint shares by table.
+
+    The robust F decides where its guarded version agrees, or else the test that is given.
+    """
     names = list(metrics)
     parts: list[_TestedMetric] = []
     assignment_p, check = np.full(tables, np.nan), np.zeros(tables, dtype=np.intp)
@@ -99,7 +109,8 @@ def scan_blocks(
         check[block.places] = checks.worst
         for part in block.metrics:
             lines = block.places * len(names) + names.index(part.metric.name)
-            parts.append(_test(lines, reasons, part, rules, alarm))
+            metric = _test(lines, reasons, part, rules, alarm)
+            parts.append(metric if deciding is None else _decided(metric, deciding, names))
     tested = _Tested(tuple(parts), tables * len(names))
     return _judge(tested, (assignment_p, check), names, rules, alarm)
 
@@ -111,7 +122,21 @@ def _test(lines: Places, reasons: Texts, part: MetricTables, rules: Rules, alarm
     tested = run_f_tests(part.select(fine))
     guarded = guard_tests(tested, rules.bounds.get(part.metric.name))
     reasons[fine] = tested.problem
-    return _TestedMetric(lines, reasons, part.variance, lines[fine], tested, guarded)
+    return _TestedMetric(lines, reasons, part.variance, lines[fine], tested, guarded, tested.robust, guarded.p)
+
+
+def _decided(part: _TestedMetric, deciding: Deciding, names: Sequence[str]) -> _TestedMetric:
+    """Return the metric with another test in the place of the robust F, which needs no guard."""
+    tests = [deciding(line // len(names), names[line % len(names)]) for line in part.open.tolist()]
+    numbers = np.full((len(tests), 4), np.nan)
+    reasons = part.reasons.copy()
+    for place, test in enumerate(tests):
+        why = test.note
+        if test.F is not None and test.df is not None:
+            numbers[place], why = (test.F, *test.df, test.p), ""
+        reasons[part.lines == part.open[place]] = why
+    decides = FStatistics(*numbers.T)
+    return replace(part, reasons=reasons, decides=decides, careful=decides.p)
 
 
 def _reasons(people: Whole, k: int, alarm: Alarm) -> Texts:
@@ -161,9 +186,9 @@ def _judge(tested: _Tested, by_table: tuple[Floats, Places], names: Sequence[str
         F=tested.column(lambda part: part.tested.pooled.F),
         df=tested.column(lambda part: part.tested.pooled.df, 2),
         p=tested.column(lambda part: part.tested.pooled.p),
-        F_robust=tested.column(lambda part: part.tested.robust.F),
-        df_robust=tested.column(lambda part: part.tested.robust.df, 2),
-        p_robust=tested.column(lambda part: part.tested.robust.p),
+        F_robust=tested.column(lambda part: part.decides.F),
+        df_robust=tested.column(lambda part: part.decides.df, 2),
+        p_robust=tested.column(lambda part: part.decides.p),
         p_adjusted=evidence.p_adjusted,
         p_guarded=evidence.p_guarded,
         could_miss=evidence.could_miss,
@@ -177,7 +202,7 @@ def _judge(tested: _Tested, by_table: tuple[Floats, Places], names: Sequence[str
 
 def _evidence(tested: _Tested, families: Places, rules: Rules, assignment: Floats, names: Sequence[str]) -> Evidence:
     """Return corrected p-values, and intervals at the level that the correction leaves."""
-    robust = tested.column(lambda part: part.tested.robust.p)
+    robust = tested.column(lambda part: part.decides.p)
     adjusted = correct_families(robust, families, rules.correction)
     level = interval_levels(adjusted, families, rules)
     limit = tested.column(lambda part: critical_values(part.tested, level[part.open]))
@@ -191,7 +216,7 @@ def _evidence(tested: _Tested, families: Places, rules: Rules, assignment: Float
 
     return Evidence(
         p_adjusted=adjusted,
-        p_guarded=correct_families(tested.column(lambda part: part.guarded.p), families, rules.correction),
+        p_guarded=correct_families(tested.column(lambda part: part.careful), families, rules.correction),
         could_miss=tested.column(plain),
         could_miss_guarded=tested.column(guarded) if rules.tolerance else np.full(tested.size, np.nan),
         assignment=assignment,

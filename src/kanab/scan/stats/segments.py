@@ -10,8 +10,10 @@ from kanab.errors import AnalysisError
 from kanab.scan.stats.cells import blocks_of_tables
 from kanab.scan.stats.outcomes import Outcome, Scan, broken_note, choose_metrics, scan_blocks
 from kanab.scan.stats.verdicts import ALARMS, Rules
+from kanab.stats.ftest import FTest
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
-from kanab.stats.segments import FollowUp, follow_ups
+from kanab.stats.segments import FollowUp, effect_differs, follow_ups
+from kanab.stats.skewness import Shape, Shapes
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
@@ -56,13 +58,15 @@ def scan_covariates(
     rules: Rules | None = None,
     *,
     metrics: Sequence[str] | None = None,
+    shapes: Shapes | None = None,
     controls: Mapping[str, Level] | None = None,
 ) -> SegmentScan:
     """Test every arm × covariate of the tables for every metric; follow up on what survives.
 
-    Tables with several covariates are tested for one at a time. ``controls`` are the arms that are compared with, by
-    experiment. Raises `AnalysisError` where a table
-    has several experiments or no covariate is left, `LevelError` for unknown names.
+    Tables with several covariates are tested for one at a time, as a readout does: by `effect_differs`, which reckons
+    with ``shapes`` (skewness and share of unusual people, by experiment and metric) where they are known. ``controls``
+    are the arms that are compared with, by experiment. Raises `AnalysisError` where a table has several experiments or
+    no covariate is left, `LevelError` for unknown names.
 
     >>> from kanab.datasets import eighteen
     >>> row = scan_covariates([eighteen()], Rules(k=3, correction="bh")).rows[0]
@@ -74,8 +78,15 @@ def scan_covariates(
     if not two_way:
         raise AnalysisError("there are no covariates to compare effects between", "Count arms by covariates.")
     chosen = choose_metrics(two_way, metrics, rules)
-    lines = scan_blocks(blocks_of_tables(two_way, list(chosen)), len(two_way), chosen, rules, "differs")
-    names = tuple(chosen)
+
+    def deciding(place: int, metric: str) -> FTest:
+        table = two_way[place]
+        known = (shapes or {}).get(table.axes[0], {}).get(metric)
+        shape = None if known is None else Shape(*known)
+        return effect_differs(table, table.axes[1], metric, control=(controls or {}).get(table.axes[0]), shape=shape)
+
+    blocks, names = blocks_of_tables(two_way, list(chosen)), tuple(chosen)
+    lines = scan_blocks(blocks, len(two_way), chosen, rules, "differs", deciding=deciding)
     followed = {}
     for line, verdict in enumerate(lines.verdict.tolist()):
         if verdict in ALARMS:

@@ -173,6 +173,15 @@ def test_counts_of_people_in_no_class_are_ranges(account: Account) -> None:
     assert "20 to 29 people" in told
 
 
+def test_classes_of_skewness_are_among_what_left(account: Account) -> None:
+    one = account["releases"][0]
+    one["shapes"] = [{"experiment": "checkout", "metric": "spend", "skewness": 4.0, "unusual": 0.125}]
+    told = Outline(privacy_html(account)).text
+    assert "spend (checkout): skewness class 4, at least 12.5 % of people off the commonest value" in told
+    one["shapes"] = []
+    assert "not released" in Outline(privacy_html(account)).text
+
+
 def test_what_is_broken_is_announced_at_the_top(account: Account) -> None:
     account["verdict"] |= {"state": "broken", "short": "BROKEN: k in a.", "says": "BROKEN: k in a. Do not use it."}
     account["releases"][0]["checks"][0] |= {"holds": False, "classes": 3, "remedy": "Release it again."}

@@ -12,7 +12,7 @@ from kanab.errors import AnalysisError, LevelError
 from kanab.scan.stats.pairs import scan_pairs
 from kanab.scan.stats.segments import scan_covariates
 from kanab.scan.stats.verdicts import Rules
-from kanab.stats import correct, follow_ups, pooled_f, robust_f
+from kanab.stats import correct, effect_differs, follow_ups, pooled_f
 
 METRICS = {"spend": Metric("spend", 100, (0, 100)), "bought": Metric("bought", 1, (0, 1))}
 
@@ -45,7 +45,7 @@ def test_every_row_has_the_tests_of_its_own_table():
     assert len(scan.rows) == 8
     for row in scan:
         own = next(one for one in tables if one.axes == (row.experiment, row.covariate))
-        pooled, robust = pooled_f(own, metric=row.metric), robust_f(own, metric=row.metric)
+        pooled, robust = pooled_f(own, metric=row.metric), effect_differs(own, metric=row.metric)
         assert (row.F, row.p) == pytest.approx((pooled.F, pooled.p), rel=1e-11)
         assert (row.F_robust, row.p_robust) == pytest.approx((robust.F, robust.p), rel=1e-11)
         assert (row.df, row.df_robust) == (pytest.approx(pooled.df), pytest.approx(robust.df))
@@ -120,7 +120,7 @@ def test_many_levels_are_compared_too():
     rows = {"arm": rng.integers(0, 3, 60_000), "city": rng.integers(0, 150, 60_000), "y": rng.normal(0, 1, 60_000)}
     tally = count_columns(rows, arm="arm", covariates=["city"], metrics={"y": Metric("y", 1000)}, squares="marginals")
     (row,) = scan_covariates([tally]).rows
-    expected = robust_f(tally)
+    expected = effect_differs(tally)
     assert (row.F_robust, row.p_robust) == pytest.approx((expected.F, expected.p), rel=1e-10)
     assert row.could_miss > 0
 

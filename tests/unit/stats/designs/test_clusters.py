@@ -1,6 +1,7 @@
 """Clusters: the cluster-robust regression on rows, small numbers of them, and what is said about few."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import against_control, cluster_means
 from kanab.stats.designs.clusters import FEWEST_CLUSTERS, few_clusters
+from kanab.stats.skewness import Shape
 
 
 def people(clusters=24, seed=3, between=2.0, effect=0.0):
@@ -70,7 +72,8 @@ def test_clusters_of_one_size_have_the_usual_factor_and_two_degrees_of_freedom_l
     fit = sm.OLS(spend, sm.add_constant((shop % 2).astype(float))).fit()
     plain = fit.get_robustcov_results("cluster", groups=shop, use_correction=False)
     assert effect.se == pytest.approx(plain.bse[1] * math.sqrt(12 / 11), rel=1e-10)
-    assert effect.df_null == pytest.approx(22)
+    unknown = against_control(replace(cluster_means(shops(rows), "spend"), shape=Shape(skewness=None)))
+    assert (unknown.se_alike, unknown.df_alike) == pytest.approx((effect.se, 22))
 
 
 def test_clusters_of_one_person_each_are_people():

@@ -9,7 +9,7 @@ from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
 from kanab.errors import AnalysisError, DesignError, FormulaError, LevelError
 from kanab.stats import difference_in_means, fit
-from kanab.stats.ols import robust_fit
+from kanab.stats.regression.ols import robust_fit
 
 
 def eight(y, **more):

@@ -10,8 +10,8 @@ import pytest
 from kanab import Metric, Tally, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import FormulaError
-from kanab.stats.formula import Variable, design, parse
 from kanab.stats.gram import classes_of
+from kanab.stats.regression.formula import Variable, design, parse
 from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
@@ -125,7 +125,7 @@ def test_products_of_long_sums_are_refused_before_they_fill_the_memory():
     half = "+".join(["a*b*c*d*e*f*g"] * 70)
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
-        "from kanab.errors import FormulaError\nfrom kanab.stats.formula import parse\n"
+        "from kanab.errors import FormulaError\nfrom kanab.stats.regression.formula import parse\n"
         f"half = {half!r}\n"
         "try:\n    parse(f'({half})*({half})')\nexcept FormulaError:\n    pass\n"
     )

@@ -1,0 +1,1 @@
+"""Least squares by a formula, from classes: the formulas, fits and robust errors."""

@@ -1,0 +1,118 @@
+"""What an analysis knows of the shape of its metrics: from rows, from a receipt, from sums, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kanab as kb
+from kanab.analysis.shapes import shapes_of
+from kanab.plan import parse_plan
+from kanab.stats.skewness import Shape, skewness_class
+
+CHOICES: dict[str, Any] = {
+    "arm": "variant", "metrics": ["spend", "bought", "balance", "orders"], "ratios": ["spend/orders"],
+    "bounds": {"spend": (0, 500), "balance": (-100, 100), "orders": (0, 50)},
+    "resolution": {"spend": 0.01, "balance": 1, "orders": 1},
+}  # fmt: skip
+
+
+def shop(people: int = 4_000, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    bought = rng.random(people) < 0.1
+    return {
+        "variant": rng.choice(["A", "B"], people, p=[0.9, 0.1]), "bought": bought.astype(int),
+        "spend": np.round(np.where(bought, rng.lognormal(3, 1, people), 0).clip(0, 500), 2),
+        "balance": np.round(rng.normal(0, 20, people)), "orders": 1 + rng.poisson(2, people),
+    }  # fmt: skip
+
+
+def shapes(released: Any) -> dict[str, Shape]:
+    return shapes_of(released, "variant", released.tables)
+
+
+def test_a_release_says_in_classes_how_amounts_and_ratios_are_spread() -> None:
+    counted = kb.count(shop(), **CHOICES)
+    known, exact = shapes(kb.release(counted)), counted.shapes["variant"]
+    for name in ("spend", "balance", "orders", "spend/orders"):
+        assert known[name].skewness == skewness_class(exact[name].skewness)
+        share = exact[name].unusual / exact[name].people
+        assert share / 2**0.5 < known[name].unusual <= share
+    assert known["balance"].skewness == 0
+    assert {name for name, shape in known.items() if shape.nonnegative} == {
+        "spend", "bought", "orders", "spend/orders"
+    }  # fmt: skip
+
+
+def test_of_a_rate_sums_tell_the_shape() -> None:
+    released = kb.release(kb.count(shop(), **CHOICES))
+    assert "bought" not in released.receipt.shapes["variant"]
+    rate = float(np.mean(shop()["bought"]))
+    assert shapes(released)["bought"].unusual == pytest.approx(rate, rel=1e-12)
+    assert shapes(released)["bought"].skewness == skewness_class((1 - 2 * rate) / np.sqrt(rate * (1 - rate)))
+    nobody = kb.release(kb.count(shop() | {"bought": np.zeros(4_000, dtype=int)}, **CHOICES))
+    assert (shapes(nobody)["bought"].skewness, shapes(nobody)["bought"].unusual) == (0, 0)
+
+
+def test_a_release_of_before_knows_no_skewness_and_is_read_with_one_variance_too() -> None:
+    released = kb.release(kb.count(shop(), **CHOICES))
+    before = replace(released, receipt=replace(released.receipt, shapes={}))
+    assert shapes(before)["spend"] == Shape(None, 0.0, nonnegative=True)
+    assert shapes(before)["bought"] == shapes(released)["bought"]
+    now, then = (
+        next(row.effect for row in kb.analyze(each).effects if row.effect.metric == "spend")
+        for each in (released, before)
+    )
+    assert now.tilted[0] > 0
+    assert (then.tilted, now.se_alike) == ((0.0, 0.0), None)
+    assert then.se_alike is not None
+    assert now.p_usual == then.p_usual
+
+
+def test_rows_and_their_release_are_read_alike() -> None:
+    rows = kb.readout(shop(), **CHOICES)
+    released = kb.analyze(kb.release(kb.count(shop(), **CHOICES)))
+    assert [row.effect for row in rows.effects] == [row.effect for row in released.effects]
+
+
+def test_rows_without_bounds_are_never_negative_where_nobodys_value_is() -> None:
+    unbounded = {name: value for name, value in CHOICES.items() if name not in ("bounds", "resolution")}
+    data = kb.readout(shop(), **unbounded).to_dict()
+    missing = {row["metric"] for row in data["effects"] if row["relative_interval"] is None}
+    assert missing <= {"balance"}
+
+
+def test_a_metric_that_cannot_be_negative_always_has_a_share_and_it_may_be_open_above() -> None:
+    rng = np.random.default_rng(3)
+    rows = {"variant": np.repeat(["A", "B"], 40), "spend": np.where(rng.random(80) < 0.04, 40.0, 0.0)}
+    choices: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "resolution": {"spend": 1}}
+    bounds = {"never": (0, 100), "may be": (-100, 100)}
+    never, may_be = (kb.readout(rows, **choices, bounds={"spend": ends}) for ends in bounds.values())
+    (row,) = never.to_dict()["effects"]
+    assert row["relative_interval"][0] >= -1
+    assert row["relative_interval"][1] is None
+    assert f"at least {100 * row['relative_interval'][0]:.0f} %".replace("-", "−") in str(never).replace(".0 %", " %")
+    assert may_be.to_dict()["effects"][0]["relative_interval"] is None
+
+
+@pytest.mark.slow
+def test_with_noise_nothing_is_told_of_a_shape() -> None:
+    pytest.importorskip("opendp")
+    plan = parse_plan(
+        """
+        privacy = { epsilon = 3 }
+        metrics.spend = { bounds = [0, 500], resolution = 0.01 }
+        experiments.variant = { arms = { A = 9, B = 1 } }
+        """
+    )
+    counted = kb.count(shop(40_000), plan)
+    assert counted.shapes["variant"]["spend"].skewness > 1
+    released = kb.release(counted)
+    assert released.receipt.noise is not None
+    assert released.receipt.shapes == {}
+    assert shapes(released)["spend"] == Shape(None, 0.0, nonnegative=True)
+    (row,) = kb.analyze(released).effects
+    assert row.effect.se_alike is not None
