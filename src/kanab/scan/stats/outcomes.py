@@ -253,8 +253,11 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the test as plain data."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, value in values.items():
+            if isinstance(value, tuple):  # JSON has no infinity: χ² has no second degrees of freedom
+                values[name] = [None if math.isinf(part) else part for part in value]
+        return values
 
 
 @dataclass(frozen=True, eq=False)
