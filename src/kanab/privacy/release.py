@@ -49,6 +49,9 @@ class Batch:
 HELD_BACK = "is held back until the next seal"
 """What a receipt says of an experiment whose people are in a later batch."""
 
+FORGED = "messages do not add up, some were forged or lost"
+"""What a receipt says of a metric with sums that nobody could have sent."""
+
 PeopleAccounts = Mapping[str, Mapping[str, int]]
 """People per experiment of a collector by what became of them (published, held_back, destroyed), floored to k."""
 
@@ -100,6 +103,11 @@ class Receipt:
     def promise(self) -> str:
         """What the release promises, in words."""
         return f"k-anonymous at k = {self.k}" if self.noise is None else promise(self.noise)
+
+    @property
+    def forged(self) -> dict[str, str]:
+        """What was withheld because its messages do not add up, with the sentences."""
+        return {name: why for name, why in self.left_out.items() if FORGED in why}
 
 
 def concerns(left_out: str, experiment: str) -> bool:

@@ -44,7 +44,7 @@ from kanab.plan.model import Plan, settle_missing
 from kanab.plan.periods import Periods
 from kanab.privacy.epsilon.door import check_declared
 from kanab.privacy.ledger import verified_entries
-from kanab.privacy.release import PeopleAccounts
+from kanab.privacy.release import PeopleAccounts, name_left_out
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 CHECK_SECONDS = 15.0
@@ -144,7 +144,7 @@ class Service:
         self._due_since: datetime | None = None
         self._reported: tuple[str, float] | None = None
         self._figures = CollectorFigures()
-        self._ledger = 0, 0  # its entries, and the batches among them
+        self._ledger = 0, 0, 0  # its entries, the batches among them, and what these withheld as forged
         self._accounts: PeopleAccounts = {}
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
@@ -293,7 +293,8 @@ class Service:
                 entries = self.store.sealed()
                 if len(entries) != self._ledger[0]:
                     ledger = verified_entries(entries, "the store")
-                    self._ledger, self._accounts = (len(entries), len(ledger.releases)), shown_accounts(ledger)
+                    forged = sum(len(release.receipt.forged) for release in ledger.releases)
+                    self._ledger, self._accounts = (len(entries), len(ledger.releases), forged), shown_accounts(ledger)
                 self._measure()
             if self._export is not None:
                 self._export.offer(entries)
@@ -393,6 +394,8 @@ class Service:
             else:
                 batch = sealed.release.receipt.batch
                 self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
+                for name, why in sealed.release.receipt.forged.items():
+                    self._say(f"kanab: {name_left_out(name, why)}.", Level.WARNING)
             for sentence in sealed.waiting.values():
                 self._say(f"kanab: {sentence}.", Level.WARNING)
             for sentence in sealed.destroyed.values():
@@ -467,6 +470,7 @@ class Service:
             return
         self._figures = CollectorFigures(
             sealed=self._ledger[1],
+            forged=self._ledger[2],
             accounts=self._accounts,
             nonces=floor_to_k(self.store.remembered(), k),
             answers={"counted": floor_to_k(tempo.counted, k), **self.answers.floored(k)},
