@@ -182,14 +182,18 @@ class Tables:
         return list(sentences)
 
     def totals(self, experiment: str) -> Tally:
-        """Return every metric of an experiment per arm. Raises `PrivacyError` where the release has no table of it."""
+        """Return every metric of an experiment per arm, and its ratios.
+
+        Raises `PrivacyError` where the release has no table of it.
+        """
         if self.receipt.noise is not None and experiment in self.tables:
             return self._combined(experiment)
         arms = [table.keep() for table in self.tables_of(experiment).values()]
         if not arms:
             raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")
         parts = {part.metric.name: part for table in arms for part in table.moments}
-        return Tally(arms[0].factors, arms[0].people, tuple(parts.values()))
+        crosses = {cross.pair: cross for table in arms for cross in table.crosses}
+        return Tally(arms[0].factors, arms[0].people, tuple(parts.values()), tuple(crosses.values()))
 
     def _combined(self, experiment: str) -> Tally:
         """Return the arms of an experiment from all its tables with noise, batch by batch."""
