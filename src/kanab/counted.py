@@ -135,9 +135,10 @@ class Counted:
     for everybody, where clusters of people were counted and nobody declared it. ``undecided`` are metrics whose missing
     values had no rule, so that the people decided it. ``contributors`` are of a collector: by table and metric the
     people of every class whose value is not 0; tables of which that is not known are not there, and forged messages may
-    have made numbers below 0. Without ``for_release`` all that only the gate asks for was left out, and the gate
-    refuses it: whoever holds the rows reads it on their own screen. ``shapes`` are of amounts and ratios, by
-    experiment; where rows were not seen there are none.
+    have made numbers below 0. ``arms`` are a collector's totals of the arms by experiment: they may have metrics that
+    its tables lack. Without ``for_release`` all that only the gate asks for was left out, and the gate refuses it:
+    whoever holds the rows reads it on their own screen. ``shapes`` are of amounts and ratios, by experiment; where rows
+    were not seen there are none.
     """
 
     plan: Plan
@@ -157,6 +158,7 @@ class Counted:
     rates: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     contributors: Mapping[str, Mapping[str, Cells]] = field(default_factory=dict)
+    arms: Mapping[str, Tally] = field(default_factory=dict)
     for_release: bool = True
     shapes: Mapping[str, Mapping[str, CountedShape]] = field(default_factory=dict)
 
@@ -166,6 +168,12 @@ class Counted:
             experiment: {name: shape.classes(k) for name, shape in shapes.items()}
             for experiment, shapes in self.shapes.items()
         }
+
+    def arm_totals(self, experiment: str) -> Tally:
+        """Return the totals of the arms of an experiment: of one of its tables, which all add up to the same."""
+        if experiment in self.arms:
+            return self.arms[experiment]
+        return self.tallies[self.plan.linkages_of(experiment)[0].name].keep()
 
     @property
     def spans_experiments(self) -> bool:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.collector.collector_process import HOST, Place, Server
 from tests.collector.many_visitors import PLAN, PLAN_TEXT, Visitors, collected, this_week
 
+from kanab.collector.clock import GuardedClock
 from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import Keyring
@@ -156,7 +157,7 @@ class Fuzz:
 @pytest.fixture
 def app(tmp_path: Path) -> Iterator[Collector]:
     store = SqliteStore(tmp_path / "data" / "store.db")
-    service = Service(store, Keyring.create(tmp_path / "data.key"), PLAN)
+    service = Service(store, Keyring.create(tmp_path / "data.key"), PLAN, clock=GuardedClock(accepted=True))
     yield Collector(service)
     asyncio.run(service.stop())
     store.close()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kanab import analyze
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -18,7 +19,7 @@ from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, Store
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
-from kanab.privacy.release import Release
+from kanab.privacy.release import FORGED, Release
 
 NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)  # in week 46, which is cohort 2966
 WEEK = 2966
@@ -86,7 +87,7 @@ ALONE = [  # three posts that leave sums and squares as they were, and move prod
 def test_products_that_nobody_could_have_cost_the_ratio_of_one_experiment(tmp_path: Path) -> None:
     honest, forged = sealed(tmp_path / "a", SHOP, HONEST), sealed(tmp_path / "b", SHOP, HONEST + ALONE * 9)
     assert forged.receipt.left_out == {
-        "banner: basket": "basket is withheld altogether: its messages do not add up, some were forged or lost"
+        "banner: basket": "basket is withheld altogether: messages do not add up, some were forged or lost"
     }
     assert forged.tables["checkout"] == honest.tables["checkout"]
     assert forged.tables["banner"].metric_names == ("revenue", "orders")
@@ -99,3 +100,37 @@ def test_a_total_that_nobody_could_have_costs_one_metric_of_one_experiment(tmp_p
     assert [*forged.receipt.left_out] == ["banner: orders", "banner: basket"]
     assert forged.tables["checkout"] == honest.tables["checkout"]
     assert forged.tables["banner"] == honest.tables["banner"].select_metrics(["revenue"])
+
+
+def test_sums_of_a_class_of_nobody_cost_its_table_and_the_arms_stay(tmp_path: Path) -> None:
+    """One post without an enrollment withheld every metric of every experiment that it named."""
+    plan = parse_plan("""
+k = 10
+[cohorts]
+every = "7d"
+[covariates]
+tier = [1, 2, 3]
+[metrics]
+bought = { kind = "binary" }
+minutes = { bounds = [0, 600], resolution = 1 }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+[experiments.banner]
+arms = { off = 1, on = 1 }
+""")
+    honest = []
+    for place in range(240):
+        banner, checkout = f"banner:{['off', 'on'][place % 2]}", f"checkout/tier:{'AB'[place % 2]}:{1 + place % 3}"
+        head = f"{checkout if place % 4 < 2 else banner}@2026-W46"
+        honest.append("\n".join([head, f"{head}:bought:0>{place % 5 // 4}", f"{head}:minutes:0>{place % 90}"]))
+    head = "checkout/tier:A:@2026-W46"
+    before = sealed(tmp_path / "a", plan, honest)
+    after = sealed(tmp_path / "b", plan, [*honest, f"{head}:bought:0>1\n{head}:minutes:0>600"])
+    assert after.tables["banner"] == before.tables["banner"]
+    assert after.receipt.forged == {
+        f"checkout/tier: {name}": f"{name} is withheld in checkout/tier: {FORGED}" for name in ("bought", "minutes")
+    }
+    counts = [int(release.totals("checkout").moments_of("bought").sums.sum()) for release in (before, after)]
+    assert counts == [24, 25]
+    assert {caution.metric for caution in analyze(after, experiment="checkout").cautions} == {"bought", "minutes"}

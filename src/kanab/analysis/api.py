@@ -60,6 +60,7 @@ from kanab.stats.cautions import (
     assigned_jointly,
     changed_shares,
     clamped_values,
+    forged_messages,
     looked_early,
     metric_cautions,
     rows_not_people,
@@ -380,6 +381,8 @@ def _cautions(
         replace(caution, sentence=BATCHES.format(batches=len(batches)))
         for caution in looked_early(len(batches), sequential)
     ]
+    about = [name.partition(": ") for name in released.receipt.forged if concerns(name, plan.name)]
+    cautions += map(forged_messages, dict.fromkeys(metric for _, _, metric in about if metric))
     by_metric = {metric.name: tally for tally in reversed([*tables.values()]) for metric in tally.metrics}
     # several experiments may be about different people: taking them all errs on the side of a smaller share
     everyone = sum(tally.total for tally in _one_per_experiment(released))

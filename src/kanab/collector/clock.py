@@ -1,11 +1,13 @@
 """A clock that is not believed blindly: what is told too late is gone, and what is sealed too early is lost.
 
 The time of day may be set, by hand or by a mistake; the seconds since the machine started cannot. So both are read
-together, and what the first runs ahead of the second is a *step*. Beyond a limit nothing is taken, sealed or
-forgotten until the clock is back, an operator has confirmed it, or two other clocks agree with it.
+together, and what the first runs ahead of the second is a *step*. After one of more than an hour nothing is taken until
+the clock is back, an operator has confirmed it, or two other clocks agree with it. After a smaller one, as a machine
+makes that was paused, posts are taken, and nothing is sealed or forgotten for an hour.
 
-At a start there is nothing to compare with but what the store has seen, other clocks, and the posts that come:
-until one of them is timely, nobody is told to give up, and nothing is sealed or forgotten.
+At a start there is nothing to compare with but other clocks, and what a collector that was sure of its clock left in
+the store. Until one of them fits nobody is told to give up, and nothing is sealed or forgotten. Posts settle nothing:
+anybody can send them.
 """
 
 from __future__ import annotations
@@ -28,14 +30,17 @@ STEP_LIMIT = 60.0
 SLEW = 500e-6
 """Seconds per second that a clock may be faster or slower without having jumped: as much as NTP corrects it by."""
 
+JUMP_LIMIT = 3_600.0
+"""Seconds by which the clock may step while posts are taken: as much as clients may be fast."""
+
+HOLD_SECONDS = 3_600.0
+"""Seconds after a step, or the start of a new store, for which nothing is sealed or forgotten."""
+
+MOST_DOWN_HOURS = 24
+"""Hours for which no collector of a store may have run where the clock of the next one is believed at its start."""
+
 BACK_SECONDS = 1.0
 """Seconds for which a clock must be back before it is believed: what was read just before is not used any more."""
-
-UNTIMELY_POSTS = 20
-"""Posts out of time, beyond those in time, after which the clock of the collector is to blame rather than theirs."""
-
-UNTIMELY_SECONDS = 60.0
-"""Seconds without a further post out of time after which nobody is blamed any more."""
 
 PEER_SECONDS = 3.0
 """Seconds that another machine has for telling its time."""
@@ -67,7 +72,7 @@ class GuardedClock:
     >>> seconds[:] = 10.0, 10.0
     >>> clock().isoformat(), clock.trouble
     ('1970-01-01T00:00:10+00:00', None)
-    >>> clock.timely()
+    >>> clock.settled = True
     >>> seconds[0] += 7_200
     >>> clock().isoformat(), str(clock.trouble)[:60]
     ('1970-01-01T02:00:10+00:00', "this machine's clock jumped ahead by 2 hours. Set it right. ")
@@ -83,12 +88,12 @@ class GuardedClock:
     ) -> None:
         self._wall, self._steady = wall, steady
         self._peers = [http_date(url) for url in peers]
-        self._compared = accepted or steady is None
+        self._compared = self._new_store = False
         self._doubt: StoreError | None = None
-        self._untimely, self._untimely_at = 0, 0.0
-        self._ahead, self._read, self._jumped, self._jumped_at = 0.0, 0.0, 0.0, 0.0
-        self.settled = self._compared
-        """Whether anything but this clock has said that it is right: a post, other clocks, an operator."""
+        self._ahead, self._read = 0.0, 0.0
+        self._jumped, self._jumped_since, self._jumped_at = 0.0, 0.0, 0.0
+        self.settled = self._compared = accepted or steady is None
+        """Whether anything but this clock has said that it is right: the store, other clocks, an operator."""
         self.step = 0.0
         """Seconds that the clock has jumped ahead; back, if below 0."""
         self._anchor()
@@ -106,44 +111,61 @@ class GuardedClock:
                 if self._jumped and steady - self._jumped_at > BACK_SECONDS:
                     self._jumped = 0.0
             elif not self.settled:  # nothing was done by the time before: it is as if the collector started now
-                self._ahead, step, self._compared = now.timestamp() - steady, 0.0, False
+                self._compared, step = False, 0.0
+                self._anchor()
             else:
+                self._jumped_since = self._jumped_since if self._jumped else steady
                 self._jumped, self._jumped_at = step, steady
+                if abs(step) <= JUMP_LIMIT and steady - self._jumped_since > HOLD_SECONDS:
+                    step = 0.0
+                    self._anchor()
             self._read, self.step = steady, step
         return now
 
     def _anchor(self) -> None:
         """Expect from now on that the clock goes on from where it stands."""
         if self._steady is not None:
-            self._read = self._steady()
+            self._read = self._anchored = self._steady()
             self._ahead, self.step, self._jumped = self._wall().timestamp() - self._read, 0.0, 0.0
 
     # ── is it right? ───────────────────────────────────────────────────────────────────────────
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why nothing may be taken, sealed or forgotten by this clock; None while it is believed."""
-        if self._doubt is not None or not self._jumped:
+        """Why nothing may be taken, sealed or forgotten by this clock; None while posts are."""
+        if self._doubt is not None or abs(self._jumped) <= JUMP_LIMIT:
             return self._doubt
         way = f"{'ahead' if self._jumped > 0 else 'back'} by {in_words(self._jumped)}"
         return StoreError(f"this machine's clock jumped {way}", f"Set it right. {_CONFIRM}.")
 
-    def compare(self, store: Store) -> None:
-        """Compare with other clocks where that can help: at the start, and after a step."""
+    @property
+    def is_sure(self) -> bool:
+        """Whether what cannot be undone may be done by this clock: to seal, to forget, to tell somebody to give up."""
+        return self.settled and not self._jumped
+
+    def compare(self, store: Store, life: int) -> None:
+        """Compare with other clocks, and at a start with the store, until the clock is sure.
+
+        A store knows the hour up to which nonces are forgotten: their ``life``, in seconds, before the time of the last
+        collector that was sure; posts do not move it. A new store has nothing to lose.
+        """
         now = self()
-        if self._compared and self.trouble is None:
+        if self.is_sure:
             return
         differences = self.differences(store)
         agreeing = sum(abs(difference) <= STEP_LIMIT for difference in differences)
         confirmed = agreeing >= 2 and 2 * agreeing > len(differences)
-        if self._compared:
+        if self.settled:
             if confirmed:
                 self._anchor()
             return
+        if not self._compared:
+            self._new_store = not store.last_hour()
+        waited = self._steady is not None and self._steady() - self._anchored > HOLD_SECONDS
         self._doubt = None if confirmed else difference_to_store(store, now) or _difference_error(differences)
+        fits = (not self._compared and fits_store(store, now, life)) or (self._new_store and waited)
+        self.settled |= confirmed or (fits and self._doubt is None)
         self._compared = self._doubt is None
-        self.settled |= confirmed
-        self._anchor()
 
     def differences(self, store: Store) -> list[float]:
         """Return by how many seconds other clocks are ahead of this one: the database's, and those of peers."""
@@ -155,31 +177,9 @@ class GuardedClock:
                 differences.append(told - (before + self._wall().timestamp()) / 2)
         return differences
 
-    # ── what posts say ─────────────────────────────────────────────────────────────────────────
-
-    def timely(self) -> None:
-        """Note a post in time: somebody else's clock agrees."""
-        if self.settled:
-            self._untimely = 0
-        else:
-            self._untimely -= 1
-            self.settled = self._untimely < 0
-
     def untimely(self, problem: MessageError) -> MessageError:
         """Return the answer to a post out of time: to be sent again, where this clock may be the wrong one."""
-        if self._steady is None:
-            return problem
-        if not self.settled or problem.status == Reason.AHEAD.status:
-            self._untimely, self._untimely_at = min(self._untimely + 1, UNTIMELY_POSTS), self._steady()
-        return problem if self.settled and self.suspicion is None else refused(Reason.CLOCK, *_CHECKED)
-
-    @property
-    def suspicion(self) -> StoreError | None:
-        """Why this clock may be wrong although it did not jump: posts in time are taken, others sent again."""
-        silent = self._steady is None or self._steady() - self._untimely_at > UNTIMELY_SECONDS
-        if silent or self._untimely < UNTIMELY_POSTS:
-            return None
-        return StoreError("nobody's posts fit this machine's clock", f"Set it right. {_CONFIRM}.")
+        return problem if self.is_sure else clock_error()
 
 
 OUT_OF_TIME = frozenset({Reason.AHEAD, Reason.EXPIRED, Reason.UNTIMELY})
@@ -207,19 +207,21 @@ def difference_to_store(store: Store, now: datetime) -> StoreError | None:
     return StoreError("this machine's clock stands before the last post in the store", f"Set it right. {_CONFIRM}.")
 
 
-def check_before_seal(clock: GuardedClock, store: Store, life: int) -> None:
-    """Check that a command may seal by a clock; raises `StoreError` where it differs, or where nothing confirms it.
+def fits_store(store: Store, now: datetime, life: int) -> bool:
+    """Return whether a collector that was sure of its clock ran within a day before this time."""
+    forgotten = store.forgotten()
+    known = forgotten + life // _HOUR + GRACE_HOURS if forgotten else store.last_hour()
+    return now.timestamp() // _HOUR <= known + HOURS_AHEAD + MOST_DOWN_HOURS
 
-    While a collector runs, the store knows the hour: of the last nonces, or up to which they are forgotten, which is
-    their life ago, in seconds.
-    """
-    clock.compare(store)
+
+def check_before_seal(clock: GuardedClock, store: Store, life: int) -> None:
+    """Check that a command may seal by a clock; raises `StoreError` where it differs, or where nothing confirms it."""
+    clock.compare(store, life)
     if clock.trouble is not None:
         raise clock.trouble
-    hours = life // _HOUR + GRACE_HOURS + HOURS_AHEAD + 1
-    if not clock.settled and clock().timestamp() // _HOUR > store.last_hour() + hours:
+    if not clock.settled:
         raise StoreError(
-            "the last post in the store is older than messages live, so that nothing confirms this machine's clock",
+            "no collector of this store ran within a day, so that nothing confirms this machine's clock",
             "What is sealed too early is lost: look at the clock, and if it is right, give --accept-clock.",
         )
 

@@ -20,9 +20,9 @@ from kanab.collector.counting.signatures import signatures_of
 from kanab.collector.counting.tables import (
     PossibleTable,
     contributors_of,
+    possible_arms,
     possible_tables,
     unchecked_tables,
-    without_bins,
 )
 from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
@@ -38,7 +38,7 @@ from kanab.privacy.epsilon.accountant import check_account, planned_spending
 from kanab.privacy.gate import make_release
 from kanab.privacy.joint_rules import without_experiments, without_people_of
 from kanab.privacy.ledger import Ledger, entry_text, read_entry, verified_entries
-from kanab.privacy.release import COLLECTORS_CLOCK, HELD_BACK, Release
+from kanab.privacy.release import COLLECTORS_CLOCK, FORGED, HELD_BACK, Release
 from kanab.tally.tally import Tally
 
 
@@ -137,8 +137,7 @@ class _BatchMaker:
             release = make_release(replace(collected.counted, tallies=tallies), ledger=ledger)
         else:
             collected = _collected(plan, counters, span)
-            counted = replace(collected.counted, tallies=_as_begun(collected.counted.tallies, self._versions))
-            release, withheld, failed = release_what_holds(counted, ledger)
+            release, withheld, failed = release_what_holds(_as_begun(collected.counted, self._versions), ledger)
             collected.left_out.update(withheld)
             collected.too_small.update(failed)
         self._hold_back(collected, counters)
@@ -246,7 +245,8 @@ class _Collected:
 
 def _collected(plan: Plan, counters: Counters, span: Span | None) -> _Collected:
     """Return what can be published of some counters. Raises `PrivacyError` where no experiment is large enough."""
-    tallies, left = _without_forged(plan, possible_tables(plan, counters))
+    tables, arms = possible_tables(plan, counters), possible_arms(plan, counters)
+    tallies, left = {name: table.tally for name, table in tables.items()}, _forged(plan, tables, arms)
     spoilt = {name: _DISAGREE for name in plan.experiment_names if not _agree(plan, name, tallies)}
     problems = {name: _too_small(plan, name, tallies) for name in plan.experiment_names if name not in spoilt}
     too_small = {name: _SMALL for name, problem in problems.items() if problem is not None}
@@ -263,7 +263,8 @@ def _collected(plan: Plan, counters: Counters, span: Span | None) -> _Collected:
     ]
     contributors = contributors_of(plan, tallies, counters)
     doubts += [_NO_CONTRIBUTORS.format(name) for name in _without_contributors(plan, tallies, contributors)]
-    counted = Counted(plan, tallies, signatures, span=span, contributors=contributors)
+    totals = {name: arms[name].tally for name in plan.experiment_names}
+    counted = Counted(plan, tallies, signatures, span=span, contributors=contributors, arms=totals)
     return _Collected(counted, left, too_small, spoilt, tuple(doubts))
 
 
@@ -282,13 +283,18 @@ def _span(plan: Plan, ledger: Ledger, through: int) -> Span | None:
     return Span(COLLECTORS_CLOCK, plan.cohorts.every, after, Periods(plan.cohorts.every).label(through))
 
 
-def _as_begun(tallies: Mapping[str, Tally], versions: Versions) -> dict[str, Tally]:
+def _as_begun(counted: Counted, versions: Versions) -> Counted:
     """Keep in each table the metrics that its experiments began with: the others would be zeros that nobody meant."""
-    began = {name: versions.metrics(*tally.experiment_names) for name, tally in tallies.items()}
-    return {
-        name: tally.select_metrics(metric for metric in tally.metric_names if metric in began[name])
-        for name, tally in tallies.items()
-    }
+
+    def begun(tally: Tally) -> Tally:
+        known = versions.metrics(*tally.experiment_names)
+        return tally.select_metrics(metric for metric in tally.metric_names if metric in known)
+
+    return replace(
+        counted,
+        tallies={name: begun(tally) for name, tally in counted.tallies.items()},
+        arms={name: begun(tally) for name, tally in counted.arms.items()},
+    )
 
 
 _REMEDY = "Update kanab and seal again, or destroy these cohorts (kanab void)."
@@ -371,7 +377,7 @@ class _PartialGate:
         counted, kept = self._counted, {*parts}
         gone = [name for name in counted.plan.experiment_names if BatchPart(name) not in kept]
         counted = without_people_of(counted, gone) if gone else counted
-        tallies, without = {}, {}
+        tallies, arms, without = {}, {}, {}
         for link in counted.plan.linkages:
             part = BatchPart(link.experiments[0], table=link.name)
             if part not in kept:
@@ -382,8 +388,10 @@ class _PartialGate:
                 if not all(BatchPart(experiment, metric=name) in kept for experiment in link.experiments)
             ]
             tallies[link.name] = without_metrics(counted.tallies[link.name], counted.plan, names)
+            if [*link.experiments] == [part.experiment] and part.experiment in counted.arms:
+                arms[part.experiment] = without_metrics(counted.arms[part.experiment], counted.plan, names)
         try:
-            counted = replace(counted, tallies=tallies)
+            counted = replace(counted, tallies=tallies, arms=arms)
             self._release = _readable(make_release(counted, ledger=self._ledger, without=without))
         except Exception as problem:  # whatever it is, the part is left out
             return _reason(problem)
@@ -411,8 +419,6 @@ def _reason(problem: Exception) -> str:
     return f"a rule fails on its numbers ({type(problem).__name__})"
 
 
-_FORGED = "{} is withheld {}: its messages do not add up, some were forged or lost"
-_FORGED_BINS = "{} is left out: messages do not add up in bins of it, some were forged or lost"
 _BINS_APART = "effective k of {} takes people by bins of {} by themselves, not together with its other tables"
 _NO_CONTRIBUTORS = (
     "how many people have some of each amount in {} was not evaluated: some of its people were counted by an earlier "
@@ -423,35 +429,27 @@ _DISAGREE = "its tables are not about the same people, some records were lost"
 _SPOILT_REMEDY = "Take the store from a backup, or destroy these cohorts (kanab void)."
 
 
-def _without_forged(plan: Plan, possible: Mapping[str, PossibleTable]) -> tuple[dict[str, Tally], dict[str, str]]:
-    """Return the tables without metrics and ratios whose messages no group of people could have sent, and why.
+def _forged(plan: Plan, tables: Mapping[str, PossibleTable], arms: Mapping[str, PossibleTable]) -> dict[str, str]:
+    """Return what no group of people could have sent, with the reasons: a metric of a table, or of an experiment.
 
-    Anybody can post. What does not add up in one table of an experiment is withheld in all of them, and with it what
-    is defined by it; other experiments keep it.
+    Anybody can post. What does not add up in a table is withheld there, and nowhere else; where not even the arms'
+    totals of it add up, the experiment is without the metric.
     """
-    tallies = {name: table.tally for name, table in possible.items()}
     left: dict[str, str] = {}
     for linkage in plan.linkages:
-        impossible = {*possible[linkage.name].impossible}
-        if linkage.people_only:
-            name = str(linkage.covariate)
-            if impossible or f"{linkage.experiments[0]}: {name}" in left:
-                table = tallies[linkage.name]
-                tallies[linkage.name] = without_bins(table.factors, [*table.people_by(table.axes[0]).values()])
-                left[linkage.name] = _FORGED_BINS.format(name)
+        impossible = {*tables[linkage.name].impossible}
+        if linkage.people_only and impossible:
+            left[linkage.name] = f"{linkage.covariate} is left out: {FORGED}"
             continue
-        if not impossible:
-            continue
-        own = len(linkage.experiments) == 1
-        spoilt = [m.name for m in plan.metrics if impossible & {m.name, m.of, m.ratio, *(m.ratio or ())}]
-        where = "altogether" if own else f"in {linkage.name}"
-        left |= {
-            f"{linkage.experiments[0] if own else linkage.name}: {name}": _FORGED.format(name, where) for name in spoilt
-        }
-        for other in plan.linkages:
-            if other == linkage or (own and linkage.experiments[0] in other.experiments):
-                tallies[other.name] = without_metrics(tallies[other.name], plan, spoilt)
-    return tallies, left
+        own = linkage.experiments[0] if len(linkage.experiments) == 1 else ""
+        altogether = {*arms[own].impossible} if own else set()
+        for metric in plan.metrics:
+            meant = metric.ratio or metric.name
+            if meant in altogether:
+                left[f"{own}: {metric.name}"] = f"{metric.name} is withheld altogether: {FORGED}"
+            elif meant in impossible:
+                left[f"{linkage.name}: {metric.name}"] = f"{metric.name} is withheld in {linkage.name}: {FORGED}"
+    return left
 
 
 def _agree(plan: Plan, experiment: str, tallies: Mapping[str, Tally]) -> bool:

@@ -63,11 +63,11 @@ def add_releases(releases: Sequence[Release]) -> Release:
     tables |= _added_pairs(plan, releases)
     for experiment in plan.experiment_names:
         batches = _batches_with(experiment, releases)
-        published = {
-            m for table in tables.values() if table.experiment_names[0] == experiment for m in table.metric_names
-        }
+        own = [table for table in tables.values() if table.experiment_names[0] == experiment]
+        published = {metric for table in own for metric in table.metric_names}
+        ratios = {cross.pair for table in own if len(table.arms) == 1 for cross in table.crosses}
         totals = _sum(_alike([batch.totals(experiment) for batch in batches]))
-        if not published >= set(totals.metric_names):
+        if not published >= {*totals.metric_names} or not ratios >= {cross.pair for cross in totals.crosses}:
             tables[experiment] = totals
     declared = all(batch.bounds_declared for batch in releases)
     previous = releases[-1].previous if all(batch.chained for batch in releases) else None

@@ -252,7 +252,7 @@ class _Gate:
         """Bar metrics whose arm totals give somebody away from all tables, for every table adds up to them."""
         for linkage in first_linkages(self.counted.plan):
             name = linkage.experiments[0]
-            whole = self.counted.tallies[linkage.name].keep()
+            whole = self.counted.arm_totals(name)
             shown = self._audited(name, self._without_gaps(name, self._without_barred((name,), whole)), whole)
             self.barred |= {(name, metric) for metric in whole.metric_names if metric not in shown.metric_names}
 
@@ -308,7 +308,7 @@ class _Gate:
             links = [link for link in plan.linkages_of(name) if not link.people_only]
             names = [link.name for link in links if link.name in self.tables]
             published = {metric for table in names for metric in self.tables[table].metric_names}
-            arms = self.counted.tallies[linkage.name].keep()
+            arms = self.counted.arm_totals(name)
             lost = {m for m in arms.metric_names if m not in published and (name, m) not in self.barred}
             if lost or not names:
                 crosses = tuple(

@@ -28,6 +28,7 @@ from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, Place, ShownTable, column, signatures_of
 from kanab.tally.cells import Cells
 from kanab.tally.factor import Level
+from kanab.tally.tally import Tally
 
 ENOUGH_CONTRIBUTORS = 7.5
 """A level stays if the people behind an amount in it, over all arms, times the smallest planned share reach this."""
@@ -299,12 +300,13 @@ def merge_to_contributors(counted: Counted, drafts: Mapping[str, Draft]) -> Reco
     """Merge levels until nobody or enough people of every class have some of each amount; withhold what is left."""
     merged = dict(drafts)
     withheld: dict[Place, str] = {}
-    for draft in drafts.values():
-        if len(draft.linkage.experiments) == 1:
-            withheld |= _from_arms(draft, _asked(counted, draft))
+    for linkage in first_linkages(counted.plan):
+        experiment = linkage.experiments[0]
+        withheld |= _from_arms(experiment, _asked(counted, linkage.name, counted.arm_totals(experiment)))
     for name, draft in drafts.items():
         barred = {metric for experiment, metric in withheld if experiment in draft.linkage.experiments}
-        cells = {metric: people for metric, people in _asked(counted, draft).items() if metric not in barred}
+        asked = _asked(counted, name, draft.tally)
+        cells = {metric: people for metric, people in asked.items() if metric not in barred}
         if draft.why or not cells or len(draft.tally.axes) == 1:
             continue
         merged[name], gone = _merged_locally(draft, cells, counted.plan)
@@ -313,11 +315,11 @@ def merge_to_contributors(counted: Counted, drafts: Mapping[str, Draft]) -> Reco
     return Recoded(merged, withheld, {})
 
 
-def _asked(counted: Counted, draft: Draft) -> Contributors:
-    """Return the contributors of the metrics of a table that the rule is about."""
-    known, plans = counted.contributors.get(draft.linkage.name, {}), counted.plan.metrics_by_name
+def _asked(counted: Counted, table: str, tally: Tally) -> Contributors:
+    """Return the contributors in a table of those metrics of a tally that the rule is about."""
+    known, plans = counted.contributors.get(table, {}), counted.plan.metrics_by_name
     asked = {}
-    for metric in draft.tally.metrics:
+    for metric in tally.metrics:
         low, high = metric.grid_bounds or (-1, 0)
         few_steps = metric.scale == 1 and low >= 0 and high <= MOST_STEPS
         if metric.name in known and (plans[metric.name].sensitive != "no" or not few_steps):
@@ -325,14 +327,14 @@ def _asked(counted: Counted, draft: Draft) -> Contributors:
     return asked
 
 
-def _from_arms(draft: Draft, cells: Contributors) -> dict[Place, str]:
+def _from_arms(experiment: str, cells: Contributors) -> dict[Place, str]:
     """Return the metrics of which too few people of an arm have some: every table adds up to them."""
     withheld = {}
     for metric, people in cells.items():
         by_arm = people.reshape(len(people), -1).sum(axis=1)
         if _too_few(by_arm).any():
             why = TOO_FEW.format("an arm")
-            withheld[draft.linkage.experiments[0], metric] = f"{metric} is withheld altogether: {why}"
+            withheld[experiment, metric] = f"{metric} is withheld altogether: {why}"
     return withheld
 
 

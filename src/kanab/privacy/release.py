@@ -50,6 +50,9 @@ class Batch:
 HELD_BACK = "is held back until the next seal"
 """What a receipt says of an experiment whose people are in a later batch."""
 
+FORGED = "messages do not add up, some were forged or lost"
+"""What a receipt says of a metric with sums that nobody could have sent."""
+
 PeopleAccounts = Mapping[str, Mapping[str, int]]
 """People per experiment of a collector by what became of them (published, held_back, destroyed), floored to k."""
 
@@ -103,6 +106,11 @@ class Receipt:
     def promise(self) -> str:
         """What the release promises, in words."""
         return f"k-anonymous at k = {self.k}" if self.noise is None else promise(self.noise)
+
+    @property
+    def forged(self) -> dict[str, str]:
+        """What was withheld because its messages do not add up, with the sentences."""
+        return {name: why for name, why in self.left_out.items() if FORGED in why}
 
 
 def concerns(left_out: str, experiment: str) -> bool:
@@ -177,14 +185,18 @@ class Tables:
         return list(sentences)
 
     def totals(self, experiment: str) -> Tally:
-        """Return every metric of an experiment per arm. Raises `PrivacyError` where the release has no table of it."""
+        """Return every metric of an experiment per arm, and its ratios.
+
+        Raises `PrivacyError` where the release has no table of it.
+        """
         if self.receipt.noise is not None and experiment in self.tables:
             return self._combined(experiment)
         arms = [table.keep() for table in self.tables_of(experiment).values()]
         if not arms:
             raise PrivacyError(f"the release holds no table of {experiment}", "Release it with more people.")
         parts = {part.metric.name: part for table in arms for part in table.moments}
-        return Tally(arms[0].factors, arms[0].people, tuple(parts.values()))
+        crosses = {cross.pair: cross for table in arms for cross in table.crosses}
+        return Tally(arms[0].factors, arms[0].people, tuple(parts.values()), tuple(crosses.values()))
 
     def _combined(self, experiment: str) -> Tally:
         """Return the arms of an experiment from all its tables with noise, batch by batch."""

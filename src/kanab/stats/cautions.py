@@ -25,7 +25,7 @@ from kanab.tally.tally import Tally
 Code = Literal[
     "shares-changed", "clamped", "nothing-varies", "few-carry-the-mean", "few-events",
     "looked-early", "assigned-jointly", "rows-not-people", "design-ended",
-    "weak-assignment", "few-clusters", "too-noisy", "small-arm",
+    "weak-assignment", "few-clusters", "too-noisy", "small-arm", "forged-messages",
 ]  # fmt: skip
 
 CHANGED_SHARES_ALARM = 0.001
@@ -219,6 +219,19 @@ def design_ended(look: int, when: str) -> Caution:
         "design-ended",
         f"The design ended with look {look} ({when}); people who came later are not in this answer.",
     )
+
+
+def forged_messages(metric: str) -> Caution:
+    """Warn that messages to a collector moved sums of a metric to what nobody could have sent.
+
+    >>> print(forged_messages("spend"))
+    Some messages about spend were forged or lost, which may have moved its effect. Find out who sent them ...
+    """
+    sentence = (
+        f"Some messages about {metric} were forged or lost, which may have moved its effect. Find out who sent them "
+        "before you act on it."
+    )
+    return Caution("forged-messages", sentence, metric)
 
 
 def rows_not_people(column: str) -> Caution:

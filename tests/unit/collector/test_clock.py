@@ -13,16 +13,17 @@ import pytest
 
 from kanab.collector.clock import (
     BACK_SECONDS,
+    HOLD_SECONDS,
+    JUMP_LIMIT,
+    MOST_DOWN_HOURS,
     SLEW,
     STEP_LIMIT,
-    UNTIMELY_POSTS,
-    UNTIMELY_SECONDS,
     GuardedClock,
     check_before_seal,
     steady_seconds,
 )
-from kanab.collector.protocol.limits import HOURS_AHEAD
-from kanab.collector.protocol.nonces import ahead_error, expired_error
+from kanab.collector.protocol.limits import GRACE_HOURS, HOURS_AHEAD
+from kanab.collector.protocol.nonces import expired_error
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost
 from kanab.errors import StoreError
@@ -30,6 +31,7 @@ from kanab.errors import StoreError
 NOON = datetime(2026, 11, 11, 12, tzinfo=UTC).timestamp()
 HOUR = 3600.0
 DAY = 24 * HOUR
+LIFE = int(DAY)
 
 
 @dataclass
@@ -125,10 +127,34 @@ def test_many_small_steps_in_a_short_time_are_a_jump(machine: Machine) -> None:
         machine.wait(60)
         machine.wall += STEP_LIMIT / 2
         clock()
-    assert str(clock.trouble).startswith("this machine's clock jumped ahead by 1 minute.")
+    assert not clock.is_sure
+    for _ in range(130):
+        machine.wait(1)
+        machine.wall += STEP_LIMIT / 2
+        clock()
+    assert str(clock.trouble).startswith("this machine's clock jumped ahead by 1 hour.")
 
 
-@pytest.mark.parametrize("step", [STEP_LIMIT + 1, -STEP_LIMIT - 1, 2 * HOUR, -30 * DAY])
+@pytest.mark.parametrize("step", [STEP_LIMIT + 1, -STEP_LIMIT - 1, 600, JUMP_LIMIT - 1])
+def test_a_machine_that_was_paused_for_minutes_takes_posts_and_seals_nothing_for_an_hour(
+    machine: Machine, step: float
+) -> None:
+    clock = machine.clock()
+    machine.wall += step
+    for _ in range(60):
+        clock()
+        assert clock.trouble is None
+        assert not clock.is_sure
+        assert clock.untimely(expired_error()).status == 503
+        machine.wait(HOLD_SECONDS / 60)
+    machine.wait(1)
+    clock()
+    assert clock.is_sure
+    assert clock.step == 0.0
+    assert clock.untimely(expired_error()).status == 410
+
+
+@pytest.mark.parametrize("step", [JUMP_LIMIT + 1, -JUMP_LIMIT - 1, 2 * HOUR, -30 * DAY])
 def test_a_jump_lasts_until_the_clock_has_been_back_for_a_moment(machine: Machine, step: float) -> None:
     clock = machine.clock()
     machine.wall += step
@@ -150,7 +176,8 @@ def test_a_clock_that_nothing_has_confirmed_may_be_set(machine: Machine) -> None
     machine.wall += 30 * DAY
     clock()
     assert clock.trouble is None
-    clock.timely()
+    assert clock.step == 0.0
+    clock.settled = True
     machine.wall += 2 * HOUR
     clock()
     assert clock.trouble is not None
@@ -173,44 +200,59 @@ def test_the_steady_clock_goes_on() -> None:
 # ── posts ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_until_a_post_is_timely_nobody_is_told_to_give_up(machine: Machine) -> None:
+def test_until_the_clock_is_confirmed_nobody_is_told_to_give_up(machine: Machine) -> None:
     clock = machine.clock(settled=False)
-    assert [clock.untimely(expired_error()).status for _ in range(3)] == [503] * 3
-    for _ in range(3):
-        clock.timely()
-        assert not clock.settled  # no more came in time than out of time
-    clock.timely()
-    assert clock.settled
-    assert clock.untimely(expired_error()).status == 410
-
-
-def test_posts_out_of_time_alone_are_suspicious_for_a_minute(machine: Machine) -> None:
-    clock = machine.clock(settled=False)
-    for _ in range(UNTIMELY_POSTS):
-        assert clock.suspicion is None
-        clock.untimely(ahead_error("the nonce was made in the future", "hours"))
-    assert str(clock.suspicion).startswith("nobody's posts fit this machine's clock.")
+    assert [clock.untimely(expired_error()).status for _ in range(300)] == [503] * 300
     assert clock.trouble is None  # posts in time are taken
-    machine.wait(UNTIMELY_SECONDS + 1)
-    assert clock.suspicion is None
-
-
-def test_a_machine_that_was_paused_is_suspicious_although_it_did_not_jump(machine: Machine) -> None:
-    clock = machine.clock()
-    for _ in range(UNTIMELY_POSTS):
-        assert clock.untimely(ahead_error("the nonce was made in the future", "hours")).status == 503
-    assert clock.suspicion is not None
-    assert clock.untimely(expired_error()).status == 503
-    clock.timely()
-    assert clock.suspicion is None
+    assert not clock.is_sure
+    clock.settled = True
     assert clock.untimely(expired_error()).status == 410
 
 
-def test_old_posts_that_come_between_others_are_nothing_special(machine: Machine) -> None:
-    clock = machine.clock()
-    for _ in range(10 * UNTIMELY_POSTS):
-        assert clock.untimely(expired_error()).status == 410
-    assert clock.suspicion is None
+# ── starts ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_clock_of_a_new_store_is_believed_after_an_hour(machine: Machine, store: Engine) -> None:
+    clock = machine.clock(settled=False)
+    clock.compare(store, LIFE)
+    fill(store, NOON // HOUR)
+    machine.wait(HOLD_SECONDS - 1)
+    clock.compare(store, LIFE)
+    assert not clock.is_sure
+    machine.wait(2)
+    clock.compare(store, LIFE)
+    assert clock.is_sure
+
+
+def test_a_new_store_that_has_posts_is_not_new_after_the_clock_was_set(machine: Machine, store: Engine) -> None:
+    clock = machine.clock(settled=False)
+    clock.compare(store, LIFE)
+    fill(store, NOON // HOUR)
+    machine.wall += 30 * DAY
+    for _ in range(3):
+        clock.compare(store, LIFE)
+        machine.wait(DAY)
+    assert not clock.is_sure
+    machine.wall -= 30 * DAY + 3 * DAY
+    clock.compare(store, LIFE)
+    assert clock.is_sure
+
+
+@pytest.mark.parametrize("days", [-1, 0, 1, 14])
+def test_posts_never_confirm_a_start_days_after_the_last_collector(machine: Machine, store: Engine, days: int) -> None:
+    """Whoever knows the wrong time of a machine can send posts that fit it."""
+    store.forget_nonces(int((NOON - LIFE) // HOUR) - GRACE_HOURS)  # as a collector that was sure of its clock does
+    machine.wall += days * DAY
+    for _ in range(2):  # also after a further start
+        clock = machine.clock(settled=False)
+        for _ in range(3):
+            fill(store, machine.wall // HOUR)
+            clock.compare(store, LIFE)
+            machine.wait(HOLD_SECONDS)
+        assert clock.trouble is None
+        assert clock.is_sure is (days <= MOST_DOWN_HOURS // 24)
+        if clock.is_sure:
+            store.forget_nonces(int((machine.wall - LIFE) // HOUR) - GRACE_HOURS)
 
 
 # ── other clocks ───────────────────────────────────────────────────────────────────────────────
@@ -221,17 +263,17 @@ def test_a_start_before_the_last_post_in_the_store_is_doubted_until_it_is_accept
 ) -> None:
     fill(store, NOON // HOUR + HOURS_AHEAD)
     clock = machine.clock(settled=False)
-    clock.compare(store)
+    clock.compare(store, LIFE)
     assert clock.trouble is None
     machine.wall -= HOUR
     clock = machine.clock(settled=False)
-    clock.compare(store)
+    clock.compare(store, LIFE)
     assert str(clock.trouble).startswith("this machine's clock stands before the last post in the store.")
     accepted = machine.clock(settled=False, accepted=True)
-    accepted.compare(store)
+    accepted.compare(store, LIFE)
     assert accepted.trouble is None
     machine.wall += HOUR
-    clock.compare(store)
+    clock.compare(store, LIFE)
     assert clock.trouble is None
 
 
@@ -239,7 +281,7 @@ def test_nonces_that_were_forgotten_tell_the_time_too(machine: Machine, store: E
     store.forget_nonces(int(NOON // HOUR))
     machine.wall -= 2 * DAY
     clock = machine.clock(settled=False)
-    clock.compare(store)
+    clock.compare(store, LIFE)
     assert clock.trouble is not None
 
 
@@ -249,10 +291,10 @@ def test_a_start_with_another_time_than_the_database_is_doubted(
 ) -> None:
     store.ahead = lambda: machine.wall + ahead  # type: ignore[method-assign]
     clock = machine.clock(settled=False)
-    clock.compare(store)
+    clock.compare(store, LIFE)
     assert str(clock.trouble).startswith(f"this machine's clock is {word} another by 2 hours.")
     store.ahead = lambda: machine.wall + STEP_LIMIT / 2  # type: ignore[method-assign]
-    clock.compare(store)
+    clock.compare(store, LIFE)
     assert clock.trouble is None
     assert not clock.settled  # a single clock may be this machine's own
 
@@ -300,7 +342,7 @@ def test_a_jump_is_confirmed_by_two_other_clocks_unless_as_many_contradict(
     with contextmanager(_all_servers)(peers) as addresses:
         clock = machine.clock(accepted=True, peers=addresses)
         machine.wall += 2 * HOUR
-        clock.compare(store)
+        clock.compare(store, LIFE)
         assert (clock.trouble is None) == confirmed
 
 
@@ -317,7 +359,7 @@ def test_the_database_is_one_of_the_two_clocks(machine: Machine, store: Engine) 
     with web_server(RIGHT) as peer:
         clock = machine.clock(accepted=True, peers=[peer])
         machine.wall += 2 * HOUR
-        clock.compare(store)
+        clock.compare(store, LIFE)
         assert clock.trouble is None
 
 
@@ -347,15 +389,14 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 def test_a_command_seals_by_a_clock_that_the_store_confirms_or_somebody_who_has_looked(
     machine: Machine, store: Engine
 ) -> None:
-    life = int(DAY)
     fill(store, NOON // HOUR)
-    check_before_seal(machine.clock(settled=False), store, life)
+    check_before_seal(machine.clock(settled=False), store, LIFE)
     machine.wall += DAY
-    check_before_seal(machine.clock(settled=False), store, life)
+    check_before_seal(machine.clock(settled=False), store, LIFE)
     machine.wall += DAY
     with pytest.raises(StoreError, match="nothing confirms this machine's clock"):
-        check_before_seal(machine.clock(settled=False), store, life)
-    check_before_seal(machine.clock(settled=False, accepted=True), store, life)
+        check_before_seal(machine.clock(settled=False), store, LIFE)
+    check_before_seal(machine.clock(settled=False, accepted=True), store, LIFE)
     machine.wall -= 3 * DAY
     with pytest.raises(StoreError, match="stands before the last post"):
-        check_before_seal(machine.clock(settled=False), store, life)
+        check_before_seal(machine.clock(settled=False), store, LIFE)

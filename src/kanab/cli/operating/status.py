@@ -69,6 +69,7 @@ def store_state(store: Store, now: datetime) -> dict[str, Any]:
     from kanab.dashboard.next_seal import next_seal
     from kanab.plan.file import plan_digest
     from kanab.plan.values import duration
+    from kanab.privacy.release import name_left_out
 
     versions, ledger = Versions.read(store), stored_ledger(store)
     batches = [release.receipt.batch for release in ledger.releases]
@@ -77,6 +78,7 @@ def store_state(store: Store, now: datetime) -> dict[str, Any]:
         "ledger": {"entries": len(ledger.entries), "batches": len(batches), "head": ledger.head},
         "sealed_through": batches[-1].through if batches and batches[-1] is not None else None,
         "people": shown_accounts(ledger),
+        "forged": [name_left_out(*left) for release in ledger.releases for left in release.receipt.forged.items()],
         "plan": None,
     }
     if not versions.entries:
@@ -158,6 +160,7 @@ def _store_lines(store: dict[str, Any]) -> Iterator[str]:
     yield f"sealed through: {store['sealed_through'] or 'nothing yet'}"
     for name, states in store["people"].items():
         yield f"people of {name}, in steps of k: {account_words(states)}"
+    yield from (f"alarm: {why}" for why in store["forged"])
     for cohort in store.get("cohorts", ()):
         ripe = moment_text(datetime.fromisoformat(cohort["ripe_at"]))
         yield f"cohort {cohort['cohort']}: {cohort['state']}{'' if cohort['state'] == 'ripe' else f', ripe on {ripe}'}"

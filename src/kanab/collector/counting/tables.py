@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -36,10 +36,10 @@ class PossibleTable:
 def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, PossibleTable]:
     """Return the tally of every linkage of a plan, without the metrics and ratios that no people could have sent.
 
-    Anybody can post. Each metric is checked by itself, and each ratio with its two metrics: what one of them says
-    spoils no other. Counters of something else are left alone: joint signatures to ``signatures``, contributors to
-    ``contributors_of``, destroyed people to ``account``. The missing level of a covariate is in the table only if
-    somebody has it, as when rows are counted. Raises `TallyError` where not even the people of a table are possible.
+    Anybody can post. Each metric of each table is checked by itself, and each ratio with its two metrics: what one of
+    them says spoils no other. Counters of something else are left alone: joint signatures to ``signatures``, destroyed
+    people to ``account``. The missing level of a covariate is in the table only if somebody has it, as when rows are
+    counted. Raises `TallyError` where not even the people of a table are possible.
 
     >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
     >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
@@ -53,9 +53,25 @@ def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possib
         if layout.linkage.people_only:
             made = _possible_bins(layout, arms[experiment], counters)
         else:
-            made = _possible(layout, counters)
+            made = _possible(plan, layout.factors, _sums(layout, counters))
+            if not made.tally.people[..., -1].any():
+                made = replace(made, tally=_without_last_level(made.tally))
             arms.setdefault(experiment, [*made.tally.people_by(experiment).values()])
         possible[layout.linkage.name] = made
+    return possible
+
+
+def possible_arms(plan: Plan, counters: Mapping[str, int]) -> dict[str, PossibleTable]:
+    """Return the arms' totals of every experiment, without the metrics and ratios that no people could have sent.
+
+    They may be possible where the sums of a class are not. All tables of an experiment have the same: each post says
+    the same in all of them.
+    """
+    possible: dict[str, PossibleTable] = {}
+    for layout in layouts(plan):
+        experiment = layout.linkage.experiments[0]
+        if len(layout.linkage.experiments) == 1 and experiment not in possible:
+            possible[experiment] = _possible(plan, layout.arms, _sums(layout, counters).by_arm(layout))
     return possible
 
 
@@ -83,14 +99,14 @@ def contributors_of(
         tally = tallies.get(layout.linkage.name)
         if tally is not None and layout.amounts and counters.get(layout.contributing_key) == tally.total:
             contributors[layout.linkage.name] = {
-                name: _contributors(layout, name, tally, counters) for name in layout.amounts
+                name: _contributors(layout, name, tally.factors, counters) for name in layout.amounts
             }
     return contributors
 
 
-def _contributors(layout: TableLayout, metric: str, tally: Tally, counters: Mapping[str, int]) -> Cells:
+def _contributors(layout: TableLayout, metric: str, factors: Sequence[Factor], counters: Mapping[str, int]) -> Cells:
     word = encode(metric)
-    return _cells(counters, tally.factors, lambda levels: layout.class_key(levels, word) + CONTRIBUTORS)
+    return _cells(counters, factors, lambda levels: layout.class_key(levels, word) + CONTRIBUTORS)
 
 
 def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
@@ -101,13 +117,7 @@ def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally
     """
     tables = {}
     for layout in layouts(plan):
-        people = _people(layout, counters)
-        moments = {metric.name: _moments(layout, metric, people, counters) for metric in layout.metrics}
-        crosses = tuple(
-            _cross(layout, ratio, arm, tuple(moments[name] for name in ratio.pair), counters)
-            for ratio in layout.ratios
-            for arm in layout.arms
-        )
+        people, moments, crosses, _ = _sums(layout, counters)
         noise = AddedNoise(
             0 * people,
             {
@@ -120,7 +130,7 @@ def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally
             },
             {(cross.pair, cross.by): 0 * cross.products for cross in crosses},
         )
-        tables[layout.linkage.name] = Tally(layout.factors, people, tuple(moments.values()), crosses, noise)
+        tables[layout.linkage.name] = Tally(layout.factors, people, tuple(moments.values()), tuple(crosses), noise)
     return tables
 
 
@@ -143,26 +153,74 @@ def _cells(counters: Mapping[str, int], factors: Sequence[Factor], name: Callabl
     return cells.reshape(shape)
 
 
-def _possible(whole: TableLayout, counters: Mapping[str, int]) -> PossibleTable:
-    layout = whole if any(_people(whole, counters)[..., -1].ravel()) else _without_last_level(whole)
+class _Sums(NamedTuple):
+    """What the counters say of a table, possible or not; contributors of amounts, where all people's are counted."""
+
+    people: Cells
+    moments: dict[str, Moments]
+    crosses: list[Cross]
+    contributors: dict[str, Cells]
+
+    def by_arm(self, layout: TableLayout) -> _Sums:
+        """Return the totals of the arms of a table of one experiment: products are per arm in any case."""
+        if layout.arms == layout.factors:
+            return self
+        axes = tuple(factor.name for factor in layout.factors)
+        return self._replace(
+            people=self.people.sum(axis=-1),
+            moments={name: part.collapse(axes, axes[-1]) for name, part in self.moments.items()},
+            contributors={name: people.sum(axis=-1) for name, people in self.contributors.items()},
+        )
+
+
+def _sums(layout: TableLayout, counters: Mapping[str, int]) -> _Sums:
     people = _people(layout, counters)
-    moments: dict[str, Moments] = {}
-    for metric in layout.metrics:
-        part = _moments(layout, metric, people, counters)
-        if not _of_nobody(whole, layout, metric, counters) and _is_possible(layout, people, (part,)):
-            moments[metric.name] = part
+    moments = {metric.name: _moments(layout, metric, people, counters) for metric in layout.metrics}
+    crosses = [
+        _cross(layout, ratio, arm, tuple(moments[name] for name in ratio.pair), counters)
+        for ratio in layout.ratios
+        for arm in layout.arms
+    ]
+    known = counters.get(layout.contributing_key) == people.sum()
+    amounts = layout.amounts if known else ()
+    return _Sums(
+        people, moments, crosses, {name: _contributors(layout, name, layout.factors, counters) for name in amounts}
+    )
+
+
+def _possible(plan: Plan, factors: Sequence[Factor], sums: _Sums) -> PossibleTable:
+    """Return a table without the metrics and ratios that nobody could have sent.
+
+    A metric whose rule asks who has it of another one (``of``) is not published without that one.
+    """
+    arms, moments = tuple(factors), sums.moments
+    gone: list[str] = []
+    for name, part in moments.items():
+        contributors = sums.contributors.get(name)
+        possible = contributors is None or _has_contributors(contributors, part)
+        if not possible or not _is_possible(arms, sums.people, (part,)):
+            gone.append(name)
+    asked = {metric.name: metric.of for metric in plan.counted_metrics if metric.events(plan.k) > 1}
+    gone += [name for name in moments if asked.get(name) in gone and name not in gone]
     crosses: list[Cross] = []
     pairs: list[tuple[str, str]] = []
-    for ratio in layout.ratios:
-        if all(name in moments for name in ratio.pair):
-            parts = tuple(moments[name] for name in ratio.pair)
-            products = [_cross(layout, ratio, factor, parts, counters) for factor in layout.arms]
-            if _is_possible(layout, people, parts, products):
-                crosses += products
-                continue
-        pairs.append(ratio.pair)
-    tally = Tally(layout.factors, people, tuple(moments.values()), tuple(crosses))
-    return PossibleTable(tally, (*(m.name for m in layout.metrics if m.name not in moments), *pairs))
+    for pair in dict.fromkeys(cross.pair for cross in sums.crosses):
+        products = [cross for cross in sums.crosses if cross.pair == pair]
+        parts = tuple(moments[name] for name in pair)
+        if {*pair} & {*gone} or not _is_possible(arms, sums.people, parts, products):
+            pairs.append(pair)
+        else:
+            crosses += products
+    kept = tuple(part for name, part in moments.items() if name not in gone)
+    return PossibleTable(Tally(arms, sums.people, kept, tuple(crosses)), (*gone, *pairs))
+
+
+def _has_contributors(people: Cells, part: Moments) -> bool:
+    """Return whether so many may be off 0: not fewer than nobody, and somebody where there is a sum.
+
+    More than there are is let pass: this number is not published, and where all have some one post would make it so.
+    """
+    return not np.any((people < 0) | ((people == 0) & (part.sums != 0)))
 
 
 def _possible_bins(layout: TableLayout, arms: Sequence[int], counters: Mapping[str, int]) -> PossibleTable:
@@ -170,13 +228,9 @@ def _possible_bins(layout: TableLayout, arms: Sequence[int], counters: Mapping[s
     people = _people(layout, counters)
     if people.min() >= 0 and people.sum(axis=1).tolist() == [*arms]:
         return PossibleTable(_filled_bins(layout, people))
-    return PossibleTable(without_bins(layout.factors, arms), (layout.factors[-1].name,))
-
-
-def without_bins(factors: Sequence[Factor], arms: Sequence[int]) -> Tally:
-    """Return a table of people by bins in which nothing is known but how many people the arms have."""
-    people = np.array(arms, dtype=object)[:, None]
-    return Tally((factors[0], Factor(factors[-1].name, (None,), "covariate")), people)
+    arms_only = np.array(arms, dtype=object)[:, None]
+    bins = Factor(layout.factors[-1].name, (None,), "covariate")
+    return PossibleTable(Tally((layout.factors[0], bins), arms_only), (bins.name,))
 
 
 def _filled_bins(layout: TableLayout, people: Cells) -> Tally:
@@ -189,9 +243,11 @@ def _filled_bins(layout: TableLayout, people: Cells) -> Tally:
     return Tally((arms, Factor(bins.name, levels, "covariate", tuple(scores) if known else None)), people[:, kept])
 
 
-def _is_possible(layout: TableLayout, people: Cells, moments: Sequence[Moments], crosses: Sequence[Cross] = ()) -> bool:
+def _is_possible(
+    factors: tuple[Factor, ...], people: Cells, moments: Sequence[Moments], crosses: Sequence[Cross] = ()
+) -> bool:
     try:
-        Tally(layout.factors, people, tuple(moments), tuple(crosses))
+        Tally(factors, people, tuple(moments), tuple(crosses))
     except TallyError:
         return False
     return True
@@ -201,22 +257,23 @@ def _people(layout: TableLayout, counters: Mapping[str, int]) -> Cells:
     return _cells(counters, layout.factors, lambda levels: layout.class_key(levels, "n"))
 
 
-def _of_nobody(whole: TableLayout, layout: TableLayout, metric: Metric, counters: Mapping[str, int]) -> bool:
-    """Return whether a metric was counted at the missing level, which nobody has."""
-    if layout is whole:
-        return False
-    words = [(encode(metric.name), part) for part in ("n", "s")]
-    classes = product(*(factor.levels for factor in layout.arms), (None,))
-    return any(counters.get(whole.class_key(levels, *rest)) for levels in classes for rest in words)
-
-
-def _without_last_level(layout: TableLayout) -> TableLayout:
-    """Return the layout without the missing level of its covariate, if it has one."""
-    *arms, last = layout.factors
+def _without_last_level(tally: Tally) -> Tally:
+    """Return a table without the missing level of its covariate, which nobody has; if it has one."""
+    *arms, last = tally.factors
     if last.role == "arm":
-        return layout
+        return tally
     scores = last.scores and last.scores[:-1]
-    return replace(layout, factors=(*arms, Factor(last.name, last.levels[:-1], last.role, scores)))
+    factors = (*arms, Factor(last.name, last.levels[:-1], last.role, scores))
+    moments = tuple(
+        Moments(
+            part.metric,
+            part.counts[..., :-1],
+            part.sums[..., :-1],
+            {by: cells[..., :-1] if by[-1] == last.name else cells for by, cells in part.squares.items()},
+        )
+        for part in tally.moments
+    )
+    return Tally(factors, tally.people[..., :-1], moments, tally.crosses)
 
 
 def _moments(layout: TableLayout, metric: Metric, people: Cells, counters: Mapping[str, int]) -> Moments:

@@ -44,6 +44,7 @@ class CollectorFigures:
     problems: Sequence[Problem] = ()
     info: Mapping[str, str] = field(default_factory=dict)
     sealed: int = 0
+    forged: int = 0
     accounts: PeopleAccounts = field(default_factory=dict)
     seal_lag: float = 0.0
     clock_step: float = 0.0
@@ -88,6 +89,7 @@ def metrics_text(figures: CollectorFigures) -> str:
         ("kanab_problem", "gauge", "Is this wrong now? The words are those of /readyz.", problems),
         ("kanab_info", "gauge", "Version, plan and epoch, as labels.", [(_labels(**figures.info), 1)]),
         ("kanab_sealed_batches", "gauge", "Batches that were sealed.", [("", figures.sealed)]),
+        ("kanab_forged_total", "counter", "Metrics of tables that seals withheld as forged.", [("", figures.forged)]),
         ("kanab_seal_lag_seconds", "gauge", "Since when something ripe should be sealed.", [("", figures.seal_lag)]),
         ("kanab_clock_step_seconds", "gauge", "By how much the clock has jumped ahead.", [("", figures.clock_step)]),
         ("kanab_people", "gauge", f"People per arm, {_STEPS}, refreshed hourly.", people),

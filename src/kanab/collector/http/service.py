@@ -44,7 +44,7 @@ from kanab.plan.model import Plan, settle_missing
 from kanab.plan.periods import Periods
 from kanab.privacy.epsilon.door import check_declared
 from kanab.privacy.ledger import verified_entries
-from kanab.privacy.release import PeopleAccounts
+from kanab.privacy.release import PeopleAccounts, name_left_out
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 CHECK_SECONDS = 15.0
@@ -63,8 +63,8 @@ STUCK_SECONDS = 300.0
 """Seconds after which a check of the clock that does not end is called stuck: it waits for the store."""
 
 _UNCONFIRMED = (
-    "cohorts are ripe by this machine's clock, but since the start nothing has confirmed it. They are sealed after the "
-    "next timely post, by kanab seal, or after a start with --accept-clock."
+    "cohorts are ripe by this machine's clock, but since the start, or a jump, nothing has confirmed it. They are "
+    "sealed once two other clocks agree, an hour after a small jump, or after a start with --accept-clock."
 )
 
 
@@ -119,12 +119,12 @@ class Service:
             check_declared(settle_missing(plan))
         now = acceptor.calendar.opening(seconds_of(self._clock())).current
         before = Versions.read(store)
-        self._clock.compare(store)
+        life = acceptor.calendar.life
+        self._clock.compare(store, life)
         if self._clock.trouble is not None and before.is_changed(plan):
             raise self._clock.trouble  # a new plan is recorded with its period, which nobody knows
         if plan.budget is not None:
             check_store_account(store, before.adopt(plan, now, replaces=replaces)[0])
-        life = acceptor.calendar.life
         self._keyring = keyring
         self._writer = Writer(store, keyring, life=life, clock=self._forgetting_time)
         self._versions, change = before.record(store, plan, now, replaces=replaces)
@@ -144,7 +144,7 @@ class Service:
         self._due_since: datetime | None = None
         self._reported: tuple[str, float] | None = None
         self._figures = CollectorFigures()
-        self._ledger = 0, 0  # its entries, and the batches among them
+        self._ledger = 0, 0, 0  # its entries, the batches among them, and what these withheld as forged
         self._accounts: PeopleAccounts = {}
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
@@ -181,7 +181,6 @@ class Service:
             accepted = self._acceptor.accept(body, content_type, now, self._sealed_through)
         except MessageError as problem:
             raise (self._clock.untimely(problem) if problem.reason in OUT_OF_TIME else problem) from None
-        self._clock.timely()
         nonce, deltas, dropped, epoch = accepted
         if dropped:
             self.drops.add(*dropped)
@@ -293,7 +292,8 @@ class Service:
                 entries = self.store.sealed()
                 if len(entries) != self._ledger[0]:
                     ledger = verified_entries(entries, "the store")
-                    self._ledger, self._accounts = (len(entries), len(ledger.releases)), shown_accounts(ledger)
+                    forged = sum(len(release.receipt.forged) for release in ledger.releases)
+                    self._ledger, self._accounts = (len(entries), len(ledger.releases), forged), shown_accounts(ledger)
                 self._measure()
             if self._export is not None:
                 self._export.offer(entries)
@@ -316,7 +316,7 @@ class Service:
 
     def _compared_time(self) -> datetime | None:
         """Return the time after a comparison with the store and other clocks; None if it is not believed."""
-        self._clock.compare(self.store)
+        self._clock.compare(self.store, self._acceptor.calendar.life)
         now = self._clock()
         self._behind = self.plan.cohorts is not None and self._current(now) <= self._sealed_through
         self._tell_clock()
@@ -335,13 +335,9 @@ class Service:
             "again.",
         )
 
-    def _clock_doubt(self) -> StoreError | None:
-        """Return why the clock may be wrong, although posts in time may be taken."""
-        return self._clock_trouble() or self._clock.suspicion
-
     def _tell_clock(self) -> None:
         """Tell the operator when the clock is not believed any more, and when it is again."""
-        problem = self._clock_doubt()
+        problem = self._clock_trouble()
         sentence = None if problem is None else f"kanab: {problem}"
         if sentence != self._told:
             self._told = sentence
@@ -353,11 +349,11 @@ class Service:
     def _forgetting_time(self) -> float | None:
         """Return the time by which nonces are forgotten; None while nobody has confirmed it."""
         now = self._clock()
-        return now.timestamp() if self._clock.settled and self._clock_trouble() is None else None
+        return now.timestamp() if self._clock.is_sure and self._clock_trouble() is None else None
 
     def _is_clock_wrong(self) -> bool:
         self._clock()
-        return self._clock_doubt() is not None
+        return self._clock_trouble() is not None
 
     def _note_witness(self) -> None:
         """Write how far the store has come; what is acknowledged until the next time, it does not know."""
@@ -380,7 +376,7 @@ class Service:
         through = self._due(now)
         if through is None:
             return
-        if not self._clock.settled:
+        if not self._clock.is_sure:
             if self._unconfirmed is None and any(cohort <= through for cohort in self.store.sizes()):  # told once
                 self._unconfirmed = time.monotonic()
                 self._say(f"kanab: {_UNCONFIRMED}", Level.WARNING)
@@ -393,6 +389,8 @@ class Service:
             else:
                 batch = sealed.release.receipt.batch
                 self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
+                for name, why in sealed.release.receipt.forged.items():
+                    self._say(f"kanab: {name_left_out(name, why)}.", Level.WARNING)
             for sentence in sealed.waiting.values():
                 self._say(f"kanab: {sentence}.", Level.WARNING)
             for sentence in sealed.destroyed.values():
@@ -442,7 +440,7 @@ class Service:
         now = self._clock()
         if self._due(now) is None or self._clock_trouble() is not None:
             return 0.0
-        if not self._clock.settled:  # posts must come before one of them can confirm the clock
+        if not self._clock.is_sure:
             return 0.0 if self._unconfirmed is None else time.monotonic() - self._unconfirmed
         tick = self._due_since or last_tick(self.plan, now) or now
         return max((now - tick).total_seconds(), 0.0)
@@ -467,6 +465,7 @@ class Service:
             return
         self._figures = CollectorFigures(
             sealed=self._ledger[1],
+            forged=self._ledger[2],
             accounts=self._accounts,
             nonces=floor_to_k(self.store.remembered(), k),
             answers={"counted": floor_to_k(tempo.counted, k), **self.answers.floored(k)},

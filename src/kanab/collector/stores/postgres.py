@@ -384,6 +384,10 @@ class PostgresStore:
         query = "SELECT greatest(forgotten, (SELECT max(hour) FROM kanab_nonces)) FROM kanab_store"
         return self._run(lambda db: int(_value(db.execute(query))))
 
+    def forgotten(self) -> int:
+        """Return the hour before which nonces are forgotten; 0 in a new store."""
+        return self._run(lambda db: int(_value(db.execute("SELECT forgotten FROM kanab_store"))))
+
     def time(self) -> float | None:
         """Return the time on the clock of the database, in seconds since 1970."""
         return self._run(lambda db: float(_value(db.execute("SELECT extract(epoch FROM clock_timestamp())"))))

@@ -269,6 +269,11 @@ class SqliteStore:
             query = "SELECT max(forgotten, coalesce((SELECT max(hour) FROM nonces), 0)) FROM store"
             return int(db.execute(query).fetchone()[0])
 
+    def forgotten(self) -> int:
+        """Return the hour before which nonces are forgotten; 0 in a new store."""
+        with self._reading() as db:
+            return int(db.execute("SELECT forgotten FROM store").fetchone()[0])
+
     def time(self) -> float | None:
         """Return None: the file is on this machine."""
 

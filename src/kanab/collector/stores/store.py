@@ -148,6 +148,9 @@ class Store(Protocol):
     def last_hour(self) -> int:
         """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
 
+    def forgotten(self) -> int:
+        """Return the hour before which nonces are forgotten; 0 in a new store."""
+
     def time(self) -> float | None:
         """Return the time on the engine's own clock, in seconds since 1970; None where that is this machine's."""
 

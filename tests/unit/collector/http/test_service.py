@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.unit.collector.http.conftest import NOON, PLAN, RunningService, ask
 
+from kanab.cli.operating.status import _store_lines, store_state
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.app import Collector
@@ -88,6 +89,22 @@ def test_the_tick_seals_one_batch_and_the_key_moves(running: RunningService) -> 
     assert "kanab_sealed_batches 1\n" in running.service.metrics()
     with pytest.raises(StoreError, match="has been erased"):
         running.service._cipher.keyring.key(W46)
+
+
+def test_forged_sums_are_told_by_the_log_the_metrics_and_the_state_of_the_store(running: RunningService) -> None:
+    post_people(running, 240)
+    forged = running.body("checkout/tier:B:@2026-W46:minutes:0>4")  # nobody has no tier
+    asyncio.run(running.service.take(forged, None))
+    assert "\nkanab_forged_total 0\n" in running.service.metrics()
+    running.now = RIPE
+    running.service.check_clock()
+    why = "minutes is withheld in checkout/tier: messages do not add up, some were forged or lost"
+    assert running.said[-1] == f"kanab: checkout/tier: {why}."
+    assert "\nkanab_forged_total 1\n" in running.service.metrics()
+    state = store_state(running.service.store, running.now)
+    assert f"alarm: checkout/tier: {why}" in [*_store_lines(state)]
+    (release,) = stored_ledger(running.service.store).releases
+    assert release.totals("checkout").metric_names == ("minutes",)
 
 
 def test_a_batch_that_is_held_back_is_told_once_and_waits_for_the_next_tick(running: RunningService) -> None:
