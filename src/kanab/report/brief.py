@@ -34,7 +34,9 @@ def brief_text(data: Mapping[str, Any]) -> str:
     Where there is no room for standard errors, intervals say them; names that leave no room for numbers are shortened.
     """
     clean = mapped(data, printable)
-    sentences = (f"{title(clean)}.", *decision_sentences(clean), *alarm_sentences(clean))
+    alarms = alarm_sentences(clean)
+    alarms += [caution["sentence"] for caution in clean.get("cautions", ()) if caution["kind"] == "rows-not-people"]
+    sentences = (f"{title(clean)}.", *decision_sentences(clean), *alarms)
     lines = [line for sentence in sentences for line in wrapped(sentence, WIDTH)]
     rows = [row for metric in metrics_of(clean) for row in headlines(clean, metric)]
     lines += str(_table(clean, rows)).splitlines() if rows else []
