@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.choices import INTERNAL
-from kanab.report.figures import Row, figures_of, is_share, relative_figures
+from kanab.report.figures import Row, metric_figures
 from kanab.report.text import mapped, printable, wrapped
 from kanab.report.words import (
     alarm_sentences,
@@ -65,7 +65,7 @@ def _widths(header: tuple[str, ...], cells: Sequence[tuple[str, ...]]) -> list[i
 
 
 def _cells(data: Mapping[str, Any], row: Row, *, corrected: bool) -> tuple[str, ...]:
-    figures, relative = figures_of([row], share=is_share(data, row["metric"])), relative_figures([row])
+    figures, relative = metric_figures(data, row["metric"])
     change = relative.bare(row["relative"], signed=True)
     return (
         f"{row['metric']}{_POINTS}" if figures.share else row["metric"],

@@ -13,10 +13,9 @@ from kanab.report.figures import (
     Figures,
     Row,
     error_figures,
-    figures_of,
     is_share,
+    metric_figures,
     percent,
-    relative_figures,
     spoken_p,
 )
 from kanab.report.noise_words import NO_ACCOUNT, noise_sentences
@@ -329,10 +328,10 @@ def colour_key(data: Data) -> str:
 def verdicts(data: Data, metric: str) -> list[Verdict]:
     """Return one verdict for every arm of a metric."""
     share = is_share(data, metric)
-    return [_beside_plain(data, _verdict(data, row, share=share), share=share) for row in headlines(data, metric)]
+    return [_beside_plain(data, _verdict(data, row, share=share)) for row in headlines(data, metric)]
 
 
-def _beside_plain(data: Data, verdict: Verdict, *, share: bool) -> Verdict:
+def _beside_plain(data: Data, verdict: Verdict) -> Verdict:
     """Add the plain effect to the evidence where it would read differently, both without correction."""
     key = ("metric", "arm", "method")
     wanted = (verdict.row["metric"], verdict.row["arm"], "difference")
@@ -340,7 +339,7 @@ def _beside_plain(data: Data, verdict: Verdict, *, share: bool) -> Verdict:
     alpha = 1 - data["confidence"]
     if plain is None or plain["p"] is None or _side(plain, alpha) == _side(verdict.row, alpha):
         return verdict
-    change = figures_of([plain], share=share, brief=True).change(plain["estimate"], signed=True)
+    change = metric_figures(data, plain["metric"])[0].change(plain["estimate"], signed=True)
     return replace(verdict, evidence=f"{verdict.evidence} Without adjustment: {change}; {spoken_ps(plain)}.")
 
 
@@ -351,8 +350,8 @@ def _side(row: Row, alpha: float) -> int:
 
 def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
     kind: Kind = row["verdict"]
-    figures = figures_of([row], share=share, brief=True)
-    claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row)}"
+    figures, relative = metric_figures(data, row["metric"])
+    claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row, relative)}"
     if kind == "untestable":
         change = f"; the difference is {figures.change(row['estimate'])}" if row["estimate"] is not None else ""
         why = "too noisy to tell" if row.get("too_noisy") else "nothing varies"
@@ -399,10 +398,10 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
     return f"no sign that {arm} {'raises' if data['alternative'] == 'greater' else 'lowers'} {metric}: {change}"
 
 
-def _relative(row: Row) -> str:
+def _relative(row: Row, figures: Figures) -> str:
     if row["relative"] is None or row["relative_interval"] is None:
         return ""
-    return f" ({relative_figures([row], brief=True).bare(row['relative'], signed=True)} %)"
+    return f" ({figures.bare(row['relative'], signed=True)} %)"
 
 
 def _interval(data: Data, row: Row, figures: Figures) -> str:

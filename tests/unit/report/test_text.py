@@ -67,7 +67,8 @@ def test_an_alarm_names_the_one_arm_at_fault_of_many(crowded: Readout) -> None:
 def test_one_sentence_tells_each_effect(hillstrom: Readout) -> None:
     text = flat(readout_text(hillstrom))
     assert (
-        "Mens E-Mail raises visit by 7.7 points (+72 %), 95 % interval 7.0 to 8.3; p < 1e-100 (adjusted for recency)."
+        "Mens E-Mail raises visit by 7.68 points (+72.4 %), 95 % interval 7.02 to 8.34; p < 1e-100 "
+        "(adjusted for recency)."
     ) in text
     assert (
         "Womens E-Mail raises spend by 0.43 (+65 %), 95 % interval 0.17 to 0.68; p = 0.00110 (adjusted for recency)."
@@ -394,7 +395,7 @@ def test_markdown_has_a_heading_per_section_and_whole_tables(hillstrom: Readout)
     assert "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |" in text
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1
-    assert "\n- Mens E-Mail raises visit by 7.7 points" in text
+    assert "\n- Mens E-Mail raises visit by 7.68 points" in text
 
 
 def test_markdown_escapes_names_that_look_like_markup(small: Maker, effect: Maker) -> None:
