@@ -466,7 +466,7 @@ def summary(data: Data) -> str:
     """Return how many of the comparisons are clear."""
     kinds = [row["verdict"] for metric in metrics_of(data) for row in headlines(data, metric)]
     if not kinds:
-        return "No effect could be computed; the notes say why."
+        return _no_effect(data)
     clear = len([kind for kind in kinds if kind in ("up", "down")])
     method = correction_name(data)
     apart = ", each role by itself" if several_roles(data) else ""
@@ -477,6 +477,15 @@ def summary(data: Data) -> str:
         return f"1 comparison, and it shows {'a' if clear else 'no'} clear effect{watched}.{warned}"
     watched = f"; {kinds.count('watch')} to be watched" if "watch" in kinds else ""
     return f"{clear or 'None'} of {len(kinds)} comparisons show a clear effect{corrected}{watched}.{warned}"
+
+
+def _no_effect(data: Data) -> str:
+    """Return that there is no effect, and where the reason stands."""
+    if any(" is not given" in note for note in data["notes"]):
+        return "No effect could be computed; the notes say why."
+    if data["privacy"]["left_out"]:
+        return "No effect could be computed; the privacy section says why."
+    return "No effect was computed: no metric is compared."
 
 
 def segment_sentences(data: Data) -> list[str]:

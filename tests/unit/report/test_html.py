@@ -210,7 +210,7 @@ def test_rows_that_cannot_be_tested_are_shown(small: Maker, effect: Maker, untes
 
 def test_a_readout_without_effects_segments_or_notes_is_a_whole_report(small: Maker) -> None:
     report = report_html(small() | {"effects": []})
-    assert "No effect could be computed; the notes say why." in report
+    assert "No effect was computed: no metric is compared." in report
     assert 'id="segments"' not in report
     assert 'id="notes"' not in report
 

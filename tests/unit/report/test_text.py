@@ -330,6 +330,14 @@ def test_no_effects_at_all_is_a_sentence(small: Maker) -> None:
     assert "No effect could be computed; the notes say why." in readout_text(data)
 
 
+def test_where_the_reason_for_no_effect_stands_is_said_only_if_it_stands_there(small: Maker) -> None:
+    none = small() | {"effects": []}
+    assert "No effect was computed: no metric is compared." in readout_text(none)
+    text = readout_text(none | {"privacy": none["privacy"] | {"left_out": {"arm: spend": "spend is withheld"}}})
+    assert "No effect could be computed; the privacy section says why." in text
+    assert "spend is withheld." in text[text.index("── Privacy") :]
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_lines_keep_to_the_width(hillstrom: Readout, width: int) -> None:
     assert max(len(line) for line in readout_text(hillstrom, width=width).splitlines()) <= width
