@@ -197,7 +197,7 @@ def adjusted_sizes(simulations: int, looks: int = 20, batch: int = 250, seed: in
 
 
 def ratio_sizes(simulations: int, shares: tuple[float, ...] = (0.5, 0.3, 0.2), seed: int = 1) -> tuple[float, float]:
-    """False alarms of the sample ratio at .01 with a look every 100 people: every χ², and at any time."""
+    """False alarms of the sample ratio at .001 with a look every 100 people: every χ², and at any time."""
     rng = np.random.default_rng(seed)
     concentration = TUNED_AT / tuning(SAMPLE_RATIO_ALARM, 2)
     rung = np.zeros(2)
@@ -285,7 +285,7 @@ def print_sizes(simulations: int) -> None:
     texts = (f"{found[method]:.3f}" if method in found else "–" for method in METHODS)
     print(f"{'adjusted, 20 looks':<20}" + "".join(f"{text:>17}" for text in texts) + f"   ({few:,} experiments)")
     every, any_time = ratio_sizes(simulations // 5)
-    print(f"sample ratio, three arms, 100 looks, nominal .01: every χ² {every:.4f}, at any time {any_time:.4f}")
+    print(f"sample ratio, three arms, 100 looks, nominal .001: every χ² {every:.4f}, at any time {any_time:.4f}")
 
 
 def print_times() -> None:

@@ -85,6 +85,7 @@ BATCHES = (
     "{batches} batches are added here. If results were looked at before the last of them, p-values and intervals "
     "promise too much, because they hold for one look: read them over several looks (--sequential)."
 )
+UNPLANNED = "The planned looks cannot be read: {fact}. P-values and intervals hold at any time instead."
 
 
 @check_arguments(skip=("released",))
@@ -132,10 +133,23 @@ def analyze(
 
 
 def analyze_release(released: Tables, experiment: str | None, options: AnalysisOptions) -> Readout:
-    """Analyze one experiment of a release. What ``analyze`` does with its keywords."""
+    """Analyze one experiment of a release. What ``analyze`` does with its keywords.
+
+    Where nothing is said of looks, a release is read over those that its plan has.
+    """
     if not isinstance(released, Tables):
         refuse_own_rows(released)
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")
+    if options.looks is not None or isinstance(released, OwnRows) or not released.plan.experiment(experiment).looks:
+        return _analyzed(released, experiment, options)
+    try:
+        return _analyzed(released, experiment, replace(options, looks=Looks("spending")))
+    except AnalysisError as problem:  # for example a release that does not say which look it is
+        readout = _analyzed(released, experiment, replace(options, looks=Looks("always")))
+        return replace(readout, notes=(*readout.notes, UNPLANNED.format(fact=problem.fact)))
+
+
+def _analyzed(released: Tables, experiment: str | None, options: AnalysisOptions) -> Readout:
     check_sides(options.confidence, options.alternative)
     check_test(options.test)
     check_variance(options.variance)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
+from kanab.cli.released_sources import NothingSealedError, is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ def _audit_files(
             read_release(file)  # says that there is no such file
         try:
             named = releases_at(file)
+        except NothingSealedError as problem:
+            checked[Path(file).name] = [Check("unchanged", None, f"{problem.fact}, so there is nothing to check")]
+            continue
         except KanabError as problem:
             checked[Path(file).name] = [Check("unchanged", False, problem.fact, problem.remedy)]
             continue

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kanab.privacy.release import Release
 
 
+class NothingSealedError(SourceError):
+    """A ledger or a collector holds no release yet."""
+
+
 def is_ledger(source: str) -> bool:
     """Check for a ledger: it is called so, or it is in the data directory of a collector; not in one of a table."""
     return Path(source).suffix == ".ledger" or (Path(source).is_dir() and not is_table_directory(source))
@@ -67,7 +71,9 @@ def releases_at(source: str) -> list[tuple[str, Release]]:
     entries = enumerate(ledger_at(source).entries, start=1)
     releases = [(f"{name}, entry {place}", entry) for place, entry in entries if isinstance(entry, Release)]
     if not releases:
-        raise SourceError(f"nothing is sealed in {name} yet", "A cohort is sealed at the first tick after it is ripe.")
+        raise NothingSealedError(
+            f"nothing is sealed in {name} yet", "A cohort is sealed at the first tick after it is ripe."
+        )
     return releases
 
 

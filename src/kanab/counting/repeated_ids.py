@@ -8,49 +8,92 @@ from typing import Any
 
 from kanab.counting.frames import Array
 
-_ID = re.compile(
-    r"(?i:^(.*[\W_])?(id|uid|uuid|guid)$)|(?:Id|ID|UUID)$"
-    r"|(?i:^(user|visitor|customer|client|person|member|player|patient|subject|account|device)s?id$)"
+_PERSON = (
+    "user|visitor|customer|client|member|person|session|account|subscriber|player|patient|participant|respondent|"
+    "student|guest|buyer|shopper|cookie|e_?mail|login|user_?name"
 )
+_ID = "id|uid|uuid|guid"
+_IDS = re.compile(rf"(.*_)?({_ID})")
+_PEOPLE = re.compile(
+    rf"({_ID})"
+    rf"|(the_|anonymous_|anon_|hashed_|unique_)?({_PERSON})(_({_PERSON}))*(_address|_hash)?"
+    rf"|(.*_)?({_PERSON}|people|device|browser|anonymous|anon|subject)_?({_ID}|key|token)"
+    r"|(.*_)?(customer|client|member|account|patient)_?(number|no|nr)"
+)
+"""Names of people: nothing that ends otherwise (user_type, session_count), and no rate such as spend_per_user."""
+
+_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
+_FEWEST_PEOPLE = 20
+"""Fewer values than so many are kinds of people: a column ``customer`` that holds new and returning."""
 _FEWEST_VALUES = 0.2
-"""A person has a few rows; what has more, such as a shop, names something else."""
+"""What any other id names has a few rows where it is a person; a shop has more."""
 _MOST_COLUMNS = 3
 
 
 def id_columns(columns: Iterable[str], used: Sequence[str]) -> list[str]:
-    """Return the columns whose names are those of ids, but for those that are counted.
+    """Return the columns whose names are those of ids, people's first, but for those that are counted.
 
-    >>> id_columns(["user_id", "userId", "uuid", "paid", "covid", "arm_id"], ["arm_id"])
-    ['user_id', 'userId', 'uuid']
+    >>> id_columns(["order_id", "userId", "visitor", "paid", "user_type", "arm_id"], ["arm_id"])
+    ['userId', 'visitor', 'order_id']
     """
-    return [name for name in columns if _ID.search(name) and name not in used][:_MOST_COLUMNS]
+    ids = [name for name in columns if name not in used and (names_people(name) or _IDS.fullmatch(_words(name)))]
+    return sorted(ids, key=names_people, reverse=True)[:_MOST_COLUMNS]
 
 
-def repeats(rows: int, values: int, k: int) -> bool:
-    """Return whether a column of ids has a few rows for each, so that rows are hardly people.
+def names_people(column: str) -> bool:
+    """Return whether a column's name is one of people."""
+    return _PEOPLE.fullmatch(_words(column)) is not None
 
-    >>> repeats(1000, 400, 10), repeats(1000, 995, 10), repeats(1000, 12, 10)
+
+def _words(column: str) -> str:
+    """Return the words of a column's name in lower case.
+
+    >>> _words("anonymousID"), _words("User id"), _words("UUID")
+    ('anonymous_id', 'user_id', 'uuid')
+    """
+    return _WORDS.sub("_", column).strip("_").lower()
+
+
+def repeats(column: str, rows: int, values: int, k: int) -> bool:
+    """Return whether a column of ids has several rows for each, so that rows are hardly people.
+
+    >>> repeats("visitor", 1000, 40, 10), repeats("visitor", 1000, 2, 10), repeats("shop_id", 1000, 40, 10)
     (True, False, False)
     """
-    return rows - values >= k and values >= _FEWEST_VALUES * rows
+    fewest = _FEWEST_PEOPLE if names_people(column) else _FEWEST_VALUES * rows
+    return rows - values >= k and values >= fewest
 
 
-def repeated_in(column: Array, k: int) -> bool:
-    """Return whether the ids of a column in memory repeat."""
-    known = [value for value in column.tolist() if value is not None and value == value]  # noqa: PLR0124 - not NaN
-    return repeats(len(known), len(set(known)), k)
+def repeated_in(column: str, values: Array, k: int) -> bool:
+    """Return whether the ids of a column in memory repeat; fractions are no ids."""
+    known = [value for value in values.tolist() if value is not None and value == value]  # noqa: PLR0124 - not NaN
+    if any(isinstance(value, float) and not value.is_integer() for value in known):
+        return False
+    return repeats(column, len(known), len(set(known)), k)
 
 
 def repeated_by_engine(rows: Any, names: Sequence[str], k: int) -> tuple[str, ...]:
     """Return which columns of ids repeat in an Ibis table, in one query."""
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415 - needs the [sql] extra
 
-    ids = [name for name in names if rows[name].type().is_string() or rows[name].type().is_integer()]
+    ids = [name for name in names if _may_hold_ids(rows[name].type())]
     if not ids:
         return ()
-    counts = {f"rows{place}": rows[name].count() for place, name in enumerate(ids)}
-    values = {f"values{place}": rows[name].nunique() for place, name in enumerate(ids)}
-    row = first_row(rows.aggregate(**counts, **values))
+    answers = {}
+    for place, name in enumerate(ids):
+        column = rows[name]
+        known = None
+        if column.type().is_floating():  # of pandas, which has no whole numbers with gaps
+            known = column - column == 0  # neither NaN nor infinite
+            answers[f"parts{place}"] = (column != column.floor()).cast("int32").max(where=known)
+        answers |= {f"rows{place}": column.count(where=known), f"values{place}": column.nunique(where=known)}
+    row = first_row(rows.aggregate(**answers))
     return tuple(
-        name for place, name in enumerate(ids) if repeats(int(row[f"rows{place}"]), int(row[f"values{place}"]), k)
+        name
+        for place, name in enumerate(ids)
+        if not row.get(f"parts{place}") and repeats(name, int(row[f"rows{place}"]), int(row[f"values{place}"]), k)
     )
+
+
+def _may_hold_ids(kind: Any) -> bool:
+    return bool(kind.is_string() or kind.is_integer() or kind.is_floating() or kind.is_uuid())

@@ -106,7 +106,7 @@ def count_rows(
         for each, count, signature in zip(plans, counts, signatures, strict=True)
     )
     ids = id_columns(column_names(data), needed_columns(*plans, span=span))
-    repeated = tuple(name for name in ids if repeated_in(get_columns(data, [name])[name], plan.k))
+    repeated = tuple(name for name in ids if repeated_in(name, get_columns(data, [name])[name], plan.k))
     return replace(counted, earlier=tuple(again), repeats=repeated)
 
 

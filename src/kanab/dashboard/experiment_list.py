@@ -13,7 +13,7 @@ from kanab.dashboard.results import ExperimentReadout
 from kanab.dashboard.timeline import Trend
 from kanab.errors import LedgerError
 from kanab.report.decision import ANSWERS, broken, decide, decision_words
-from kanab.report.figures import figures_of, is_share, relative_figures
+from kanab.report.figures import metric_figures
 from kanab.report.words import alarmed, balance_faults, headlines, kind_of, metrics_of, tone
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM
 
@@ -188,11 +188,11 @@ def _look(data: Mapping[str, Any]) -> tuple[str, str]:
 
 def _results(data: Mapping[str, Any]) -> Iterable[Result]:
     for metric in metrics_of(data):
-        share = is_share(data, metric)
+        figures, relative = metric_figures(data, metric)
         for row in headlines(data, metric):
-            change = figures_of([row], share=share, brief=True).change(row["estimate"], signed=True)
+            change = figures.change(row["estimate"], signed=True)
             if row["relative"] is not None and row["relative_interval"] is not None:
-                change = f"{relative_figures([row], brief=True).bare(row['relative'], signed=True)} %"
+                change = f"{relative.bare(row['relative'], signed=True)} %"
             yield Result(metric, row["arm"], kind_of(row), tone(row), change)
 
 

@@ -13,12 +13,11 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from kanab.analysis.api import analyze
-from kanab.analysis.options import Looks
 from kanab.analysis.readout import Readout
 from kanab.dashboard.background import BackgroundCache, LockedCache, NotYetError
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents, ReleaseChain
-from kanab.errors import AnalysisError, KanabError
+from kanab.errors import KanabError
 from kanab.inspection.officer.account import privacy_account
 from kanab.privacy.batches import add_releases, continues
 from kanab.privacy.release import Release, refuse_own_rows
@@ -45,8 +44,6 @@ MOST_POINTS = 60
 
 MOST_STEPS = 12
 """So many seals back go the small pictures of the list."""
-
-UNPLANNED = "The planned looks cannot be read: {fact}. P-values and intervals hold at any time instead."
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,15 +298,9 @@ def _bundles_by_experiment(contents: Contents) -> dict[str, list[Bundle]]:
 
 
 def analyzed(released: Release, experiment: str, control: Level = None) -> Readout:
-    """Return the readout; over all looks, where the plan says how many there will be."""
+    """Return the readout, but of nothing that only holders of rows may see."""
     refuse_own_rows(released)
-    if released.plan.experiment(experiment).looks is None:
-        return analyze(released, experiment, control=control)
-    try:
-        return analyze(released, experiment, control=control, looks=Looks("spending"))
-    except AnalysisError as problem:  # for example a release that does not say which look it is
-        readout = analyze(released, experiment, control=control, looks=Looks("always"))
-        return replace(readout, notes=(*readout.notes, UNPLANNED.format(fact=problem.fact)))
+    return analyze(released, experiment, control=control)
 
 
 def narrowed(release: Release, experiment: str) -> Release:

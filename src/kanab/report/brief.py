@@ -7,7 +7,7 @@ from typing import Any
 
 from kanab.choices import INTERNAL
 from kanab.report.decision import decision_sentences
-from kanab.report.figures import Row, figures_of, is_share, relative_figures
+from kanab.report.figures import Row, metric_figures
 from kanab.report.text import mapped, printable, wrapped
 from kanab.report.words import (
     alarm_sentences,
@@ -34,7 +34,9 @@ def brief_text(data: Mapping[str, Any]) -> str:
     Where there is no room for standard errors, intervals say them; names that leave no room for numbers are shortened.
     """
     clean = mapped(data, printable)
-    sentences = (f"{title(clean)}.", *decision_sentences(clean), *alarm_sentences(clean))
+    alarms = alarm_sentences(clean)
+    alarms += [caution["sentence"] for caution in clean.get("cautions", ()) if caution["kind"] == "rows-not-people"]
+    sentences = (f"{title(clean)}.", *decision_sentences(clean), *alarms)
     lines = [line for sentence in sentences for line in wrapped(sentence, WIDTH)]
     rows = [row for metric in metrics_of(clean) for row in headlines(clean, metric)]
     lines += str(_table(clean, rows)).splitlines() if rows else []
@@ -63,7 +65,7 @@ def _widths(header: tuple[str, ...], cells: Sequence[tuple[str, ...]]) -> list[i
 
 
 def _cells(data: Mapping[str, Any], row: Row, *, corrected: bool) -> tuple[str, ...]:
-    figures, relative = figures_of([row], share=is_share(data, row["metric"])), relative_figures([row])
+    figures, relative = metric_figures(data, row["metric"])
     change = relative.bare(row["relative"], signed=True)
     return (
         f"{row['metric']}{_POINTS}" if figures.share else row["metric"],

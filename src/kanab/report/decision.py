@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from kanab.errors import flag, listed
-from kanab.report.figures import Row, figures_of, is_share
+from kanab.report.figures import Row, figures_of, is_share, metric_figures
 from kanab.report.words import (
     differs,
     faults,
@@ -239,7 +239,7 @@ def _ruled_out(data: Data, row: Row) -> list[str]:
     interval = row.get("interval_adjusted") or row["interval"]
     if interval is None:
         return []
-    figures = figures_of([{**row, "interval": interval}], share=is_share(data, row["metric"]), brief=True)
+    figures, _ = metric_figures(data, row["metric"])
     low, high = (None if end is None else figures.bare(end, signed=True) for end in interval)
     beyond = f"above {high}" if low is None else f"below {low}" if high is None else f"beyond {low} … {high}"
     unit = " points" if figures.share else ""
@@ -257,7 +257,7 @@ def _by_segment(data: Data, arm: _ArmReading) -> list[str]:
             rows = sorted((row for row in rows if row["interval"]), key=lambda row: -row["estimate"])
             if len(rows) > MOST_LEVELS:
                 rows = rows[: MOST_LEVELS // 2] + rows[-MOST_LEVELS // 2 :]
-            figures = figures_of(rows, share=is_share(data, test["metric"]), brief=True)
+            figures = figures_of(rows, share=is_share(data, test["metric"]))
             levels = listed(f"{row['level']} {figures.bare(row['estimate'], signed=True)}" for row in rows)
             what = "it" if len(metrics) == 1 else f"the effect on {test['metric']}"
             how = f": {levels}{' points' * figures.share}" if rows else ""

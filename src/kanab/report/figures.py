@@ -19,7 +19,6 @@ _UNBREAKABLE = re.compile(
     r"(?<=\bp) (?=[=<])|(?<=\bp [=<]) |(?<=\d) (?=%|points)|(?<=\d %) (?=interval)| (?=±)|(?<=[±≥≤]) "
 )
 _TINY = 1e-100
-_PDG_LIMIT = 3.55
 
 
 @dataclass(frozen=True)
@@ -93,32 +92,35 @@ def fixed(value: float | None, decimals: int | None, *, signed: bool = False) ->
     return sign + text
 
 
-def figures_of(rows: Iterable[Row], *, share: bool, brief: bool = False) -> Figures:
+def metric_figures(data: Mapping[str, Any], metric: str) -> tuple[Figures, Figures]:
+    """Return how effects on a metric, and relative ones, are written: in its table and in every sentence alike."""
+    rows = [row for row in data["effects"] if row["metric"] == metric]
+    return figures_of(rows, share=is_share(data, metric)), relative_figures(rows)
+
+
+def figures_of(rows: Iterable[Row], *, share: bool) -> Figures:
     """Return enough decimals for the narrowest interval of these rows: two digits of its half-width.
 
-    ``brief`` is for sentences: one digit is enough unless the half-width starts with 1, 2 or 3
-    (the rule of the Particle Data Group). An interval that stops short of 0 never shows 0 as its end.
+    An interval that stops short of 0 never shows 0 as its end.
     """
-    return _figures([(row["estimate"], row["interval"]) for row in rows], share=share, brief=brief)
+    return _figures([(row["estimate"], row["interval"]) for row in rows], share=share)
 
 
-def relative_figures(rows: Iterable[Row], *, brief: bool = False) -> Figures:
+def relative_figures(rows: Iterable[Row]) -> Figures:
     """Return the same for relative effects, which are always in percent."""
-    return _figures([(row["relative"], row["relative_interval"]) for row in rows], share=True, brief=brief)
+    return _figures([(row["relative"], row["relative_interval"]) for row in rows], share=True)
 
 
 def error_figures(errors: Iterable[float | None], *, share: bool) -> Figures:
     """Return enough decimals for two digits of the smallest standard error."""
-    sizes = [_decimals(scaled(error, share), brief=False) for error in errors]
+    sizes = [_decimals(scaled(error, share)) for error in errors]
     return Figures(share, max((size for size in sizes if size is not None), default=None))
 
 
-def _figures(
-    estimates: Sequence[tuple[float | None, Sequence[float | None] | None]], *, share: bool, brief: bool
-) -> Figures:
+def _figures(estimates: Sequence[tuple[float | None, Sequence[float | None] | None]], *, share: bool) -> Figures:
     sizes = []
     for estimate, interval in estimates:
-        decimals = _decimals(scaled(half_width(estimate, interval), share), brief=brief)
+        decimals = _decimals(scaled(half_width(estimate, interval), share))
         if decimals is not None and interval is not None:
             ends = [scaled(end, share) for end in interval if end]
             lost = [end for end in ends if end is not None and round(end, decimals) == 0]
@@ -137,13 +139,10 @@ def half_width(estimate: float | None, interval: Sequence[float | None] | None) 
     return None if end is None or estimate is None else abs(estimate - end)
 
 
-def _decimals(size: float | None, *, brief: bool) -> int | None:
-    """Return how many decimals show two significant digits of a size, or by the Particle Data Group's rule."""
+def _decimals(size: float | None) -> int | None:
+    """Return how many decimals show two significant digits of a size."""
     if size is None or size == 0 or not math.isfinite(size):
         return None
-    lead, _, exponent = f"{size:.2e}".partition("e")
-    if brief:
-        return max(0, (1 if float(lead) < _PDG_LIMIT else 0) - int(exponent))
     return max(0, 1 - int(f"{size:.1e}".partition("e")[2]))
 
 

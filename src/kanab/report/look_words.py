@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kanab.report.figures import Row, figures_of, is_share
+from kanab.report.figures import Row, metric_figures
 from kanab.report.words import counted_units, headlines, spoken_arm
 from kanab.stats.sequential import FUTILE, stop_advice
 
@@ -35,8 +35,7 @@ def look_words(data: Data, row: Row) -> str:
     interval = row.get("interval_adjusted") or row.get("interval")
     if interval is None:
         return ended
-    known = {"estimate": row["estimate"], "interval": interval}
-    figures = figures_of([known], share=is_share(data, row["metric"]), brief=True)
+    figures, _ = metric_figures(data, row["metric"])
     low, high = (None if end is None else figures.bare(end, signed=True) for end in interval)
     ends = f"below {low}" if high is None else f"above {high}" if low is None else f"beyond {low} … {high}"
     return f"{ended}; effects {ends}{' points' * figures.share} are ruled out"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.errors import listed
-from kanab.report.figures import Row, error_figures, figures_of, fixed, is_share, percent, relative_figures
+from kanab.report.figures import Row, error_figures, figures_of, fixed, is_share, metric_figures, percent
 from kanab.report.words import (
     balance_rows,
     correction_name,
@@ -87,8 +87,7 @@ def effects_table(data: Data, metric: str) -> Table:
     said = [row["covariates"] for row in headlines(data, metric)]
     rows = [row for row in data["effects"] if row["metric"] == metric]
     ordered = [row for arm in dict.fromkeys(row["arm"] for row in rows) for row in rows if row["arm"] == arm]
-    figures = figures_of(rows, share=is_share(data, metric))
-    relative = relative_figures(rows)
+    figures, relative = metric_figures(data, metric)
     level = f"{percent(data['confidence'])} interval"
     method = correction_name(data)
     header = (f"against {data['control']}", "control", "arm", "effect", "SE", level, "relative", level, "p")

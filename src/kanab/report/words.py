@@ -13,10 +13,9 @@ from kanab.report.figures import (
     Figures,
     Row,
     error_figures,
-    figures_of,
     is_share,
+    metric_figures,
     percent,
-    relative_figures,
     spoken_p,
 )
 from kanab.report.noise_words import NO_ACCOUNT, noise_sentences
@@ -316,10 +315,10 @@ def colour_key(data: Data) -> str:
 def verdicts(data: Data, metric: str) -> list[Verdict]:
     """Return one verdict for every arm of a metric."""
     share = is_share(data, metric)
-    return [_beside_plain(data, _verdict(data, row, share=share), share=share) for row in headlines(data, metric)]
+    return [_beside_plain(data, _verdict(data, row, share=share)) for row in headlines(data, metric)]
 
 
-def _beside_plain(data: Data, verdict: Verdict, *, share: bool) -> Verdict:
+def _beside_plain(data: Data, verdict: Verdict) -> Verdict:
     """Add the plain effect to the evidence where it would read differently, both without correction."""
     key = ("metric", "arm", "method")
     wanted = (verdict.row["metric"], verdict.row["arm"], "difference")
@@ -327,7 +326,7 @@ def _beside_plain(data: Data, verdict: Verdict, *, share: bool) -> Verdict:
     alpha = 1 - data["confidence"]
     if plain is None or plain["p"] is None or _side(plain, alpha) == _side(verdict.row, alpha):
         return verdict
-    change = figures_of([plain], share=share, brief=True).change(plain["estimate"], signed=True)
+    change = metric_figures(data, plain["metric"])[0].change(plain["estimate"], signed=True)
     return replace(verdict, evidence=f"{verdict.evidence} Without adjustment: {change}; {spoken_ps(plain)}.")
 
 
@@ -338,8 +337,8 @@ def _side(row: Row, alpha: float) -> int:
 
 def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
     kind = kind_of(row)
-    figures = figures_of([row], share=share, brief=True)
-    claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row)}"
+    figures, relative = metric_figures(data, row["metric"])
+    claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row, relative)}"
     if kind == "untestable":
         change = f"; the difference is {figures.change(row['estimate'])}" if row["estimate"] is not None else ""
         why = "too noisy to tell" if row.get("too_noisy") else "nothing varies"
@@ -386,14 +385,14 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
 
 def moves_by(data: Data, row: Row, what: str) -> str:
     """Return what a clear effect does: "raises bought by 1.0 points (+9 %)"."""
-    change = figures_of([row], share=is_share(data, row["metric"]), brief=True).change(abs(row["estimate"]))
-    return f"{'raises' if row['verdict'] == 'up' else 'lowers'} {what} by {change}{_relative(row)}"
+    figures, relative = metric_figures(data, row["metric"])
+    change = figures.change(abs(row["estimate"]))
+    return f"{'raises' if row['verdict'] == 'up' else 'lowers'} {what} by {change}{_relative(row, relative)}"
 
 
-def _relative(row: Row) -> str:
+def _relative(row: Row, figures: Figures) -> str:
     if row["relative"] is None or row["relative_interval"] is None:
         return ""
-    figures = relative_figures([row], brief=True)
     relative = f"{figures.bare(row['relative'], signed=True)} %"
     # where a share of the control is open above although the effect is not, the share alone would say too much
     is_open = row["relative_interval"][1] is None and row["interval"] is not None and row["interval"][1] is not None
@@ -456,7 +455,7 @@ def summary(data: Data) -> str:
     """Return how many of the comparisons are clear; before the planned people are in, that none is yet."""
     rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
     if not rows:
-        return "No effect could be computed; the notes say why."
+        return _no_effect(data)
     if any(row.get("early") for row in rows):
         planned = f"Planned for {data['rule']['people']:,} people; at {data['people']:,} nothing is shown yet"
         return f"{planned}, because p and intervals hold for one look at the end. Use --sequential to decide early."
@@ -471,6 +470,15 @@ def summary(data: Data) -> str:
         return f"1 comparison, and it shows {'a' if clear else 'no'} clear effect{watched}.{warned}"
     watched = f"; {kinds.count('watch')} to be watched" if "watch" in kinds else ""
     return f"{clear or 'None'} of {len(kinds)} comparisons show a clear effect{corrected}{watched}.{warned}"
+
+
+def _no_effect(data: Data) -> str:
+    """Return that there is no effect, and where the reason stands."""
+    if any(" is not given" in note for note in data["notes"]):
+        return "No effect could be computed; the notes say why."
+    if data["privacy"]["left_out"]:
+        return "No effect could be computed; the privacy section says why."
+    return "No effect was computed: no metric is compared."
 
 
 def segment_sentences(data: Data) -> list[str]:

@@ -384,7 +384,7 @@ def sample_ratio_any_time(
 
     >>> from kanab.datasets import eighteen
     >>> print(sample_ratio_any_time(eighteen(), {"A": 9, "B": 1}, tuned_at=100))
-    sample ratio at any time against the planned shares: p = 0.00298
+    sample ratio at any time against the planned shares: p = 0.00210
     """
     _check_whole(tuned_at, "tuned_at")
     now = sample_ratio(tally, shares, experiment)

@@ -20,7 +20,7 @@ from kanab.tally.cells import marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 
-SAMPLE_RATIO_ALARM = 0.01
+SAMPLE_RATIO_ALARM = 0.001
 """A sample ratio less likely than this is an alarm: the limit that experimenters commonly use."""
 
 LIVE_SAMPLE_RATIO_ALARM = 1e-4
@@ -33,7 +33,7 @@ FAULTY_RESIDUAL = 3.0
 def is_alarm(p: float | None, limit: float = SAMPLE_RATIO_ALARM) -> bool:
     """Return whether a sample ratio with this p-value is an alarm; one that could not be tested is none.
 
-    >>> is_alarm(0.0099), is_alarm(0.01), is_alarm(None), is_alarm(0.0099, LIVE_SAMPLE_RATIO_ALARM)
+    >>> is_alarm(0.00099), is_alarm(0.001), is_alarm(None), is_alarm(0.00099, LIVE_SAMPLE_RATIO_ALARM)
     (True, False, False, False)
     """
     return p is not None and p < limit
@@ -43,7 +43,7 @@ def alarm_limit(limit: float) -> str:
     """Return the limit of an alarm as it stands beside every p that it judges.
 
     >>> alarm_limit(SAMPLE_RATIO_ALARM), alarm_limit(LIVE_SAMPLE_RATIO_ALARM)
-    ('alarm below 0.01', 'alarm below 0.0001')
+    ('alarm below 0.001', 'alarm below 0.0001')
     """
     return f"alarm below {limit:g}"
 

@@ -73,7 +73,7 @@ def test_a_readout_is_that_of_kanab_analyze_brief_and_says_whether_effects_diffe
 def test_the_list_begins_with_what_needs_attention(answers: Answers) -> None:
     answer = answers.list_experiments()
     assert [row["experiment"] for row in answer.data["experiments"]] == ["price", "checkout", "banner"]
-    assert answer.text.startswith("price: Alarm: people do not arrive in the planned shares (p below 0.01).")
+    assert answer.text.startswith("price: Alarm: people do not arrive in the planned shares (p below 0.001).")
     assert all(people % 10 == 0 for row in answer.data["experiments"] for people in row["arms"].values())
     assert {row["verdict"] for row in answer.data["experiments"][2]["results"]} == {"unclear"}
 

@@ -394,7 +394,7 @@ def test_alike_arms_are_fine_in_one_line() -> None:
 
 def test_the_json_says_whether_the_sample_ratio_is_an_alarm_and_its_limit() -> None:
     ratio = readout(shop(), **CHOICES, shares={"A": 1, "B": 1}).to_dict()["sample_ratio"]
-    assert (ratio["alarm"], ratio["limit"]) == (False, 0.01)
+    assert (ratio["alarm"], ratio["limit"]) == (False, 0.001)
     assert readout(shop(), **CHOICES, shares={"A": 2, "B": 1}).to_dict()["sample_ratio"]["alarm"]
 
 

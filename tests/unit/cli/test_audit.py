@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 import kanab as kb
 from kanab.cli.audit import audit
+from kanab.collector.stores.sqlite import SqliteStore
 from kanab.inspection.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.plan.file import plan_digest, plan_from_dict
 from kanab.privacy.ledger import Ledger, read_ledger
@@ -52,6 +53,17 @@ def changed(file: Path, change: Any) -> Path:
     other = file.with_name("changed.json")
     other.write_text(json.dumps(data), encoding="utf-8")
     return other
+
+
+def test_where_nothing_is_sealed_there_is_nothing_to_check_and_nothing_broken(tmp_path: Path) -> None:
+    SqliteStore(tmp_path / "data" / "store.db").close()
+    result = run(str(tmp_path / "data"))
+    assert (result.exit_code, result.output) == (
+        0,
+        "data\n  not evaluated: unchanged - nothing is sealed in data yet, so there is nothing to check.\n\n"
+        "No rule is broken.\n",
+    )
+    assert json.loads(run(str(tmp_path / "data"), "--json").output)["passed"]
 
 
 def test_a_release_of_ours_passes_every_rule(file: Path) -> None:

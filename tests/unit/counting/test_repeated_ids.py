@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +21,88 @@ VISITS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ["id", "user_id", "userId", "visitorID", "UUID", "anon-uuid", "customerid", "user id"])
+IDS = [
+    "id", "user_id", "userId", "visitorID", "UUID", "anon-uuid", "customerid", "user id", "order_id", "device_id",
+    "ga_client_id", "user", "Visitor", "customer", "client", "member", "account", "person", "session", "sessionId",
+    "cookie", "uid", "anonymous_id", "email", "user_email", "email_address", "username", "customer_number", "user_key",
+]  # fmt: skip
+
+ORDINARY = {
+    "device": 2, "country": 60, "tier": 5, "store": 40, "shop_id": 40, "city_id": 50, "product_id": 300,
+    "user_type": 3, "customer_segment": 6, "account_plan": 4, "session_count": 60, "n_sessions": 60, "sessions": 60,
+    "users": 60, "people": 60, "orders_per_user": 80, "spend_per_customer": 700, "days_since_last_session": 90,
+    "last_session": 300, "session_minutes": 500, "user_age": 70, "client_version": 30, "email_opened": 2,
+    "email_domain": 50, "device_model": 120, "account_age_days": 700, "customer_since": 365, "member_tier": 4,
+    "customer": 2, "member": 2, "session": 12, "account": 3, "email": 2, "user": 2, "id_type": 3, "paid": 2,
+    "covid": 2, "grid": 9, "ids": 200, "Madrid": 2, "PAID": 2, "Identity": 100, "campaign_id": 12, "arm": 2,
+}  # fmt: skip
+"""Columns of ordinary tables of 2,000 rows, and how many values each has."""
+
+
+@pytest.mark.parametrize("name", IDS)
 def test_names_of_ids_are_known(name: str) -> None:
     assert id_columns([name], []) == [name]
 
 
-@pytest.mark.parametrize("name", ["paid", "valid", "covid", "grid", "identity", "ids", "id_type", "Madrid"])
-def test_other_names_are_not(name: str) -> None:
-    assert id_columns([name], []) == []
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_columns_raise_no_alarm(name: str) -> None:
+    assert not id_columns([name], []) or not repeats(name, 2_000, ORDINARY[name], 10)
 
 
-def test_what_is_counted_is_no_id() -> None:
+def test_what_is_counted_is_no_id_and_people_come_first() -> None:
     assert id_columns(["user_id", "arm_id"], ["arm_id"]) == ["user_id"]
+    assert id_columns(["a_id", "b_id", "c_id", "visitor"], []) == ["visitor", "a_id", "b_id"]
 
 
-def test_a_few_rows_each_are_a_person_and_many_are_something_else() -> None:
-    assert [repeats(1000, values, 10) for values in (1000, 991, 990, 200, 199, 3)] == [
+def test_a_person_repeats_at_any_number_of_rows() -> None:
+    for name in ("user_id", "visitor", "session"):
+        assert [repeats(name, 100_000, values, 10) for values in (100_000, 99_991, 99_990, 50_000, 12_500, 20, 19)] == [
+            False, False, True, True, True, True, False,
+        ]  # fmt: skip
+
+
+def test_another_id_is_a_person_where_it_has_a_few_rows() -> None:
+    assert [repeats("order_id", 1000, values, 10) for values in (1000, 991, 990, 200, 199, 3)] == [
         False, False, True, True, False, False,
     ]  # fmt: skip
 
 
-def test_missing_ids_are_nobody() -> None:
+def test_missing_ids_are_nobody_and_fractions_no_ids() -> None:
     ids = np.array([*range(100), *[None] * 100, *[np.nan] * 100], dtype=object)
-    assert not repeated_in(ids, 10)
-    assert repeated_in(np.array([*ids, *range(50)], dtype=object), 10)
+    assert not repeated_in("user_id", ids, 10)
+    assert repeated_in("user_id", np.array([*ids, *range(50)], dtype=object), 10)
+    assert not repeated_in("session", np.arange(100).repeat(4) / 4, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["user_id", "visitor", "session"])
+@pytest.mark.parametrize("rows_each", [4, 8, 20])
+def test_memory_and_engines_notice_the_same(name: str, rows_each: int, tmp_path: Path) -> None:
+    texts = [f"u{row // rows_each}" for row in range(800)]
+    with_gaps = [None if row % 2 else row // rows_each for row in range(800)]  # floats and NaN in pandas
+    minutes = [row // rows_each / 8 for row in range(800)]
+    for place, (ids, expected) in enumerate([(texts, (name,)), (with_gaps, (name,)), (minutes, ())]):
+        frame = pd.DataFrame({"variant": ["A", "B"] * 400, "spend": [row % 7 for row in range(800)], name: ids})
+        frame.to_parquet(tmp_path / f"{place}.parquet")
+        with sqlite3.connect(tmp_path / f"{place}.db") as database:
+            frame.to_sql("visits", database)
+        counted = [
+            kb.count(source, arm="variant", metrics=["spend"], table=table)
+            for source, table in (
+                (frame, None),
+                (tmp_path / f"{place}.parquet", None),
+                (f"sqlite:///{tmp_path}/{place}.db", "visits"),
+            )
+        ]
+        assert [each.repeats for each in counted] == [expected] * 3
+
+
+def test_every_output_says_so() -> None:
+    rows = VISITS | {"user_id": list(range(400)), "visitor": [f"v{row // 10}" for row in range(400)]}
+    readout = kb.readout(rows, arm="variant", metrics=["spend"])
+    outputs = readout.to_text(), readout.to_brief(), readout.to_markdown(), readout.to_report(), str(readout.to_dict())
+    for output in outputs:
+        assert "Rows are not people: visitor looks like" in " ".join(output.split())
 
 
 @pytest.mark.slow

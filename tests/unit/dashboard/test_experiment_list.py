@@ -40,7 +40,7 @@ def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
         "new": ("waiting", "unknown", 30),
         "price": ("ended", "alarm", floored["price"]),
     }
-    assert found["price"].why == "people do not arrive in the planned shares (p below 0.01)"
+    assert found["price"].why == "people do not arrive in the planned shares (p below 0.001)"
     assert found["banner"].why == "people do not arrive in the planned shares (p below 0.0001)"
     assert (found["checkout"].look, found["checkout"].verdict, found["checkout"].seals) == (
         "look 3 of 3",

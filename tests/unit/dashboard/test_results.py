@@ -9,9 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.dashboard.shop_releases import PLAN, WEEKLY, FixedSource, alone, entries, people, release_weeks
+from click.testing import CliRunner
+from tests.unit.dashboard.shop_releases import (
+    PLAN,
+    WEEKLY,
+    FixedSource,
+    alone,
+    entries,
+    ledger_bytes,
+    people,
+    release_weeks,
+)
 
 import kanab as kb
+from kanab.cli.analyze import analyze as analyze_command
 from kanab.dashboard.experiment_list import summarize
 from kanab.dashboard.page_sections import pair_list
 from kanab.dashboard.releases import RawSource, read_contents
@@ -40,6 +51,15 @@ def test_a_readout_is_that_of_all_batches_added(results: Results) -> None:
     assert found.to_dict() == kb.analyze(total, "checkout", looks=kb.Looks("spending")).to_dict()
     looks = [row["sequential"] for row in found.to_dict()["effects"]]
     assert {(one["look"], one["looks"]) for one in looks} == {(3, 3)}
+
+
+def test_the_command_reads_the_looks_of_the_plan_as_the_dashboard_does(results: Results, tmp_path: Path) -> None:
+    (tmp_path / "kanab.ledger").write_bytes(ledger_bytes())
+    words = [str(tmp_path / "kanab.ledger"), "--experiment", "checkout", "--json"]
+    printed = CliRunner().invoke(analyze_command, words)
+    found = results.readouts(results.source.read())["checkout"][-1].readout
+    assert found is not None
+    assert json.loads(printed.output) == json.loads(json.dumps(found.to_dict()))
 
 
 @pytest.mark.slow

@@ -5,7 +5,19 @@ from typing import Any
 
 import pytest
 
-from kanab.report.figures import Figures, figures_of, fixed, half_width, is_share, percent, relative_figures, spoken_p
+from kanab.report.figures import (
+    Figures,
+    figures_of,
+    fixed,
+    half_width,
+    is_share,
+    metric_figures,
+    percent,
+    relative_figures,
+    spoken_p,
+)
+from kanab.report.tables import effects_table
+from kanab.report.words import verdicts
 
 Readout = dict[str, Any]
 
@@ -30,12 +42,16 @@ def test_a_table_shows_two_digits_of_the_half_width(effect: Any, interval: Any, 
     assert figures_of([effect(interval=interval)], share=False).decimals == decimals
 
 
-@pytest.mark.parametrize(
-    ("half", "decimals"), [(0.0103, 3), (0.0354, 3), (0.0356, 2), (0.0949, 2), (0.0951, 2), (7, 0)]
-)
-def test_a_sentence_shows_one_digit_unless_it_is_a_small_one(effect: Any, half: float, decimals: int) -> None:
-    row = effect(interval=[5 - half, 5 + half], estimate=5)
-    assert figures_of([row], share=False, brief=True).decimals == decimals
+def test_sentences_round_as_the_table_of_their_metric_does(hillstrom: dict[str, Any]) -> None:
+    figures, relative = metric_figures(hillstrom, "visit")
+    table = str(effects_table(hillstrom, "visit"))
+    for verdict in verdicts(hillstrom, "visit"):
+        effect, change = figures.bare(verdict.row["estimate"]), relative.bare(verdict.row["relative"], signed=True)
+        assert f" by {effect} points ({change} %)" in verdict.claim
+        assert f" +{effect} " in table
+        assert f" {change} % " in table
+        assert figures.between(verdict.row["interval"]) in table
+        assert figures.between(verdict.row["interval"]) in verdict.evidence
 
 
 def test_the_narrowest_interval_sets_the_decimals_of_a_metric(effect: Any) -> None:

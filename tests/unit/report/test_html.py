@@ -105,8 +105,8 @@ def test_the_report_shows_sentences_tables_and_receipt(report: str) -> None:
     for sentence in (
         "64,000 people in 3 arms, control No E-Mail.",
         "Sample ratio: fine. People arrived in equal shares",
-        "Mens E-Mail raises visit by 7.7 points (+72 %)",
-        "95 % interval 7.0 to 8.3; p < 1e-100 (adjusted for recency).",
+        "Mens E-Mail raises visit by 7.68 points (+72.4 %)",
+        "95 % interval 7.02 to 8.34; p < 1e-100 (adjusted for recency).",
         "The effect on visit differs by womens",
         "k-anonymous at k = 10",
         "416 people",
@@ -210,7 +210,7 @@ def test_rows_that_cannot_be_tested_are_shown(small: Maker, effect: Maker, untes
 
 def test_a_readout_without_effects_segments_or_notes_is_a_whole_report(small: Maker) -> None:
     report = report_html(small() | {"effects": []})
-    assert "No effect could be computed; the notes say why." in report
+    assert "No effect was computed: no metric is compared." in report
     assert 'id="segments"' not in report
     assert 'id="notes"' not in report
 
@@ -220,4 +220,4 @@ def test_the_notebook_fragment_brings_no_sheet_and_no_colours(hillstrom: Readout
     assert fragment.startswith('<div class="kanab-readout">')
     assert not re.search(r"<style|<script|<html|<h\d|#[0-9a-f]{6}|background", fragment)
     assert fragment.count("<table") == 8
-    assert "Mens E-Mail raises visit by 7.7 points (+72 %)" in Outline(fragment).text
+    assert "Mens E-Mail raises visit by 7.68 points (+72.4 %)" in Outline(fragment).text

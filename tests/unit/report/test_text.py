@@ -34,15 +34,13 @@ def test_the_first_line_names_experiment_people_and_arms(hillstrom: Readout) -> 
 
 def test_the_sample_ratio_comes_before_any_effect(hillstrom: Readout) -> None:
     text = readout_text(hillstrom)
-    assert (
-        "Sample ratio: fine. People arrived in equal shares (χ²(2) = 0.203, p = 0.904; alarm below 0.01; none" in text
-    )
+    assert "Sample ratio: fine. People arrived in equal shares (χ²(2) = 0.203, p = 0.904; alarm below 0.001;\n" in text
     assert text.index("Sample ratio: fine.") < text.index("raises")
 
 
 def test_planned_shares_are_called_planned(small: Maker) -> None:
     text = " ".join(readout_text(small()).split())
-    assert "Sample ratio: fine. People arrived in the planned shares (χ²(1) = 0, p = 1.000; alarm below 0.01)." in text
+    assert "Sample ratio: fine. People arrived in the planned shares (χ²(1) = 0, p = 1.000; alarm below 0.001)." in text
 
 
 def test_an_alarm_names_both_of_two_arms(small: Maker) -> None:
@@ -68,7 +66,8 @@ def test_an_alarm_names_the_one_arm_at_fault_of_many(crowded: Readout) -> None:
 def test_one_sentence_tells_each_effect(hillstrom: Readout) -> None:
     text = flat(readout_text(hillstrom))
     assert (
-        "Mens E-Mail raises visit by 7.7 points (+72 %), 95 % interval 7.0 to 8.3; p < 1e-100 (adjusted for recency)."
+        "Mens E-Mail raises visit by 7.68 points (+72.4 %), 95 % interval 7.02 to 8.34; p < 1e-100 "
+        "(adjusted for recency)."
     ) in text
     assert (
         "Womens E-Mail raises spend by 0.43 (+65 %), 95 % interval 0.17 to 0.68; p = 0.00110 (adjusted for recency)."
@@ -352,6 +351,14 @@ def test_no_effects_at_all_is_a_sentence(small: Maker) -> None:
     assert "No effect could be computed; the notes say why." in readout_text(data)
 
 
+def test_where_the_reason_for_no_effect_stands_is_said_only_if_it_stands_there(small: Maker) -> None:
+    none = small() | {"effects": []}
+    assert "No effect was computed: no metric is compared." in readout_text(none)
+    text = readout_text(none | {"privacy": none["privacy"] | {"left_out": {"arm: spend": "spend is withheld"}}})
+    assert "No effect could be computed; the privacy section says why." in text
+    assert "spend is withheld." in text[text.index("── Privacy") :]
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_lines_keep_to_the_width(hillstrom: Readout, width: int) -> None:
     assert max(len(line) for line in readout_text(hillstrom, width=width).splitlines()) <= width
@@ -415,7 +422,7 @@ def test_markdown_has_a_heading_per_section_and_whole_tables(hillstrom: Readout)
     assert "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |" in text
     for block in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
         assert len({line.count("|") for line in block.splitlines()}) == 1
-    assert "\n- Mens E-Mail raises visit by 7.7 points" in text
+    assert "\n- Mens E-Mail raises visit by 7.68 points" in text
 
 
 def test_markdown_escapes_names_that_look_like_markup(small: Maker, effect: Maker) -> None:

@@ -134,7 +134,7 @@ def test_a_ratio_that_is_tested_every_hour_has_a_stricter_limit():
 
 
 def test_the_limit_of_an_alarm_is_printed_from_its_one_home():
-    assert alarm_limit(SAMPLE_RATIO_ALARM) == "alarm below 0.01"
+    assert alarm_limit(SAMPLE_RATIO_ALARM) == "alarm below 0.001"
     assert alarm_limit(LIVE_SAMPLE_RATIO_ALARM) == "alarm below 0.0001"
 
 

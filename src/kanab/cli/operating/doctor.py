@@ -35,12 +35,12 @@ ROOM_WRONG, ROOM_WARNING = 100 * 2**20, 2**30
 FEW_FILES = 4_096
 """Open files below which a thousand visitors may be too many."""
 
-State = Literal["ok", "warning", "wrong"]
+State = Literal["ok", "skipped", "warning", "wrong"]
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was looked at, how it is, and what to do."""
+    """What was looked at, or why not, how it is, and what to do."""
 
     about: str
     state: State
@@ -74,7 +74,8 @@ def doctor(
     """Look for what is wrong with a collector.
 
     Plan, key, clock, disk, permissions, database, versions, limits and backups: each is ok, a warning or wrong, with
-    what to do. Nothing is written and nothing about people is shown. Exits with 1 if something is wrong.
+    what to do, or skipped, with the reason. Nothing is written and nothing about people is shown. Exits with 1 if
+    something is wrong.
 
     \b
     kanab doctor --plan kanab.toml --data ./kanab-data
@@ -175,7 +176,7 @@ def _plan(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
 
     versions = Versions.read(store)
     if plan_file is None:
-        yield Diagnosis("plan", "ok", "not looked at", "Give --plan FILE to compare it with the store's.")
+        yield Diagnosis("plan", "skipped", "no plan file is named", "Give --plan FILE to compare it with the store's.")
         return
     try:
         plan = read_plan(plan_file)
@@ -223,7 +224,7 @@ def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]
                 "key", "warning", "it comes from KANAB_KEY", "A seal erases a key file, and cannot erase this."
             )
         elif key is None and data is None:
-            yield Diagnosis("key", "ok", "not looked at", "Give --key FILE.")
+            yield Diagnosis("key", "skipped", "no key file is named", "Give --key FILE.")
             return
         else:
             path = Path(key) if key is not None else key_beside(Path(data or ""))
@@ -263,7 +264,9 @@ def _clock(store: Store, peers: Sequence[str]) -> Iterator[Diagnosis]:
         if current <= store.sealed_through():
             yield Diagnosis("clock", "wrong", "the last sealed cohort lies ahead of it", "Set the clock right.")
     if not known:
-        yield Diagnosis("clock", "ok", "nothing to compare it with", "Give --clock-peer https://….")
+        yield Diagnosis(
+            "clock", "skipped", "there is no other clock to compare it with", "Give --clock-peer https://…."
+        )
 
 
 def _database(store: Store) -> Iterator[Diagnosis]:
@@ -288,7 +291,7 @@ def _backup(store: Store, path: str | None) -> Iterator[Diagnosis]:
     from kanab.privacy.ledger import read_ledger
 
     if path is None:
-        yield Diagnosis("backup", "ok", "not looked at", "Give --ledger FILE, as kanab export wrote it.")
+        yield Diagnosis("backup", "skipped", "no ledger is named", "Give --ledger FILE, as kanab export wrote it.")
         return
     try:
         exported, stored = read_ledger(path), stored_ledger(store)

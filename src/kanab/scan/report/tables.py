@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kanab.errors import listed
 from kanab.report.figures import Row
 from kanab.report.sections import Section
 from kanab.report.text import mapped, printable, sections_text
 from kanab.report.words import correction_name
 from kanab.scan.report.words import (
+    FEW_NAMED,
     PAIRS,
     alarms,
     assignment_sentences,
@@ -85,14 +87,16 @@ def strongest(data: Data) -> list[Row]:
 def attention(data: Data) -> tuple[str | Table, ...]:
     """Return the ranked table, and in words whether there is any alarm at all."""
     flagged, shown = alarms(data), strongest(data)
+    broken = list(dict.fromkeys(name_sides(data, row) for row in with_verdict(data, "assignment broken")))
+    first = [f"ALARM: the assignment of {listed(broken, most=FEW_NAMED)} is broken (see Assignment)."] if broken else []
     if not shown:
-        return ("Nothing could be tested.",)
+        return (*first, "No test of effects could be done." if broken else "Nothing could be tested.")
     if not flagged:
         nearest = "The nearest test:" if len(shown) == 1 else f"The {len(shown)} tests with the smallest p:"
-        return (f"No alarms. {nearest}", ranked_table(data, shown))
+        return (*first, f"{'No other alarms' if broken else 'No alarms'}. {nearest}", ranked_table(data, shown))
     if len(flagged) > len(shown):
-        return (f"The {len(shown)} most urgent of {alarm_count(data):,}:", ranked_table(data, shown))
-    return (ranked_table(data, shown),)
+        first.append(f"The {len(shown)} most urgent of {alarm_count(data):,}:")
+    return (*first, ranked_table(data, shown))
 
 
 def alarm_count(data: Data) -> int:

@@ -105,6 +105,16 @@ def test_a_broken_assignment_is_told_once_and_apart(six: Scan) -> None:
     )
 
 
+def test_a_broken_assignment_stands_before_all_else_and_above_no_other_alarm(six: Scan) -> None:
+    quiet = [row for row in six["pairs"] if row["verdict"] not in ("interference", "watch")]
+    text = flat(scan_text(six | {"pairs": quiet, "effects": []}))
+    assert "attention ─" in text
+    assert "ALARM: the assignment of banner × search is broken (see Assignment). No other alarms. The 5 tests" in text
+    broken = [row for row in quiet if row["verdict"] == "assignment broken"]
+    text = flat(scan_text(six | {"pairs": broken, "effects": []}))
+    assert "is broken (see Assignment). No test of effects could be done. ── Assignment" in text
+
+
 def test_unchecked_enrollment_is_admitted(six: Scan) -> None:
     assert "arm of another was not checked" not in flat(scan_text(six))
     assert "depends on the arm of another was not checked" in flat(scan_text(six | {"enrollment_checked": False}))
