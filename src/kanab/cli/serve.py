@@ -22,14 +22,19 @@ from kanab.cli.stores import (
     witness_of,
 )
 from kanab.collector.http.access import Access
-from kanab.collector.http.addresses import Proxies, network
+from kanab.collector.http.addresses import Proxies, is_loopback, network
 from kanab.collector.http.server import address_of, ended_by_signals, listening_socket
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.log import Level, Log
-from kanab.errors import need_extra
+from kanab.errors import StoreError, need_extra
 
 if TYPE_CHECKING:
     from kanab.collector.http.service import Service
+
+_ORIGINS = (
+    'Write the sites whose pages may post above its first [section]: origins = ["https://shop.example"]. Apps and '
+    "servers are not asked."
+)
 
 
 @click.command()
@@ -111,6 +116,8 @@ def serve(
     host = listening.getsockname()[0]
     proxies = Proxies(network(address) for address in trust)
     access = reading_access(host, allow_host, proxies)
+    if not plan.origins and (proxies or not is_loopback(host)):
+        raise StoreError(f"visitors can reach this collector, and {Path(plan_file).name} names no origins", _ORIGINS)
     check_place(data, store)
     check_key_is_said(data, key)  # before it is waited for a database
 

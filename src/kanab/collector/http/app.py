@@ -1,7 +1,7 @@
 """POST /v1/t and what clients need beside it, as a plain ASGI application: no framework on the hot path.
 
-Of a request nothing is read but its body, Content-Length and Content-Type and, for a moment, Origin, the
-token and the address it came from. Nothing is logged, and no response repeats what was sent.
+Of a request nothing is read but its body, Content-Length and Content-Type and, for a moment, Origin, Sec-Fetch-Site,
+Host, the token and the address it came from. Nothing is logged, and no response repeats what was sent.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback, place_hash
 from kanab.collector.http.metrics import CONTENT_TYPE
+from kanab.collector.http.origins import Page
 from kanab.collector.http.service import Service
 from kanab.collector.protocol.limits import BURST_POSTS, MOST_POST_BYTES, POSTS_PER_SECOND, RETRY_AFTER_SECONDS
 from kanab.collector.protocol.reasons import Reason, refused
@@ -71,8 +72,8 @@ DONE = Response(204, [*_SECURITY, _COUNTED])
 """The response to nearly every post."""
 
 Reply = Callable[[Response], None]
-FastPost = Callable[[str | None, bytes | None, str | None, bytes, Reply], None]
-"""Takes content type, origin, address and body of a post, and the function that writes the response."""
+FastPost = Callable[[str | None, Page, str | None, bytes, Reply], None]
+"""Takes content type, page, address and body of a post, and the function that writes the response."""
 
 
 BUCKETS = 65_536
@@ -128,7 +129,7 @@ class Collector:
         self._access = access or Access()
         self._buckets = buckets or Buckets(proxies=self._access.proxies)
         self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
-        self._gathered: list[tuple[str | None, bytes | None, str | None, bytes, Reply]] = []
+        self._gathered: list[tuple[str | None, Page, str | None, bytes, Reply]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -146,7 +147,7 @@ class Collector:
     # ── messages ───────────────────────────────────────────────────────────────────────────────
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        length = kind = origin = None
+        length = kind = origin = site = host = None
         for name, value in scope["headers"]:
             if name == b"content-length":
                 length = value
@@ -154,7 +155,11 @@ class Collector:
                 kind = value
             elif name == b"origin":
                 origin = value
-        allowed = self._cors(origin)
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"host":
+                host = value
+        allowed = self._cors(Page(origin, site, host))
         if scope["method"] != "POST":
             await self._not_post(scope["method"], allowed, send)
             return
@@ -170,13 +175,13 @@ class Collector:
             response = _done(allowed, dropped)
         await _send(send, response)
 
-    def fast_post(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
+    def fast_post(self, kind: str | None, page: Page, address: str | None, body: bytes, reply: Reply) -> None:
         """Take a whole POST without ASGI around it, and call ``reply`` with the response when the post is on disk.
 
         The responses are the same as through ASGI, whose task, events and messages would cost as much
         processor time as all the rest. To be called on the event loop; ``reply`` must not raise.
         """
-        self._gathered.append((kind, origin, address, body, reply))
+        self._gathered.append((kind, page, address, body, reply))
         if len(self._gathered) == 1:
             asyncio.get_running_loop().call_soon(self._begin_all)
 
@@ -189,8 +194,8 @@ class Collector:
         """
         gathered, self._gathered = self._gathered, []
         now = self.service.now()
-        for kind, origin, address, body, reply in gathered:
-            allowed = self._cors(origin)
+        for kind, page, address, body, reply in gathered:
+            allowed = self._cors(page)
             try:
                 self._admit(allowed, address)
                 dropped = self.service.begin(body, kind, now, partial(self._ended, allowed, reply))
@@ -237,14 +242,16 @@ class Collector:
         else:
             await _answer(send, 405, b"use POST\n", [_TEXT, _ANSWERS[Reason.FORMAT], (b"allow", b"POST")])
 
-    def _cors(self, origin: bytes | None) -> Headers | None:
-        """Return the headers that let a page read the response; None for a page that the plan does not name."""
+    def _cors(self, page: Page) -> Headers | None:
+        """Return the headers that let a page read the response; None for a page that may not post.
+
+        Those that the plan names may; where it names none, those of the collector's own site.
+        """
         origins = self.service.origins
-        if origin is None or not origins:
-            return []
-        if origin not in origins:
-            return None
-        return [(b"access-control-allow-origin", origin), _READABLE, (b"vary", b"origin")]
+        if page.origin in origins:
+            return [(b"access-control-allow-origin", page.origin), _READABLE, (b"vary", b"origin")]
+        unnamed = bool(origins) and page.origin is not None
+        return None if unnamed or page.is_foreign else []
 
     # ── what may be read ───────────────────────────────────────────────────────────────────────
 

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kanab.collector.http.addresses import Proxies
 from kanab.collector.http.app import DONE, FAST_POST, PROXIES, FastPost, Response
+from kanab.collector.http.origins import Page
 from kanab.collector.protocol.limits import (
     LAST_SECONDS,
     MOST_HEAD_BYTES,
@@ -36,16 +37,17 @@ FIRST_LINE = b"POST /v1/t HTTP/1.1\r\n"
 
 _HEAD = re.compile(rb"POST /v1/t HTTP/1\.1(?:\r\n[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*)+\r\n\r\n")
 _MEANINGFUL = re.compile(
-    rb"\r\n((?i:content-length|content-type|origin|connection|expect|upgrade|transfer-encoding)):[ \t]*([^\r]*)"
+    rb"\r\n((?i:content-length|content-type|origin|sec-fetch-site|host|connection|expect|upgrade|transfer-encoding))"
+    rb":[ \t]*([^\r]*)"
 )
 _DIGITS = len(str(MOST_POST_BYTES))
 
 
 class PlainHead(NamedTuple):
-    """The content type and the origin in a head, and where the body begins and ends."""
+    """The content type and the page in a head, and where the body begins and ends."""
 
     kind: str | None
-    origin: bytes | None
+    page: Page
     start: int
     end: int
 
@@ -58,7 +60,7 @@ def plain_head(data: bytes) -> PlainHead | None:
     parser, so this one can only be too strict.
 
     >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length: 4\r\nContent-Type: text/plain\r\n\r\nwhat")
-    PlainHead(kind='text/plain', origin=None, start=68, end=72)
+    PlainHead(kind='text/plain', page=Page(origin=None, site=None, host=None), start=68, end=72)
     >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length : 4\r\n\r\nwhat")
     """
     match = _HEAD.match(data)
@@ -71,12 +73,13 @@ def plain_head(data: bytes) -> PlainHead | None:
             return None
         headers[name] = value
     length = headers.pop(b"content-length", b"")
-    kind, origin = headers.pop(b"content-type", None), headers.pop(b"origin", None)
+    kind = headers.pop(b"content-type", None)
+    page = Page(headers.pop(b"origin", None), headers.pop(b"sec-fetch-site", None), headers.pop(b"host", None))
     if headers and (headers.pop(b"connection", b"keep-alive").lower() != b"keep-alive" or headers):
         return None
     if not length.isdigit() or len(length) > _DIGITS or (size := int(length)) > MOST_POST_BYTES:
         return None
-    return PlainHead(None if kind is None else kind.decode("latin-1"), origin, start, start + size)
+    return PlainHead(None if kind is None else kind.decode("latin-1"), page, start, start + size)
 
 
 class HeadTooLargeError(Exception):
@@ -246,7 +249,7 @@ class PatientProtocol(HttpToolsProtocol):
             address = self.client[0] if self.client else None
             if self._proxies is not None:
                 address = self._proxies.visitor_in_head(address, data[: head.start])
-            self._fast_post(head.kind, head.origin, address, data[head.start :], self._reply)
+            self._fast_post(head.kind, head.page, address, data[head.start :], self._reply)
 
     def _reply(self, response: Response) -> None:
         """Write the response, and let the next request come."""

@@ -143,6 +143,7 @@ POSTS: dict[str, Callable[[RunningService], bytes]] = {
     "counted": lambda running: request(running.enroll()),
     "from a page": lambda running: request(running.enroll(), f"Origin: {HOME}"),
     "from another page": lambda running: request(running.enroll(), "Origin: https://other.example"),
+    "from another site": lambda running: request(running.enroll(), "Sec-Fetch-Site: cross-site"),
     "unreadable": lambda _: request(b"what"),
     "unreadable, from a page": lambda _: request(b"what", f"Origin: {HOME}"),
     "nothing": lambda _: request(b""),
