@@ -16,11 +16,18 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from kanab.collector.http.access import Access
-from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback, place_hash
+from kanab.collector.http.addresses import NOBODY, Proxies, place_hash
 from kanab.collector.http.metrics import CONTENT_TYPE
 from kanab.collector.http.origins import Page
 from kanab.collector.http.service import Service
-from kanab.collector.protocol.limits import BURST_POSTS, MOST_POST_BYTES, POSTS_PER_SECOND, RETRY_AFTER_SECONDS
+from kanab.collector.protocol.limits import (
+    BURST_POSTS,
+    MOST_CONNECTIONS,
+    MOST_POST_BYTES,
+    POSTS_PER_DAY,
+    POSTS_PER_SECOND,
+    RETRY_AFTER_SECONDS,
+)
 from kanab.collector.protocol.reasons import Reason, refused
 from kanab.collector.readiness import posts_answer, ready_answer
 from kanab.collector.stores.store import PostOutcome
@@ -40,7 +47,7 @@ _SECURITY: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-polic
 _FRESH = (b"cache-control", b"no-cache")
 _FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
-_HERE = ("127.0.0.1", "::1")
+_DAY = 86_400
 _CLOSE = (b"connection", b"close")
 _BUSY = Reason.BUSY.status
 _RETRY = (b"retry-after", b"%d" % RETRY_AFTER_SECONDS)
@@ -52,6 +59,9 @@ FAST_POST = "kanab.fast_post"
 
 PROXIES = "kanab.proxies"
 """And under this one whose word is taken for whom they speak."""
+
+CONNECTIONS = "kanab.connections"
+"""And under this one the `OpenConnections`."""
 
 
 class Response(NamedTuple):
@@ -107,7 +117,7 @@ class Buckets:
 
     def take(self, address: str | None) -> bool:
         """Take a token of an address, and return whether there was one: whether it may post once more."""
-        if address is None or is_loopback(address) or self._proxies.trust(address):
+        if self._proxies.may_flood(address):
             return True
         now = self._clock()
         bucket = int.from_bytes(place_hash(address, self._key), "big") % BUCKETS
@@ -117,6 +127,42 @@ class Buckets:
         return tokens >= 1
 
 
+class OpenConnections:
+    """Counts the open connections of each place, by a keyed hash of its address; those without limit are not counted.
+
+    >>> connections = OpenConnections(most=1)
+    >>> connections.begin("192.0.2.7"), connections.begin("192.0.2.7"), connections.begin("192.0.2.8")
+    (True, False, True)
+    >>> connections.end("192.0.2.7")
+    >>> connections.begin("192.0.2.7")
+    True
+    """
+
+    def __init__(self, most: int = MOST_CONNECTIONS, proxies: Proxies = NOBODY) -> None:
+        self._most, self._proxies = most, proxies
+        self._key = secrets.token_bytes(16)
+        self._open: dict[bytes, int] = {}
+
+    def begin(self, address: str | None) -> bool:
+        """Count a connection, and return whether there may be one more."""
+        if self._proxies.may_flood(address):
+            return True
+        place = place_hash(address, self._key)
+        count = self._open.get(place, 0)
+        if count < self._most:
+            self._open[place] = count + 1
+        return count < self._most
+
+    def end(self, address: str | None) -> None:
+        """Forget a connection that was counted."""
+        if self._proxies.may_flood(address):
+            return
+        place = place_hash(address, self._key)
+        self._open[place] -= 1
+        if not self._open[place]:
+            del self._open[place]
+
+
 class Collector:
     """The application: mount it in another one, or serve it alone.
 
@@ -124,10 +170,19 @@ class Collector:
     ``service.start()`` and ``service.stop()`` there.
     """
 
-    def __init__(self, service: Service, *, access: Access | None = None, buckets: Buckets | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        access: Access | None = None,
+        buckets: Buckets | None = None,
+        daily: Buckets | None = None,
+    ) -> None:
         self.service = service
         self._access = access or Access()
-        self._buckets = buckets or Buckets(proxies=self._access.proxies)
+        proxies = self._access.proxies
+        self._buckets = buckets or Buckets(proxies=proxies)
+        self._daily = daily or Buckets(POSTS_PER_DAY / _DAY, POSTS_PER_DAY, proxies=proxies)
         self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
         self._gathered: list[tuple[str | None, Page, str | None, bytes, Reply]] = []
 
@@ -217,7 +272,7 @@ class Collector:
         """Check that posts from this page and this address are allowed; raises `MessageError` if not."""
         if allowed is None:
             raise refused(Reason.ORIGIN, "posts from this page are not taken")
-        if address not in _HERE and not self._buckets.take(address):
+        if not (self._buckets.take(address) and self._daily.take(address)):
             raise refused(Reason.RATE, "too many posts from one place")
 
     def _refused(self, problem: Exception, allowed: Headers | None) -> Response:
@@ -294,7 +349,9 @@ class Collector:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self.service.start()
-                scope.get("state", {}).update({FAST_POST: self.fast_post, PROXIES: self._access.proxies})
+                proxies = self._access.proxies
+                connections = OpenConnections(proxies=proxies)
+                scope.get("state", {}).update({FAST_POST: self.fast_post, PROXIES: proxies, CONNECTIONS: connections})
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.service.stop()

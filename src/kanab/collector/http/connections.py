@@ -23,7 +23,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kanab.collector.http.addresses import Proxies
-from kanab.collector.http.app import DONE, FAST_POST, PROXIES, FastPost, Response
+from kanab.collector.http.app import CONNECTIONS, DONE, FAST_POST, PROXIES, FastPost, OpenConnections, Response
 from kanab.collector.http.origins import Page
 from kanab.collector.protocol.limits import (
     LAST_SECONDS,
@@ -194,19 +194,27 @@ class PatientProtocol(HttpToolsProtocol):
         self._in_head = False
         self._fast_post: FastPost | None = None if self.root_path else self.app_state.get(FAST_POST)
         self._proxies: Proxies | None = self.app_state.get(PROXIES) or None  # most have none, and are not asked
+        self._connections: OpenConnections | None = self.app_state.get(CONNECTIONS)
+        self._counted = False
         self._post = FastCycle()
         self._stopping = False
         self._arriving: tuple[PlainHead, bytes] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Begin to wait for a request, unless its sender has too many connections."""
         super().connection_made(transport)
         self._wait(self.patience)
+        if self._connections is not None:
+            self._counted = self._connections.begin(self._address)
+            if not self._counted:
+                self._give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._deadline = 0.0
         self._arriving = None
+        if self._connections is not None and self._counted:
+            self._connections.end(self._address)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -222,6 +230,10 @@ class PatientProtocol(HttpToolsProtocol):
             self._take_post(plain, data)
         else:
             self._parse(data)
+
+    @property
+    def _address(self) -> str | None:
+        return self.client[0] if self.client else None
 
     # ── plain posts ────────────────────────────────────────────────────────────────────────────
 
@@ -246,7 +258,7 @@ class PatientProtocol(HttpToolsProtocol):
             self._deadline = 0.0
             self._post.response_complete = False
             self.cycle = self._post  # type: ignore[assignment]
-            address = self.client[0] if self.client else None
+            address = self._address
             if self._proxies is not None:
                 address = self._proxies.visitor_in_head(address, data[: head.start])
             self._fast_post(head.kind, head.page, address, data[head.start :], self._reply)
