@@ -118,6 +118,11 @@ def test_a_port_in_use_is_told(place: Place) -> None:
 
 def test_other_machines_need_a_token_and_the_address_must_be_ones_own(place: Place) -> None:
     check_refused(serve(place, "--data", place.data, "--host", "0.0.0.0"), "KANAB_TOKEN")
+    for options in (("--host", "0.0.0.0"), ("--trust", "127.0.0.1")):
+        place.variables = {"KANAB_TOKEN": "fifteen letters"}
+        done = serve(place, "--data", place.data, *options)
+        check_refused(done, "fewer than 16 characters", "openssl rand -hex 16")
+        assert "fifteen" not in done.err
     place.variables = {"KANAB_TOKEN": "a long random text"}
     check_refused(serve(place, "--data", place.data, "--host", "192.0.2.1"), "this machine has no address 192.0.2.1")
 

@@ -121,7 +121,7 @@ def serve(
     check_place(data, store)
     check_key_is_said(data, key)  # before it is waited for a database
 
-    def begin() -> Service:
+    def begin() -> tuple[Service, Path | None]:
         opened = opened_store(data, store, plan.durability, new=True)
         try:
             keyring = opened_keyring(opened, data, key, say=say)
@@ -129,20 +129,22 @@ def serve(
             if seen is None and plan.durability == "disk":
                 say(NO_WITNESS)
             told = notifier_of(plan, opened, say)
-            return Service(
+            service = Service(
                 opened, keyring, plan, replaces=replace_plan, witness=seen, clock=clock, notifier=told, say=say
             )
+            return service, keyring.path
         except BaseException:
             opened.close()
             raise
 
     try:
         with ended_by_signals():
-            service = wait_for_store(begin, listening, say=say)
+            service, key_path = wait_for_store(begin, listening, say=say)
     except KeyboardInterrupt:
         return  # as asked
     try:
-        app = _with_pages(service, access)
+        logouts = None if key_path is None else key_path.with_name(f"{key_path.name}.logouts")
+        app = _with_pages(service, access, logouts)
         for sentence in find_warnings(plan):
             say(f"kanab: {sentence}", Level.WARNING)
         say(f"Collecting for {Path(plan_file).name} at {address_of(listening, host)}")
@@ -151,7 +153,7 @@ def serve(
         service.store.close()
 
 
-def _with_pages(service: Service, access: Access) -> Any:
+def _with_pages(service: Service, access: Access, logouts: Path | None) -> Any:
     """Return the collector with its dashboard at /, or alone where what draws the pages is not installed."""
     from kanab.collector.clock import system_clock
     from kanab.collector.http.app import Collector
@@ -162,4 +164,4 @@ def _with_pages(service: Service, access: Access) -> Any:
         from kanab.dashboard.release_sources import CollectorReleases
     except ImportError:
         return collector
-    return Site(collector, Dashboard(CollectorReleases(service, system_clock), access=access))
+    return Site(collector, Dashboard(CollectorReleases(service, system_clock), access=access, logouts=logouts))
