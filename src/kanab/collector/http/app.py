@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import NOBODY, Proxies, place_hash
 from kanab.collector.http.metrics import CONTENT_TYPE
-from kanab.collector.http.origins import Page
+from kanab.collector.http.origins import PostingPage
 from kanab.collector.http.service import Service
 from kanab.collector.protocol.limits import (
     BURST_POSTS,
@@ -82,7 +82,7 @@ DONE = Response(204, [*_SECURITY, _COUNTED])
 """The response to nearly every post."""
 
 Reply = Callable[[Response], None]
-FastPost = Callable[[str | None, Page, str | None, bytes, Reply], None]
+FastPost = Callable[[str | None, PostingPage, str | None, bytes, Reply], None]
 """Takes content type, page, address and body of a post, and the function that writes the response."""
 
 
@@ -184,7 +184,7 @@ class Collector:
         self._buckets = buckets or Buckets(proxies=proxies)
         self._daily = daily or Buckets(POSTS_PER_DAY / _DAY, POSTS_PER_DAY, proxies=proxies)
         self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
-        self._gathered: list[tuple[str | None, Page, str | None, bytes, Reply]] = []
+        self._gathered: list[tuple[str | None, PostingPage, str | None, bytes, Reply]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -214,7 +214,7 @@ class Collector:
                 site = value
             elif name == b"host":
                 host = value
-        allowed = self._cors(Page(origin, site, host))
+        allowed = self._cors(PostingPage(origin, site, host))
         if scope["method"] != "POST":
             await self._not_post(scope["method"], allowed, send)
             return
@@ -230,7 +230,7 @@ class Collector:
             response = _done(allowed, dropped)
         await _send(send, response)
 
-    def fast_post(self, kind: str | None, page: Page, address: str | None, body: bytes, reply: Reply) -> None:
+    def fast_post(self, kind: str | None, page: PostingPage, address: str | None, body: bytes, reply: Reply) -> None:
         """Take a whole POST without ASGI around it, and call ``reply`` with the response when the post is on disk.
 
         The responses are the same as through ASGI, whose task, events and messages would cost as much
@@ -297,7 +297,7 @@ class Collector:
         else:
             await _answer(send, 405, b"use POST\n", [_TEXT, _ANSWERS[Reason.FORMAT], (b"allow", b"POST")])
 
-    def _cors(self, page: Page) -> Headers | None:
+    def _cors(self, page: PostingPage) -> Headers | None:
         """Return the headers that let a page read the response; None for a page that may not post.
 
         Those that the plan names may; where it names none, those of the collector's own site.

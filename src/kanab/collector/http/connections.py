@@ -24,7 +24,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kanab.collector.http.addresses import Proxies
 from kanab.collector.http.app import CONNECTIONS, DONE, FAST_POST, PROXIES, FastPost, OpenConnections, Response
-from kanab.collector.http.origins import Page
+from kanab.collector.http.origins import PostingPage
 from kanab.collector.protocol.limits import (
     LAST_SECONDS,
     MOST_HEAD_BYTES,
@@ -47,7 +47,7 @@ class PlainHead(NamedTuple):
     """The content type and the page in a head, and where the body begins and ends."""
 
     kind: str | None
-    page: Page
+    page: PostingPage
     start: int
     end: int
 
@@ -60,7 +60,7 @@ def plain_head(data: bytes) -> PlainHead | None:
     parser, so this one can only be too strict.
 
     >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length: 4\r\nContent-Type: text/plain\r\n\r\nwhat")
-    PlainHead(kind='text/plain', page=Page(origin=None, site=None, host=None), start=68, end=72)
+    PlainHead(kind='text/plain', page=PostingPage(origin=None, site=None, host=None), start=68, end=72)
     >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length : 4\r\n\r\nwhat")
     """
     match = _HEAD.match(data)
@@ -74,7 +74,7 @@ def plain_head(data: bytes) -> PlainHead | None:
         headers[name] = value
     length = headers.pop(b"content-length", b"")
     kind = headers.pop(b"content-type", None)
-    page = Page(headers.pop(b"origin", None), headers.pop(b"sec-fetch-site", None), headers.pop(b"host", None))
+    page = PostingPage(headers.pop(b"origin", None), headers.pop(b"sec-fetch-site", None), headers.pop(b"host", None))
     if headers and (headers.pop(b"connection", b"keep-alive").lower() != b"keep-alive" or headers):
         return None
     if not length.isdigit() or len(length) > _DIGITS or (size := int(length)) > MOST_POST_BYTES:

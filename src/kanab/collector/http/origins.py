@@ -8,7 +8,7 @@ from kanab.collector.http.access import host_name
 from kanab.collector.http.addresses import is_loopback
 
 
-class Page(NamedTuple):
+class PostingPage(NamedTuple):
     """What a browser says of the page: the headers Origin and Sec-Fetch-Site, beside the Host that it asked for."""
 
     origin: bytes | None = None
@@ -19,11 +19,11 @@ class Page(NamedTuple):
     def is_foreign(self) -> bool:
         """Whether a browser says that the page is another site's. Apps and servers send no such headers.
 
-        >>> Page(b"https://shop.example", b"same-site", b"collect.shop.example").is_foreign
+        >>> PostingPage(b"https://shop.example", b"same-site", b"collect.shop.example").is_foreign
         False
-        >>> Page(b"https://other.example", None, b"collect.shop.example").is_foreign
+        >>> PostingPage(b"https://other.example", None, b"collect.shop.example").is_foreign
         True
-        >>> Page().is_foreign
+        >>> PostingPage().is_foreign
         False
         """
         if self.origin is None:

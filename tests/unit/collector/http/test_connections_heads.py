@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kanab.collector.http.connections import plain_head
-from kanab.collector.http.origins import Page
+from kanab.collector.http.origins import PostingPage
 from kanab.collector.protocol.limits import MOST_HEAD_BYTES, MOST_POST_BYTES
 
 BODY = b"kanab/1 0\nwhat"
@@ -62,7 +62,7 @@ def test_a_browsers_post_is_recognised() -> None:
     assert head is not None
     assert (head.kind, head.page) == (
         "text/plain;charset=UTF-8",
-        Page(b"https://Shop.example", b"same-site", b"stats.shop.example"),
+        PostingPage(b"https://Shop.example", b"same-site", b"stats.shop.example"),
     )
     assert data[head.start : head.end] == BODY
     assert head.end == len(data)
@@ -178,6 +178,6 @@ def test_a_real_parser_reads_the_same(lines: list[bytes], lengthy: bool, more: i
     assert parsed.whole == 1
     assert parsed.body == data[head.start : head.end]
     told = dict(parsed.headers)
-    assert head.page == Page(*(told.get(name) for name in (b"origin", b"sec-fetch-site", b"host")))
+    assert head.page == PostingPage(*(told.get(name) for name in (b"origin", b"sec-fetch-site", b"host")))
     assert head.kind == (told[b"content-type"].decode("latin-1") if b"content-type" in told else None)
     assert not {b"transfer-encoding", b"expect", b"upgrade"} & told.keys()
