@@ -349,8 +349,7 @@ class Collector:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self.service.start()
-                proxies = self._access.proxies
-                connections = OpenConnections(proxies=proxies)
+                connections, proxies = OpenConnections(proxies=self._access.proxies), self._access.proxies
                 scope.get("state", {}).update({FAST_POST: self.fast_post, PROXIES: proxies, CONNECTIONS: connections})
                 await send({"type": "lifespan.startup.complete"})
             else:
