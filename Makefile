@@ -7,7 +7,7 @@ READY  := $(VENV)/.ready
 # Tests start many processes: let them find the package compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quick test lint types unit demo docs bench soak clean
+.PHONY: help quick test lint types unit demo docs dist audit bench soak clean
 
 help: ## list what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
@@ -54,6 +54,14 @@ demo: $(if $(wildcard $(READY)),$(READY),$(DEMO)) ## a shop, its collector and i
 docs: $(READY) ## the documentation site, in build/site; a link that leads nowhere is an error
 	$(BIN)/python docs/site/build.py
 	@echo "build/site/index.html. With search: $(BIN)/python -m http.server --directory build/site"
+
+dist: $(READY) ## wheel, source archive and SBOM (CycloneDX, of kanab[all] as pinned) in build/dist
+	rm -rf build/dist
+	$(BIN)/python -m build --outdir build/dist .
+	$(BIN)/python .ci/sbom.py build/dist/kanab.cdx.json
+
+audit: $(READY) ## known vulnerabilities of the pinned packages, where the index of pip-audit can be reached
+	$(BIN)/python .ci/audit.py
 
 bench: $(READY) ## run every benchmark
 	for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

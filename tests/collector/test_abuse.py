@@ -242,7 +242,8 @@ def server_on_each_path(place_on_each_path: Place, closing: Callable[[Any], Any]
 
 
 def _started(place: Place, closing: Callable[[Any], Any]) -> Server:
-    server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data, limits={"NOFILE": 1024})
+    plan = place.plan('origins = ["https://shop.example"]\n' + PLAN_TEXT)
+    server = Server(place, "--plan", plan, "--data", place.data, limits={"NOFILE": 1024})
     return closing(server).start()
 
 

@@ -27,6 +27,8 @@ from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.tally.tally import Tally
 
+NAMED = 'origins = ["https://shop.example"]\n'
+
 
 class Filled(NamedTuple):
     """A folder in which a collector has collected, and the truth."""
@@ -116,8 +118,24 @@ def test_a_port_in_use_is_told(place: Place) -> None:
 
 def test_other_machines_need_a_token_and_the_address_must_be_ones_own(place: Place) -> None:
     check_refused(serve(place, "--data", place.data, "--host", "0.0.0.0"), "KANAB_TOKEN")
+    for options in (("--host", "0.0.0.0"), ("--trust", "127.0.0.1")):
+        place.variables = {"KANAB_TOKEN": "fifteen letters"}
+        done = serve(place, "--data", place.data, *options)
+        check_refused(done, "fewer than 16 characters", "openssl rand -hex 16")
+        assert "fifteen" not in done.err
     place.variables = {"KANAB_TOKEN": "a long random text"}
     check_refused(serve(place, "--data", place.data, "--host", "192.0.2.1"), "this machine has no address 192.0.2.1")
+
+
+@pytest.mark.parametrize("options", [("--host", "0.0.0.0"), ("--trust", "127.0.0.1")])
+def test_where_visitors_come_the_plan_must_name_their_pages(
+    place: Place, closing: Callable[[Any], Any], options: tuple[str, str]
+) -> None:
+    place.variables = {"KANAB_TOKEN": "a long random text"}
+    done = serve(place, "--data", place.data, *options)
+    check_refused(done, "kanab.toml names no origins", 'origins = ["https://shop.example"]')
+    assert not place.data.exists()
+    closing(Server(place, "--plan", place.plan(NAMED + PLAN_TEXT), "--data", place.data, *options)).start()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +158,7 @@ def test_where_the_store_is_must_be_said_and_be_there(place: Place, options: tup
 
 
 def test_a_collector_takes_all_its_settings_from_the_environment(place: Place, closing: Callable[[Any], Any]) -> None:
-    plan = str(place.plan(PLAN_TEXT))
+    plan = str(place.plan(NAMED + PLAN_TEXT))
     place.variables = {"KANAB_PLAN": plan, "KANAB_DATA": str(place.data), "KANAB_TRUST": "10.0.0.0/8 192.0.2.1"}
     place.variables |= {"KANAB_KEY_FILE": str(place.root / "elsewhere.key"), "KANAB_HOTS": "::", "KANAB_LOG": "json"}
     server = closing(Server(place)).start()

@@ -73,6 +73,7 @@ class Planter:
     sums: dict[str, int] = field(default_factory=dict)
     signatures: set[str] = field(default_factory=set)
     posts: int = 0
+    behind_proxy: bool = False
 
     def __post_init__(self) -> None:
         self._rng = random.Random(5)
@@ -140,6 +141,8 @@ class Planter:
             "X-Request-Id",
         )
         headers = tuple(f"{name}: {self.canary(name)}" for name in names)
+        if self.behind_proxy:
+            headers += (f"X-Forwarded-For: {self.address()}",)
         body = "\n".join([f"kanab/1 {nonce}", *lines, ""]).encode()
         answer = self.request(body, headers=headers, address=self.address())
         assert b" 204 " in answer.split(b"\r\n")[0]
@@ -210,8 +213,8 @@ def canary_place(place: Place) -> Place:
     return place
 
 
-def _embedded(place: Place) -> Server:
-    return Server(place, "--plan", place.root / "kanab.toml", "--data", place.data, fresh=True)
+def _embedded(place: Place, *more: str) -> Server:
+    return Server(place, "--plan", place.root / "kanab.toml", "--data", place.data, *more, fresh=True)
 
 
 def _cipher(place: Place) -> RecordCipher:
@@ -228,8 +231,8 @@ def _plaintext(cipher: RecordCipher, records: list[Record]) -> dict[str, bytes]:
 def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(
     canary_place: Place, closing: Callable[[Any], Any]
 ) -> None:
-    server = closing(_embedded(canary_place)).start()
-    planter = Planter(server.port)
+    server = closing(_embedded(canary_place, "--trust", "127.0.0.0/8")).start()  # so that visitors' addresses are read
+    planter = Planter(server.port, behind_proxy=True)
     planter.people()
     planter.nonsense()
     outside = [name for name in written_files(server.pid) if not name.startswith(str(canary_place.root))]

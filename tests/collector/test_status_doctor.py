@@ -119,6 +119,32 @@ def test_the_doctor_sees_a_plan_that_cannot_follow_and_one_that_would(place: Pla
     assert "the file would become version 2" in says(diagnoses["plan"], "warning")
 
 
+def test_the_token_is_sent_to_no_other_host(place: Place) -> None:
+    sent: list[str | None] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent.append(self.headers["Authorization"])
+            self.send_response_only(200)
+            self.end_headers()
+
+    class Leading(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response_only(302)
+            self.send_header("Location", f"http://{HOST}:{elsewhere.server_port}/readyz")
+            self.end_headers()
+
+    with HTTPServer((HOST, 0), Elsewhere) as elsewhere, HTTPServer((HOST, 0), Leading) as leading:
+        for server in (elsewhere, leading):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        place.variables = {"KANAB_TOKEN": "a long random text"}
+        done = place.run("status", "--url", f"http://{HOST}:{leading.server_port}")
+        for server in (elsewhere, leading):
+            server.shutdown()
+    assert sent == []
+    assert (done.code, "leads elsewhere" in done.err) == (2, True)
+
+
 def test_the_doctor_sees_an_open_folder_older_tables_and_a_damaged_store(place: Place) -> None:
     place.data.chmod(0o755)
     (place.data / "store.db").unlink()

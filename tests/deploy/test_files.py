@@ -45,7 +45,7 @@ def test_the_unit_is_fenced_in() -> None:
 def test_the_unit_keeps_its_key_where_a_seal_can_erase_it_and_its_token_out_of_the_environment() -> None:
     unit = (DEPLOY / "kanab.service").read_text()
     assert "StateDirectory=kanab\n" in unit
-    assert "--data /var/lib/kanab/data\n" in unit
+    assert "--data /var/lib/kanab/data " in unit
     assert "LoadCredential=kanab.token:/etc/kanab/token\n" in unit
     assert "KANAB_TOKEN_FILE=%d/kanab.token" in unit
     assert not re.search(r"KANAB_(TOKEN|KEY)=", unit)

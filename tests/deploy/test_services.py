@@ -1,28 +1,38 @@
-"""The services of deploy/compose.yaml as plain processes: two collectors on one PostgreSQL behind a real Caddy."""
+"""The services of deploy/compose.yaml as plain processes: two collectors on one PostgreSQL behind a real Caddy.
+
+And one behind a real nginx with deploy/nginx.conf. Visitors have addresses of loopback, 127.0.0.2 and so on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import re
+import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.collector_process import HOST, Place, Server, free_port
+from tests.collector.collector_process import HOST, Place, Server, every_file, free_port
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, collected
 from tests.collector.test_hand_over import while_posting
+from tests.programs import need_program
 
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.postgres import PostgresStore
 
 CADDYFILE = Path(__file__).parents[2] / "deploy" / "Caddyfile"
+NGINX_CONF = CADDYFILE.with_name("nginx.conf")
+NAMED_PAGES = 'origins = ["https://shop.example"]\n' + PLAN_TEXT
+MOST_TRIES = 5_000
+"""Posts of one visitor at most until one is refused: a burst for each of two collectors, and what comes meanwhile."""
 TOKEN = "0123456789abcdef"
 
 
@@ -82,7 +92,8 @@ def services(place: Place, postgres_url: str, caddy: str, closing: Callable[[Any
     for name, text in files.items():
         (place.root / name).write_text(text)
     place.variables = {
-        "KANAB_PLAN": str(place.plan(PLAN_TEXT)),
+        "KANAB_PLAN": str(place.plan(NAMED_PAGES)),
+        "KANAB_TRUST": "127.0.0.1",
         "KANAB_STORE_FILE": str(place.root / "store"),
         "KANAB_TOKEN_FILE": str(place.root / "token"),
         "KANAB_KEY_FILE": str(place.key),
@@ -149,3 +160,91 @@ def test_all_posts_go_to_the_other_collector_once_caddy_has_noticed_that_one_is_
         status = services.ask("POST", "/v1/t", visitors.next_post(visitors.join()).body)[0]
         assert status in (204, 502)  # until then some meet a closed port, and send again
         in_a_row = in_a_row + 1 if status == 204 else 0
+
+
+# ── rates ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def flood(port: int, address: str, most: int = MOST_TRIES, **headers: str) -> int:
+    """Post nonsense from an address, on one connection, until it is refused for its rate; return the last status."""
+    line = http.client.HTTPConnection(HOST, port, timeout=20, source_address=(address, 0))
+    status = 0
+    for _ in range(most):
+        line.request("POST", "/v1/t", b"x", headers)
+        answer = line.getresponse()
+        answer.read()
+        status = answer.status
+        if status == 429:
+            break
+    line.close()
+    return status
+
+
+def post_once(port: int, visitors: Visitors, address: str, **headers: str) -> int:
+    line = http.client.HTTPConnection(HOST, port, timeout=20, source_address=(address, 0))
+    line.request("POST", "/v1/t", visitors.next_post(visitors.join()).body, headers)
+    status = line.getresponse().status
+    line.close()
+    return status
+
+
+@pytest.mark.slow
+def test_behind_caddy_one_address_is_limited_and_others_are_not(services: Caddy) -> None:
+    claim = {"X-Forwarded-For": "192.0.2.7"}  # which nobody believes
+    assert flood(services.plain, "127.0.0.2", **claim) == 429
+    visitors = Visitors(35)
+    for _ in range(4):
+        assert post_once(services.plain, visitors, "127.0.0.3", **claim) == 204
+    written = every_file(services.place.root)
+    assert not [path for path, data in written.items() if re.search(rb"127\.0\.0\.[23]\b", data)]
+
+
+@pytest.fixture
+def nginx(place: Place, closing: Callable[[Any], Any]) -> Iterator[tuple[int, Server]]:
+    """deploy/nginx.conf without TLS; whoever comes from 127.0.0.9 may say that it is somebody else."""
+    program = need_program("nginx", package="--no-install-recommends nginx-light")
+    server = closing(Server(place, "--plan", place.plan(NAMED_PAGES), "--data", place.data)).start()
+    port, folder = free_port(), place.root / "nginx"
+    folder.mkdir()
+    shipped = NGINX_CONF.read_text().replace("listen 443 ssl;", f"listen {HOST}:{port};")
+    shipped = re.sub(r"\n *ssl_certificate.*", "", shipped).replace("127.0.0.1:8000", f"{HOST}:{server.port}")
+    paths = [f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")]
+    playing = "set_real_ip_from 127.0.0.9; real_ip_header X-Forwarded-For;"
+    (folder / "nginx.conf").write_text(
+        f"daemon off; master_process off; pid {folder}/pid; error_log /dev/null;\n"
+        f"events {{}}\nhttp {{ {' '.join(paths)} {playing}\n{shipped}\n}}\n"
+    )
+    with (folder / "err").open("wb") as err:
+        process = subprocess.Popen([program, "-c", str(folder / "nginx.conf"), "-p", str(folder)], stderr=err)
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        with suppress(OSError):
+            socket.create_connection((HOST, port), 1).close()
+            break
+        time.sleep(0.05)
+    assert process.poll() is None, (folder / "err").read_text()
+    yield port, server
+    process.terminate()
+    process.wait(20)
+
+
+@pytest.mark.slow
+def test_behind_nginx_one_address_is_limited_and_others_are_not(nginx: tuple[int, Server]) -> None:
+    port, server = nginx
+    visitors = Visitors(36)
+    assert flood(port, "127.0.0.2", **{"X-Forwarded-For": "192.0.2.7"}) == 429
+    assert post_once(port, visitors, "127.0.0.3") == 204
+    assert flood(port, "127.0.0.9", **{"X-Forwarded-For": "2001:db8::1"}) == 429
+    spoken = {"2001:db8::ffff:0:2": 429, "2001:db8:0:1::1": 400, "192.0.2.8": 400}  # half a burst of nonsense each
+    for address, status in spoken.items():
+        assert flood(port, "127.0.0.9", 100, **{"X-Forwarded-For": address}) == status
+    written = every_file(server.place.root)
+    assert not [path for path, data in written.items() if b"192.0.2.8" in data or b"127.0.0.3" in data]
+
+
+@pytest.mark.slow
+def test_pages_of_other_sites_are_refused_through_both_proxies(services: Caddy, nginx: tuple[int, Server]) -> None:
+    for port in (services.plain, nginx[0]):
+        for headers in ({"Origin": "https://other.example"}, {"Sec-Fetch-Site": "cross-site"}):
+            assert post_once(port, Visitors(37), HOST, **headers) == 403
+        assert post_once(port, Visitors(37), HOST, Origin="https://shop.example") == 204

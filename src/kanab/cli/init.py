@@ -15,7 +15,7 @@ STARTER = """\
 
 k = 10                                    # no class with fewer people leaves
 
-# origins = ["https://shop.example"]      # pages that may post; without this line, all may
+# origins = ["https://shop.example"]      # pages that may post; needed where visitors reach the collector
 
 [cohorts]                                 # everybody belongs to the period in which they enrolled
 every = "7d"

@@ -22,14 +22,19 @@ from kanab.cli.stores import (
     witness_of,
 )
 from kanab.collector.http.access import Access
-from kanab.collector.http.addresses import Proxies, network
+from kanab.collector.http.addresses import Proxies, is_loopback, network
 from kanab.collector.http.server import address_of, ended_by_signals, listening_socket
 from kanab.collector.http.server import serve as serve_application
 from kanab.collector.log import Level, Log
-from kanab.errors import need_extra
+from kanab.errors import StoreError, need_extra
 
 if TYPE_CHECKING:
     from kanab.collector.http.service import Service
+
+_ORIGINS = (
+    'Write the sites whose pages may post above its first [section]: origins = ["https://shop.example"]. Apps and '
+    "servers are not asked."
+)
 
 
 @click.command()
@@ -111,10 +116,12 @@ def serve(
     host = listening.getsockname()[0]
     proxies = Proxies(network(address) for address in trust)
     access = reading_access(host, allow_host, proxies)
+    if not plan.origins and (proxies or not is_loopback(host)):
+        raise StoreError(f"visitors can reach this collector, and {Path(plan_file).name} names no origins", _ORIGINS)
     check_place(data, store)
     check_key_is_said(data, key)  # before it is waited for a database
 
-    def begin() -> Service:
+    def begin() -> tuple[Service, Path | None]:
         opened = opened_store(data, store, plan.durability, new=True)
         try:
             keyring = opened_keyring(opened, data, key, say=say)
@@ -122,20 +129,22 @@ def serve(
             if seen is None and plan.durability == "disk":
                 say(NO_WITNESS)
             told = notifier_of(plan, opened, say)
-            return Service(
+            service = Service(
                 opened, keyring, plan, replaces=replace_plan, witness=seen, clock=clock, notifier=told, say=say
             )
+            return service, keyring.path
         except BaseException:
             opened.close()
             raise
 
     try:
         with ended_by_signals():
-            service = wait_for_store(begin, listening, say=say)
+            service, key_path = wait_for_store(begin, listening, say=say)
     except KeyboardInterrupt:
         return  # as asked
     try:
-        app = _with_pages(service, access)
+        logouts = None if key_path is None else key_path.with_name(f"{key_path.name}.logouts")
+        app = _with_pages(service, access, logouts)
         for sentence in find_warnings(plan):
             say(f"kanab: {sentence}", Level.WARNING)
         say(f"Collecting for {Path(plan_file).name} at {address_of(listening, host)}")
@@ -144,7 +153,7 @@ def serve(
         service.store.close()
 
 
-def _with_pages(service: Service, access: Access) -> Any:
+def _with_pages(service: Service, access: Access, logouts: Path | None) -> Any:
     """Return the collector with its dashboard at /, or alone where what draws the pages is not installed."""
     from kanab.collector.clock import system_clock
     from kanab.collector.http.app import Collector
@@ -155,4 +164,4 @@ def _with_pages(service: Service, access: Access) -> Any:
         from kanab.dashboard.release_sources import CollectorReleases
     except ImportError:
         return collector
-    return Site(collector, Dashboard(CollectorReleases(service, system_clock), access=access))
+    return Site(collector, Dashboard(CollectorReleases(service, system_clock), access=access, logouts=logouts))

@@ -139,7 +139,7 @@ allow_host_option = click.option(
 
 def reading_access(host: str, allow_host: Sequence[str], proxies: Proxies = NOBODY) -> Access:
     """Return who may read numbers at an address: with names given, only under those and the address itself."""
-    return Access(dashboard_token(host), hosts=(*allow_host, host) if allow_host else (), proxies=proxies)
+    return Access(dashboard_token(host, proxies), hosts=(*allow_host, host) if allow_host else (), proxies=proxies)
 
 
 def witness_of(keyring: Keyring, path: str | None = None) -> Witness | None:
@@ -149,9 +149,21 @@ def witness_of(keyring: Keyring, path: str | None = None) -> Witness | None:
     return Witness(path or witness_beside(keyring.path or Path()), keyring.fingerprint)
 
 
-def dashboard_token(host: str) -> str | None:
-    """Return the token (KANAB_TOKEN or a file); numbers that other machines can reach need it, or `StoreError`."""
+SHORTEST_TOKEN = 16
+"""Characters of a token that other machines may try."""
+
+
+def dashboard_token(host: str, proxies: Proxies = NOBODY) -> str | None:
+    """Return the token (KANAB_TOKEN or a file); numbers that other machines can reach need a long one, or `StoreError`.
+
+    They can also where a proxy on this machine is trusted.
+    """
     token = secret_of(TOKEN, TOKEN_FILE)
+    if token is not None and len(token) < SHORTEST_TOKEN and (proxies or not is_loopback(host)):
+        raise StoreError(
+            f"the token has fewer than {SHORTEST_TOKEN} characters, and other machines could guess it",
+            "Make one: openssl rand -hex 16",
+        )
     if token is None and not is_loopback(host):
         raise StoreError(
             "numbers could be read from other machines",

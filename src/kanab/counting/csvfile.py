@@ -218,6 +218,8 @@ def open_csv_text(file: Path) -> Iterator[IO[str]]:
     """Open a file as text, also a gzipped one or the only one of a zip; raise `SourceError` where it cannot be read."""
     try:
         if file.suffix.lower() == ".zip":
+            with zipfile.ZipFile(file) as archive:
+                check_unpacked(archive, file)
             with zipfile.ZipFile(file) as archive, archive.open(zipped_name(archive, file)) as raw:
                 yield TextIOWrapper(raw, encoding="utf-8-sig", newline="")
         elif file.suffix.lower() in (".gz", ".zst"):
@@ -263,6 +265,28 @@ def check_whole(file: Path) -> None:
         with open_csv_text(file) as stream:
             while cast(TextIOWrapper, stream).buffer.read(_BYTES_AT_ONCE):
                 pass
+
+
+MOST_UNPACKED, MOST_RATIO = 64 * 2**20, 100
+"""Bytes that any zip may hold, and how many times its own size beyond that: rows of people are packed by less."""
+
+
+_PIECE = 2**20
+
+
+def check_unpacked(archive: zipfile.ZipFile, file: Path) -> None:
+    """Raise `SourceError` where a zip, such as a workbook, would fill the memory, whatever it says of itself."""
+    left = max(MOST_UNPACKED, MOST_RATIO * file.stat().st_size)
+    for info in archive.infolist():
+        info.file_size = left + 2 * _PIECE  # or reading would end where the archive says
+        with archive.open(info) as member:
+            while left >= 0 and (piece := member.read(_PIECE)):
+                left -= len(piece)
+        if left < 0:
+            raise SourceError(
+                f"{file.name} unpacks to more than {MOST_RATIO} times its size",
+                "If you trust where it comes from, unpack it, or save it as CSV, and read that.",
+            )
 
 
 def zipped_name(archive: zipfile.ZipFile, file: Path) -> str:

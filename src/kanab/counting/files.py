@@ -6,12 +6,22 @@ import importlib.util
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from kanab.counting.csvfile import PLAIN, CsvForm, bare_name, open_csv_text, parse_fields, read_texts, zipped_name
+from kanab.counting.csvfile import (
+    PLAIN,
+    CsvForm,
+    bare_name,
+    check_unpacked,
+    open_csv_text,
+    parse_fields,
+    read_texts,
+    zipped_name,
+)
 from kanab.counting.lakes import lake_at
 from kanab.errors import MissingExtraError, SourceError, listed
 
@@ -176,6 +186,9 @@ def read_excel(file: Path, sheet: str | None = None) -> dict[str, list[Any]]:
     from python_calamine import CalamineError, CalamineWorkbook  # noqa: PLC0415 - an extra
 
     try:
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                check_unpacked(archive, file)
         book = CalamineWorkbook.from_path(str(file))
         if sheet is not None and sheet not in book.sheet_names:
             raise SourceError(f"{file.name} has no sheet {sheet!r}", f"There are: {listed(book.sheet_names)}.")
@@ -183,7 +196,7 @@ def read_excel(file: Path, sheet: str | None = None) -> dict[str, list[Any]]:
         sheets: dict[str, list[list[Any]]] = {
             name: rows for name in names if (rows := book.get_sheet_by_name(name).to_python())
         }
-    except (CalamineError, OSError):
+    except (CalamineError, OSError, RuntimeError, zipfile.BadZipFile, zlib.error):
         raise SourceError(f"{file.name} cannot be read as an Excel file", "Check that it is whole.") from None
     if len(sheets) > 1:
         raise SourceError(f"{file.name} has several sheets", f"Name one with table=… (--table): {listed(sheets)}.")

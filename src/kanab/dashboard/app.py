@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -37,16 +38,23 @@ class Dashboard:
     """The pages about one source of releases, and the same as plain data, for those whom ``access`` lets read.
 
     ``results.start()`` begins to compute what the first reader will ask for; served alone, its own lifespan
-    does that.
+    does that. ``logouts`` is the file that remembers who logged out.
     """
 
-    def __init__(self, source: ReleaseSource, *, access: Access | None = None, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        source: ReleaseSource,
+        *,
+        access: Access | None = None,
+        logouts: Path | None = None,
+        patience: float = PATIENCE,
+    ) -> None:
         self.results = Results(source, patience=patience)
         self._access = access or Access()
         self._renderer = Renderer(with_login=self._access.token is not None)
         problems = (HTTPException, NotYetError, UnknownExperimentError, KanabError, Exception)
         handlers: dict[Any, Callable[..., Any]] = dict.fromkeys(problems, self._failed)
-        self._guard = AccessGuard(self._starlette, self._access)
+        self._guard = AccessGuard(self._starlette, self._access, logouts)
         self._app: App = Starlette(routes=self._routes(), exception_handlers=handlers, lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

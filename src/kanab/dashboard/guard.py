@@ -8,10 +8,14 @@ import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from kanab.atomicfile import write_whole
 from kanab.collector.http.access import Access, Refusal
+from kanab.errors import SourceError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -47,9 +51,9 @@ def problem(status: int, says: str, remedy: str) -> dict[str, Any]:
 class AccessGuard:
     """Lets readers through to the pages: those of this machine, or, where a token is set, those who have it."""
 
-    def __init__(self, app: App, access: Access) -> None:
+    def __init__(self, app: App, access: Access, logouts: Path | None = None) -> None:
         self._app, self._access = app, access
-        self.sessions = None if access.token is None else Sessions(access.token)
+        self.sessions = None if access.token is None else Sessions(access.token, logouts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -100,6 +104,9 @@ SESSION_SECONDS = 12 * 3600
 class Sessions:
     """Signed cookies: a random name and an end, which only a server with the token can sign.
 
+    ``logouts`` is the file that remembers who logged out, for all servers with the token that know it; without one a
+    server takes the cookies that it signed itself, so that a restart ends all sessions.
+
     >>> sessions = Sessions("a long random text", clock=lambda: 100.0)
     >>> cookie = sessions.begin()
     >>> sessions.valid(cookie), sessions.valid(cookie[:-1]), sessions.valid(None)
@@ -109,9 +116,11 @@ class Sessions:
     False
     """
 
-    def __init__(self, token: str, *, clock: Callable[[], float] = time.time) -> None:
-        self._key = hmac.digest(token.encode(), b"kanab dashboard session", "sha256")
+    def __init__(self, token: str, logouts: Path | None = None, *, clock: Callable[[], float] = time.time) -> None:
+        own = secrets.token_bytes(16) if logouts is None else b""
+        self._key = hmac.digest(token.encode(), b"kanab dashboard session" + own, "sha256")
         self._clock = clock
+        self._logouts = logouts
         self._ended: dict[str, float] = {}
 
     def begin(self) -> str:
@@ -125,7 +134,7 @@ class Sessions:
         if not body or not hmac.compare_digest(signature.encode(), self._signature(body).encode()):
             return False
         name, _, end = body.partition(".")
-        return name not in self._ended and end.isdecimal() and self._clock() < int(end)
+        return end.isdecimal() and self._clock() < int(end) and name not in self._read_ended()
 
     def end(self, cookie: str | None) -> None:
         """Log out: from now on the cookie is not valid, wherever a copy of it is."""
@@ -134,6 +143,17 @@ class Sessions:
             self._ended = {name: end for name, end in self._ended.items() if end > now}
             name, end, _ = cookie.split(".")
             self._ended[name] = float(end)
+            if self._logouts is not None:
+                with suppress(SourceError):  # a folder that cannot be written to stops seals, which is told
+                    write_whole(self._logouts, "".join(f"{name} {end:.0f}\n" for name, end in self._ended.items()))
+
+    def _read_ended(self) -> dict[str, float]:
+        """Return who logged out, here or at another server with the same file."""
+        if self._logouts is not None:
+            with suppress(OSError, ValueError):
+                lines = [line.split() for line in self._logouts.read_text(encoding="ascii").splitlines()]
+                self._ended |= {name: float(end) for name, end in lines}
+        return self._ended
 
     def _signature(self, body: str) -> str:
         return hmac.new(self._key, body.encode(), hashlib.sha256).hexdigest()

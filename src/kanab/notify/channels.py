@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 import time
 from collections.abc import Sequence
 from email.message import EmailMessage
@@ -138,6 +139,19 @@ def signature(secret: str, body: bytes, moment: int) -> str:
     return f"t={moment},v1={mac}"
 
 
+_ACTIVE = re.compile(r"(?<!\w)@(?=\w)|://|\]\(|(?i:www)\.")
+_JOINER = "\u2060"  # takes no room, and breaks no line
+
+
+def inert(text: str) -> str:
+    """Return a text in which names call nobody and lead nowhere, by a joiner that nobody sees.
+
+    >>> inert("@all at https://evil.example").replace(_JOINER, "|")
+    '@|all at https:|//evil.example'
+    """
+    return _ACTIVE.sub(lambda match: match[0][0] + _JOINER + match[0][1:], text)
+
+
 def slack_body(notice: Notice) -> bytes:
     """Return a notice as Slack's JSON; what would call people or make links in it is escaped."""
     text = notice_text(notice)
@@ -152,12 +166,13 @@ def json_body(notice: Notice) -> bytes:
         "format": FORMAT,
         "id": notice.id,
         "kind": notice.kind,
-        "title": notice.title,
-        "sentences": list(notice.sentences),
+        "title": inert(notice.title),
+        "sentences": [inert(sentence) for sentence in notice.sentences],
         "through": notice.through,
         "epsilon": notice.epsilon,
         "experiments": [
-            told.data | {"sentences": list(told.sentences), "link": told.link} for told in notice.experiments
+            told.data | {"sentences": [inert(sentence) for sentence in told.sentences], "link": told.link}
+            for told in notice.experiments
         ],
         "left_out": notice.left_out,
         "link": notice.link,
@@ -172,7 +187,7 @@ def notice_text(notice: Notice) -> str:
         lines += ["", told.name, *(f"• {sentence}" for sentence in told.sentences)]
     if notice.left_out:
         lines += ["", f"And {notice.left_out:,} more experiments."]
-    text = "\n".join(" ".join(line.split()) for line in lines)
+    text = inert("\n".join(" ".join(line.split()) for line in lines))
     if len(text) > MOST_TEXT:
         text = f"{text[:MOST_TEXT]} …\nThe rest is cut off."
     return f"{text}\n{notice.link}" if notice.link else text
@@ -182,7 +197,7 @@ def mail_of(notices: Sequence[Notice], plan: MailPlan) -> EmailMessage:
     """Return a mail with notices; the same notices have the same Message-ID, so that mailboxes can tell."""
     mail = EmailMessage()
     more = f", and {len(notices) - 1} more" if len(notices) > 1 else ""
-    mail["Subject"] = " ".join(f"[kanab] {notices[0].title}{more}".split())
+    mail["Subject"] = " ".join(f"[kanab] {inert(notices[0].title)}{more}".split())
     mail["From"], mail["To"] = plan.sender, ", ".join(plan.to)
     mail["Date"] = formatdate()
     digest = hashlib.sha256("\n".join(notice.id for notice in notices).encode()).hexdigest()[:32]

@@ -19,7 +19,7 @@ import pytest
 import kanab as kb
 from kanab.counted import Counted
 from kanab.counting import dispatch
-from kanab.counting.files import holds_rows
+from kanab.counting.files import holds_rows, read_files
 from kanab.errors import MissingExtraError, SourceError
 
 ROWS: list[dict[str, Any]] = [
@@ -302,3 +302,17 @@ def test_dates_as_a_covariate_are_pointed_to_months(count: int, kind: str, engin
 
 def test_a_few_days_may_be_levels() -> None:
     assert len(kb.count(days(20, "text"), arm="variant", segments=["signup"]).tallies["variant/signup"].people[0]) == 20
+
+
+@pytest.mark.parametrize("name", ["rows.zip", "rows.xlsx"])
+@pytest.mark.parametrize("honest", [True, False])
+def test_what_unpacks_to_very_much_more_than_its_size_is_refused(tmp_path: Path, name: str, honest: bool) -> None:
+    inner = "xl/worksheets/sheet1.xml" if name.endswith("xlsx") else "rows.csv"
+    with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive, archive.open(inner, "w") as member:
+        for _ in range(80):
+            member.write(b"0" * 2**20)
+    if not honest:
+        data = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(data.replace((80 * 2**20).to_bytes(4, "little"), (100).to_bytes(4, "little")))
+    with pytest.raises(SourceError, match=f"{name} unpacks to more than 100 times its size. If you trust"):
+        read_files([tmp_path / name])

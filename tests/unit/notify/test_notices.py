@@ -12,9 +12,9 @@ from tests.unit.privacy.epsilon.test_accountant import counted
 
 import kanab as kb
 from kanab.dashboard.releases import RawSource, read_contents
-from kanab.notify.channels import json_body, notice_text, slack_body
+from kanab.notify.channels import json_body, mail_of, notice_text, slack_body
 from kanab.notify.notices import MOST_EFFECTS, Notice, Notices, Told
-from kanab.plan.notify import EVENTS, NotifyPlan
+from kanab.plan.notify import EVENTS, MailPlan, NotifyPlan
 from kanab.privacy.ledger import read_entry
 
 URL = "https://ab.shop.example/"
@@ -117,7 +117,22 @@ def test_a_release_with_epsilon_says_so(tmp_path: Path) -> None:
 def test_slack_cannot_be_made_to_call_a_channel() -> None:
     notice = Notice("1", "seal", "<!channel> & <https://evil.example|here>", link="https://ab.shop.example/?a=1&b=2")
     text = json.loads(slack_body(notice))["text"]
-    assert text == ("&lt;!channel&gt; &amp; &lt;https://evil.example|here&gt;\nhttps://ab.shop.example/?a=1&amp;b=2")
+    assert text == (
+        "&lt;!channel&gt; &amp; &lt;https:\u2060//evil.example|here&gt;\nhttps://ab.shop.example/?a=1&amp;b=2"
+    )
+
+
+def test_names_call_nobody_and_lead_nowhere_in_any_channel() -> None:
+    name = "@all [a](http://evil.example) www.evil.example me@shop.example"
+    safe = "@\u2060all [a]\u2060(http:\u2060//evil.example) w\u2060ww.evil.example me@shop.example"
+    notice = Notice("1", "seal", name, (name,), experiments=(Told(name, (name,), {"name": name}, ""),))
+    assert json.loads(slack_body(notice))["text"].splitlines() == [safe, safe, "", safe, f"• {safe}"]
+    data = json.loads(json_body(notice))
+    assert (data["title"], data["sentences"], data["experiments"][0]["sentences"]) == (safe, [safe], [safe])
+    assert data["experiments"][0]["name"] == name  # data, not text to show
+    mail = mail_of([notice], MailPlan("mail.shop.example", 25, "ab@shop.example", ("me@shop.example",)))
+    assert mail["Subject"] == f"[kanab] {safe}"
+    assert name not in mail.get_content()
 
 
 def test_a_text_has_a_line_for_each_sentence_about_an_experiment() -> None:

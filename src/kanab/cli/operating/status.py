@@ -107,6 +107,8 @@ def store_state(store: Store, now: datetime) -> dict[str, Any]:
 def _collector_state(url: str) -> dict[str, Any]:
     """Return whether a collector is ready, what is wrong, and a few figures if the token allows it."""
     code, text = _ask(url, "/readyz")
+    if 300 <= code < 400:
+        raise SourceError("the collector's address leads elsewhere", "Give the one that it leads to (--url).")
     if code not in (200, 503):
         raise SourceError("that is not the address of a collector", "Give the one that it listens at (--url).")
     state: dict[str, Any] = {"ready": code == 200, "problems": text.splitlines() if code == 503 else []}
@@ -123,11 +125,17 @@ def _ask(url: str, path: str) -> tuple[int, str]:
     import urllib.error
     import urllib.request
 
+    class Staying(urllib.request.HTTPRedirectHandler):
+        """Follows no redirect: the token is for this host alone."""
+
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
     token = secret_of(TOKEN, TOKEN_FILE)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         request = urllib.request.Request(url.rstrip("/") + path, headers=headers)
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+        with urllib.request.build_opener(Staying).open(request, timeout=ANSWER_SECONDS) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as problem:
         return problem.code, problem.read().decode("utf-8", "replace")

@@ -56,6 +56,9 @@ def is_loopback(address: str | None) -> bool:
     return address == "localhost" if parsed is None else parsed.is_loopback
 
 
+_HERE = {"127.0.0.1", "::1", "::ffff:127.0.0.1", "localhost"}
+
+
 def place_hash(address: str | None, key: bytes) -> bytes:
     """Return a keyed hash of an IPv4 address, or of the /64 of an IPv6 one: whoever has one of those has all."""
     parsed = None if address is None else read_address(address)
@@ -90,6 +93,14 @@ class Proxies:
         """Return whether an address is one of them."""
         parsed = read_address(address) if self._networks else None
         return parsed is not None and any(parsed in network for network in self._networks)
+
+    def may_flood(self, address: str | None) -> bool:
+        """Return whether no limit is set to an address: it is one of them, or that by which this machine calls itself.
+
+        >>> [NOBODY.may_flood(address) for address in ("127.0.0.1", "127.0.0.2", "192.0.2.7")]
+        [True, False, False]
+        """
+        return address is None or address in _HERE or self.trust(address)
 
     def visitor(self, address: str | None, forwarded: Iterable[str]) -> str | None:
         """Return who is behind an address: the last one in X-Forwarded-For that is none of your proxies.

@@ -1,7 +1,7 @@
 """POST /v1/t and what clients need beside it, as a plain ASGI application: no framework on the hot path.
 
-Of a request nothing is read but its body, Content-Length and Content-Type and, for a moment, Origin, the
-token and the address it came from. Nothing is logged, and no response repeats what was sent.
+Of a request nothing is read but its body, Content-Length and Content-Type and, for a moment, Origin, Sec-Fetch-Site,
+Host, the token and the address it came from. Nothing is logged, and no response repeats what was sent.
 """
 
 from __future__ import annotations
@@ -16,10 +16,18 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from kanab.collector.http.access import Access
-from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback, place_hash
+from kanab.collector.http.addresses import NOBODY, Proxies, place_hash
 from kanab.collector.http.metrics import CONTENT_TYPE
+from kanab.collector.http.origins import PostingPage
 from kanab.collector.http.service import Service
-from kanab.collector.protocol.limits import BURST_POSTS, MOST_POST_BYTES, POSTS_PER_SECOND, RETRY_AFTER_SECONDS
+from kanab.collector.protocol.limits import (
+    BURST_POSTS,
+    MOST_CONNECTIONS,
+    MOST_POST_BYTES,
+    POSTS_PER_DAY,
+    POSTS_PER_SECOND,
+    RETRY_AFTER_SECONDS,
+)
 from kanab.collector.protocol.reasons import Reason, refused
 from kanab.collector.readiness import posts_answer, ready_answer
 from kanab.collector.stores.store import PostOutcome
@@ -39,7 +47,7 @@ _SECURITY: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-polic
 _FRESH = (b"cache-control", b"no-cache")
 _FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
-_HERE = ("127.0.0.1", "::1")
+_DAY = 86_400
 _CLOSE = (b"connection", b"close")
 _BUSY = Reason.BUSY.status
 _RETRY = (b"retry-after", b"%d" % RETRY_AFTER_SECONDS)
@@ -51,6 +59,9 @@ FAST_POST = "kanab.fast_post"
 
 PROXIES = "kanab.proxies"
 """And under this one whose word is taken for whom they speak."""
+
+CONNECTIONS = "kanab.connections"
+"""And under this one the `OpenConnections`."""
 
 
 class Response(NamedTuple):
@@ -71,8 +82,8 @@ DONE = Response(204, [*_SECURITY, _COUNTED])
 """The response to nearly every post."""
 
 Reply = Callable[[Response], None]
-FastPost = Callable[[str | None, bytes | None, str | None, bytes, Reply], None]
-"""Takes content type, origin, address and body of a post, and the function that writes the response."""
+FastPost = Callable[[str | None, PostingPage, str | None, bytes, Reply], None]
+"""Takes content type, page, address and body of a post, and the function that writes the response."""
 
 
 BUCKETS = 65_536
@@ -106,7 +117,7 @@ class Buckets:
 
     def take(self, address: str | None) -> bool:
         """Take a token of an address, and return whether there was one: whether it may post once more."""
-        if address is None or is_loopback(address) or self._proxies.trust(address):
+        if self._proxies.may_flood(address):
             return True
         now = self._clock()
         bucket = int.from_bytes(place_hash(address, self._key), "big") % BUCKETS
@@ -116,6 +127,42 @@ class Buckets:
         return tokens >= 1
 
 
+class OpenConnections:
+    """Counts the open connections of each place, by a keyed hash of its address; those without limit are not counted.
+
+    >>> connections = OpenConnections(most=1)
+    >>> connections.begin("192.0.2.7"), connections.begin("192.0.2.7"), connections.begin("192.0.2.8")
+    (True, False, True)
+    >>> connections.end("192.0.2.7")
+    >>> connections.begin("192.0.2.7")
+    True
+    """
+
+    def __init__(self, most: int = MOST_CONNECTIONS, proxies: Proxies = NOBODY) -> None:
+        self._most, self._proxies = most, proxies
+        self._key = secrets.token_bytes(16)
+        self._open: dict[bytes, int] = {}
+
+    def begin(self, address: str | None) -> bool:
+        """Count a connection, and return whether there may be one more."""
+        if self._proxies.may_flood(address):
+            return True
+        place = place_hash(address, self._key)
+        count = self._open.get(place, 0)
+        if count < self._most:
+            self._open[place] = count + 1
+        return count < self._most
+
+    def end(self, address: str | None) -> None:
+        """Forget a connection that was counted."""
+        if self._proxies.may_flood(address):
+            return
+        place = place_hash(address, self._key)
+        self._open[place] -= 1
+        if not self._open[place]:
+            del self._open[place]
+
+
 class Collector:
     """The application: mount it in another one, or serve it alone.
 
@@ -123,12 +170,21 @@ class Collector:
     ``service.start()`` and ``service.stop()`` there.
     """
 
-    def __init__(self, service: Service, *, access: Access | None = None, buckets: Buckets | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        access: Access | None = None,
+        buckets: Buckets | None = None,
+        daily: Buckets | None = None,
+    ) -> None:
         self.service = service
         self._access = access or Access()
-        self._buckets = buckets or Buckets(proxies=self._access.proxies)
+        proxies = self._access.proxies
+        self._buckets = buckets or Buckets(proxies=proxies)
+        self._daily = daily or Buckets(POSTS_PER_DAY / _DAY, POSTS_PER_DAY, proxies=proxies)
         self._script = (files("kanab") / "static" / "kanab.js").read_bytes()
-        self._gathered: list[tuple[str | None, bytes | None, str | None, bytes, Reply]] = []
+        self._gathered: list[tuple[str | None, PostingPage, str | None, bytes, Reply]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -146,7 +202,7 @@ class Collector:
     # ── messages ───────────────────────────────────────────────────────────────────────────────
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        length = kind = origin = None
+        length = kind = origin = site = host = None
         for name, value in scope["headers"]:
             if name == b"content-length":
                 length = value
@@ -154,7 +210,11 @@ class Collector:
                 kind = value
             elif name == b"origin":
                 origin = value
-        allowed = self._cors(origin)
+            elif name == b"sec-fetch-site":
+                site = value
+            elif name == b"host":
+                host = value
+        allowed = self._cors(PostingPage(origin, site, host))
         if scope["method"] != "POST":
             await self._not_post(scope["method"], allowed, send)
             return
@@ -170,13 +230,13 @@ class Collector:
             response = _done(allowed, dropped)
         await _send(send, response)
 
-    def fast_post(self, kind: str | None, origin: bytes | None, address: str | None, body: bytes, reply: Reply) -> None:
+    def fast_post(self, kind: str | None, page: PostingPage, address: str | None, body: bytes, reply: Reply) -> None:
         """Take a whole POST without ASGI around it, and call ``reply`` with the response when the post is on disk.
 
         The responses are the same as through ASGI, whose task, events and messages would cost as much
         processor time as all the rest. To be called on the event loop; ``reply`` must not raise.
         """
-        self._gathered.append((kind, origin, address, body, reply))
+        self._gathered.append((kind, page, address, body, reply))
         if len(self._gathered) == 1:
             asyncio.get_running_loop().call_soon(self._begin_all)
 
@@ -189,8 +249,8 @@ class Collector:
         """
         gathered, self._gathered = self._gathered, []
         now = self.service.now()
-        for kind, origin, address, body, reply in gathered:
-            allowed = self._cors(origin)
+        for kind, page, address, body, reply in gathered:
+            allowed = self._cors(page)
             try:
                 self._admit(allowed, address)
                 dropped = self.service.begin(body, kind, now, partial(self._ended, allowed, reply))
@@ -212,7 +272,7 @@ class Collector:
         """Check that posts from this page and this address are allowed; raises `MessageError` if not."""
         if allowed is None:
             raise refused(Reason.ORIGIN, "posts from this page are not taken")
-        if address not in _HERE and not self._buckets.take(address):
+        if not (self._buckets.take(address) and self._daily.take(address)):
             raise refused(Reason.RATE, "too many posts from one place")
 
     def _refused(self, problem: Exception, allowed: Headers | None) -> Response:
@@ -237,14 +297,16 @@ class Collector:
         else:
             await _answer(send, 405, b"use POST\n", [_TEXT, _ANSWERS[Reason.FORMAT], (b"allow", b"POST")])
 
-    def _cors(self, origin: bytes | None) -> Headers | None:
-        """Return the headers that let a page read the response; None for a page that the plan does not name."""
+    def _cors(self, page: PostingPage) -> Headers | None:
+        """Return the headers that let a page read the response; None for a page that may not post.
+
+        Those that the plan names may; where it names none, those of the collector's own site.
+        """
         origins = self.service.origins
-        if origin is None or not origins:
-            return []
-        if origin not in origins:
-            return None
-        return [(b"access-control-allow-origin", origin), _READABLE, (b"vary", b"origin")]
+        if page.origin in origins:
+            return [(b"access-control-allow-origin", page.origin), _READABLE, (b"vary", b"origin")]
+        unnamed = bool(origins) and page.origin is not None
+        return None if unnamed or page.is_foreign else []
 
     # ── what may be read ───────────────────────────────────────────────────────────────────────
 
@@ -287,7 +349,8 @@ class Collector:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 await self.service.start()
-                scope.get("state", {}).update({FAST_POST: self.fast_post, PROXIES: self._access.proxies})
+                connections, proxies = OpenConnections(proxies=self._access.proxies), self._access.proxies
+                scope.get("state", {}).update({FAST_POST: self.fast_post, PROXIES: proxies, CONNECTIONS: connections})
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.service.stop()

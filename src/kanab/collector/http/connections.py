@@ -23,7 +23,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kanab.collector.http.addresses import Proxies
-from kanab.collector.http.app import DONE, FAST_POST, PROXIES, FastPost, Response
+from kanab.collector.http.app import CONNECTIONS, DONE, FAST_POST, PROXIES, FastPost, OpenConnections, Response
+from kanab.collector.http.origins import PostingPage
 from kanab.collector.protocol.limits import (
     LAST_SECONDS,
     MOST_HEAD_BYTES,
@@ -36,16 +37,17 @@ FIRST_LINE = b"POST /v1/t HTTP/1.1\r\n"
 
 _HEAD = re.compile(rb"POST /v1/t HTTP/1\.1(?:\r\n[-!#$%&'*+.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*)+\r\n\r\n")
 _MEANINGFUL = re.compile(
-    rb"\r\n((?i:content-length|content-type|origin|connection|expect|upgrade|transfer-encoding)):[ \t]*([^\r]*)"
+    rb"\r\n((?i:content-length|content-type|origin|sec-fetch-site|host|connection|expect|upgrade|transfer-encoding))"
+    rb":[ \t]*([^\r]*)"
 )
 _DIGITS = len(str(MOST_POST_BYTES))
 
 
 class PlainHead(NamedTuple):
-    """The content type and the origin in a head, and where the body begins and ends."""
+    """The content type and the page in a head, and where the body begins and ends."""
 
     kind: str | None
-    origin: bytes | None
+    page: PostingPage
     start: int
     end: int
 
@@ -58,7 +60,7 @@ def plain_head(data: bytes) -> PlainHead | None:
     parser, so this one can only be too strict.
 
     >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length: 4\r\nContent-Type: text/plain\r\n\r\nwhat")
-    PlainHead(kind='text/plain', origin=None, start=68, end=72)
+    PlainHead(kind='text/plain', page=PostingPage(origin=None, site=None, host=None), start=68, end=72)
     >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length : 4\r\n\r\nwhat")
     """
     match = _HEAD.match(data)
@@ -71,12 +73,13 @@ def plain_head(data: bytes) -> PlainHead | None:
             return None
         headers[name] = value
     length = headers.pop(b"content-length", b"")
-    kind, origin = headers.pop(b"content-type", None), headers.pop(b"origin", None)
+    kind = headers.pop(b"content-type", None)
+    page = PostingPage(headers.pop(b"origin", None), headers.pop(b"sec-fetch-site", None), headers.pop(b"host", None))
     if headers and (headers.pop(b"connection", b"keep-alive").lower() != b"keep-alive" or headers):
         return None
     if not length.isdigit() or len(length) > _DIGITS or (size := int(length)) > MOST_POST_BYTES:
         return None
-    return PlainHead(None if kind is None else kind.decode("latin-1"), origin, start, start + size)
+    return PlainHead(None if kind is None else kind.decode("latin-1"), page, start, start + size)
 
 
 class HeadTooLargeError(Exception):
@@ -191,19 +194,27 @@ class PatientProtocol(HttpToolsProtocol):
         self._in_head = False
         self._fast_post: FastPost | None = None if self.root_path else self.app_state.get(FAST_POST)
         self._proxies: Proxies | None = self.app_state.get(PROXIES) or None  # most have none, and are not asked
+        self._connections: OpenConnections | None = self.app_state.get(CONNECTIONS)
+        self._counted = False
         self._post = FastCycle()
         self._stopping = False
         self._arriving: tuple[PlainHead, bytes] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Begin to wait for a request, unless its sender has too many connections."""
         super().connection_made(transport)
         self._wait(self.patience)
+        if self._connections is not None:
+            self._counted = self._connections.begin(self._address)
+            if not self._counted:
+                self._give_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
         self._deadline = 0.0
         self._arriving = None
+        if self._connections is not None and self._counted:
+            self._connections.end(self._address)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -219,6 +230,10 @@ class PatientProtocol(HttpToolsProtocol):
             self._take_post(plain, data)
         else:
             self._parse(data)
+
+    @property
+    def _address(self) -> str | None:
+        return self.client[0] if self.client else None
 
     # ── plain posts ────────────────────────────────────────────────────────────────────────────
 
@@ -243,10 +258,10 @@ class PatientProtocol(HttpToolsProtocol):
             self._deadline = 0.0
             self._post.response_complete = False
             self.cycle = self._post  # type: ignore[assignment]
-            address = self.client[0] if self.client else None
+            address = self._address
             if self._proxies is not None:
                 address = self._proxies.visitor_in_head(address, data[: head.start])
-            self._fast_post(head.kind, head.origin, address, data[head.start :], self._reply)
+            self._fast_post(head.kind, head.page, address, data[head.start :], self._reply)
 
     def _reply(self, response: Response) -> None:
         """Write the response, and let the next request come."""

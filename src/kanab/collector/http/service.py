@@ -67,6 +67,11 @@ _UNCONFIRMED = (
     "sealed once two other clocks agree, an hour after a small jump, or after a start with --accept-clock."
 )
 
+_FOREIGN = (
+    "a page of another site posts here, and is refused: the plan names no origins. If it is yours, write "
+    'origins = ["https://shop.example"] into the plan, with the pages that may post.'
+)
+
 
 class TellsPeople(Protocol):
     """Tells people what was sealed and what is alarming, in a thread of its own."""
@@ -113,6 +118,7 @@ class Service:
         self._say = say
         self._behind = False
         self._told: str | None = None
+        self._told_origins = False
         self._unconfirmed: float | None = None
         acceptor = PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is written
         if plan.budget is not None:  # or every seal would be refused
@@ -216,6 +222,9 @@ class Service:
 
     def refuse(self, reason: Reason | str) -> None:
         """Note that a post got another answer than that it was counted."""
+        if reason == Reason.ORIGIN and not self.origins and not self._told_origins:
+            self._told_origins = True
+            self._say(f"kanab: {_FOREIGN}", Level.WARNING)
         self.drops.add(reason)
         self.answers.add(reason)
 

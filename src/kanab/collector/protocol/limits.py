@@ -52,6 +52,13 @@ POSTS_PER_SECOND = 20.0
 BURST_POSTS = 200.0
 """Posts at once from one address: a whole office behind one router starts its day."""
 
+POSTS_PER_DAY = 200_000
+"""Posts from one address in a day, however they are spread: 20 each of the 10,000 people behind one router. For each a
+nonce is remembered, which takes 65 bytes with its row, so that one address fills at most 13 MB a day."""
+
+MOST_CONNECTIONS = 1_000
+"""Open connections of one address: a whole office that posts as fast as it may has 600 of them idle."""
+
 MOST_WAITING_POSTS = 20_000
 """Posts that may wait to be written; more are refused, and sent again later."""
 

@@ -104,8 +104,12 @@ def test_the_token_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     (file := tmp_path / "token").write_text("a long random text\n")
     monkeypatch.setenv("KANAB_TOKEN_FILE", str(file))
     assert dashboard_token("192.0.2.1") == "a long random text"
-    monkeypatch.setenv("KANAB_TOKEN", "another")
-    assert dashboard_token("192.0.2.1") == "another"
+    monkeypatch.setenv("KANAB_TOKEN", "another long text")
+    assert dashboard_token("192.0.2.1") == "another long text"
+    monkeypatch.setenv("KANAB_TOKEN", "fifteen letters")
+    assert dashboard_token("127.0.0.1") == "fifteen letters"
+    with pytest.raises(StoreError, match="the token has fewer than 16 characters"):
+        dashboard_token("192.0.2.1")
     monkeypatch.delenv("KANAB_TOKEN")
     monkeypatch.setenv("KANAB_TOKEN_FILE", str(tmp_path / "none"))
     with pytest.raises(StoreError, match="the file of KANAB_TOKEN_FILE cannot be read"):

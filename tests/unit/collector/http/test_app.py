@@ -426,9 +426,17 @@ def test_where_both_kinds_of_addresses_are_heard_visitors_of_ipv4_stay_apart() -
     assert taken(buckets, "::ffff:127.0.0.1", 50) == 50
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "localhost", None])
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost", None])
 def test_this_machine_is_not_limited(address: str | None) -> None:
     assert taken(Buckets(rate=0, burst=1), address, 50) == 50
+
+
+def test_an_address_has_so_many_posts_a_day_however_they_are_spread(running: RunningService) -> None:
+    often, daily = Buckets(rate=100, burst=100, clock=Clock()), Buckets(rate=0, burst=3, clock=Clock())
+    app = Collector(running.service, buckets=often, daily=daily)
+    visitors = ["192.0.2.7"] * 5 + ["192.0.2.8"]
+    found = [ask(app, "POST", "/v1/t", running.enroll(), client=(visitor, 1)).status for visitor in visitors]
+    assert found == [204, 204, 204, 429, 429, 204]
 
 
 def test_no_address_is_kept_and_a_flood_of_addresses_neither_grows_the_table_nor_frees_those_who_flood() -> None:

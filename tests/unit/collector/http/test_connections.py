@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import Proxies, network
-from kanab.collector.http.app import FAST_POST, PROXIES, Buckets, Collector
+from kanab.collector.http.app import CONNECTIONS, FAST_POST, PROXIES, Buckets, Collector, OpenConnections
 from kanab.collector.http.connections import PatientProtocol, missing_parts
 from kanab.collector.http.server import UnfamiliarError, fast_protocol, server_of
 from kanab.collector.protocol.limits import MOST_POST_BYTES
@@ -143,6 +143,7 @@ POSTS: dict[str, Callable[[RunningService], bytes]] = {
     "counted": lambda running: request(running.enroll()),
     "from a page": lambda running: request(running.enroll(), f"Origin: {HOME}"),
     "from another page": lambda running: request(running.enroll(), "Origin: https://other.example"),
+    "from another site": lambda running: request(running.enroll(), "Sec-Fetch-Site: cross-site"),
     "unreadable": lambda _: request(b"what"),
     "unreadable, from a page": lambda _: request(b"what", f"Origin: {HOME}"),
     "nothing": lambda _: request(b""),
@@ -546,7 +547,28 @@ def test_a_lifespan_offers_the_fast_path(app: Collector) -> None:
     async def send(message: Any) -> None: ...
 
     asyncio.run(app({"type": "lifespan", "state": state}, receive, send))
+    assert isinstance(state.pop(CONNECTIONS), OpenConnections)
     assert state == {FAST_POST: app.fast_post, PROXIES: app._access.proxies}
+
+
+def test_an_address_has_so_many_connections_and_others_have_theirs(app: Collector) -> None:
+    async def talk() -> None:
+        connections = Connections(app)
+        connections.state[CONNECTIONS] = open_ones = OpenConnections(most=2, proxies=Proxies([network("10.0.0.0/8")]))
+        _, line = connections.open("192.0.2.7")
+        second, _ = connections.open("192.0.2.7")
+        third, refused = connections.open("192.0.2.7")
+        assert (line.ended, refused.ended) == ("", "aborted")
+        assert [connections.open("2001:db8::" + end)[1].ended for end in "123"] == ["", "", "aborted"]
+        for address in ("192.0.2.8", "2001:db8:0:1::1", *["127.0.0.1"] * 3, *["10.0.0.2"] * 3):
+            assert connections.open(address)[1].ended == ""
+        third.connection_lost(None)  # which was not counted
+        assert connections.open("192.0.2.7")[1].ended == "aborted"
+        second.connection_lost(None)
+        assert connections.open("192.0.2.7")[1].ended == ""
+        assert "192.0.2.7" not in repr(vars(open_ones))
+
+    asyncio.run(talk())
 
 
 # ── another uvicorn ────────────────────────────────────────────────────────────────────────────

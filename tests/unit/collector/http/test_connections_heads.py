@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kanab.collector.http.connections import plain_head
+from kanab.collector.http.origins import PostingPage
 from kanab.collector.protocol.limits import MOST_HEAD_BYTES, MOST_POST_BYTES
 
 BODY = b"kanab/1 0\nwhat"
@@ -54,11 +55,15 @@ def test_a_browsers_post_is_recognised() -> None:
         b"User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36",
         b"Accept: */*",
         b"Origin: https://Shop.example",
+        b"Sec-Fetch-Site: same-site",
         b"Accept-Language: de,en;q=0.9",
     )
     head = plain_head(data)
     assert head is not None
-    assert (head.kind, head.origin) == ("text/plain;charset=UTF-8", b"https://Shop.example")
+    assert (head.kind, head.page) == (
+        "text/plain;charset=UTF-8",
+        PostingPage(b"https://Shop.example", b"same-site", b"stats.shop.example"),
+    )
     assert data[head.start : head.end] == BODY
     assert head.end == len(data)
 
@@ -131,6 +136,7 @@ _NAMES = [
     b"Transfer-Encoding",
     b"Expect",
     b"Host",
+    b"Sec-Fetch-Site",
     b"X-Y",
 ]
 _PIECES = st.sampled_from(
@@ -172,6 +178,6 @@ def test_a_real_parser_reads_the_same(lines: list[bytes], lengthy: bool, more: i
     assert parsed.whole == 1
     assert parsed.body == data[head.start : head.end]
     told = dict(parsed.headers)
-    assert head.origin == told.get(b"origin")
+    assert head.page == PostingPage(*(told.get(name) for name in (b"origin", b"sec-fetch-site", b"host")))
     assert head.kind == (told[b"content-type"].decode("latin-1") if b"content-type" in told else None)
     assert not {b"transfer-encoding", b"expect", b"upgrade"} & told.keys()

@@ -20,6 +20,8 @@ MESSAGES, COLLECTOR = "docs/how-to/messages.md", "docs/how-to/collector.md"
         (MESSAGES, f"At most {limits.MOST_POST_LINES} lines and {limits.MOST_POST_BYTES:,} bytes."),
         (MESSAGES, f"format and nonce: {2 * limits.NONCE_BYTES} hex digits"),
         (MESSAGES, f"It lives {Plan((), ()).nonce_life.removesuffix('h')} hours (`nonce_life`)."),
+        (COLLECTOR, f"and {limits.POSTS_PER_DAY:,} a day"),
+        (COLLECTOR, f"at most {limits.MOST_CONNECTIONS:,} connections"),
         (COLLECTOR, f"lets {limits.POSTS_PER_SECOND:g} posts a second through from each address"),
         (COLLECTOR, f"longer than {limits.REQUEST_SECONDS:g} seconds"),
         ("src/kanab/static/kanab.js", f"const MOST_LINES = {limits.MOST_POST_LINES};"),
