@@ -1,15 +1,20 @@
 // Builds the npm package from the module that the collector serves, and holds it to its size.
 import { execFileSync } from "node:child_process";
-import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
+import { minify } from "terser";
 
-const MOST = 4200; // bytes of the client, minified and gzipped
+const MOST = 4096; // bytes of the client, minified and gzipped
 
 rmSync("dist", { recursive: true, force: true });
 const outdir = "dist";
 const made = { bundle: true, outdir, format: "esm", minify: true, target: "es2022", legalComments: "none" };
-await build({ ...made, entryPoints: ["../src/kanab/static/kanab.js"] });
+// terser's names repeat more, which takes gzip 4 % less than esbuild's
+const compress = { passes: 3, loops: false, reduce_funcs: false };
+const { code } = await minify(readFileSync("../src/kanab/static/kanab.js", "utf8"), { module: true, ecma: 2020, compress });
+mkdirSync(outdir);
+writeFileSync("dist/kanab.js", code);
 await build({
   ...made,
   entryPoints: ["openfeature.js"],

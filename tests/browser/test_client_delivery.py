@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.browser_tab import Tab
+from playwright.sync_api import Browser
+from tests.browser.browser_tab import Tab, wait_for
+from tests.browser.conftest import NAMES, QUIET
 from tests.browser.shop_site import Request, Site
+from tests.programs import find_program
 
 import kanab as kb
 from kanab.tally.tally import Tally
@@ -253,7 +257,7 @@ def test_an_answer_that_is_not_the_collectors_ends_nothing(site: Site, someone: 
     for person, status in enumerate(pages):
         site.fault = lambda method, _, status=status: f"page {status}" if method == "POST" else None
         tab.start(url=f"/p/{person}/", development=True).enroll("banner").track("minutes", 4).flush()
-        assert {f"kanab: not the collector's answer ({status})", "kanab: sent again later"} <= {*tab.heard}
+        assert {f"kanab: no answer {status}", "kanab: no answer"} <= {*tab.heard}
         site.fault = lambda *_: None
         tab.flush()
         first, *again = [post for post in site.posts if post.path == "/v1/t"][-2:]
@@ -338,3 +342,66 @@ def test_a_page_of_before_does_not_close_what_a_newer_page_began(site: Site, som
     old.track("minutes", 3).flush()
     assert {(post.status, post.epoch) for post in site.posts} == {(204, epoch)}
     assert moves(site.posts) == ["0>4", "4>7"]
+
+
+# ── who leaves at once ─────────────────────────────────────────────────────────────────────────
+
+LEAVE = """async ([url, options]) => { const kanab = await init(options); kanab.enroll("banner"); %s }"""
+
+
+def elsewhere(site: Site) -> str:
+    """The address of a page of another site, which does not know this client."""
+    return site.url.replace("127.0.0.1", "localhost") + "elsewhere"
+
+
+def enrolled(site: Site) -> int:
+    return sum(post.status == 204 and "banner:" in post.body for post in site.posts)
+
+
+@pytest.mark.parametrize("before", ["new here", "been here"])
+def test_who_is_redirected_right_after_the_enrollment_is_counted(site: Site, someone: Open, before: str) -> None:
+    """An arm that sends people elsewhere would lose exactly its own: a bias of the effect."""
+    for _ in range(6):
+        tab = someone()
+        if before == "been here":
+            tab.start().page.wait_for_timeout(200)
+        tab.page.evaluate(LEAVE % "setTimeout(() => { location = url; })", [elsewhere(site), {"url": "/"}])
+        tab.page.wait_for_url(elsewhere(site))
+    wait_for(lambda: enrolled(site) == 6)
+    assert site.tallies()["banner"].total == 6
+
+
+def test_who_closes_the_tab_right_after_the_enrollment_is_counted(site: Site, someone: Open) -> None:
+    for _ in range(6):
+        tab = someone()
+        tab.page.evaluate(LEAVE % "", ["", {"url": "/"}])
+        tab.page.close(run_before_unload=True)
+    wait_for(lambda: enrolled(site) == 6)
+    assert site.tallies()["banner"].total == 6
+
+
+def test_who_comes_back_to_a_page_that_was_only_frozen_is_counted_once(
+    peoples_browser: Browser, site: Site, tmp_path: Path
+) -> None:
+    """Back and forward bring the page as it was left (bfcache): its client goes on, and nothing is sent twice."""
+    browser = peoples_browser.browser_type.launch_persistent_context(
+        tmp_path / "profile",
+        executable_path=find_program(*NAMES, package="chromium"),
+        args=[*QUIET, "--disable-blink-features=AutomationControlled"],
+        ignore_default_args=["--disable-back-forward-cache"],
+    )
+    try:
+        tab = Tab(browser, site).start().enroll("banner").track("minutes", 1).flush()
+        arm = tab.variant("banner")
+        tab.page.evaluate("() => addEventListener('pageshow', (event) => { window.frozen = event.persisted; })")
+        tab.page.wait_for_timeout(500)  # a page that holds a lock would not be frozen
+        tab.track("minutes", 2)
+        tab.page.wait_for_timeout(2000)
+        tab.page.goto(elsewhere(site))
+        tab.page.go_back(wait_until="commit")
+        assert tab.page.evaluate("() => window.frozen") is True
+        tab.track("minutes", 4).flush()
+        assert site.tallies() == truth(site, {"banner": arm, "minutes": 7})
+        assert len({post.nonce for post in site.posts}) == len(site.posts) == 3
+    finally:
+        browser.close()

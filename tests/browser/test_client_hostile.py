@@ -71,7 +71,7 @@ CASES = {
     "localStorage is null": Case(value("window", "localStorage", "value: null")),
     "localStorage is denied": Case(value("window", "localStorage", f"get() {{ {DENIED}; }}")),
     "storage is full": Case(f"Storage.prototype.setItem = () => {{ {DENIED}; }};"),
-    "storage forgets": Case("Storage.prototype.setItem = () => {};", "{ development: true }", says="storage forgets"),
+    "storage forgets": Case("Storage.prototype.setItem = () => {};", "{ development: true }", says="no storage"),
     "storage cannot be read": Case(f"Storage.prototype.getItem = () => {{ {DENIED}; }};"),
     "storage keeps everything": Case(f"Storage.prototype.removeItem = () => {{ {DENIED}; }};"),
     # locks, random numbers, events, the console

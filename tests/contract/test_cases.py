@@ -18,17 +18,19 @@ from kanab.collector.counting.lines import MetricGrid
 from kanab.collector.protocol.encoding import decode, encode, spell
 from kanab.collector.protocol.post import read_post
 from kanab.collector.protocol.reasons import Reason
+from kanab.collector.protocol.vouchers import is_genuine, vouch_for
 from kanab.errors import MessageError
 from kanab.plan.file import plan_from_dict
 from kanab.tally.metric import Metric
 
 CASES = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))
 POSTS = CASES["posts"]
+KEYS = [bytes.fromhex(key) for key in CASES["vouchers"]["keys"]]
 
 
 @cache
 def acceptor(name: str) -> PostAcceptor:
-    return PostAcceptor(plan_from_dict(CASES["plans"][name]))
+    return PostAcceptor(plan_from_dict(CASES["plans"][name]), None, KEYS)
 
 
 def body(case: dict[str, Any]) -> bytes:
@@ -99,6 +101,12 @@ def test_names_and_levels_are_spelled_as_written() -> None:
         assert decode(spelled) == name
     for level, spelled in CASES["levels"]:
         assert spell(level) == spelled
+
+
+def test_vouchers_are_minted_as_written() -> None:
+    for key, head, voucher in CASES["vouchers"]["minted"]:
+        assert vouch_for(head + "0" * 14, bytes.fromhex(key)) == voucher
+        assert is_genuine(bytes.fromhex(voucher), [bytes.fromhex(key)])
 
 
 def test_totals_fall_on_the_grid_as_rows_do() -> None:

@@ -19,6 +19,7 @@ from kanab.cli.stores import (
     plan_options,
     reading_access,
     store_options,
+    voucher_keys_of,
     witness_of,
 )
 from kanab.collector.http.access import Access
@@ -111,6 +112,7 @@ def serve(
     plan = read_plan(plan_file)
     PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is made
     channels_of(plan.notify)  # a secret that is missing, too
+    voucher_keys = voucher_keys_of(plan)
     clock = GuardedClock(peers=clock_peers, accepted=accept_clock)
     listening = listening_socket(host, port, reuse_port=reuse_port)
     host = listening.getsockname()[0]
@@ -130,8 +132,9 @@ def serve(
                 say(NO_WITNESS)
             told = notifier_of(plan, opened, say)
             service = Service(
-                opened, keyring, plan, replaces=replace_plan, witness=seen, clock=clock, notifier=told, say=say
-            )
+                opened, keyring, plan, replaces=replace_plan, witness=seen, clock=clock, notifier=told,
+                voucher_keys=voucher_keys, say=say,
+            )  # fmt: skip
             return service, keyring.path
         except BaseException:
             opened.close()

@@ -16,10 +16,12 @@ from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.keys.witness import Witness, witness_beside
+from kanab.collector.protocol import vouchers
 from kanab.errors import StoreError
 
 if TYPE_CHECKING:
     from kanab.collector.stores.store import Store
+    from kanab.plan.model import Plan
 
 FILE = "store.db"
 """The file of the store in a data directory."""
@@ -170,6 +172,12 @@ def dashboard_token(host: str, proxies: Proxies = NOBODY) -> str | None:
             "Set KANAB_TOKEN to a long random text, or listen at 127.0.0.1.",
         )
     return token
+
+
+def voucher_keys_of(plan: Plan) -> tuple[bytes, ...]:
+    """Return the keys of vouchers, from a variable or a file; `KanabError` if the plan needs one and there is none."""
+    text = secret_of(vouchers.VARIABLE, vouchers.FILE_VARIABLE)
+    return vouchers.read_voucher_keys(text or "") if plan.vouch or text else ()
 
 
 PEERS = "KANAB_CLOCK_PEERS"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from kanab.client.steps import OptOut, Step, apply_step, settle
 from kanab.client.transport import Http, Transport
 from kanab.collector.protocol.config import public_config
 from kanab.collector.protocol.reasons import Reason
+from kanab.collector.protocol.vouchers import VARIABLE, mint_vouchers, read_voucher_keys
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
 
@@ -109,7 +111,8 @@ class Client:
 
     ``source`` is the collector's address, whose config is fetched in the background; or a plan or the
     bytes of a config, together with a ``transport``. ``shared`` is where the processes of a server tell each other what
-    states have become, so that parallel requests lose nothing. ``development`` says mistakes aloud, in the log.
+    states have become, so that parallel requests lose nothing. ``voucher_key`` is that of vouchers, for a plan
+    with ``vouch = true``, by default from KANAB_VOUCHER_KEY. ``development`` says mistakes aloud, in the log.
     """
 
     def __init__(
@@ -118,6 +121,7 @@ class Client:
         transport: Transport | None = None,
         *,
         shared: SharedStates | None = None,
+        voucher_key: str | None = None,
         threads: int = 2,
         development: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -128,6 +132,9 @@ class Client:
         if self._watch is not None:
             self._watch.start()
         self._development, self._clock = development, clock
+        text = voucher_key or os.environ.get(VARIABLE)
+        self._voucher_key = read_voucher_keys(text)[0] if text else None
+        self._told = False
         self._chain = None if shared is None else StateChain(shared)
         self._epoch = ""
         self._past: set[str] = set()
@@ -166,6 +173,10 @@ class Client:
             development=self._development,
         )  # fmt: skip
 
+    def voucher(self) -> str:
+        """Return a fresh voucher for a page: one for each post that the browser may send; raises without a key."""
+        return mint_vouchers(self._voucher_key or "", now=self._clock())[0]
+
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything is delivered or given up; return False if the time was too short."""
         return self._delivery.flush(timeout)
@@ -189,7 +200,7 @@ class Client:
         One lock for all: it is held for the moment that this takes, and never while anything is sent or shared.
         """
         config, now = self.config, self._clock()
-        if config is None:
+        if config is None or self._lacks_key(config):
             return state
         if config.epoch != self._epoch and config.epoch not in self._past:  # not a config older than the last one
             self._past.add(self._epoch)
@@ -232,6 +243,14 @@ class Client:
                 return after
         return None
 
+    def _lacks_key(self, config: Config) -> bool:
+        """Return whether posts would be refused for want of a voucher, and say so once: nothing is counted."""
+        lacks = config.vouch and self._voucher_key is None
+        if lacks and not self._told:
+            self._told = True
+            _log.error("the plan asks for vouchers, and %s is not set: nobody is counted", VARIABLE)
+        return lacks
+
     def _advance(
         self, config: Config, before: State, steps: list[Step], id: str | None, now: datetime, *, together: bool
     ) -> State:
@@ -241,8 +260,9 @@ class Client:
             after = apply_step(config, after, step, id)
         if after.out:
             return before if before.out else after
-        units = enroll_together(config, after.units, after.root) if together else after.units
-        units = {name: make_posts(config, name, unit, after.root) for name, unit in units.items()}
+        key = self._voucher_key if config.vouch else None
+        units = enroll_together(config, after.units, after.root, key) if together else after.units
+        units = {name: make_posts(config, name, unit, after.root, key) for name, unit in units.items()}
         after = replace(after, units=units)
         return before if after == before else replace(after, version=fresh_version())
 

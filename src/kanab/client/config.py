@@ -50,7 +50,10 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True, dict=True):
-    """The public part of a plan. ``answers``: the collector signs its answers; ``epoch``: that of its store."""
+    """The public part of a plan. ``answers``: the collector signs its answers; ``vouch``: posts need vouchers.
+
+    ``epoch`` is that of the collector's store.
+    """
 
     format: str
     nonce_life: float
@@ -62,6 +65,7 @@ class Config(msgspec.Struct, frozen=True, dict=True):
     pairs: list[tuple[str, str]] = []
     most_pairs: int = 20
     answers: bool = False
+    vouch: bool = False
     epoch: str = ""
 
     @property

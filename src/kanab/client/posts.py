@@ -2,7 +2,8 @@
 
 A nonce is the hour and twelve bytes made from the root of the state, the name of the unit and how many posts
 it has made. So two parallel requests that began with the same state give the same nonce to the same
-transition, and the collector counts one of the two.
+transition, and the collector counts one of the two. Where the plan asks for vouchers, the nonce is one: this server
+mints its own, with the hour and the serial of the nonce that it would have been.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kanab.client.config import Config
 from kanab.client.state import Unit
 from kanab.collector.protocol.encoding import decode, encode
 from kanab.collector.protocol.limits import MOST_POST_BYTES, MOST_POST_LINES, NONCE_BYTES
+from kanab.collector.protocol.vouchers import vouch_for
 
 MOST_POSTS = 16
 """So many posts of one unit may be without an answer; what comes then waits in the totals."""
@@ -26,19 +28,19 @@ _ROOM = MOST_POST_BYTES - 64
 Steps = dict[str, int]
 
 
-def make_posts(config: Config, name: str, unit: Unit, root: str) -> Unit:
+def make_posts(config: Config, name: str, unit: Unit, root: str, key: bytes | None = None) -> Unit:
     """Return a unit with the posts that bring it up to its totals in its outbox; their bytes never change."""
     while not unit.over and len(unit.outbox) < MOST_POSTS:
         then = _next(config, unit)
         lines = _lines(config, unit, then)
         if not lines or not _fits(lines):
             break
-        body = _post(derive_nonce(root, f"{name} {unit.made}"), unit.epoch, lines)
+        body = _post(derive_nonce(root, f"{name} {unit.made}", key), unit.epoch, lines)
         unit = replace(unit, sent=then, enrolled=True, made=unit.made + 1, outbox=(*unit.outbox, body))
     return unit
 
 
-def enroll_together(config: Config, units: Mapping[str, Unit], root: str) -> dict[str, Unit]:
+def enroll_together(config: Config, units: Mapping[str, Unit], root: str, key: bytes | None = None) -> dict[str, Unit]:
     """Return the units with one post that enrolls in all of them that are new: counted in all, or in none.
 
     Only where no other process can go on from the same state: one that enrolls in fewer experiments could not give
@@ -54,7 +56,7 @@ def enroll_together(config: Config, units: Mapping[str, Unit], root: str) -> dic
         then.popitem()
     if len(then) < 2:
         return dict(units)
-    nonce = derive_nonce(root, f"{' '.join(then)} 0")
+    nonce = derive_nonce(root, f"{' '.join(then)} 0", key)
     body = _post(nonce, units[names[0]].epoch, _all_lines(config, units, then))
     joined = {
         name: replace(units[name], sent=sent, enrolled=True, made=1, outbox=(body,)) for name, sent in then.items()
@@ -66,14 +68,17 @@ def _all_lines(config: Config, units: Mapping[str, Unit], then: Mapping[str, Ste
     return [line for name, totals in then.items() for line in _lines(config, units[name], totals)]
 
 
-def derive_nonce(root: str, transition: str) -> str:
+def derive_nonce(root: str, transition: str, key: bytes | None = None) -> str:
     """Return the nonce of a transition: the hour of the root, and bytes that nobody can tell without it.
+
+    With a key of vouchers it is one.
 
     >>> derive_nonce("00079b70" + "00" * 12, "checkout 0")
     '00079b70...'
     """
     rest = hmac.digest(root.encode(), f"kanab/1 nonce {transition}".encode(), "sha256")
-    return root[:8] + rest[: NONCE_BYTES - 4].hex()
+    nonce = root[:8] + rest[: NONCE_BYTES - 4].hex()
+    return nonce if key is None else vouch_for(nonce, key)
 
 
 def _post(nonce: str, epoch: str, lines: list[str]) -> str:

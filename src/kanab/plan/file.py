@@ -84,6 +84,7 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
         origins=list(plan.origins),
         durability=plan.durability if plan.durability != Plan.durability else None,
         nonce_life=plan.nonce_life if plan.nonce_life != Plan.nonce_life else None,
+        vouch=plan.vouch or None,
         cohorts=cohorts and {"every": cohorts.every, "window": cohorts.window, "seal": cohorts.seal},
         covariates={covariate.name: _covariate_to_dict(covariate) for covariate in plan.covariates},
         metrics={metric.name: _metric_to_dict(metric) for metric in plan.metrics},
@@ -175,6 +176,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         "origins",
         "durability",
         "nonce_life",
+        "vouch",
         "cohorts",
         "covariates",
         "metrics",
@@ -202,6 +204,7 @@ def _built(data: Any, where: str, *, file: bool) -> Plan:
         {key: sheet.get(key, values.prose, "") for key in sheet.keys if key in SHEET_ENTRIES},
         _notify(root.table("notify")) if file and "notify" in data else None,
         root.get("own_rows", values.one_of("internal", "gated"), Plan.own_rows),
+        root.get("vouch", values.one_of(False, True), Plan.vouch),
     )
     if file:
         root.mistakes.extend(_undeclared(plan))

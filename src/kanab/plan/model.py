@@ -245,6 +245,7 @@ class Plan:
     sheet: Mapping[str, str] = field(default_factory=dict, compare=False)  # what people say of it, for its sheet
     notify: NotifyPlan | None = field(default=None, compare=False)  # who is told, not what is counted
     own_rows: Literal["internal", "gated"] = field(default="internal", compare=False)  # who may read it
+    vouch: bool = False
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
         """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""
@@ -634,7 +635,7 @@ def settle_missing(plan: Plan, rules: Mapping[str, Missing] | Missing = "zero") 
 def published_plan(plan: Plan, k: int) -> Plan:
     """Return the plan as a release with this k publishes it: without hosts, and without what arms are drawn by."""
     experiments = tuple(replace(experiment, salt=None) for experiment in plan.experiments)
-    return replace(settle_missing(plan), k=k, origins=(), experiments=experiments)
+    return replace(settle_missing(plan), k=k, origins=(), vouch=False, experiments=experiments)
 
 
 def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:

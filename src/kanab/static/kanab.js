@@ -18,21 +18,24 @@
 /** @typedef {{ format: string, cohorts: { days: number, window: number } | null, nonce_life: number,
  *    covariates: Record<string, string[]>, experiments: Record<string, Experiment>, pairs: [string, string][],
  *    metrics: Record<string, { bounds: [number, number], scale: number, missing?: string }>,
- *    ratios: [string, string][], most_pairs: number, answers?: boolean, epoch?: string }} Config   the public part of a plan;
- *    answers: the collector signs what it says of posts; epoch: of its store, if it is not the first */
+ *    ratios: [string, string][], most_pairs: number, answers?: boolean, epoch?: string, vouch?: boolean }} Config   the public
+ *    part of a plan; answers: the collector signs what it says of posts; epoch: of its store, if it is not the first; vouch:
+ *    posts need vouchers */
 /** @typedef {Record<string, number>} Totals   running totals by metric; no entry: none yet */
 /** @typedef {{ over?: 1, heads: string[], end: number | null, epoch?: string, totals: Totals, sent: Totals, enrolled?: 1,
  *    frozen?: string[], post?: string, then: Totals, at: number, alone?: 1 }} Unit
  *    Somebody's part in an experiment or a pair: the classes they are in, how long they are measured, the epoch in which they
  *    began, totals so far and as acknowledged, and the post that is not answered yet with the totals that hold once it is. Units
  *    that are enrolled at one moment share it; if it is refused, each goes alone. */
-/** @typedef {{ arms: Record<string, string | null>, units: Record<string, Unit>, pairs?: string[] }} State   nothing of an
- *    experiment stays that is not in the plan any more and whose window is over */
+/** @typedef {{ arms: Record<string, string | null>, units: Record<string, Unit>, pairs?: string[], spent: string[] }} State
+ *    nothing of an experiment stays that is not in the plan any more and whose window is over; spent: vouchers, while they live */
 /** @typedef {["enroll", string, Record<string, string>, number] | ["track", string, number, number]} Step */
 /** @typedef {string | number | boolean | null | undefined} Level */
-/** @typedef {{ url?: string, storage?: "local" | "session" | "none", id?: string, development?: boolean }} Options
+/** @typedef {{ url?: string, storage?: "local" | "session" | "none", id?: string, development?: boolean,
+ *    vouch?: () => string[] | Promise<string[]> }} Options
  *    url: where the collector is. storage: where arms and totals are remembered; "none" shows arms and sends
- *    nothing. id: a stable id to draw arms by; it is hashed here and never sent. development: say mistakes aloud. */
+ *    nothing. id: a stable id to draw arms by; it is hashed here and never sent. development: say mistakes aloud.
+ *    vouch: gives nonces that the site's server minted, one for each post (docs/how-to/vouchers.md): at once, and when none is left. */
 /** @typedef {{ ready: boolean, variant: (experiment: string) => string | null,
  *    enroll: (experiment: string, levels?: Record<string, Level>) => void,
  *    track: (metric: string, amount?: number) => void,
@@ -149,8 +152,9 @@ const cohort = ({ cohorts }, now) => {
 };
 
 /** Make a nonce: the hour, and random digits. */
-const nonce = () =>
-  [Date.now() / HOUR, chance(), chance(), chance()].map((part) => floor(part).toString(16).padStart(8, "0")).join("");
+const nonce = () => [Date.now() / HOUR, chance(), chance(), chance()].map(hex).join("");
+/** Return eight hex digits. @param {number} part */
+const hex = (part) => floor(part).toString(16).padStart(8, "0");
 
 /** Return a total as it is sent: within bounds, on the metric's grid. @param {Config["metrics"][string]} metric @param {number} [total] */
 const value = ({ bounds: [low, high], scale, missing }, total) => {
@@ -173,6 +177,8 @@ export const init = async (options) => {
   /** @type {boolean | undefined} */ let development;
   /** @type {any} */ let base; // the collector's address
   /** @type {any} */ let mode; // of storage
+  /** @type {any} */ let vouch;
+  /** @type {string[]} */ const vouchers = [];
   /** @type {Config} */ let config;
   /** @type {Record<string, string | null>} */ let arms = {};
   /** @type {State} */ let state;
@@ -185,6 +191,7 @@ export const init = async (options) => {
   let wait = 0;
   let count = 1e6;
   /** @type {((done: void) => void) | undefined} */ let go;
+  /** @type {(() => void) | undefined} */ let first; // what the first run begins with
   /** @type {Promise<void> | undefined} */ let running;
   /** @type {Record<string, Promise<number | void>>} */ const underWay = bare();
   /** @type {Record<string, unknown>} */ const joint = bare(); // posts of several units, made here and never without an answer
@@ -215,10 +222,10 @@ export const init = async (options) => {
   const runs = (key) => key.split("/").every((part) => keys(config.experiments).map(encode).includes(part));
   const load = () => {
     const stored = read(KEY);
-    state = { arms: bare(stored?.arms ?? arms), units: bare(stored?.units), pairs: stored?.pairs };
+    state = { arms: bare(stored?.arms ?? arms), spent: stored?.spent ?? [], units: bare(stored?.units), pairs: stored?.pairs };
     for (const [key, unit] of entries(state.units)) {
       const whole = Array.isArray(unit?.heads) && record(unit.totals) && record(unit.sent);
-      if (!whole || (unit.end && Date.now() > unit.end + config.nonce_life * HOUR)) state.units[key] = bare({ over: 1 });
+      if (!whole || (unit.end && unit.end + config.nonce_life * HOUR < Date.now())) close((state.units[key] = bare()));
       if (state.units[key].over && !runs(key)) delete state.units[key]; // what has ended is not kept
     }
   };
@@ -240,7 +247,7 @@ export const init = async (options) => {
     unit.over = 1;
   };
   /** Close what another epoch of the store began: what of it counted, nobody knows. @param {string} [epoch] */
-  const closeAllBut = (epoch) => values(state.units).forEach((unit) => unit.epoch !== epoch && close(unit));
+  const closeAllBut = (epoch) => values(state.units).map((unit) => unit.epoch !== epoch && close(unit));
 
   /** Run while no other tab does. @type {(run: () => Promise<void>) => Promise<void>} */
   const lock = async (run) => {
@@ -338,10 +345,23 @@ export const init = async (options) => {
     return to;
   };
 
-  /** Store the post to be sent next: it is on the device before it leaves. Return whether there is one. @param {Unit} unit */
+  /** Return a voucher that lives and is not spent: a page that comes from a cache brings the same ones again. */
+  const voucher = () => {
+    const oldest = hex(Date.now() / HOUR - config.nonce_life);
+    state.spent = state.spent.filter((each) => each > oldest);
+    return vouchers.find((each) => each > oldest && !state.spent.includes(each));
+  };
+  const restock = () =>
+    inTime(vouch?.()).then((/** @type {any} */ more = []) => {
+      vouchers.push(...more);
+      if (!voucher()) throw "no vouchers";
+    }).finally(() => delete underWay[""]);
+
+  /** Store the post to be sent next: it is on the device before it leaves. Return whether there is one, or would be
+   * with a voucher. @param {Unit} unit */
   const prepare = (unit) => {
     const { end, epoch } = unit;
-    if (unit.post && Date.now() - unit.at > config.nonce_life * HOUR) take(unit, 410);
+    if (unit.post && unit.at + config.nonce_life * HOUR < Date.now()) take(unit, 410);
     if (unit.over) return;
     if (unit.post) return save();
     /** @param {Unit} each */
@@ -354,9 +374,12 @@ export const init = async (options) => {
     if (!fits(body())) next = group.map(({ sent }) => sent); // totals later: a post holds a hundred enrollments
     while (!fits(body())) group.pop();
     if (!body()[0]) return;
-    const text = `kanab/1 ${nonce()}${epoch ? " " + epoch : ""}\n${body().join("\n")}\n`;
+    const serial = config.vouch ? voucher() : nonce();
+    if (!serial) return true;
+    if (config.vouch) state.spent.push(serial);
+    const text = `kanab/1 ${serial}${epoch ? " " + epoch : ""}\n${body().join("\n")}\n`;
     joint[text] = group[1];
-    group.forEach((each, place) => {
+    group.map((each, place) => {
       each.post = text;
       each.then = next[place];
       each.at = Date.now();
@@ -392,20 +415,21 @@ export const init = async (options) => {
       save();
     }
     if (answer || !config.answers) return status;
-    throw `not the collector's answer (${status})`;
+    throw "no answer " + status;
   };
 
   /** Send what is to be sent of a unit. Units that share a post, and calls for one unit, share its answer. @param {Unit} unit */
   const deliver = async (unit) => {
     try {
       while (!off && navigator.onLine !== false && prepare(unit)) {
-        const body = /** @type {string} */ (unit.post);
-        const status = await (underWay[body] ??= ask("v1/t", { method: "POST", body, keepalive: true }).then(understand).catch(warn));
+        const body = unit.post ?? ""; // none: a voucher comes first
+        const send = () => ask("v1/t", { method: "POST", body, keepalive: true }).then(understand).catch(warn);
+        const status = await (underWay[body] ??= body ? send() : restock());
         delete underWay[body];
         if (unit.post !== body) continue; // another call has taken the answer, or the unit is closed
         if (!FINAL.includes(status)) {
           delete joint[body]; // who knows what was counted
-          throw "sent again later"; // the same bytes
+          throw "no answer"; // the same bytes
         }
         take(unit, status);
       }
@@ -421,6 +445,8 @@ export const init = async (options) => {
     if (off) return;
     try {
       load();
+      first?.();
+      first = undefined;
       held = true;
       do {
         for (const key of steps())
@@ -430,7 +456,7 @@ export const init = async (options) => {
             apply(step); // perhaps not ours, or of another plan
           });
         save();
-        if (!hurry) await new Promise((done) => setTimeout((go = done), DELAY));
+        if (dirty && !hurry) await new Promise((done) => setTimeout((go = done), DELAY));
         hurry = dirty = failed = false;
         await post();
         await sleep(SETTLE); // after the last write, so that the next tab sees it
@@ -446,8 +472,9 @@ export const init = async (options) => {
         await lock(run).catch(warn); // a page that is being left gets none
       } while (more());
       running = undefined;
-      wait = failed && !off ? min(2 * wait || DELAY, 3e5) : 0;
-      if (wait) setTimeout(wake, wait * (0.5 + random()));
+      wait = min(2 * wait || DELAY, 3e5);
+      if (failed && !off) setTimeout(wake, wait * (0.5 + random()));
+      else wait = 0;
     })());
   const rush = () => {
     hurry = true;
@@ -459,13 +486,13 @@ export const init = async (options) => {
   // ── the beginning ──
 
   const begin = async () => {
-    ({ url: base = "/", storage: mode = "local", id, development } = options ?? {});
+    ({ url: base = "/", storage: mode = "local", id, development, vouch } = options ?? {});
     base = new URL(`${base}`.replace(/\/*$/, "/"), document.baseURI);
     KEY += base;
     if (/** @type {any} */ (navigator).globalPrivacyControl) return wipe();
     /** @type {Config} */
     const plan = parse(await (await ask("v1/config.json")).text());
-    if (plan.format !== "kanab-config/1") throw "unknown format";
+    if (plan.format !== "kanab-config/1") throw "no config";
     config = plan;
     if (navigator.webdriver) return;
     const { experiments, most_pairs, pairs } = plan;
@@ -474,7 +501,7 @@ export const init = async (options) => {
         const opened = storageOf(mode);
         const probe = KEY + ".";
         opened.setItem(probe, probe);
-        if (opened.getItem(probe) !== probe) throw "storage forgets";
+        if (opened.getItem(probe) !== probe) throw "no storage";
         opened.removeItem(probe);
         storage = opened;
       });
@@ -497,18 +524,16 @@ export const init = async (options) => {
     off = false;
     if (changed)
       await new Promise((ready) => {
-        lock(async () => {
-          if (remember()) save();
-          ready(null);
-          await sleep(SETTLE);
-        }).then(ready, ready);
+        first = () => ready(remember());
+        wake().then(ready); // who leaves at once is counted: a lock that comes later would not come any more
       });
     addEventListener("visibilitychange", () => document.hidden && rush());
     addEventListener("pagehide", rush);
     addEventListener("online", wake);
-    addEventListener("storage", ({ key, newValue, storageArea }) => {
-      if (storageArea === storage && (key ?? KEY) === KEY && newValue === null) off = true; // opted out elsewhere
+    addEventListener("storage", ({ key, newValue }) => {
+      if ((key ?? KEY) === KEY && newValue === null) off = true; // opted out elsewhere
     });
+    if (plan.vouch) underWay[""] = restock().catch(warn); // before it is needed: who leaves cannot wait
     if (keys(state.units)[0] || steps()[0]) rush();
   };
 
@@ -522,11 +547,9 @@ export const init = async (options) => {
   const verb = (kind, run) => (name, more) => attempt(() => {
     if (!plan) throw "no config"; // everybody sees the control: an arm that comes later was not shown
     const meant = plan[kind][name];
-    if (!meant) throw unknown(`name "${name}"`, kind, keys(plan[kind]));
+    if (!meant) throw `no ${name} in ${kind}: ${keys(plan[kind])}`;
     return run(name, more, meant);
   });
-  /** @param {string} what @param {string} kind @param {string[]} names */
-  const unknown = (what, kind, names) => `unknown ${what}. The plan's ${kind}: ${names}`;
 
   return {
     ready: !!plan,
@@ -538,20 +561,22 @@ export const init = async (options) => {
         const declared = config.covariates[covariate];
         const level = `${levels?.[covariate] ?? ""}`;
         sent[covariate] = [level, level && "other"].find((each) => declared.includes(each)) ?? "";
-        if (sent[covariate] !== level) warn(unknown("level", covariate, declared));
+        if (sent[covariate] !== level) warn(`no ${level} in ${covariate}: ${declared}`);
       }
       note(["enroll", name, sent, Date.now()]);
     }),
     track: verb("metrics", (name, amount = 1) => {
-      if (!Number.isFinite(amount)) throw `"${name}" needs a number`;
+      if (!Number.isFinite(amount)) throw `no number for ${name}`;
       note(["track", name, amount, Date.now()]);
     }),
-    flush: async () => (off ? undefined : rush()),
+    flush: async () => {
+      if (!off) await rush();
+    },
     optOut: async () => {
       off = true;
       arms = {};
       go?.();
-      dispatchEvent(new StorageEvent("storage", { key: KEY, storageArea: storage })); // to other clients of this page
+      dispatchEvent(new StorageEvent("storage", { key: KEY })); // to other clients of this page
       wipe();
       await lock(wipe).catch(warn); // once more, when no other tab is writing
     },

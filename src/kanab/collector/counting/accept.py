@@ -22,6 +22,7 @@ from kanab.collector.counting.tables import possible_tables
 from kanab.collector.protocol.nonces import ahead_error, hour_of, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
 from kanab.collector.protocol.reasons import Reason, refused
+from kanab.collector.protocol.vouchers import is_genuine
 from kanab.errors import MessageError
 from kanab.plan.model import Plan
 
@@ -41,6 +42,8 @@ class Accepted(NamedTuple):
 class PostAcceptor:
     """A plan, compiled for accepting posts; ``began`` are the metrics that experiments began with, if it has grown.
 
+    ``voucher_keys`` are those of vouchers, where the plan asks for them.
+
     >>> from kanab.plan.model import Cohorts, ExperimentPlan, MetricPlan
     >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
     >>> acceptor = PostAcceptor(Plan((MetricPlan("minutes", (0, 600), 1),), (shop,), cohorts=Cohorts()))
@@ -49,8 +52,11 @@ class PostAcceptor:
     {2966: {'checkout|B|minutes|s': 2, 'checkout|checkout=B|minutes|q': 20}}
     """
 
-    def __init__(self, plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self, plan: Plan, began: Mapping[str, Sequence[str]] | None = None, voucher_keys: Sequence[bytes] = ()
+    ) -> None:
         self.plan = plan
+        self._voucher_keys = voucher_keys
         self.calendar = Calendar(plan)
         self._prefixes = LinePrefixes(plan, self.calendar, began)
         self._now = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,7 +67,7 @@ class PostAcceptor:
         self, body: bytes, content_type: str | None, now: datetime, sealed_through: int | None = None
     ) -> Accepted:
         """Return what a post adds; raises `MessageError` with the reason why it is refused."""
-        post = read_post(body, content_type)
+        post = self._vouched(body, content_type) if self.plan.vouch else read_post(body, content_type)
         if self._now is not now:  # posts that are begun together share it
             seconds = seconds_of(now)
             if seconds != self._moment.seconds:  # what is open changes by whole ones
@@ -91,6 +97,18 @@ class PostAcceptor:
         if late:
             dropped += [Reason.LATE] * self._lines_of(set(late), post)
         return Accepted(post.nonce, deltas, tuple(dropped), post.epoch)
+
+    def _vouched(self, body: bytes, content_type: str | None) -> Post:
+        """Read a post whose nonce must be a voucher, before its hour is read: forged ones cast no doubt on clocks."""
+        try:
+            post = read_post(body, content_type)
+        except MessageError as problem:
+            if problem.reason != Reason.NONCE:
+                raise
+            raise refused(Reason.UNVOUCHED, "a post needs a voucher", _TAKE_ONE) from None
+        if not is_genuine(post.nonce, self._voucher_keys):
+            raise refused(Reason.FORGED, "the nonce is no voucher of this site's server", _TAKE_ONE)
+        return post
 
     def _at(self, seconds: int) -> _Moment:
         return _Moment(seconds, open_hours(seconds, self.calendar.life), self.calendar.opening(seconds))
@@ -153,6 +171,7 @@ class _Moment(NamedTuple):
     opening: Opening
 
 
+_TAKE_ONE = "Take one that the site's server minted (docs/how-to/vouchers.md)."
 _WRONG_TOTALS = (
     "the totals do not fit the metric",
     "A metric moves as 0>4, one whose missing values are excluded first as >4, a ratio as 0/0>30/1.",

@@ -352,7 +352,8 @@ def _change(old: Plan, new: Plan) -> Change:
         f"{path_to('metrics', name)} is counted by experiments that begin with it or later{rest}"
         for name in _added(old.metric_names, new.metric_names)
     ]
-    terms = [f"{key} changes" for key in ("k", "origins", "nonce_life") if getattr(old, key) != getattr(new, key)]
+    at_once = ("k", "origins", "nonce_life", "vouch")
+    terms = [f"{key} changes" for key in at_once if getattr(old, key) != getattr(new, key)]
     if old.cohorts and new.cohorts and old.cohorts.seal != new.cohorts.seal:
         terms.append("cohorts.seal changes")
     phases = [

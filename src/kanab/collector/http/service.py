@@ -33,6 +33,7 @@ from kanab.collector.log import Level, Say, say_nothing
 from kanab.collector.protocol.config import config_digest, public_config
 from kanab.collector.protocol.nonces import expired_error, seconds_of
 from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
+from kanab.collector.protocol.vouchers import read_voucher_keys
 from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
 from kanab.collector.sealing import check_store_account, first_open, people_by_arm, seal_ripe
@@ -94,6 +95,7 @@ class Service:
     ``witness`` is the file that says how far the store had come, so that an older one is noticed.
     A ``clock`` that is not guarded is injected by rehearsals and demonstrations only: it is always believed.
     ``notifier`` is who tells people about seals and alarms, if anybody does.
+    ``voucher_keys`` are those of vouchers, newest first, where the plan asks for them.
     ``say`` gets the few sentences that an operator should read: none of them is about a person.
     """
 
@@ -107,8 +109,12 @@ class Service:
         witness: Witness | None = None,
         clock: Clock | None = None,
         notifier: TellsPeople | None = None,
+        voucher_keys: Sequence[bytes] = (),
         say: Say = say_nothing,
     ) -> None:
+        if plan.vouch and not voucher_keys:
+            read_voucher_keys("")  # raises what to do
+        self._voucher_keys = voucher_keys
         self.store = store
         self.drops, self.answers = Drops(), Drops()
         self.live = LiveHealth()
@@ -234,7 +240,7 @@ class Service:
         self.plan = self._versions.in_force(period)
         known = self._versions.known
         began = {name: self._versions.metrics(name) for name in known.experiment_names}
-        self._acceptor = PostAcceptor(known, began)
+        self._acceptor = PostAcceptor(known, began, self._voucher_keys)
         self.origins = frozenset(origin.encode() for origin in self.plan.origins)
         self._began = began
         self._publish()

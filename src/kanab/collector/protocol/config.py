@@ -37,7 +37,8 @@ def config_digest(config: bytes) -> str:
 
 def _document(plan: Plan, began: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     used = plan.covariates_in_use
-    return {
+    vouch = {"vouch": True} if plan.vouch else {}
+    return vouch | {
         "format": FORMAT,
         "cohorts": plan.cohorts and {"days": duration(plan.cohorts.every).days, "window": _hours(plan.cohorts.window)},
         "nonce_life": _hours(plan.nonce_life),

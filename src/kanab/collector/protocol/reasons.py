@@ -27,6 +27,8 @@ class Reason(StrEnum):
     COHORT = "cohort"  # a label that is none, or is missing
     INCOMPLETE = "incomplete"  # lines that are not one person's whole transition
     NONCE = "nonce"  # no nonce, or something else in its place
+    UNVOUCHED = "unvouched"  # the same where the plan asks for a voucher
+    FORGED = "forged"  # a nonce that is no voucher of the site's server, where the plan asks for one
     AHEAD = "ahead"  # a nonce or a cohort of the future: a clock is fast, or the collector's is slow
     EXPIRED = "expired"  # a nonce older than its life
     UNTIMELY = "untimely"  # an enrollment whose period is over
@@ -52,6 +54,8 @@ _STATUS = {
     Reason.EPOCH: 410,
     Reason.SIZE: 413,
     Reason.ORIGIN: 403,
+    Reason.UNVOUCHED: 403,
+    Reason.FORGED: 403,
     Reason.RATE: 429,
     Reason.AHEAD: 503,
     Reason.BUSY: 503,
