@@ -7,6 +7,7 @@
     ├── SourceError      a column, file or table that cannot be counted
     │   ├── MissingExtraError   an optional package that is not installed
     │   ├── NobodyError         a source without anybody in an arm of the plan
+    │   ├── NothingSealedError  a ledger or a collector that holds no release yet
     │   └── QueryError          a query that its engine refused or could not finish
     ├── PlanError        a plan that contradicts itself or cannot be read
     ├── PrivacyError     a release that would break a rule
@@ -91,6 +92,10 @@ class NobodyError(SourceError):
 
     def __init__(self, hint: str = "Check the arm column and the declared arms.") -> None:
         super().__init__("nobody is in an arm of the plan", hint)
+
+
+class NothingSealedError(SourceError):
+    """A ledger or a collector that holds no release yet."""
 
 
 class QueryError(SourceError):

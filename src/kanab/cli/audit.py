@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.released_sources import NothingSealedError, is_ledger, ledger_at, releases_at
-from kanab.errors import KanabError
+from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
+from kanab.errors import KanabError, NothingSealedError
 
 if TYPE_CHECKING:
     from kanab.inspection.auditor import Check, FewEvents

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from functools import partial
 
 import click
 
 from kanab.atomicfile import write_whole
+from kanab.cli.output import force_option, refuse_foreign_file
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=click.Path(dir_okay=False), callback=partial(refuse_foreign_file, ""))
+@force_option
 @click.option(
     "--people", type=click.IntRange(1, 10_000_000), default=40_000, show_default=True, help="Number of people."
 )

@@ -7,6 +7,7 @@ from contextlib import closing
 import click
 
 from kanab.atomicfile import write_whole
+from kanab.cli.output import LEDGER, output_option
 from kanab.cli.stores import store_to_read
 from kanab.errors import SourceError
 
@@ -14,13 +15,10 @@ from kanab.errors import SourceError
 @click.command()
 @click.option("--data", type=click.Path(file_okay=False, exists=True), help="Data directory of one collector.")
 @click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
-@click.option(
-    "-o",
-    "--output",
-    default="kanab.ledger",
-    show_default=True,
-    help="Ledger to write: a file, or an address such as s3://… (fsspec).",
-)
+@output_option(
+    "-o", "--output", mark=LEDGER, words="Ledger to write: a file, or an address such as s3://… (fsspec).",
+    default="kanab.ledger", show_default=True,
+)  # fmt: skip
 def export(data: str | None, store: str | None, output: str) -> None:
     """Write a collector's sealed batches to a ledger.
 

@@ -67,7 +67,7 @@ TASKS: Mapping[str, Mapping[str, str]] = {
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "Common flags": (
         "--arm", "--metric", "--adjust", "--segment", "--covariate", "--control", "--primary", "--guardrail", "--plan",
-        "--experiment", "--experiments", "-o", "--dry-run", "--brief", "--html", "--json",
+        "--experiment", "--experiments", "-o", "--dry-run", "--brief", "--html", "--force", "--json",
     ),
     "Metrics": (
         "--ratio", "--quantile", "--received", "--bounds", "--resolution", "--missing",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
 
 from kanab.atomicfile import write_whole
-from kanab.errors import PlanError
+from kanab.cli.output import force_option, refuse_foreign_file
 
 STARTER = """\
 # What may be collected. What this file does not name cannot be stored.
@@ -36,7 +37,10 @@ adjust = ["tier"]                         # one table: checkout by tier
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False), default="kanab.toml")
+@click.argument(
+    "file", type=click.Path(dir_okay=False), default="kanab.toml", callback=partial(refuse_foreign_file, "")
+)
+@force_option
 def init(file: str) -> None:
     """Write a commented starter plan.
 
@@ -47,8 +51,6 @@ def init(file: str) -> None:
     kanab serve --plan kanab.toml --data ./kanab-data
     """
     path = Path(file)
-    if path.exists():
-        raise PlanError(f"{path.name} is already there", "Give another name: kanab init other.toml")
     write_whole(path, STARTER)
     click.echo(f"{path}: one experiment (checkout), one linkage (checkout/tier), k = 10.")
     click.echo(f"Next: kanab serve --plan {path} --data ./kanab-data")

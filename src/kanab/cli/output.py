@@ -9,15 +9,63 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
 from kanab.atomicfile import write_whole
+from kanab.cli.help_pages import Command, flags_together
+from kanab.errors import SourceError
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print plain data, as documented.")
-html_option = click.option("--html", type=click.Path(dir_okay=False), help="Write a report to this file.")
+
+PAGE = '<meta name="generator" content="Kanab">'
+RELEASE = '"format": "kanab-release/'
+LEDGER = '"format": "kanab-ledger/'
+"""What stands near the beginning of a file that Kanab wrote, by its kind."""
+
+_FORCE = "kanab.force"
+_BEGINNING = 1_000
+
+
+def force_option(command: Command) -> Command:
+    """Give a command --force, which `refuse_foreign_file` obeys."""
+
+    def remember(context: click.Context, _: click.Parameter, said: Any) -> None:
+        context.meta[_FORCE] = said
+
+    words = "Overwrite a file that is there, whoever wrote it."
+    return click.option("--force", is_flag=True, is_eager=True, expose_value=False, callback=remember, help=words)(
+        command
+    )
+
+
+def refuse_foreign_file(mark: str, context: click.Context, _: click.Parameter, path: str | None) -> str | None:
+    """Return the path of a file to write; raise `SourceError` where one is there that has no such mark.
+
+    Without a mark no file is overwritten, unless the command line says --force.
+    """
+    if path is None or context.meta.get(_FORCE) or not Path(path).is_file():
+        return path
+    with suppress(OSError), Path(path).open(encoding="utf-8", errors="replace") as file:
+        if mark and mark in file.read(_BEGINNING):
+            return path
+    foreign = " and was not written by kanab" if mark else ""
+    raise SourceError(f"{Path(path).name} is there{foreign}", "Choose another name, or say --force.")
+
+
+def output_option(*names: str, mark: str, words: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return what gives a command the name of a file to write, and --force."""
+    option = click.option(
+        *names, type=click.Path(dir_okay=False), callback=partial(refuse_foreign_file, mark), help=words, **settings
+    )
+    return flags_together(option, force_option)
+
+
+html_option = output_option("--html", mark=PAGE, words="Write a report to this file.")
 
 _SPELT = str.maketrans({
     "─": "-", "−": "-", "–": "-", "—": "-", "‑": "-", "→": ">", "↳": ">", "►": ">", "▲": "^", "▼": "v", "●": "*",

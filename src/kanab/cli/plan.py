@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanab.cli.output import json_option, show
+from kanab.cli.output import PAGE, json_option, output_option, show
 from kanab.cli.source_options import numbers
 from kanab.errors import PlanError, listed
 
@@ -41,7 +41,7 @@ _STEPS = tuple(step / 8 for step in range(2, 17))
 @click.option("--epsilon", metavar="E,…", help="What noise at these ε costs: 0.5,1,2. Without it, that of the plan.")
 @click.option("--delta", type=float, help="The δ of --epsilon; without it, that of the plan, or 1e-6.")
 @json_option
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with tables and curves to this file.")
+@output_option("--html", mark=PAGE, words="Write a page with tables and curves to this file.")
 def plan(file: str, **flags: Any) -> None:
     """Forecast what a plan will give.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from kanab.choices import Alternative, PowerCorrection
-from kanab.cli.output import json_option, show
+from kanab.cli.output import PAGE, json_option, output_option, show
 from kanab.cli.source_options import level, names, pairs, shares_of
 from kanab.errors import AnalysisError, PlanError
 
@@ -85,7 +85,7 @@ class _Basis:
 )  # fmt: skip
 @click.option("--curve", is_flag=True, help="Also solve for fewer and for more people.")
 @json_option
-@click.option("--html", type=click.Path(dir_okay=False), help="Write a page with both curves to this file.")
+@output_option("--html", mark=PAGE, words="Write a page with both curves to this file.")
 def power(**flags: Any) -> None:
     """Compute sample size, detectable effect or power.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kanab.atomicfile import write_whole
-from kanab.cli.output import echo_json, json_option, progress
+from kanab.cli.output import PAGE, echo_json, json_option, output_option, progress
 from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
 from kanab.errors import LedgerError, PrivacyError, SourceError, listed
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.command("privacy-report")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Page to write.")
+@output_option("-o", "--output", mark=PAGE, words="Page to write.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside the first file.")
 @click.option("--sheet", is_flag=True, help="Write the data-protection sheet of a plan FILE instead, to print.")
 @json_option

@@ -13,6 +13,7 @@ import click
 
 from kanab.atomicfile import staged, write_whole
 from kanab.cli.help_pages import FlagsByTask
+from kanab.cli.output import RELEASE, output_option
 from kanab.cli.source_options import counted_source, moment, names, names_option, plan_of, rows_of, source_options
 from kanab.errors import LedgerError, NobodyError, PlanError, PrivacyError
 
@@ -33,7 +34,7 @@ NO_LEDGER = "not chained: what else was released about these people was not chec
 @source_options
 @names_option("--adjust", help="Covariates and numbers to adjust for only, separated by commas.")
 @names_option("--covariate", "segment", help="Covariates to adjust for and to segment by; each gets its own table.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="File to write.")
+@output_option("-o", "--output", mark=RELEASE, words="File to write.")
 @click.option("--dry-run", is_flag=True, help="Print what would leave, merge or stay out, and write nothing; internal.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print plain data.")
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger; default kanab.ledger beside the file.")

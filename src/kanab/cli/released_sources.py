@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING
 
 from kanab.cli.source_options import is_release
 from kanab.cli.stores import FILE
-from kanab.errors import SourceError
+from kanab.errors import NothingSealedError, SourceError
 
 if TYPE_CHECKING:
     from kanab.privacy.ledger import Ledger
     from kanab.privacy.release import Release
-
-
-class NothingSealedError(SourceError):
-    """A ledger or a collector holds no release yet."""
 
 
 def is_ledger(source: str) -> bool:
