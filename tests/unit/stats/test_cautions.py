@@ -14,6 +14,7 @@ from kanab.stats.cautions import (
     changed_shares,
     clamped_values,
     design_ended,
+    forged_messages,
     looked_early,
     metric_cautions,
     people_off_commonest,
@@ -208,3 +209,9 @@ def test_arms_below_k_are_named_with_the_arms_that_are_left():
     (alone,) = small_arms({"A": 900, "B": 4}, 10, "clusters")
     assert alone.sentence.endswith("Wait for more clusters.")
     assert small_arms({"A": 900, "B": 10}, 10) == []
+
+
+def test_forged_messages_are_said_of_their_metric() -> None:
+    caution = forged_messages("spend")
+    assert (caution.code, caution.metric) == ("forged-messages", "spend")
+    assert "about spend were forged or lost" in str(caution)

@@ -345,3 +345,12 @@ def test_rates_with_noise_have_no_odds_ratio_and_no_share_where_noise_could_have
     assert relative_effect(plain_means(eighteen()), sure).estimate == pytest.approx(1.0)
     hidden = replace(effect, rates=NoisyRates(0.2, 900, 0.01, 900, 1e-6, 1e-4))
     assert relative_effect(plain_means(eighteen()), hidden) == Relative(None, None)
+
+
+def test_where_nobody_has_the_event_odds_have_neither_a_ratio_nor_an_interval() -> None:
+    rows = {"arm": ["A", "B"] * 20, "cured": [0] * 40}
+    metric = kb.Metric("cured", 1, (0, 1))
+    tally = kb.count_columns(rows, arm="arm", metrics={"cured": metric})
+    ratio = odds_ratio(against_control(plain_means(tally)))
+    assert ratio is not None
+    assert (ratio.estimate, ratio.interval) == (None, None)

@@ -254,9 +254,9 @@ class Outcome:
     def to_dict(self) -> dict[str, Any]:
         """Return the test as plain data."""
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        for name, value in values.items():
-            if isinstance(value, tuple):  # JSON has no infinity: χ² has no second degrees of freedom
-                values[name] = [None if math.isinf(part) else part for part in value]
+        for name in ("df", "df_robust"):  # JSON has no infinity: χ² has no second degrees of freedom
+            if values[name] is not None:
+                values[name] = [None if math.isinf(part) else part for part in values[name]]
         return values
 
 

@@ -143,3 +143,10 @@ def test_numbers_with_noise_are_not_scanned():
     factors = (noisy.factors[0], replace(noisy.factors[1], role="arm"))
     with pytest.raises(AnalysisError, match="these carry noise"):
         scan_pairs({("arm", "tier"): replace(noisy, factors=factors)})
+
+
+def test_what_varies_at_no_level_says_so():
+    rows = people() | {"spend": np.full(6_000, 5.0)}
+    (row,) = scan_covariates([table(rows, "checkout", "tier")], metrics=["spend"]).rows
+    assert (row.verdict, row.F_robust, row.p_robust) == ("not testable", None, None)
+    assert row.note == "nothing varies in a class, an arm or a level"
