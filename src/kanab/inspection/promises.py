@@ -72,6 +72,11 @@ NOT_COVERED = (
         " may see what the few differing people did.",
     ),
     (
+        "how skewed an amount is",
+        "A release says a class of skewness per amount, and a class of the share of people off its commonest value;"
+        " no rule asks what these tell beside the sums.",
+    ),
+    (
         "bins beside sums",
         "Five people in the highest bin, and a sum, tell how much they have at least.",
     ),
