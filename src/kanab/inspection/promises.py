@@ -78,8 +78,8 @@ NOT_COVERED = (
     ),
     (
         "how skewed an amount is",
-        "A release says a class of skewness per amount, and a class of how many people are off the commonest value; no "
-        "rule asks what they tell beside the sums.",
+        "A release says a class of skewness per amount, and a class of the share of people off its commonest value;"
+        " no rule asks what these tell beside the sums.",
     ),
     (
         "bins beside sums",

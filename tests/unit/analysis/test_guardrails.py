@@ -142,6 +142,10 @@ def test_a_guardrail_that_only_a_few_people_made_is_to_be_watched() -> None:
         assert readings(data)["profit"] == {"watch": "watch", "down": "worse"}.get(row["verdict"], "holds")
         if row["verdict"] == "watch":
             assert row["interval"][0] < 0 < row["interval"][1]
+            costs = {"guardrails": "profit", "lower_is_better": "profit"}
+            better = kb.readout(table, arm="variant", metrics=["bought", "profit"], **costs).to_dict()
+            assert next(row["verdict"] for row in better["effects"] if row["metric"] == "profit") == "unclear"
+            assert readings(better)["profit"] == "holds"
             return
     raise AssertionError("nothing to watch")  # pragma: no cover
 

@@ -261,6 +261,20 @@ def test_shares_of_adjusted_means_that_go_together_agree_with_p(
     assert (low > 0 or high < 0) == (effect.p < 0.05)
 
 
+def test_shares_on_both_sides_of_what_is_rejected_are_all_given_unless_no_effect_is_rejected() -> None:
+    def share(control: float) -> tuple[float, Relative]:
+        means = made_means([control, 0.2], [0.5, 0.25], [900, 900], Shape(0.0, 1.0, nonnegative=True))
+        slopes = (Fraction(26, 10),), (Fraction(11, 10),)
+        adjusted = replace(means, method="adjusted", exact_slopes=slopes, spread=np.array([[1.0]]))
+        effect = against_control(adjusted)
+        return effect.p, relative_effect(adjusted, effect)
+
+    (p, both), (clear, lower) = share(3.2), share(3.6)
+    assert (p > 0.05, both.interval) == (True, (-1.0, math.inf))
+    assert clear < 0.05
+    assert lower.interval[0] == -1 < lower.interval[1] < 0
+
+
 def share_of(m0: float, e0: float, m1: float, e1: float, c_low: float, c_high: float) -> tuple[float, float]:
     """The interval by its formula: e are variances of the means, c the limits on either side."""
 
