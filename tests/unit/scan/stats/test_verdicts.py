@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kanab.errors import AnalysisError, ArgumentError
+from kanab.scan.stats.outcomes import Outcome
 from kanab.scan.stats.verdicts import (
     ALMOST,
     FEW_COULD,
@@ -116,3 +117,14 @@ def test_rules_that_make_no_sense_are_refused(changes):
 def test_rules_without_a_metric_keep_the_tolerance_of_the_others() -> None:
     rules = Rules(tolerance={"spend": 0.5, "bought": 0.01})
     assert rules.without(["spend"]) == Rules(tolerance={"bought": 0.01})
+
+
+@pytest.mark.parametrize(
+    ("df", "plain"), [((2.0, float("inf")), [2.0, None]), ((2.0, 80.0), [2.0, 80.0]), (None, None)]
+)
+def test_plain_data_of_a_test_has_no_infinity(df, plain):
+    outcome = Outcome(
+        metric="bought", F=None, df=None, p=None, variance="arm", F_robust=1.5, df_robust=df, p_robust=0.2,
+        p_adjusted=None, assignment_p=None, could_miss=None, verdict="nothing found",
+    )  # fmt: skip
+    assert outcome.to_dict()["df_robust"] == plain
