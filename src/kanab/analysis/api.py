@@ -45,6 +45,7 @@ from kanab.analysis.shapes import shapes_of
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Claim, RateTest, Slopes, Variance
+from kanab.counting.clipping import clipped_metrics
 from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import are_independent
@@ -84,6 +85,10 @@ NON_INFERIORITY: Claim = "non-inferiority"
 BATCHES = (
     "{batches} batches are added here. If results were looked at before the last of them, p-values and intervals "
     "promise too much, because they hold for one look: read them over several looks (--sequential)."
+)
+CLIPPING = (
+    "Values of {metric} above {bound:,.6g} (the {point} point of all arms together) count as {bound:,.6g}: this is the "
+    "effect on clipped {metric}, usually smaller than on {metric}, and says nothing about the largest values."
 )
 UNPLANNED = "The planned looks cannot be read: {fact}. P-values and intervals hold at any time instead."
 
@@ -484,6 +489,8 @@ def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, arm
     for metric, people in receipt.clamped.items():
         if people:
             notes.append(f"{least}{people:,} people were clamped to the bounds of {metric}{steps}.")
+    for metric, (point, bound) in clipped_metrics(receipt.choices, released.plan).items():
+        notes.append(CLIPPING.format(metric=metric, bound=bound, point=point.replace("%", " %")))
     if receipt.excluded:
         notes.append(f"{least}{receipt.excluded:,} people were seen in two arms and are excluded.")
     if receipt.outside:

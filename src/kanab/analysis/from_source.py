@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.analysis.api import analyze_release
+from kanab.analysis.looks import clipped_before
 from kanab.analysis.options import AnalysisOptions, AnyCorrection, Looks
-from kanab.analysis.own_rows import read_rows
+from kanab.analysis.own_rows import is_gated, read_rows
 from kanab.analysis.readout import Readout
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K, Alternative, RateTest, Slopes, Variance
-from kanab.counting.dispatch import SourceOptions, chosen_plan, count_source
+from kanab.counting.dispatch import SourceOptions, chosen_plan, clip_source, count_source
+from kanab.counting.frames import load_frame
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
 from kanab.stats.bayes import Prior
@@ -78,6 +80,7 @@ def readout(
     numbers: Sequence[str] = (),
     received: str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
+    clip: Mapping[str, str | float] | None = None,
 ) -> Readout:
     """Count a source and analyze it, in one call, for whoever may read the rows.
 
@@ -87,7 +90,8 @@ def readout(
     release would give, with ``override`` for a k below 5.
 
     ``received`` is the metric that says who got what was assigned: the effect of receiving is read beside that of being
-    assigned. ``quantiles`` of metrics are taken from their ``bins``.
+    assigned. ``quantiles`` of metrics are taken from their ``bins``. ``clip`` ({"spend": "99%"}) counts larger amounts
+    as that point of all arms together; a looks file keeps it from the first look on.
 
     Raises what ``count`` and ``analyze`` raise, and where own rows are gated, what ``release`` raises.
 
@@ -106,12 +110,16 @@ def readout(
     )  # fmt: skip
     rows = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
-        first_by, assigned_by,
+        first_by, assigned_by, clip or {},
     )  # fmt: skip
     options = AnalysisOptions(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
         primary, guardrails, decision, test, variance, slopes,
     )  # fmt: skip
+    source = load_frame(source)
+    if clip:
+        before = clipped_before(looks, plan, experiment)
+        plan = clip_source(source, plan, rows, before, for_release=is_gated(plan))
     tables = read_rows(
         plan, lambda for_release: count_source(source, plan, rows, for_release=for_release), override=override
     )

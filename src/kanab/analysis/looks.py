@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from kanab.analysis.looks_file import Design, plain_design, read_looks, record_look
+from kanab.analysis.looks_file import Design, plain_design, read_looks, record_look, recorded_design
 from kanab.analysis.options import AnalysisOptions, Looks, read_rule
+from kanab.counting.clipping import clipped_metrics
 from kanab.errors import AnalysisError
-from kanab.plan.model import ExperimentPlan
+from kanab.plan.model import ExperimentPlan, Plan
 from kanab.privacy.batches import add_releases
 from kanab.privacy.release import Tables
 from kanab.stats.cautions import Caution, design_ended
@@ -116,10 +117,20 @@ def _by_file(released: Tables, plan: ExperimentPlan, options: AnalysisOptions) -
     return CurrentLook(released, replace(looks, earlier=before, file=None), record=record)
 
 
+def clipped_before(looks: Looks | None, plan: Plan, experiment: str | None) -> dict[str, tuple[str, float]]:
+    """Return the points and bounds of metrics that were clipped at the first look, where a looks file keeps them."""
+    if looks is None or looks.file is None:
+        return {}
+    kept = recorded_design(looks.file, plan.experiment(experiment).name).get("clip", {})
+    return {name: (point, bound) for name, (point, bound) in kept.items()}
+
+
 def _design(released: Tables, plan: ExperimentPlan, options: AnalysisOptions, looks: Looks) -> Design:
     """Return what must stay as it was planned from look to look."""
     control = plan.control if options.control is None else options.control
+    clipped = clipped_metrics(released.receipt.choices, released.plan)
     return plain_design(
+        **({"clip": clipped} if clipped else {}),
         looks=looks.looks,
         planned=looks.planned,
         spending=looks.spending,

@@ -62,6 +62,12 @@ def read_looks(path: str | PathLike[str], experiment: str, design: Design) -> Re
     return recorded
 
 
+def recorded_design(path: str | PathLike[str], experiment: str) -> Design:
+    """Return the design that an experiment's looks belong to; empty where there was none yet."""
+    recorded = _experiments(path).get(experiment)
+    return {} if recorded is None else recorded.design
+
+
 def record_look(
     path: str | PathLike[str], experiment: str, recorded: RecordedLooks, people: int, *, last: bool
 ) -> None:

@@ -25,6 +25,7 @@ from kanab.cli.source_options import (
     names_option,
     pairs,
     plan_of,
+    rows_of,
     source_options,
 )
 from kanab.errors import PlanError
@@ -372,6 +373,14 @@ def _rows(source: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Call
     """Return the plan by which a source is counted, and what counts it, for a release or not."""
     check_single(source)
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None}, source[0])  # a pool may be the control
+    if flags["clip"]:
+        from kanab.analysis.looks import clipped_before
+        from kanab.analysis.own_rows import is_gated
+        from kanab.counting.dispatch import clip_source
+
+        before = clipped_before(_looks(flags), plan, flags["experiment"])
+        for_release = is_gated(plan) or flags["as_released"]
+        plan = clip_source(source[0], plan, rows_of(flags), before, for_release=for_release)
     return plan, lambda for_release: counted_source(source[0], plan, flags, for_release=for_release)
 
 

@@ -55,6 +55,7 @@ def release(source: str, **flags: Any) -> None:
     kanab release visits.parquet --plan kanab.toml -o checkout.release.json --new-ledger
     kanab release visits.parquet --arm variant --metric spend --bounds spend=0:500 --covariate tier -o FILE
     """
+    from kanab.counting.dispatch import clip_source
     from kanab.plan.model import rules_of, settle_missing
     from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
     from kanab.privacy.epsilon.accountant import asked_budget, with_budget, within_ledger
@@ -71,6 +72,8 @@ def release(source: str, **flags: Any) -> None:
     plan = with_budget(plan, budget and within_ledger(budget, plan, before))
     plan = settle_missing(plan, rules_of(before.plans) if plan.budget is None else {})
     span, deviations = _next_span(plan, before, flags)
+    if flags["clip"]:
+        plan = clip_source(source, plan, replace(rows_of(flags), span=span), _clipped_before(before))
     earlier = () if span is not None or plan.budget is not None else before.plans
     if flags["dry_run"]:
         _print_dry_run(source, plan, flags, None if path is None else before, span)
@@ -97,6 +100,16 @@ def release(source: str, **flags: Any) -> None:
     taken = any(old.salt == released.salt for old in before.releases)
     first = f"- A new ledger was begun: {path.name}." if path is not None and begun else ""
     _say(released, flags, TAKEN if taken else first)
+
+
+def _clipped_before(ledger: Ledger) -> dict[str, tuple[str, float]]:
+    """Return the points and bounds at which a ledger's releases were clipped; the first ones stay."""
+    from kanab.counting.clipping import clipped_metrics
+
+    before: dict[str, tuple[str, float]] = {}
+    for released in ledger.releases:
+        before = clipped_metrics(released.receipt.choices, released.plan) | before
+    return before
 
 
 def _check_output(flags: Mapping[str, Any]) -> None:

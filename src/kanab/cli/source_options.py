@@ -51,6 +51,7 @@ def names(text: str | None) -> list[str]:
 _EXAMPLES = {
     "--aggregate": "visits=max",
     "--bin": "age=5",
+    "--clip": "spend=99%",
     "--bounds": "spend=0:500",
     "--least-events": "bought=10",
     "--missing": "rating=exclude",
@@ -208,6 +209,10 @@ source_options = flags_together(
     names_option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
     click.option("--received", metavar="COLUMN", help="Who got what was assigned (0/1), or how much of it."),
     click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500."),
+    click.option(
+        "--clip", multiple=True, metavar="NAME=SHARE",
+        help="Clip a metric at a point of all arms together, such as --clip spend=99%; noted in the result.",
+    ),
     click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution spend=0.01."),
     click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: exclude (default) or zero."),
     click.option(
@@ -294,7 +299,7 @@ def check_single(source: tuple[str, ...]) -> None:
 
 
 _IN_A_PLAN = frozenset(
-    "--arm --metric --ratio --bounds --resolution --missing --least-events --bin --top --score --number "
+    "--arm --metric --ratio --bounds --clip --resolution --missing --least-events --bin --top --score --number "
     "--arms --shares --quantile --adjust --segment --covariate --received".split()
 )
 """The flags that make a plan, and so cannot stand beside one."""
@@ -366,6 +371,7 @@ def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
         decimal=flags["decimal"],
         first_by=flags["first_by"],
         assigned_by=names(flags["assigned_by"]) or None,
+        clip=pairs(flags["clip"], "--clip"),
     )
 
 

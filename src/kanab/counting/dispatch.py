@@ -19,6 +19,7 @@ from typing import Any
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K
 from kanab.counted import Counted
+from kanab.counting.clipping import CLIPPED, clipped_plan, fixed_bounds, point_text, read_shares
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
 from kanab.counting.columns import name_list
 from kanab.counting.csvfile import CsvForm, header_of, matching_files, parse_fields, read_texts
@@ -84,6 +85,7 @@ def count(
     received: str | None = None,
     assigned_by: Sequence[str] | str | None = None,
     quantiles: Mapping[str, Sequence[float] | float] | None = None,
+    clip: Mapping[str, str | float] | None = None,
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
@@ -100,7 +102,8 @@ def count(
     ``span`` only the people of those cohorts are counted. ``received`` is the metric that says who got what was
     assigned. With ``assigned_by``, the column (or columns) by which arms were assigned, a shop or a city and an hour,
     each of those counts once, with its people and their sums. For ``quantiles`` ({"latency": [0.5, 0.9]}) people
-    are counted by the ``bins`` of the metric.
+    are counted by the ``bins`` of the metric. ``clip`` ({"spend": "99%"}) counts larger amounts as that point of all
+    arms together, rounded up to two digits.
 
     Raises `SourceError` for a source or a column that cannot be counted, `PlanError` for a plan
     that contradicts itself, `MissingExtraError` where an engine is needed that is not installed.
@@ -118,9 +121,10 @@ def count(
     )  # fmt: skip
     options = SourceOptions(
         unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
-        first_by, assigned_by,
+        first_by, assigned_by, clip or {},
     )  # fmt: skip
-    return count_source(source, plan, options, earlier)
+    source = load_frame(source)
+    return count_source(source, clip_source(source, plan, options), options, earlier)
 
 
 def chosen_plan(
@@ -187,6 +191,27 @@ def count_source(
     )
 
 
+def clip_source(
+    source: Any,
+    plan: Plan,
+    options: SourceOptions,
+    before: Mapping[str, tuple[str, float]] | None = None,
+    *,
+    for_release: bool = True,
+) -> Plan:
+    """Return the plan with bounds at the points of the data that the options name, or at those of before."""
+    if options.clip and options.assigned_by is not None:
+        raise PlanError(
+            "clip is a point of people's values, and arms were assigned to groups of people", "Give bounds (--bounds)."
+        )
+    whole, fixed = replace(options, clip={}), fixed_bounds(before or {}, options.clip)
+
+    def count_probe(probe: Plan) -> Counted:
+        return count_source(source, probe, whole, for_release=False)
+
+    return clipped_plan(plan, options.clip, count_probe, fixed, plan.k if for_release else 0)
+
+
 def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:
     """Return the error of a source without anybody; it names the arms that k people are in, where others are declared.
 
@@ -239,6 +264,8 @@ class SourceOptions:
     decimal: str = "."
     first_by: str | None = None
     assigned_by: Sequence[str] | str | None = None
+    clip: Mapping[str, str | float] = field(default_factory=dict)
+    """Points of all people at which metrics are clipped; `clip_source` makes bounds of them."""
     clamp: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Bounds of a person's values, where those of clusters are added up."""
     for_release: bool = True
@@ -276,6 +303,7 @@ class SourceOptions:
             "sep": self.sep,
             "decimal": self.decimal if self.decimal != "." else None,
             "assigned_by": ", ".join(cluster_columns(self.assigned_by)) if self.assigned_by is not None else None,
+            **{CLIPPED.format(name): point_text(share) for name, share in read_shares(self.clip).items()},
         }
         return {name: text for name, text in texts.items() if text}
 
