@@ -75,6 +75,19 @@ def assert_same(found: Counted, expected: Counted, *, sampled: bool = False) -> 
     assert found.bounds_declared == expected.bounds_declared
     assert found.ranges == expected.ranges
     assert_same_values(found.signatures, expected.signatures, sampled=sampled)
+    assert_same_shapes(found, expected, sampled=sampled)
+
+
+def assert_same_shapes(found: Counted, expected: Counted, *, sampled: bool = False) -> None:
+    """Check skewness and who is unusual: engines take the commonest value of a sample, of all experiments together."""
+    several = sampled or len(expected.shapes) > 1
+    for experiment, own in found.shapes.items():
+        shapes = expected.shapes[experiment]
+        assert {*shapes} - {*own} <= {"huge", "tall"}  # lie far from 0, for doubles
+        for name, shape in own.items():
+            assert shape.skewness == pytest.approx(shapes[name].skewness, rel=1e-6, abs=1e-6)
+            assert shape.people == shapes[name].people
+            assert shape.unusual == pytest.approx(shapes[name].unusual, abs=0.1 * shape.people if several else 0)
 
 
 def assert_same_values(found: Signatures, expected: Signatures, *, sampled: bool = False) -> None:

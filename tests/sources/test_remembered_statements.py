@@ -40,7 +40,7 @@ def write(file: Path, people: int, seed: float) -> str:
         connection.execute(f"SELECT setseed({seed})")
         connection.execute(
             f"""COPY (SELECT if(random() < 0.5, 'A', 'B') AS variant, 1 + floor(random() * 3)::INTEGER AS tier,
-            round(random() * 100, 2) AS spend, floor(random() * 5)::INTEGER AS orders FROM range({people}))
+            round(random() * 100, 2) AS spend, floor(3 * random() * random())::INTEGER AS orders FROM range({people}))
             TO '{file}' (FORMAT parquet)"""
         )
     return str(file)

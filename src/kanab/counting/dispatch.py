@@ -200,7 +200,9 @@ def clip_source(
     for_release: bool = True,
 ) -> Plan:
     """Return the plan with bounds at the points of the data that the options name, or at those of before."""
-    if options.clip and options.assigned_by is not None:
+    if not options.clip:
+        return plan
+    if options.assigned_by is not None:
         raise PlanError(
             "clip is a point of people's values, and arms were assigned to groups of people", "Give bounds (--bounds)."
         )

@@ -34,7 +34,8 @@ def shapes_of_rows(
 
 def _of_metric(part: MetricSteps, arm: NDArray[np.intp]) -> CountedShape:
     there = part.has & (arm >= 0)
-    steps, arm = part.steps[there], arm[there]
+    # from the commonest value: doubles of large integers have no digits left for small differences
+    steps, arm = part.steps[there] - commonest_step(part.metric, part.steps[there]), arm[there]
     away = steps - np.asarray(_by_arm(steps, arm) / np.maximum(_by_arm(None, arm), 1))[arm]
     return CountedShape(skewness_of(away), _unusual(part, there), len(steps))
 

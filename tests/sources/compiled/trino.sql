@@ -7,6 +7,9 @@ WITH "kanab_signatures" AS (
     COUNT("t2"."y0") AS "c0",
     SUM(CAST("t2"."g0" AS DECIMAL(20, 0))) AS "s0",
     SUM(CAST("t2"."g0" * "t2"."g0" AS DECIMAL(20, 0))) AS "q0_0",
+    SUM(
+      CAST("t2"."g0" AS DOUBLE) * CAST("t2"."g0" AS DOUBLE) * CAST("t2"."g0" AS DOUBLE)
+    ) AS "k0",
     SUM(CAST("t2"."g0" <> 0 AS INTEGER)) AS "o0",
     MAX("t2"."g0") AS "m0",
     SUM(
@@ -24,6 +27,9 @@ WITH "kanab_signatures" AS (
     COUNT("t2"."y1") AS "c1",
     SUM(CAST("t2"."g1" AS DECIMAL(20, 0))) AS "s1",
     SUM(CAST("t2"."g1" * "t2"."g1" AS DECIMAL(20, 0))) AS "q1_0",
+    SUM(
+      CAST("t2"."g1" AS DOUBLE) * CAST("t2"."g1" AS DOUBLE) * CAST("t2"."g1" AS DOUBLE)
+    ) AS "k1",
     SUM(CAST(ABS("t2"."g1") <> 0 AS INTEGER)) AS "o1",
     MAX(ABS("t2"."g1")) AS "m1",
     SUM(
@@ -48,6 +54,148 @@ WITH "kanab_signatures" AS (
     MIN("t2"."y2") AS "lo2",
     MAX("t2"."y2") AS "hi2",
     SUM(CAST("t2"."g1" * "t2"."g0" AS DECIMAL(20, 0))) AS "z0_yz0",
+    SUM(
+      CAST((
+        NOT COALESCE("t2"."g1", 0) IS NULL
+      )
+      AND (
+        NOT COALESCE("t2"."g0", 0) IS NULL
+      )
+      AND (
+        COALESCE("t2"."g1", 0) <> 0
+      ) AS INTEGER)
+    ) AS "z0_off0",
+    SUM(
+      CAST((
+        NOT COALESCE("t2"."g1", 0) IS NULL
+      )
+      AND (
+        NOT COALESCE("t2"."g0", 0) IS NULL
+      )
+      AND (
+        COALESCE("t2"."g0", 0) <> 0
+      ) AS INTEGER)
+    ) AS "z0_off1",
+    SUM(
+      CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g1", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE) * CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g1", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE) * CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g1", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE)
+    ) AS "z0_yyy",
+    SUM(
+      CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g1", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE) * CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g1", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE) * CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g0", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE)
+    ) AS "z0_yyz",
+    SUM(
+      CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g1", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE) * CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g0", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE) * CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g0", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE)
+    ) AS "z0_yzz",
+    SUM(
+      CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g0", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE) * CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g0", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE) * CAST(IF(
+        (
+          NOT COALESCE("t2"."g1", 0) IS NULL
+        )
+        AND (
+          NOT COALESCE("t2"."g0", 0) IS NULL
+        ),
+        COALESCE("t2"."g0", 0),
+        CAST(NULL AS BIGINT)
+      ) AS DOUBLE)
+    ) AS "z0_zzz",
     MIN("t2"."g0") AS "l0",
     MAX("t2"."g0") AS "h0"
   FROM (
@@ -176,6 +324,8 @@ SELECT
     THEN CAST(MAX("hi0") AS VARCHAR)
     WHEN 3
     THEN CAST(SUM("c1") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("z0_off0") AS VARCHAR)
   END AS "answer8",
   CASE "place"
     WHEN 0
@@ -184,6 +334,8 @@ SELECT
     THEN CAST(SUM("cl0") AS VARCHAR)
     WHEN 3
     THEN CAST(SUM("s1") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("z0_off1") AS VARCHAR)
   END AS "answer9",
   CASE "place"
     WHEN 0
@@ -192,6 +344,8 @@ SELECT
     THEN CAST(SUM("c1") AS VARCHAR)
     WHEN 3
     THEN CAST(SUM("c2") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("z0_yyy") AS VARCHAR)
   END AS "answer10",
   CASE "place"
     WHEN 0
@@ -200,42 +354,56 @@ SELECT
     THEN CAST(MIN("lo1") AS VARCHAR)
     WHEN 3
     THEN CAST(SUM("s2") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("z0_yyz") AS VARCHAR)
   END AS "answer11",
   CASE "place"
     WHEN 0
     THEN CAST(MAX("c1") AS VARCHAR)
     WHEN 1
     THEN CAST(MAX("hi1") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("z0_yzz") AS VARCHAR)
   END AS "answer12",
   CASE "place"
     WHEN 0
     THEN CAST(MAX("s1") AS VARCHAR)
     WHEN 1
     THEN CAST(SUM("cl1") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("z0_zzz") AS VARCHAR)
   END AS "answer13",
   CASE "place"
     WHEN 0
     THEN CAST(MAX("q1_0") AS VARCHAR)
     WHEN 1
     THEN CAST(SUM("c2") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("o0") AS VARCHAR)
   END AS "answer14",
   CASE "place"
     WHEN 0
     THEN CAST(MAX("o1") AS VARCHAR)
     WHEN 1
     THEN CAST(MIN("lo2") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("o1") AS VARCHAR)
   END AS "answer15",
   CASE "place"
     WHEN 0
     THEN CAST(MAX("m1") AS VARCHAR)
     WHEN 1
     THEN CAST(MAX("hi2") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("k0") AS VARCHAR)
   END AS "answer16",
   CASE "place"
     WHEN 0
     THEN CAST(MAX("f1") AS VARCHAR)
     WHEN 1
     THEN CAST(SUM("cl2") AS VARCHAR)
+    WHEN 4
+    THEN CAST(SUM("k1") AS VARCHAR)
   END AS "answer17",
   CASE "place" WHEN 0 THEN CAST(MAX("l0") AS VARCHAR) END AS "answer18",
   CASE "place" WHEN 0 THEN CAST(MAX("h0") AS VARCHAR) END AS "answer19"
@@ -272,7 +440,15 @@ FROM (
     "hi2",
     "cl2",
     "s2",
-    "z0_yz0"
+    "z0_yz0",
+    "z0_off0",
+    "z0_off1",
+    "z0_yyy",
+    "z0_yyz",
+    "z0_yzz",
+    "z0_zzz",
+    "k0",
+    "k1"
   FROM "kanab_signatures"
   CROSS JOIN (
     SELECT

@@ -119,12 +119,12 @@ CASES: dict[str, Any] = {
     ),
     "a guardrail is worse, with a gain": lambda: Case(
         bought({"A": 0.10, "B": 0.13}, refunds={"A": 0.02, "B": 0.05}), "stop B",
-        ["Guardrail refunds is clearly worse: B raises it by 3.0 points (+150 %), although it raises bought by 3.0"],
+        ["Guardrail refunds is clearly worse: B raises it by 3.00 points (+150 %), although it raises bought by 3.0"],
         GUARDED,
     ),
     "a guardrail is worse, without a gain": lambda: Case(
         bought({"A": 0.10, "B": 0.10}, refunds={"A": 0.02, "B": 0.05}), "stop B",
-        ["Guardrail refunds is clearly worse: B raises it by 3.0 points (+150 %)."],
+        ["Guardrail refunds is clearly worse: B raises it by 3.00 points (+150 %)."],
         GUARDED,
     ),
     "a guardrail is not shown to hold": lambda: Case(

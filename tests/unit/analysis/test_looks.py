@@ -82,7 +82,7 @@ def test_any_time_reading_ends_with_the_planned_people(looks: kb.Looks, choices:
     look = ended.to_dict()["effects"][0]["sequential"]
     assert (look["verdict"], look["until"], look["fraction"], look["chance"]) == ("ended", None, 1.0, None)
     text = " ".join(str(ended).split())
-    assert "At any time: ended at 4,000 people without a finding; effects beyond −2 … +7 points are ruled out." in (
+    assert "At any time: ended at 4,000 people without a finding; effects beyond −2.0 … +7.0 points are ruled out." in (
         text
     )
     assert "if the effect stays as it is" not in text
@@ -126,7 +126,7 @@ def test_before_the_planned_people_one_look_is_no_finding() -> None:
     assert "1 comparison, and it shows a clear effect." in str(late)
     text = " ".join(str(early).split())
     assert "Planned for 5,000 people; at 2,000 nothing is shown yet, because p and intervals hold for one look" in text
-    assert "So far bought is higher with arm 1: +20 points" in text
+    assert "So far bought is higher with arm 1: +20.0 points" in text
     for finding in ("clear effect", "raises bought"):
         assert finding not in text
     assert early.to_dict()["decision"]["answer"] == "keep going"

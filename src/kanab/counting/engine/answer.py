@@ -353,7 +353,7 @@ def _own_names(relation: Relation, view: View, query: CountQuery) -> Relation:
 
 def _values_off(rows: AnswerRows, measure: Measure) -> SignatureValues:
     """Return how far the people of every signature are off the commonest value of a metric."""
-    commonest = measure.commonest or 0
+    commonest = measure.commonest
     if measure.metric.binary:
         sums = rows.array(f"s{measure.place}")
         off = rows.array(f"c{measure.place}") - sums if commonest else sums
@@ -383,7 +383,7 @@ def _holds_truths(rows: AnswerRows, measure: Measure) -> bool:
     sums = rows.array(f"s{measure.place}", object)
     if np.any(_square_sums(rows, measure) != scale * sums):
         return False
-    values = None if measure.commonest is None else _values_off(rows, measure)
+    values = _values_off(rows, measure) if measure.asked else None
     if values is None or scale == 1:
         return scale == 1
     return bool(np.all(values.squares == values.off * float(scale) ** 2)) and values.largest.max(initial=0) <= scale

@@ -70,7 +70,7 @@ class Measure:
     their range, in steps or, where the grid depends on it (``implied``), in units.
     ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers. ``near``: then
     the steps are summed as integers of twice their size, as long as all of these are even. ``commonest`` is the value
-    from which it is counted how far people are off; None where no rule asks.
+    that most people of a sample share; ``asked`` where a rule asks how far everybody is off it.
     """
 
     place: int
@@ -85,7 +85,8 @@ class Measure:
     fits: bool = False
     doubles: bool = False
     near: bool = False
-    commonest: int | None = None
+    commonest: int = 0
+    asked: bool = False
 
     @property
     def unit(self) -> int:
@@ -169,19 +170,24 @@ class Measure:
         return {f"s{self.place}": total} | {f"q{self.place}_{term}": square for term, square in enumerate(squares)}
 
     def values_off(self, steps: Any) -> dict[str, Any]:
-        """Return who is off the commonest value, how far at most, and the sum of fourth powers; nothing where unasked.
+        """Return who is off the commonest value, and the sum of third powers of how far; nothing of 0/1.
 
-        Two largest values cannot be asked for in one pass: fourth powers bound the second one closely.
+        Where a rule asks, also how far at most, and the sum of fourth powers: two largest values cannot be asked for
+        in one pass, and fourth powers bound the second one closely.
         """
-        if self.commonest is None or self.metric.binary:
+        if self.metric.binary:
             return {}
         if self.commonest and not self.leaves_out:
             steps = steps.fill_null(0)  # who lacks a value that counts as 0 is off another one
-        low = self.limits[0] if self.metric.grid_bounds is None else self.metric.grid_bounds[0]
         shifted = steps - self.commonest * self.unit if self.commonest else steps
+        double = shifted.cast("float64")
+        third = {f"k{self.place}": (double * double * double).sum()}
+        if not self.asked:
+            return {f"o{self.place}": (shifted != 0).cast("int32").sum()} | third
+        low = self.limits[0] if self.metric.grid_bounds is None else self.metric.grid_bounds[0]
         away = shifted.abs() if self.commonest or low is None or low < 0 else shifted
         signs = _part(away.sign().cast("float64").sum(), 1)  # DuckDB adds doubles in half the time of true and false
-        return {
+        return third | {
             f"o{self.place}": signs if self.doubles else (away != 0).cast("int32").sum(),
             f"m{self.place}": self.largest(away),
             f"f{self.place}": fourth_powers(away),
@@ -201,7 +207,7 @@ class Measure:
     @property
     def off_names(self) -> tuple[str, ...]:
         """The columns from which it is known how far people are off the commonest value."""
-        if self.commonest is None:
+        if not self.asked:
             return ()
         own = () if self.metric.binary else tuple(f"{word}{self.place}" for word in "omf")
         return (*self.sum_names, *own)

@@ -65,6 +65,7 @@ from kanab.counting.engine.profiles import (
     top_levels,
     with_stated_ends,
 )
+from kanab.counting.engine.shapes import shapes_of_answer
 from kanab.counting.engine.statement import (
     BinnedCovariate,
     CountQuery,
@@ -307,12 +308,14 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
         yy, zz, yz = (plan_products(ranges[a], ranges[b]) for a, b in pairs)
         shared = not {first, second} & some
         crosses.append(CrossSum((places[first], places[second]), (yy, zz, yz), shared))
+    measures = [_with_commonest(measure, sample) for measure in measures]
     if not query.for_release:
         return replace(query, measures=tuple(measures), crosses=tuple(crosses))
     multiplying = {name for pair in query.plan.products for name in pair} - query.other_values
     cut = frozenset(each.name for each in measures if each.name in multiplying and _seems_true_or_false(each, sample))
     asked = [
-        measure if _unasked(measure, query.plan, cut) else _with_commonest(measure, sample) for measure in measures
+        measure if _unasked(measure, query.plan, cut) else replace(measure, asked=True, near=_near(measure, sample))
+        for measure in measures
     ]
     related = [measure for measure in measures if measure.name in _comparable(query.plan)]
     relations = find_relations([_sampled(measure, sample) for measure in related])
@@ -343,7 +346,7 @@ def _with_commonest(measure: Measure, sample: SampleProfiles) -> Measure:
     """Return a metric with the value that most people of a sample share."""
     some = _sampled(measure, sample)
     steps = some.steps[some.has] if measure.leaves_out else some.steps
-    return replace(measure, commonest=commonest_step(measure.metric, steps), near=_near(measure, sample))
+    return replace(measure, commonest=commonest_step(measure.metric, steps))
 
 
 def _comparable(plan: Plan) -> set[str]:
@@ -446,7 +449,8 @@ def _count(people: Any, answer: QueryAnswer) -> Counted:
         replace(split_off(groups[view.population], view), signatures=signatures)
         for view, signatures in zip(views, signed, strict=True)
     )
-    return replace(counted, earlier=tuple(others))
+    shapes = shapes_of_answer(answer, views[0], counted, placed[own])
+    return replace(counted, earlier=tuple(others), shapes=shapes)
 
 
 def _rounded_visibly(people: Any, measure: Measure) -> bool:

@@ -23,12 +23,12 @@ from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
 from kanab.counting.engine.metrics import Measure, as_number, fourth_powers, grid_steps, product_terms
 from kanab.counting.grids import Products
-from kanab.plan.joint import Population, populations, tables_about
+from kanab.plan.joint import Population, populations, tables_about, views_of
 from kanab.plan.model import CovariatePlan, Linkage, Plan
 from kanab.tally.factor import Level
 
 _STAGE = "kanab_signatures"
-_AGGREGATES = {"SUM": exp.Sum, "MIN": exp.Min, "MAX": exp.Max, "BOOL_AND": exp.LogicalAnd}
+_AGGREGATES = {"SUM": exp.Sum, "ADD": exp.Sum, "MIN": exp.Min, "MAX": exp.Max, "BOOL_AND": exp.LogicalAnd}
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,15 @@ class CountQuery:
         return tuple(pair for pair in pairs if frozenset(each.place for each in pair) not in known)
 
     @property
+    def ratio_crosses(self) -> tuple[tuple[int, CrossSum], ...]:
+        """The products of the two parts of each ratio of the plan that is asked for, and their places."""
+        view = views_of(self.plan)[0]
+        ratios = {frozenset(view.metrics[name] for name in pair) for pair in view.plan.ratios}
+        names = {measure.place: measure.name for measure in self.measures}
+        of_pair = ((place, cross, {names[part] for part in cross.pair}) for place, cross in enumerate(self.crosses))
+        return tuple((place, cross) for place, cross, pair in of_pair if pair in ratios)
+
+    @property
     def cutting(self) -> tuple[Measure, ...]:
         """The metrics that multiply others and seem to be 0 or 1."""
         return tuple(measure for measure in self.measures if measure.name in self.cut)
@@ -146,6 +155,8 @@ def first_stage(people: Any, query: CountQuery) -> Any:
     sums |= _proofs(table, query)
     for place, cross in enumerate(query.crosses):
         sums |= _cross_sums(table, place, cross, query)
+    for place, cross in query.ratio_crosses:
+        sums |= _third_powers(table, place, cross, query)
     sums |= _number_ranges(table, query) if query.for_release else {}
     for place in range(len(query.relations)):
         left = table[f"r{place}"]
@@ -264,6 +275,24 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
     return sums
 
 
+def _third_powers(table: Any, place: int, cross: CrossSum, query: CountQuery) -> dict[str, Any]:
+    """Return, over the people who have both values, sums of all products of three, and who is off either commonest."""
+    measures = [query.measures[place] for place in cross.pair]
+    steps = [_present(table, measure) for measure in measures]
+    both = steps[0].notnull() & steps[1].notnull()
+    off = {
+        f"z{place}_off{part}": (both & (each != measure.commonest * measure.unit)).cast("int32").sum()
+        for part, (each, measure) in enumerate(zip(steps, measures, strict=True))
+    }
+    y, z = (ibis.ifelse(both, each, ibis.null(each.type())).cast("float64") for each in steps)
+    powers = zip(THIRD, (y * y * y, y * y * z, y * z * z, z * z * z), strict=True)
+    return off | {f"z{place}_{word}": power.sum() for word, power in powers}
+
+
+THIRD = ("yyy", "yyz", "yzz", "zzz")
+"""The products of three of the parts of a ratio."""
+
+
 def _left(table: Any, relation: Relation, query: CountQuery) -> Any:
     """Return what a relation leaves of everybody's amount, in units; 0 within the rounding of the grids."""
 
@@ -350,7 +379,11 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
     measures = query.measures_of(*linkages)
     by_class, by_marginal = _square_names(query, measures)
     products = tuple(f"z{place}_" for place, _ in query.crosses_of(*linkages))
-    crosses = [(name, "SUM") for name in stage.columns if name.startswith(products)]
+    third = tuple(f"_{word}" for word in THIRD)
+    crosses = [(name, "ADD" if name.endswith(third) else "SUM") for name in stage.columns if name.startswith(products)]
+    if len(experiments) == 1:
+        crosses += [(f"o{measure.place}", "SUM") for measure in measures if not measure.metric.binary]
+        crosses += [(f"k{measure.place}", "ADD") for measure in measures if not measure.metric.binary]
     segmented = [linkage for linkage in linkages if linkage.squares == "marginals" and linkage.covariate]
     classes = tuple(query.axes(linkage) for linkage in linkages)
     counts = ((f"{word}{measure.place}", "SUM") for measure in measures for word in "cs")
