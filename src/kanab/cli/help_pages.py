@@ -70,7 +70,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
         "--experiment", "--experiments", "-o", "--dry-run", "--brief", "--html", "--force", "--json",
     ),
     "Metrics": (
-        "--ratio", "--quantile", "--received", "--bounds", "--resolution", "--missing",
+        "--ratio", "--quantile", "--received", "--bounds", "--clip", "--resolution", "--missing",
         "--lower-is-better", "--least-events",
     ),
     "Arms and covariates": (

@@ -16,7 +16,6 @@ from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.keys.witness import Witness, witness_beside
-from kanab.collector.protocol import vouchers
 from kanab.errors import StoreError
 
 if TYPE_CHECKING:
@@ -176,6 +175,8 @@ def dashboard_token(host: str, proxies: Proxies = NOBODY) -> str | None:
 
 def voucher_keys_of(plan: Plan) -> tuple[bytes, ...]:
     """Return the keys of vouchers, from a variable or a file; `KanabError` if the plan needs one and there is none."""
+    from kanab.collector.protocol import vouchers
+
     text = secret_of(vouchers.VARIABLE, vouchers.FILE_VARIABLE)
     return vouchers.read_voucher_keys(text or "") if plan.vouch or text else ()
 

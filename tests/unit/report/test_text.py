@@ -159,7 +159,7 @@ def test_one_sided_intervals_have_an_open_end(
 
 def test_a_share_that_is_open_above_is_at_least_so_much_in_text_and_table(small: Maker, effect: Maker) -> None:
     text = flat(readout_text(small(effect(interval=[-0.1, 1.1], relative=0.12, relative_interval=[-0.35, None]))))
-    assert "B raises spend by 0.5 (+12 %, at least −35 %), 95 % interval −0.1 to 1.1" in text
+    assert "B raises spend by 0.50 (+12 %, at least −35 %), 95 % interval −0.10 to 1.10" in text
     assert "at least −35 %" in text
     closed = flat(readout_text(small(effect(interval=[-0.1, 1.1], relative=0.12, relative_interval=[-0.35, 0.9]))))
     assert "at least" not in closed

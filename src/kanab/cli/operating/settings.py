@@ -16,14 +16,13 @@ from urllib.parse import parse_qs, urlsplit
 import click
 from click.core import ParameterSource
 
-from kanab.collector.protocol import vouchers
 from kanab.errors import StoreError
 
 KEY, TOKEN, TOKEN_FILE = "KANAB_KEY", "KANAB_TOKEN", "KANAB_TOKEN_FILE"
 """Variables without a flag: a secret instead of a key file, and what reads the dashboard."""
 
 _ELSEWHERE = {KEY, TOKEN, TOKEN_FILE, "KANAB_COOKIE_KEY", "KANAB_CONFIG", "KANAB_URL", "KANAB_SHARED", "KANAB_OWN_ROWS"}
-_ELSEWHERE |= {vouchers.VARIABLE, vouchers.FILE_VARIABLE}
+_ELSEWHERE |= {"KANAB_VOUCHER_KEY", "KANAB_VOUCHER_KEY_FILE"}
 _ELSEWHERE |= {f"KANAB_NOTIFY_{name}{end}" for name in ("SLACK", "JSON", "SECRET", "PASSWORD") for end in ("", "_FILE")}
 _KUBERNETES = ("KANAB_SERVICE_", "KANAB_PORT_")  # it sets them for a service that is called kanab
 _NAMES = {"--key": "KANAB_KEY_FILE"}  # KANAB_KEY is the key itself
