@@ -203,7 +203,7 @@ def test_behind_caddy_one_address_is_limited_and_others_are_not(services: Caddy)
 def open_files(server: Server) -> int:
     """Open files and connections of a collector."""
     text = server.ask("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})[2].decode()
-    return int(text.partition("\nprocess_open_fds ")[2].split()[0])
+    return int(float(text.partition("\nprocess_open_fds ")[2].split()[0]))
 
 
 @pytest.mark.slow
