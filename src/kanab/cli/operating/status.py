@@ -135,7 +135,8 @@ def _ask(url: str, path: str) -> tuple[int, str]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         request = urllib.request.Request(url.rstrip("/") + path, headers=headers)
-        with urllib.request.build_opener(Staying).open(request, timeout=ANSWER_SECONDS) as answer:
+        opener = urllib.request.build_opener(Staying, urllib.request.ProxyHandler({}))  # no proxy reads the token
+        with opener.open(request, timeout=ANSWER_SECONDS) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as problem:
         return problem.code, problem.read().decode("utf-8", "replace")

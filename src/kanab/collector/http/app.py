@@ -128,7 +128,9 @@ class Buckets:
 
 
 class OpenConnections:
-    """Counts the open connections of each place, by a keyed hash of its address; those without limit are not counted.
+    """Counts what each place has open, by a keyed hash of its address; those without limit are not counted.
+
+    That is connections, and behind a proxy posts that are still arriving.
 
     >>> connections = OpenConnections(most=1)
     >>> connections.begin("192.0.2.7"), connections.begin("192.0.2.7"), connections.begin("192.0.2.8")

@@ -384,6 +384,10 @@ class PostgresStore:
         query = "SELECT greatest(forgotten, (SELECT max(hour) FROM kanab_nonces)) FROM kanab_store"
         return self._run(lambda db: int(_value(db.execute(query))))
 
+    def first_hour(self) -> int:
+        """Return the first hour that a nonce in the store was made in; 0 where there is none."""
+        return self._run(lambda db: int(_value(db.execute("SELECT coalesce(min(hour), 0) FROM kanab_nonces"))))
+
     def forgotten(self) -> int:
         """Return the hour before which nonces are forgotten; 0 in a new store."""
         return self._run(lambda db: int(_value(db.execute("SELECT forgotten FROM kanab_store"))))

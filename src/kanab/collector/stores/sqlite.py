@@ -269,6 +269,11 @@ class SqliteStore:
             query = "SELECT max(forgotten, coalesce((SELECT max(hour) FROM nonces), 0)) FROM store"
             return int(db.execute(query).fetchone()[0])
 
+    def first_hour(self) -> int:
+        """Return the first hour that a nonce in the store was made in; 0 where there is none."""
+        with self._reading() as db:
+            return int(db.execute("SELECT coalesce(min(hour), 0) FROM nonces").fetchone()[0])
+
     def forgotten(self) -> int:
         """Return the hour before which nonces are forgotten; 0 in a new store."""
         with self._reading() as db:
