@@ -45,6 +45,7 @@ class CollectorFigures:
     info: Mapping[str, str] = field(default_factory=dict)
     sealed: int = 0
     forged: int = 0
+    deleted: int = 0
     accounts: PeopleAccounts = field(default_factory=dict)
     seal_lag: float = 0.0
     clock_step: float = 0.0
@@ -90,6 +91,7 @@ def metrics_text(figures: CollectorFigures) -> str:
         ("kanab_info", "gauge", "Version, plan and epoch, as labels.", [(_labels(**figures.info), 1)]),
         ("kanab_sealed_batches", "gauge", "Batches that were sealed.", [("", figures.sealed)]),
         ("kanab_forged_total", "counter", "Metrics of tables that seals withheld as forged.", [("", figures.forged)]),
+        ("kanab_deleted_total", "counter", "Seals that found records deleted from the store.", [("", figures.deleted)]),
         ("kanab_seal_lag_seconds", "gauge", "Since when something ripe should be sealed.", [("", figures.seal_lag)]),
         ("kanab_clock_step_seconds", "gauge", "By how much the clock has jumped ahead.", [("", figures.clock_step)]),
         ("kanab_people", "gauge", f"People per arm, {_STEPS}, refreshed hourly.", people),
