@@ -1,6 +1,8 @@
 """Processes that are killed: a script, run by test_crashes.py.
 
-send STORE KEY FIRST LAST SEED    posts numbers in an order of its own, and prints each one that was acknowledged
+send STORE KEY FIRST LAST SEED    posts numbers in an order of its own, and prints each one that was acknowledged; the
+                                  witness is written after every group
+post STORE KEY                    posts to copies in forked children that end themselves before the n-th step, likewise
 seal STORE KEY                    seals copies in forked children that end themselves by SIGKILL before the n-th step
                                   (a statement, a write of the key), n = 0, 1, …, until one lives
 """
@@ -14,6 +16,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from posting import submit
 
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.witness import Seen, Witness, witness_beside
+from kanab.collector.sealing import missing_records
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Record, Store
@@ -54,8 +59,66 @@ def send(place: str, key: str, first: int, last: int, seed: int) -> None:
         for one, future in zip(group, futures, strict=True):
             future.result(30)
             os.write(1, b"%d\n" % one)  # at once, whole
+        witness_of(key).note(writer.seen)
     writer.close()
     store.close()
+
+
+def witness_of(key: str) -> Witness:
+    return Witness(witness_beside(Path(key)), Keyring.from_file(key).fingerprint)
+
+
+def missing(place: str, key: str) -> int:
+    """How many records are missing by their numbers and by the witness."""
+    store, cipher = opened(place), RecordCipher(Keyring.from_file(key))
+    cipher.seen = Seen("", 0).join(witness_of(key).read())
+    number = missing_records(store, cipher)
+    store.close()
+    return number
+
+
+def post(place: str, key: str) -> None:
+    """Every attempt goes on with the files that the one before has left, and looks for what is missing."""
+    left: list[Any] = []
+    for last in range(200):
+        child = os.fork()
+        if child == 0:
+            post_until(place, key, die_before=last)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        seen = witness_of(key).read()
+        left.append([missing(place, key), 0 if seen is None else sum(seen.records.values())])
+        if status == 0:
+            break
+    print(json.dumps(left))
+
+
+def post_until(place: str, key: str, die_before: int) -> None:
+    """Three commits, the witness written after each; the process ends before a statement or a sync."""
+    store = SqliteStore(place)
+    writer = Writer(store, Keyring.from_file(key), life=86_400)
+    step = counted_down(die_before)
+    store._db.set_trace_callback(step)
+    real_sync, real_replace = os.fsync, Path.replace
+    os.fsync = lambda handle: (step(), real_sync(handle))[1]  # type: ignore[assignment]
+    Path.replace = lambda path, target: (step(), real_replace(path, target))[1]  # type: ignore[method-assign]
+    for _ in range(3):
+        submit(writer, nonce(random.getrandbits(90)), {COHORT: {"banner|on|n": 1}}).result(30)
+        witness_of(key).note(writer.seen)
+    writer.close()
+    store.close()
+
+
+def counted_down(steps: int) -> Callable[..., None]:
+    """A function that ends the process when it is called after so many times."""
+    left = [steps]
+
+    def step(*_: Any) -> None:
+        if left[0] == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left[0] -= 1
+
+    return step
 
 
 def seal(place: str, key: str) -> None:
@@ -91,14 +154,7 @@ def state(place: str, key: str) -> list[Any]:
 
 
 def seal_once(place: str, key: str, die_before: int = -1) -> None:
-    steps = [die_before]
-
-    def step(*_: Any) -> None:
-        if steps[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        steps[0] -= 1
-
-    store = SqliteStore(place)
+    step, store = counted_down(die_before), SqliteStore(place)
     cipher = RecordCipher(Keyring.from_file(key))
 
     def make(records: list[Record], before: list[bytes]) -> bytes:
@@ -120,4 +176,4 @@ def seal_once(place: str, key: str, die_before: int = -1) -> None:
 
 if __name__ == "__main__":
     word, place, key, *numbers = sys.argv[1:]
-    {"send": send, "seal": seal}[word](place, key, *(int(one) for one in numbers))
+    {"send": send, "post": post, "seal": seal}[word](place, key, *(int(one) for one in numbers))

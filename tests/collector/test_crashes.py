@@ -25,6 +25,8 @@ from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.keys.witness import Seen, Witness, witness_beside
+from kanab.collector.sealing import missing_records
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, PostOutcome, Store
@@ -95,6 +97,22 @@ def test_processes_killed_while_they_append_lose_and_double_nothing(
     store = closing(PostgresStore(place) if place.startswith("postgresql") else SqliteStore(place))
     assert total(store, key) == truth(PEOPLE)
     assert acknowledged <= set(range(PEOPLE))
+    cipher = RecordCipher(Keyring.from_file(key))
+    cipher.seen = Seen("", 0).join(Witness(witness_beside(key), cipher.keyring.fingerprint).read())
+    assert sum(cipher.seen.records.values()) >= PEOPLE / 40  # what the witness knows
+    assert missing_records(store, cipher) == 0  # is there
+
+
+def test_no_record_looks_deleted_wherever_a_writer_was_killed(tmp_path: Path) -> None:
+    """The witness may be behind the store, never ahead, and numbers have no gaps."""
+    key, path = tmp_path / "key", tmp_path / "store.sqlite"
+    Keyring.create(key)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "post", str(path), str(key)], capture_output=True, timeout=120, check=True
+    )
+    missing, seen = zip(*json.loads(done.stdout), strict=True)
+    assert {*missing} == {0}
+    assert (len(seen) > 12, seen[0], seen[-1] - seen[-2]) == (True, 0, 3)  # steps; records that the witness knows
 
 
 def test_what_was_acknowledged_before_a_kill_is_there_after_it(tmp_path: Path, closing: Callable[[Any], Any]) -> None:

@@ -48,6 +48,7 @@ class CollectorFigures:
     info: Mapping[str, str] = field(default_factory=dict)
     sealed: int = 0
     forged: int = 0
+    deleted: int = 0
     accounts: PeopleAccounts = field(default_factory=dict)
     seal_lag: float = 0.0
     clock_step: float = 0.0
@@ -105,6 +106,7 @@ def _families(figures: CollectorFigures) -> Iterator[Metric]:
     yield _family("kanab_info", "Version, plan and epoch, as labels.", info, *figures.info)
     yield _family("kanab_sealed_batches", "Batches that were sealed.", figures.sealed)
     yield _family("kanab_forged_total", "Metrics of tables that seals withheld as forged.", figures.forged)
+    yield _family("kanab_deleted_total", "Seals that found records deleted from the store.", figures.deleted)
     yield _family("kanab_seal_lag_seconds", "Since when something ripe should be sealed.", figures.seal_lag)
     yield _family("kanab_clock_step_seconds", "By how much the clock has jumped ahead.", figures.clock_step)
     yield _family("kanab_people", f"People per arm, {_STEPS}, refreshed hourly.", people, "experiment", "arm")

@@ -66,6 +66,8 @@ _MIGRATIONS = (
     "ALTER TABLE kanab_sealed DROP CONSTRAINT kanab_sealed_through_key;",
     # version 4: what people were told about
     "CREATE TABLE kanab_told (mark text PRIMARY KEY);",
+    # version 5: records have numbers; what an earlier kanab merges would lack them
+    "",
 )
 SCHEMA = len(_MIGRATIONS)
 _TOLD = 4  # the version that brought it

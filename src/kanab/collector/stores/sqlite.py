@@ -92,6 +92,8 @@ DROP TABLE batches;
     "CREATE TABLE lost (cohort INTEGER PRIMARY KEY)",
     # version 6: what people were told about
     "CREATE TABLE told (mark TEXT PRIMARY KEY) WITHOUT ROWID",
+    # version 7: records have numbers; what an earlier kanab merges would lack them
+    "",
 )
 SCHEMA = len(_MIGRATIONS)
 _EPOCHS, _LOST, _TOLD = 3, 5, 6  # the versions that brought them
