@@ -594,14 +594,17 @@ def test_a_database_user_without_rights_is_told(postgres_url: str) -> None:
         PostgresStore(postgres_url.replace("postgres:", "guest:", 1))
 
 
-def test_an_asynchronous_database_is_told_to_sync(postgres_url: str, closing: Any) -> None:
+@pytest.mark.parametrize(
+    ("weak", "used"), [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")]
+)
+def test_an_asynchronous_database_is_told_to_sync(postgres_url: str, closing: Any, weak: str, used: str) -> None:
     import psycopg  # noqa: PLC0415 - slow to import
 
     with psycopg.connect(postgres_url, autocommit=True) as db:
-        db.execute("ALTER ROLE postgres SET synchronous_commit = off")
+        db.execute(f"ALTER ROLE postgres SET synchronous_commit = {weak}")
         try:
             store = closing(PostgresStore(postgres_url))
-            assert store._open().execute("SHOW synchronous_commit").fetchone() == ("on",)
+            assert store._open().execute("SHOW synchronous_commit").fetchone() == (used,)
         finally:
             db.execute("ALTER ROLE postgres RESET synchronous_commit")
 
