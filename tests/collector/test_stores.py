@@ -522,14 +522,14 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str
 
     closing(SqliteStore(tmp_path / "store.sqlite"))
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
-        file.execute("PRAGMA user_version = 99")
+        file.execute(f"PRAGMA user_version = {sqlitestore.SCHEMA + 1}")
     file.close()
     for kind in (SqliteStore, MemoryStore):
         with pytest.raises(StoreError, match="written by a newer kanab"):
             kind(tmp_path / "store.sqlite")
     closing(PostgresStore(postgres_url))
     with psycopg.connect(postgres_url) as db:
-        db.execute("UPDATE kanab_store SET version = 99")
+        db.execute("UPDATE kanab_store SET version = version + 1")
     with pytest.raises(StoreError, match="written by a newer kanab"):
         PostgresStore(postgres_url)
 
