@@ -207,12 +207,15 @@ def test_the_doctor_sees_settings_of_a_database_that_lose_what_was_acknowledged(
     words = ("--store", postgres_url, "--key", key)
     assert found(place, *words)[0] == 0
     with psycopg.connect(postgres_url, autocommit=True) as db:
-        db.execute("ALTER SYSTEM SET full_page_writes = off")
+        for setting in ("full_page_writes = off", "synchronous_commit = local"):
+            db.execute(f"ALTER SYSTEM SET {setting}")
         db.execute("SELECT pg_reload_conf()")
         try:
             code, diagnoses = found(place, *words)
         finally:
-            db.execute("ALTER SYSTEM RESET full_page_writes")
+            db.execute("ALTER SYSTEM RESET ALL")
             db.execute("SELECT pg_reload_conf()")
     assert (code, "full_page_writes is off" in says(diagnoses["database"], "wrong")) == (1, True)
+    assert says(diagnoses["database"], "warning").startswith("synchronous_commit is local; collectors turn it on")
+    assert "; a commit waits for no standby" in says(diagnoses["database"], "ok")
     assert says(diagnoses["clock"], "ok").startswith("it agrees with that of the database")
