@@ -28,6 +28,7 @@ from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, Place, ShownTable, column, signatures_of
 from kanab.tally.cells import Cells
 from kanab.tally.factor import Level
+from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
 
 ENOUGH_CONTRIBUTORS = 7.5
@@ -105,6 +106,25 @@ def _harmless(counted: Counted, name: str) -> bool:
     return is_harmless(signatures_of(counted).values[name], metric.scale, low)
 
 
+def squares_by_arm(counted: Counted) -> Counted:
+    """Keep squares by arm only of a few whole steps, some below 0: of −1, 0 and 1 half of y² − y is who has −1."""
+    values = {} if counted.signatures is None else counted.signatures.values
+
+    def coarser(part: Moments, tally: Tally) -> Moments:
+        metric = part.metric
+        low, high = metric.grid_bounds or counted.ranges.get(metric.name, (-1, 0))
+        few = metric.scale == 1 and high - low <= MOST_STEPS
+        if metric.name in values:
+            few = is_harmless(values[metric.name], metric.scale, 0)
+        return part.with_squares_at([(arm,) for arm in tally.experiment_names], tally.axes) if few and low < 0 else part
+
+    tallies = {
+        name: replace(tally, moments=tuple(coarser(part, tally) for part in tally.moments))
+        for name, tally in counted.tallies.items()
+    }
+    return replace(counted, tallies=tallies)
+
+
 @dataclass
 class _Recoding:
     """Tables on their way, and what was withheld from them so far."""
@@ -129,8 +149,9 @@ class _Recoding:
             tables = {name: column(self.counted, as_published(self.drafts[name])) for name in self._tables(subject)}
             squared = list(arms)
             for name, classes in tables.items():
-                linkage = self.drafts[name].linkage
-                if linkage.squares == "marginals" and linkage.covariate is not None:
+                covariate, tally = self.drafts[name].linkage.covariate, self.drafts[name].tally
+                known = [tally.moments_of(each).squares for each in subject.metrics if each in tally.metric_names]
+                if any(covariate in by for squares in known for by in squares):
                     levels = len(_groups(self.drafts[name]))
                     squared.append(np.where(classes >= 0, classes % levels, -1))
             beyond = excess([*base, *tables.values()], squared, subject.values)
