@@ -176,8 +176,7 @@ class _Recoding:
             else:
                 metric = subject.gives_way
                 self.withheld[name, metric] = (
-                    f"{metric} is withheld altogether: {subject.why} of an arm; declare bounds, values beyond are "
-                    f"clamped ({flag('--bounds', f'{metric}=0:500')})"
+                    f"{metric} is withheld altogether: {subject.why} of an arm; {self._remedy(subject)}"
                 )
         return arms
 
@@ -278,8 +277,23 @@ class _Recoding:
         self.drafts[name] = start[name]  # what it was merged for it does not have
         metric = subject.gives_way
         self.withheld[name, metric] = (
-            f"{metric} is withheld in {name}: {subject.why} of a class; {_fewer_levels(start[name])}"
+            f"{metric} is withheld in {name}: {subject.why} of a class; {self._remedy(subject, start[name])}"
         )
+
+    def _remedy(self, subject: _Subject, draft: Draft | None = None) -> str:
+        """Say what would keep an amount in a table, or in the arms."""
+        *others, metric = subject.metrics
+        if others:
+            before = {name for table in self.earlier for name in table.tally.metric_names}
+            return "wait for more people" if before & {*others} else f"leave out {' or '.join(others)} to have it"
+        if draft is not None and draft.levels is not None and len(draft.levels.groups) > 2:
+            covariate = draft.levels.covariate
+            word = "--bin" if draft.tally.factor(covariate).scores else "--top"
+            return f"keep fewer levels of {covariate} ({word} {covariate}=…), or wait for more people"
+        bounds = self.counted.plan.metrics_by_name[metric].bounds
+        example = "LOW:HIGH" if bounds is None else "{:.12g}:{:.12g}".format(*narrower(bounds))
+        words = flag("--bounds", f"{metric}={example}")
+        return f"narrower bounds may keep it, beyond which values are clamped ({words}), or wait for more people"
 
 
 def _groups(draft: Draft) -> list[Level]:
@@ -300,13 +314,14 @@ def _merged(draft: Draft, place: int, people: Sequence[int]) -> Draft:
     return replace(draft, levels=merge_level(draft.tally, draft.levels, place, people))
 
 
-def _fewer_levels(draft: Draft) -> str:
-    """Say what would keep a metric in a table."""
-    covariate = draft.linkage.covariate
-    if covariate is None:
-        return "wait for more people"
-    word = "--bin" if draft.tally.factor(covariate).scores else "--top"
-    return f"keep fewer levels of {covariate} ({word} {covariate}=…), or wait for more people"
+def narrower(bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return bounds half as far apart.
+
+    >>> narrower((0, 500)), narrower((10, 30)), narrower((-100, 500))
+    ((0, 250.0), (10, 20.0), (-50.0, 250.0))
+    """
+    low, high = bounds
+    return (low / 2, high / 2) if low < 0 else (low, (low + high) / 2)
 
 
 # ── at a seal ──────────────────────────────────────────────────────────────────────────────────

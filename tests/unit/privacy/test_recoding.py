@@ -132,8 +132,26 @@ def test_one_buyer_who_is_most_of_an_arm_takes_the_metric_out_and_a_bound_brings
     wide = MetricPlan("spend", bounds=(0, 10_000), resolution=0.01)
     made = released(rows, [wide, MetricPlan("bought", binary=True)])
     assert made.totals("arm").metric_names == ("bought",)
-    assert "--bounds spend=0:500" in made.receipt.left_out["arm: spend"]
+    assert "(--bounds spend=0:5000)" in made.receipt.left_out["arm: spend"]
     assert "spend" in released(rows, [MetricPlan("spend", bounds=(0, 500), resolution=0.01)]).totals("arm").metric_names
+
+
+def test_the_bounds_that_a_sentence_names_are_narrower_than_those_declared() -> None:
+    rows = shop(400)
+    rows["spend"] = np.where(np.arange(400) == 5, 90.0, 0.0)
+    made = released(rows, [MetricPlan("spend", bounds=(0, 100)), MetricPlan("bought", binary=True)])
+    assert "(--bounds spend=0:50)" in made.receipt.left_out["arm: spend"]
+
+
+def test_by_class_the_sentence_about_a_relation_names_no_flag_that_does_not_keep_it() -> None:
+    rows = shop()
+    buyers = np.flatnonzero((rows["spend"] > 0) & (rows["device"] == "phone"))
+    desktop = int(np.flatnonzero((rows["spend"] > 0) & (rows["device"] == "desktop") & (rows["arm"] == "A"))[0])
+    rows["net"] = returns(rows, [*buyers[::3], desktop])
+    made = released(rows, [SPEND, NET], adjust=("device",))
+    assert made.tables["arm/device"].metric_names == ("spend",)
+    assert made.receipt.left_out["arm/device: net"].endswith("of a class; leave out spend to have it")
+    assert released(rows, [NET], adjust=("device",)).tables["arm/device"].metric_names == ("net",)
 
 
 # ── products ───────────────────────────────────────────────────────────────────────────────────
@@ -215,7 +233,10 @@ def test_net_leaves_where_one_person_of_an_arm_returned_something() -> None:
     rows["net"] = returns(rows, [int(np.flatnonzero(rows["spend"] > 0)[0])])
     made = released(rows, [SPEND, NET])
     assert made.totals("arm").metric_names == ("spend",)
-    assert "for most people it follows from spend" in made.receipt.left_out["arm: net"]
+    why = made.receipt.left_out["arm: net"]
+    assert "for most people it follows from spend" in why
+    assert why.endswith("of an arm; leave out spend to have it")
+    assert released(rows, [NET]).totals("arm").metric_names == ("net",)
 
 
 def test_the_metric_of_lesser_role_gives_way() -> None:
