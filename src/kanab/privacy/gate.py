@@ -47,7 +47,7 @@ from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.privacy.pairs import cross_pairs, single_tables
 from kanab.privacy.recoding import few_numbers, merge_to_contributors, recode, squares_by_arm
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
-from kanab.privacy.release import Receipt, Release
+from kanab.privacy.release import Receipt, Release, refuse_own_rows
 from kanab.tally.tally import Tally
 
 
@@ -128,6 +128,7 @@ def _check_events(counted: Counted) -> None:
 
 
 def _checked(counted: Counted) -> Counted:
+    refuse_own_rows(counted)
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
     if not counted.for_release:

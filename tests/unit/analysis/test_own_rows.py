@@ -256,8 +256,10 @@ def test_scans_of_rows_are_internal_and_withhold_nothing() -> None:
 REFUSED = "this is internal: it was computed on rows and did not pass the privacy gate"
 
 BY_VALUE: dict[str, Callable[[Any], Any]] = {
+    "release": kb.release,
     "JSON": release_to_dict,
     "file": release_text,
+    "write": lambda value: kb.write_release(value, "own.release.json"),
     "sum": lambda value: kb.add_releases([value]),
     "combine": lambda value: kb.portfolio.combine({"a": value, "b": value}),
     "portfolio": lambda value: kb.portfolio.read_portfolio([value], "spend"),
@@ -337,6 +339,8 @@ def test_no_reader_takes_a_file_of_it(tmp_path: Path) -> None:
             done = run(command, str(file), *flags)
             assert done.exit_code != 0, command
             assert REFUSED in f"{done.output} {done.exception}", command
+        done = run("dashboard", str(file), "--port", "0")
+        assert f"{file.name} is not shown: {REFUSED}" in str(done.exception)
         done = run("privacy-report", str(file), "-o", str(tmp_path / "page.html"))
         assert REFUSED in f"{done.output} {done.exception}"
         done = run("power", "--release", str(file), "--metric", "spend", "--people", "1000", "--power", "0.8")
