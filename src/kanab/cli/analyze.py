@@ -360,22 +360,23 @@ def _tables(source: tuple[str, ...], flags: Mapping[str, Any]) -> Tables:
 def _dry_run(source: tuple[str, ...], flags: Mapping[str, Any]) -> DryRun:
     """Return what was counted beside what a release of it would give."""
     from kanab.analysis.dry_run import try_release
-    from kanab.analysis.own_rows import check_internal
 
     if is_release(source[0]) or is_ledger(source[0]):
         raise PlanError("--as-released is about rows, and this is released", "Leave out --as-released.")
-    plan, count = _rows(source, flags)
-    check_internal(plan, "--as-released")
+    _, count = _rows(source, flags)
     return try_release(count(True), flags["k"], override=flags["override"])
 
 
 def _rows(source: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Callable[[bool], Counted]]:
     """Return the plan by which a source is counted, and what counts it, for a release or not."""
+    from kanab.analysis.own_rows import check_choices, check_internal, is_gated
+
     check_single(source)
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None}, source[0])  # a pool may be the control
+    check_internal(plan, *(word for word in ("--as-released", "--show-sql") if flags[word[2:].replace("-", "_")]))
+    check_choices(plan, rows_of(flags).choices)
     if flags["clip"]:
         from kanab.analysis.looks import clipped_before
-        from kanab.analysis.own_rows import is_gated
         from kanab.counting.dispatch import clip_source
 
         before = clipped_before(_looks(flags), plan, flags["experiment"])

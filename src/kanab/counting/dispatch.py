@@ -179,6 +179,12 @@ def count_source(
             fact = f"every value of {by} has people of several arms, so that arms were not assigned by it"
             raise SourceError(fact, "Name what arms were assigned by, or leave it out.") from None
         raise _nobody(source, plan, options) from None
+    except SourceError as problem:
+        older = {*needed_columns(*earlier)} - {*needed_columns(plan)}
+        if not any(repr(name) in problem.fact for name in older):
+            raise
+        remedy = "Count the rows that the ledger is about, or release into another one (--ledger FILE --new-ledger)."
+        raise SourceError(f"{problem.fact}, which earlier releases of the ledger were counted by", remedy) from None
     again = tuple(replace(older, plan=_as_counted(older), span=options.span) for older in counted.earlier)
     undecided = tuple(metric.name for metric in counted.plan.counted_metrics if metric.missing is None)
     return replace(
