@@ -180,7 +180,8 @@ def _analyzed(released: Tables, experiment: str | None, options: AnalysisOptions
     if options.looks is not None and options.looks.method == "always":
         means = with_off_commonest(means, tables, released.ranges)
     means = by_role(means, resolved.roles)
-    effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
+    effects = effect_rows(means, resolved)
+    claims = margin_tests(means, effects, resolved, notes)
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(analyzed, tables, segment_looks, notes)
     received = received_rows(analyzed, means, resolved, options, notes)

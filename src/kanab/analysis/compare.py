@@ -278,7 +278,7 @@ def _rows(
         usual = correct([_p_usual(*rows[place], options) for place in places], options.stepwise)
         for place, p in zip(places, usual, strict=True):
             metric, row = rows[place]
-            row = replace(row, p_usual_adjusted=p)
+            row = replace(row, p_usual_adjusted=p, limit_interval=_limit_interval(metric, row, len(places), options))
             rows[place] = metric, replace(row, verdict=verdict(row, 1 - options.confidence))
     return [_stopping(metric, row, options.looks) for metric, row in rows]
 
@@ -373,6 +373,21 @@ def _over_looks(
     return replace(simultaneous, interval=interval, agrees=agrees)
 
 
+def _limit_interval(
+    metric: MetricMeans, row: EffectRow, family: int, options: ResolvedOptions
+) -> tuple[float, float] | None:
+    """Return the interval over all looks that a margin is read against; guardrails all have to hold, uncorrected."""
+    limit = options.limits.get(row.effect.metric)
+    if limit is None or options.looks is None:
+        return None
+    alone = row.role == "guardrail" or options.correction == "none"
+    alpha = (1 - options.confidence) / (1 if alone else family)
+    look = metric.seen(replace(row.effect, confidence=min(1 - alpha, _SUREST)), options.looks)
+    if not limit.relative or look.interval is None:
+        return look.interval
+    return relative_effect(metric.means, replace(row.effect, confidence=min(1 - look.nominal, _SUREST))).interval
+
+
 def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]:
     """Correct by the joint t over the arms of each metric, and by Bonferroni over metrics."""
     metrics = max(1, sum(any(row.effect.testable for row in rows) for _, rows in family))
@@ -396,8 +411,13 @@ def omnibus_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> l
     ]
 
 
-def margin_tests(measured: Sequence[MetricMeans], options: ResolvedOptions, notes: list[str]) -> list[MarginTest]:
-    """Test every claim for every arm; one that cannot be tested is a note."""
+def margin_tests(
+    measured: Sequence[MetricMeans], rows: Sequence[EffectRow], options: ResolvedOptions, notes: list[str]
+) -> list[MarginTest]:
+    """Test every claim for every arm; one that cannot be tested is a note.
+
+    Claims of primary metrics that decide are a family; guardrails all have to hold, so that theirs need no correction.
+    """
     tests: list[MarginTest] = []
     for means in (metric.means for metric in measured):
         for margin in options.margins.get(means.metric, ()):
@@ -407,7 +427,15 @@ def margin_tests(measured: Sequence[MetricMeans], options: ResolvedOptions, note
                     tests.append(against_margin(effect, margin, means=means))
             except AnalysisError as problem:
                 notes.append(f"The {margin.claim} of {means.metric} is not tested: {problem.fact}. {problem.remedy}")
+    primary = [_place(row.effect) for row in rows if row.carries_verdict and row.role == "primary"]
+    places = [place for place, test in enumerate(tests) if _place(test.effect) in primary]
+    for place, p in zip(places, correct([tests[place].p for place in places], options.stepwise), strict=True):
+        tests[place] = replace(tests[place], p_adjusted=p)
     return tests
+
+
+def _place(effect: Effect) -> tuple[object, ...]:
+    return effect.metric, effect.arm, effect.method, effect.covariates
 
 
 def bayes_rows(measured: Sequence[MetricMeans], options: ResolvedOptions, notes: list[str]) -> list[BayesRow]:

@@ -86,6 +86,5 @@ def _within(row: EffectRow, margin: Margin, tests: Sequence[MarginTest]) -> bool
             if test.margin == margin
             and (test.effect.metric, test.effect.arm, test.effect.method, test.effect.covariates) == same
         )
-    interval = (None if row.relative is None else row.relative.interval) if margin.relative else row.interval
-    (limit, side), *_ = margin.tests
+    interval, ((limit, side), *_) = row.limit_interval, margin.tests
     return interval is not None and (interval[0] > limit if side == "greater" else interval[1] < limit)

@@ -35,7 +35,8 @@ class EffectRow:
     rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
     ``saved`` is of adjusted effects: the share of people more whom the plain effect would take to be as precise.
     ``role`` is the metric's, None where nobody named any; ``better`` its good direction. ``early``: fewer people than
-    planned are in, and p and interval are those of one look at the planned end.
+    planned are in, and p and interval are those of one look at the planned end. ``limit_interval`` is what a margin is
+    read against over several looks: in its units, of a primary metric for all arms together.
     """
 
     effect: Effect
@@ -52,6 +53,7 @@ class EffectRow:
     better: Better = "higher"
     saved: float | None = None
     early: bool = False
+    limit_interval: tuple[float, float] | None = None
 
     @property
     def worse(self) -> Kind:
@@ -290,6 +292,7 @@ def margin_dict(test: MarginTest) -> Plain:
         "confidence": test.confidence,
         "t": test.t,
         "p": test.p,
+        "p_adjusted": test.p_adjusted,
         "shown": test.shown,
         **_noise(effect),
     }
