@@ -6,13 +6,14 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+# no word that means something else in another language: alt, actual, sin, sem, aus, sans
 _WORDS = """
 control controls ctrl ctl controlgroup baseline base old original orig holdout placebo sham off false 0 zero no none
-null without default standard std regular usual statusquo current existing before previous untreated unexposed reference
-ref a kontrolle kontrollgruppe alt alte alter altes bisher bisherig ohne kein keine aus contrôle témoin ancien ancienne
-actuel actuelle sans controllo vecchio vecchia attuale senza controlo controle antiguo antigua viejo vieja actual sin
-antigo antiga atual sem kontroll kontrol kontrolli kontrola kontrolna kontrolní stary stará gammal gammel oud oude vanha
-régi eski контроль контрольная старый старая старое 对照 对照组 對照組 対照 対照群 コントロール 대조군
+null without default standard std regular usual statusquo current existing before previous untreated unexposed
+reference ref a kontrolle kontrollgruppe alte altes bisher bisherig ohne kein keine contrôle témoin ancien ancienne
+actuel actuelle controllo vecchio vecchia attuale senza controlo controle antiguo antigua viejo vieja antigo antiga
+atual kontroll kontrol kontrolli kontrola kontrolna kontrolní stary stará gammal gammel oud oude vanha régi eski
+контроль контрольная старый старая старое 对照 对照组 對照組 対照 対照群 コントロール 대조군
 """
 
 
