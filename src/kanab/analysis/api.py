@@ -17,6 +17,7 @@ from kanab.analysis.compare import (
     metric_means,
     omnibus_rows,
     with_off_commonest,
+    with_worth,
 )
 from kanab.analysis.guardrails import guardrail_rows
 from kanab.analysis.looks import current_look
@@ -179,7 +180,7 @@ def _analyzed(released: Tables, experiment: str | None, options: AnalysisOptions
         means = per_person(means, everything)
     if options.looks is not None and options.looks.method == "always":
         means = with_off_commonest(means, tables, released.ranges)
-    means = by_role(means, resolved.roles)
+    means = with_worth(by_role(means, resolved.roles), resolved)
     effects = effect_rows(means, resolved)
     claims = margin_tests(means, effects, resolved, notes)
     segment_looks = SegmentLooks.of(resolved, means)

@@ -13,6 +13,7 @@ from kanab.analysis.verdicts import carriers, verdict
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
 from kanab.plan.pairs import Pair
+from kanab.plan.values import size
 from kanab.privacy.merging import LevelMap
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
@@ -40,17 +41,19 @@ Look = PlannedLook | AnyTimeLook
 class MetricMeans:
     """The arm means of one metric by one method, and how many people were counted for them.
 
-    ``off_commonest`` are those of each arm who have another value than the commonest one, at least.
+    ``off_commonest`` are those of each arm who have another value than the commonest one, at least; ``worth`` is the
+    size of an effect worth having.
     """
 
     means: ArmMeans
     people: int
     off_commonest: Mapping[Level, float] = field(default_factory=dict)
+    worth: float | None = None
 
     def seen(self, effect: Effect, looks: Looks) -> Look:
         """Return an effect between these arms as it may be read at this look."""
         fewest = min((self.off_commonest.get(arm, math.inf) for arm, _ in effect.contrast), default=math.inf)
-        return looks.at(effect, self.people, fewest)
+        return looks.at(effect, self.people, fewest, self.worth)
 
 
 @dataclass(frozen=True)
@@ -243,6 +246,21 @@ def with_off_commonest(
         return {arm: min(n, below[arm]) for arm, n in above.items()} if any(below.values()) else above
 
     return [replace(metric, off_commonest=of(metric.means.metric)) for metric in measured]
+
+
+def with_worth(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[MetricMeans]:
+    """Add to primary metrics the size of an effect worth having, in their units, where one is declared."""
+    if options.rule.worth is None:
+        return list(measured)
+    amount, relative = size(options.rule.worth)
+    sizes = [
+        amount * abs(float(of.means.means[of.means.arms.index(options.control)])) if relative else amount
+        for of in measured
+    ]
+    return [
+        replace(of, worth=worth or None) if options.roles.get(of.means.metric) == "primary" else of
+        for of, worth in zip(measured, sizes, strict=True)
+    ]
 
 
 def effect_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[EffectRow]:

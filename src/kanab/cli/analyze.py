@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -125,7 +126,7 @@ analysis_options = flags_together(
         "--decision",
         multiple=True,
         metavar="SWITCH=VALUE",
-        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000.",
+        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000, worth=2%.",
     ),
     click.option(
         "--prior",
@@ -170,8 +171,9 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
 
 def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
     switches: dict[str, Any] = dict(pairs(texts, "--decision"))
-    if "people" in switches and switches["people"].isdecimal():
-        switches["people"] = int(switches["people"])
+    for name, text in switches.items():
+        with suppress(ValueError):
+            switches[name] = int(text) if text.isdecimal() else float(text)
     return switches
 
 

@@ -217,7 +217,7 @@ def test_claims_about_a_primary_metric_are_corrected_over_arms_and_margins_of_gu
 def test_over_several_looks_a_claim_is_read_at_the_level_of_all_arms() -> None:
     counted = kb.release(kb.count(at_the_margin(1), arm="variant", metrics=["speed", "costs"], control=0))
     for relative in (False, True):
-        limits = {name: (0.5, relative) for name in ("speed", "costs")}
+        limits = dict.fromkeys(("speed", "costs"), (0.5, relative))
         planned = replace(counted.plan.experiment(), non_inferiority=limits, primary=("speed",), guardrails=("costs",))
         limited = replace(counted, plan=replace(counted.plan, experiments=(planned,)))
         rows = kb.analyze(limited, looks=kb.Looks("spending", looks=2, earlier=[])).effects
@@ -235,7 +235,7 @@ def test_what_a_plan_says_is_read_and_may_be_overridden() -> None:
     counted = kb.release(kb.count(rows(), parse_plan(PLAN + ROLES)))
     data = kb.analyze(counted).to_dict()
     assert data["decision"]["answer"] == "ship"
-    assert data["rule"] == {"primary": "any", "guardrails": "not-worse", "people": 8_000}
+    assert data["rule"] == {"primary": "any", "guardrails": "not-worse", "people": 8_000, "worth": None}
     assert [row["margin"] for row in data["guardrails"]] == [0.02, 0.01]
     other = kb.analyze(counted, primary="clicks", guardrails="orders", decision={"people": 20_000}).to_dict()
     assert {row["metric"]: row["role"] for row in other["effects"] if row["role"] != "secondary"} == {
@@ -267,6 +267,7 @@ def test_roles_do_not_change_what_is_counted() -> None:
         ({"decision": {"people": 0}}, "a switch of the decision is not known"),
         ({"decision": {"primry": "all"}}, "a switch of the decision is not known"),
         ({"decision": {"primary": "some"}}, "a switch of the decision is not known"),
+        ({"decision": {"worth": "much"}}, "a switch of the decision is not known"),
         (
             {"guardrails": "refunds", "decision": {"guardrails": "non-inferior"}},
             "the decision demands a margin of every guardrail, and refunds has none",
