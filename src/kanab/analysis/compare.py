@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from kanab.analysis.options import ROLES, AnalysisOptions, Looks, ResolvedOptions, Role, Weights
-from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
+from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow, effect_place
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
@@ -25,16 +25,13 @@ from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, correct, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.stats.relative import odds_ratio, relative_delta, relative_effect
-from kanab.stats.sequential import AnyTimeLook, PlannedLook, not_stopping
+from kanab.stats.sequential import AnyTimeLook, Look, not_stopping
 from kanab.stats.skewness import Shape
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 _SUREST = 1 - 1e-12
 """A first look may allow almost nothing; beyond this no interval can be told from an infinite one."""
-
-
-Look = PlannedLook | AnyTimeLook
 
 
 @dataclass(frozen=True)
@@ -253,14 +250,12 @@ def with_worth(measured: Sequence[MetricMeans], options: ResolvedOptions) -> lis
     if options.rule.worth is None:
         return list(measured)
     amount, relative = size(options.rule.worth)
-    sizes = [
-        amount * abs(float(of.means.means[of.means.arms.index(options.control)])) if relative else amount
-        for of in measured
-    ]
-    return [
-        replace(of, worth=worth or None) if options.roles.get(of.means.metric) == "primary" else of
-        for of, worth in zip(measured, sizes, strict=True)
-    ]
+
+    def with_size(of: MetricMeans) -> MetricMeans:
+        mean = abs(float(of.means.means[of.means.arms.index(options.control)]))
+        return replace(of, worth=amount * mean or None if relative else amount)
+
+    return [with_size(of) if options.roles.get(of.means.metric) == "primary" else of for of in measured]
 
 
 def effect_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[EffectRow]:
@@ -398,8 +393,7 @@ def _limit_interval(
     limit = options.limits.get(row.effect.metric)
     if limit is None or options.looks is None:
         return None
-    alone = row.role == "guardrail" or options.correction == "none"
-    alpha = (1 - options.confidence) / (1 if alone else family)
+    alpha = (1 - options.confidence) / (1 if row.role == "guardrail" or options.correction == "none" else family)
     look = metric.seen(replace(row.effect, confidence=min(1 - alpha, _SUREST)), options.looks)
     if not limit.relative or look.interval is None:
         return look.interval
@@ -432,10 +426,7 @@ def omnibus_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> l
 def margin_tests(
     measured: Sequence[MetricMeans], rows: Sequence[EffectRow], options: ResolvedOptions, notes: list[str]
 ) -> list[MarginTest]:
-    """Test every claim for every arm; one that cannot be tested is a note.
-
-    Claims of primary metrics that decide are a family; guardrails all have to hold, so that theirs need no correction.
-    """
+    """Test every claim for every arm, those that decide about primary metrics as a family; what cannot be is a note."""
     tests: list[MarginTest] = []
     for means in (metric.means for metric in measured):
         for margin in options.margins.get(means.metric, ()):
@@ -445,15 +436,11 @@ def margin_tests(
                     tests.append(against_margin(effect, margin, means=means))
             except AnalysisError as problem:
                 notes.append(f"The {margin.claim} of {means.metric} is not tested: {problem.fact}. {problem.remedy}")
-    primary = [_place(row.effect) for row in rows if row.carries_verdict and row.role == "primary"]
-    places = [place for place, test in enumerate(tests) if _place(test.effect) in primary]
+    primary = [effect_place(row.effect) for row in rows if row.carries_verdict and row.role == "primary"]
+    places = [place for place, test in enumerate(tests) if effect_place(test.effect) in primary]
     for place, p in zip(places, correct([tests[place].p for place in places], options.stepwise), strict=True):
         tests[place] = replace(tests[place], p_adjusted=p)
     return tests
-
-
-def _place(effect: Effect) -> tuple[object, ...]:
-    return effect.metric, effect.arm, effect.method, effect.covariates
 
 
 def bayes_rows(measured: Sequence[MetricMeans], options: ResolvedOptions, notes: list[str]) -> list[BayesRow]:

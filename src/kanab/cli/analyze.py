@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -162,19 +161,11 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         _prior(flags["prior"]),
         names(flags["primary"]),
         names(flags["guardrail"]),
-        _decision(flags["decision"]),
+        {switch: level(text) for switch, text in pairs(flags["decision"], "--decision").items()},
         test=flags["test"],
         variance=flags["variance"],
         slopes=flags["slopes"],
     )
-
-
-def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
-    switches: dict[str, Any] = dict(pairs(texts, "--decision"))
-    for name, text in switches.items():
-        with suppress(ValueError):
-            switches[name] = int(text) if text.isdecimal() else float(text)
-    return switches
 
 
 def _looks(flags: Mapping[str, Any]) -> Looks | None:

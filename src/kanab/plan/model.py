@@ -127,8 +127,7 @@ class DecisionRule:
 
     ``primary``: "any" metric, or "all", must be clearly better. ``guardrails``: none may be clearly worse, and
     those with a margin must be shown to be within it; "non-inferior" demands a margin of all. ``people``: nothing
-    is shipped before so many are counted. ``worth``: the smallest effect on a primary metric that is worth having, a
-    number or a share of the control's mean ("2%"), by which looks say whether going on can change the answer.
+    is shipped before so many are counted. ``worth``: the smallest effect on a primary metric that is worth having.
     """
 
     primary: Literal["any", "all"] = "any"

@@ -106,8 +106,8 @@ def decide(data: Data, *, running: bool = False) -> dict[str, Any] | None:
         stopping = [spoken_arm(arm.name) for arm in arms if answers[arm.name] == "stop"]
         because += [f"Stop {listed(stopping)} now."] if stopping else []
         because.append(early or _to_come(data, about))
-        looks = [row for arm in about for row in arm.primary if row["sequential"]]
-        because += [sentence for row in looks if (sentence := futility_sentence(data, row))]
+        looks = (row for arm in about for row in arm.primary if row["sequential"])
+        because += filter(None, (futility_sentence(data, row) for row in looks))
     for alarm in data.get("interferes", ()):
         if role_of(data, alarm["metric"]) == "primary":
             other = alarm["experiment"]

@@ -47,12 +47,11 @@ def futility_sentence(data: Data, row: Row) -> str:
     going = row["sequential"]["verdict"] == "keep going" and row.get("role") != "guardrail"
     if not going or chance is None or chance >= FUTILE:
         return ""
-    arm, worth = spoken_arm(row["arm"]), data["rule"].get("worth") if row.get("role") == "primary" else None
-    finding = f"the chance of a finding for {arm} on {row['metric']}"
-    if worth is not None:
-        scale, unit = (100, " points") if is_share(data, row["metric"]) else (1, "")
-        size = worth.replace("%", " %") if isinstance(worth, str) else f"{scale * worth:.6g}{unit}"
-        finding = f"even if {arm} changed {row['metric']} by {size}, the chance of a finding"
+    arm, metric, worth = spoken_arm(row["arm"]), row["metric"], data.get("rule", {}).get("worth")
+    finding = f"the chance of a finding for {arm} on {metric}"
+    if worth is not None and row["role"] == "primary":
+        number = f"{100 * worth:.6g} points" if is_share(data, metric) and not isinstance(worth, str) else str(worth)
+        finding = f"even if {arm} changed {metric} by {number.replace('%', ' %')}, the chance of a finding"
     return (
         f"The rest of the plan can hardly change the answer: {finding} is "
         f"{'below 1' if chance < 0.01 else f'{100 * chance:.0f}'} %. Stopping now costs little."

@@ -262,10 +262,8 @@ def margin_parts(data: Data) -> tuple[Part, ...]:
     carried = {(row["metric"], row["arm"], method_of(row)) for m in metrics_of(data) for row in headlines(data, m)}
     claims = [margin_sentence(data, row) for row in rows if (row["metric"], row["arm"], method_of(row)) in carried]
     level = percent(rows[0]["confidence"])
-    corrected = any(row["p_adjusted"] not in (None, row["p"]) for row in rows)
-    alone = f"Each claim is tested on its own, one-sided at {level}."
-    how = f"Claims are tested one-sided at {level}; those about primary metrics decide, corrected for each other."
-    return *claims, how if corrected else alone, _margin_table(data, rows)
+    how = f"Each claim is tested one-sided at {level}; those about a primary metric are corrected for each other."
+    return *claims, how, _margin_table(data, rows)
 
 
 def margin_sentence(data: Data, row: Row) -> str:

@@ -108,8 +108,7 @@ class MarginTest:
     ``t`` and ``p`` are those of the weaker of two tests for equivalence, whose interval has
     confidence 1 − 2α; otherwise the interval is one-sided at 1 − α. With a relative margin, estimate
     and interval are relative too (Fieller). All None where nothing varies. p and interval follow the effect's own
-    rule. Two rates are tested at the margin by the score test, whose z is ``t``. ``p_adjusted`` is of claims that are
-    corrected over arms, as an analysis does it, and then decides; the interval stays that of this claim alone.
+    rule. Two rates are tested at the margin by the score test, whose z is ``t``. ``p_adjusted``, over arms, decides.
     """
 
     effect: Effect

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-# no word that means something else in another language: alt, actual, sin, sem, aus, sans
 _WORDS = """
 control controls ctrl ctl controlgroup baseline base old original orig holdout placebo sham off false 0 zero no none
 null without default standard std regular usual statusquo current existing before previous untreated unexposed
@@ -20,7 +19,8 @@ atual kontroll kontrol kontrolli kontrola kontrolna kontrolní stary stará gamm
 def place_of_control(arms: Sequence[str]) -> int | None:
     """Return the place of the only arm whose name is a control's; None where no name says so, or several do.
 
-    The whole name counts, or its first or last word. Of several, one that is just "control" is it.
+    The whole name counts, or its first or last word, but no word of two meanings (alt, sin, sans). Of several, one
+    that is just "control" is it.
 
     >>> place_of_control(["Mens E-Mail", "No E-Mail"]), place_of_control(["new_page", "oldPage"])
     (1, 1)
