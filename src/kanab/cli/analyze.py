@@ -125,7 +125,7 @@ analysis_options = flags_together(
         "--decision",
         multiple=True,
         metavar="SWITCH=VALUE",
-        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000.",
+        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000, worth=2%.",
     ),
     click.option(
         "--prior",
@@ -161,18 +161,11 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         _prior(flags["prior"]),
         names(flags["primary"]),
         names(flags["guardrail"]),
-        _decision(flags["decision"]),
+        {switch: level(text) for switch, text in pairs(flags["decision"], "--decision").items()},
         test=flags["test"],
         variance=flags["variance"],
         slopes=flags["slopes"],
     )
-
-
-def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
-    switches: dict[str, Any] = dict(pairs(texts, "--decision"))
-    if "people" in switches and switches["people"].isdecimal():
-        switches["people"] = int(switches["people"])
-    return switches
 
 
 def _looks(flags: Mapping[str, Any]) -> Looks | None:

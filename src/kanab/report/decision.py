@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from kanab.errors import flag, listed
 from kanab.report.figures import Row, figures_of, is_share, metric_figures
+from kanab.report.look_words import futility_sentence
 from kanab.report.words import (
     differs,
     faults,
@@ -105,6 +106,8 @@ def decide(data: Data, *, running: bool = False) -> dict[str, Any] | None:
         stopping = [spoken_arm(arm.name) for arm in arms if answers[arm.name] == "stop"]
         because += [f"Stop {listed(stopping)} now."] if stopping else []
         because.append(early or _to_come(data, about))
+        looks = (row for arm in about for row in arm.primary if row["sequential"])
+        because += filter(None, (futility_sentence(data, row) for row in looks))
     for alarm in data.get("interferes", ()):
         if role_of(data, alarm["metric"]) == "primary":
             other = alarm["experiment"]

@@ -314,6 +314,12 @@ def test_the_control_is_known_by_its_name_whichever_comes_first(control: Any, ot
     assert (data["decision"]["answer"], data["decision"]["arm"]) == ("ship", str(other))
 
 
+@pytest.mark.parametrize("word", ["alt", "alter", "actual", "sin", "sem", "aus", "sans"])
+def test_a_word_that_means_something_else_elsewhere_names_no_control(word: str) -> None:
+    data = kb.readout(bought({"main": 0.10, word: 0.13}), arm="variant", metrics=["bought"]).to_dict()
+    assert (data["control_chosen"], data["decision"]) == ("unknown", None)
+
+
 def test_how_the_control_was_chosen_is_said() -> None:
     rows = bought({"blue": 0.10, "green": 0.13})
 

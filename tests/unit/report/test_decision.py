@@ -13,7 +13,7 @@ from kanab.report.words import colour_key, tone
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]
-RULE = {"primary": "any", "guardrails": "not-worse", "people": None}
+RULE = {"primary": "any", "guardrails": "not-worse", "people": None, "worth": None}
 DOWN = {"estimate": -0.5, "interval": [-0.7, -0.3], "relative": -0.05, "relative_interval": [-0.07, -0.03]}
 
 
