@@ -16,6 +16,7 @@ from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
+    SHARE,
     check_single,
     counted_source,
     flags_said,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from kanab.stats.margins import Margin
 
 analysis_options = flags_together(
-    click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."),
+    click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Confidence of the intervals."),
     click.option(
         "--alternative",
         type=click.Choice(get_args(Alternative)),
