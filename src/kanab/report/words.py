@@ -166,7 +166,9 @@ def balance_rows(data: Data) -> list[Row]:
 
 def faults(data: Data) -> list[str]:
     """Return why the comparison is not to be trusted, a short clause each; nothing where no alarm rings."""
-    return ["people did not arrive as planned"] * alarmed(data) + balance_faults(data)
+    rows = any(caution["kind"] == "rows-not-people" for caution in data.get("cautions", ()))
+    counted = ["rows are not people, so name the column of people (--unit)"] * rows
+    return [*counted, *["people did not arrive as planned"] * alarmed(data), *balance_faults(data)]
 
 
 def balance_faults(data: Data) -> list[str]:
@@ -287,10 +289,9 @@ def is_better(row: Row) -> bool | None:
 
 
 def kind_of(row: Row) -> Kind:
-    """Return the verdict as people read it: "early" for what is seen before the planned people are in, but for harm."""
+    """Return the verdict as people read it: "early" for what is seen before the planned people are in."""
     kind: Kind = row["verdict"]
-    harm = is_better(row) is False and row.get("role") in ("primary", "guardrail")
-    return "early" if row.get("early") and not harm and kind in ("up", "down", "watch", "hint") else kind
+    return "early" if row.get("early") and kind in ("up", "down", "watch", "hint") else kind
 
 
 def tone(row: Row) -> str:
