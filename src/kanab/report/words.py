@@ -489,16 +489,21 @@ def segment_sentences(data: Data) -> list[str]:
     unclear = [row for row in tests if row["p"] is not None and row not in clear]
     sentences = []
     for row in clear:
-        test = f"{segment_test(row)}, {spoken_ps(row)}"
+        test = f"{segment_test(row)}, {_spoken_ps_noted(row)}"
         sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
         sentences += _follow_up_sentences(data, row)
     if unclear:
-        names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in unclear)
+        names = listed(f"{row['metric']} by {row['covariate']} ({_spoken_ps_noted(row)})" for row in unclear)
         sentences.append(f"No sign that the effect differs: {names}.")
     for row in tests:
         if row["p"] is None:
             sentences.append(f"{row['metric']} by {row['covariate']} is not testable: {row['note'] or 'no F'}.")
     return sentences
+
+
+def _spoken_ps_noted(row: Row) -> str:
+    """Return the p of a test of segments, and which levels it takes as one."""
+    return "; ".join(text for text in (spoken_ps(row), row["note"]) if text)
 
 
 def segment_test(row: Row) -> str:
