@@ -455,7 +455,8 @@ def bayes_rows(measured: Sequence[MetricMeans], options: ResolvedOptions, notes:
             contrasts = _against_control(means, options)
             effects = [contrast(means, weights, confidence=options.confidence) for weights in contrasts]
             candidates = best_arm(means, prior, control=options.control, better=better)
-            posteriors = tuple(posterior(effect, prior) for effect in effects)
+            in_units = prior.in_units(float(means.means[means.arms.index(options.control)]))
+            posteriors = tuple(posterior(effect, in_units) for effect in effects)
         except AnalysisError as problem:
             notes.append(f"{means.metric} is not read with its prior: {problem.fact}.")
             continue

@@ -262,7 +262,7 @@ class BayesRow:
             "metric": self.metric,
             "method": self.method,
             "covariates": list(self.covariates),
-            "prior": {"mean": self.prior.mean, "sd": self.prior.sd if math.isfinite(self.prior.sd) else None},
+            "prior": vars(self.prior) | {"sd": self.prior.sd if math.isfinite(self.prior.sd) else None},
             "better": self.better,
             "effects": [
                 {

@@ -16,6 +16,7 @@ from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
+    SHARE,
     check_single,
     counted_source,
     flags_said,
@@ -26,6 +27,7 @@ from kanab.cli.source_options import (
     pairs,
     plan_of,
     rows_of,
+    share,
     source_options,
 )
 from kanab.errors import PlanError
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from kanab.stats.margins import Margin
 
 analysis_options = flags_together(
-    click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."),
+    click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Confidence of the intervals."),
     click.option(
         "--alternative",
         type=click.Choice(get_args(Alternative)),
@@ -131,7 +133,7 @@ analysis_options = flags_together(
         "--prior",
         multiple=True,
         metavar="MEAN,SD",
-        help="Add a Bayesian reading with this prior; for one metric: spend=0,0.5.",
+        help="Add a Bayesian reading with this prior, also 0,5% of the control's mean; for one metric: spend=0,0.5.",
     ),
     click.option(
         "--slopes",
@@ -233,22 +235,24 @@ def _margin(claim: Claim, text: str) -> Margin:
 
 
 def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
-    """Read ``0,0.5`` for all metrics, or ``spend=0,0.5`` for each."""
+    """Read ``0,0.5`` or ``0,5%`` for all metrics, or ``spend=0,0.5`` for each."""
     from kanab.stats.bayes import Prior
 
     priors: dict[str, Prior] = {}
     for text in texts:
         metric, _, numbers = text.rpartition("=")
         try:
-            mean, sd = (float(part) for part in numbers.split(","))
+            mean, sd = map(share, numbers.split(","))
         except ValueError:
             mean, sd = math.nan, math.nan
-        if not math.isfinite(mean) or not sd > 0:
+        relative = "%" in numbers
+        mixed = relative and any(not part.endswith("%") and share(part) != 0 for part in numbers.split(","))
+        if not math.isfinite(mean) or not sd > 0 or mixed:
             raise PlanError(
                 "--prior needs a mean and a positive standard deviation of effects",
-                "Write --prior 0,0.01, or for one metric --prior spend=0,0.5.",
+                "Write --prior 0,0.01, or --prior 0%,5% of the control's mean; for one metric --prior spend=0,0.5.",
             )
-        priors[metric.strip()] = Prior(mean, sd)
+        priors[metric.strip()] = Prior(mean, sd, relative)
     if ("" in priors and len(priors) > 1) or len(priors) < len(texts):
         raise PlanError("--prior is given twice", "Give one for all metrics, or one for each: --prior spend=0,0.5.")
     return priors.get("", priors or None)

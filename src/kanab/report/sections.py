@@ -329,9 +329,9 @@ def bayes_parts(data: Data) -> tuple[Part, ...]:
 
 
 def _prior_sentence(data: Data, posterior: Row) -> str:
-    share = is_share(data, posterior["metric"])
-    unit = " points" if share else ""
-    scale = 100 if share else 1
+    share, relative = is_share(data, posterior["metric"]), posterior["prior"].get("relative")
+    unit = f" % of the mean of {data['control']}" if relative else " points" if share else ""
+    scale = 100 if share or relative else 1
     mean, sd = posterior["prior"]["mean"], posterior["prior"]["sd"]
     prior = "none" if sd is None else f"{scale * mean:g} ± {scale * sd:g}{unit} (one standard deviation)"
     less = "; less is better" if posterior["better"] == "lower" else ""

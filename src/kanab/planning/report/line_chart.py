@@ -11,6 +11,7 @@ from kanab.report.axes import ABOVE, ChartAxis, Frame, Point, gutter, legend, pe
 from kanab.report.chart import Chart, chosen_chart
 from kanab.report.figures import percent
 from kanab.report.palette import MUTED, UP
+from kanab.report.words import is_internal
 from kanab.tabular import number
 
 _STEPS = (1, 2, 5)
@@ -70,7 +71,7 @@ def curve_chart(data: Mapping[str, Any]) -> Chart:
     """Return the effect that is found, or the power, by people, from the plain data of a curve."""
     points = data["points"]
     solved = "power" if points and points[0]["solved"] == "power" else "effect"
-    return chosen_chart({solved: lambda: {solved: _curve(points, solved)}}, solved)
+    return chosen_chart({solved: lambda: {solved: _curve(points, solved)}}, solved, internal=is_internal(data))
 
 
 def _curve(points: Sequence[Mapping[str, Any]], solved: str) -> list[str]:
