@@ -395,7 +395,7 @@ def _cautions(
 ) -> list[Caution]:
     """Collect what numbers alone do not say: about batches, about bounds, about each metric."""
     batches = _batches(released, plan)
-    cautions = [*map(rows_not_people, released.repeats), *changed_shares(batches, plan.name)]
+    cautions = [*map(rows_not_people, released.receipt.repeats), *changed_shares(batches, plan.name)]
     units = "clusters" if "assigned_by" in (released.receipt.choices or {}) else "people"
     cautions += small_arms(next(iter(tables.values())).people_by(plan.name), released.receipt.k, units)
     others = [name for name in released.plan.experiment_names if _depend(released.plan, plan.name, name)]

@@ -16,6 +16,7 @@ from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.recoding import narrower
 from kanab.privacy.release import OwnRows, Release
+from kanab.stats.cautions import rows_not_people
 from kanab.tabular import Table
 
 NOTHING_WRITTEN = "Dry run: nothing was written, and no ledger has a note of it."
@@ -112,6 +113,7 @@ class DryRun:
         if self.released is None:
             return "\n".join([*lines, f"A release would be refused: {self.refused}"])
         lines += str(Table(("leaves", "levels", "metrics"), tuple(self._leaves()))).splitlines()
+        lines += [f"- {rows_not_people(column)}" for column in self.own.receipt.repeats]
         lines += [f"- Merges in {name}: {into}." for name, into in self.merged.items()]
         for name, why in self.stays_out.items():
             keeps = f" {self.keeping[name]} keeps it." if name in self.keeping else ""

@@ -112,7 +112,6 @@ def own_rows(counted: Counted, k: int | None = None) -> OwnRows:
         tables,
         _receipt(counted, tables, maps, left_out),
         ranges=counted.ranges_in_units,
-        repeats=counted.repeats,
         rates=counted.rates,
     )
 
@@ -168,5 +167,5 @@ def _receipt(
         counted.plan.k, int(people[people > 0].min()), int(np.count_nonzero(people)), maps, left_out,
         clamped=counted.clamped, missing=counted.missing, excluded=counted.excluded, outside=counted.outside,
         where=counted.where, batch=batch_of(counted), choices=choices,
-        shapes=counted.shape_classes(counted.plan.k),
+        shapes=counted.shape_classes(counted.plan.k), repeats=counted.repeats,
     )  # fmt: skip

@@ -156,12 +156,15 @@ def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
     """Print what is in the file, and what it cost."""
     from kanab.privacy.costs import costs_of
     from kanab.privacy.epsilon.noise_receipt import spent_sentence
+    from kanab.stats.cautions import rows_not_people
 
     receipt = released.receipt
     tables = f"{len(released.tables)} table{'s' if len(released.tables) > 1 else ''}"
     click.echo(f"{flags['output']}: {tables}, {_how_anonymous(released)}.")
     if first:
         click.echo(first)
+    for column in receipt.repeats:
+        click.echo(f"- {rows_not_people(column)}")
     if receipt.noise is not None:
         click.echo(f"- {spent_sentence(receipt.noise, chained=released.chained, batch=receipt.batch is not None)}.")
     if receipt.batch is not None:

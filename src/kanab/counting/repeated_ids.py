@@ -10,7 +10,7 @@ from kanab.counting.frames import Array
 
 _PERSON = (
     "user|visitor|customer|client|member|person|session|account|subscriber|player|patient|participant|respondent|"
-    "student|guest|buyer|shopper|cookie|e_?mail|login|user_?name"
+    "student|guest|buyer|shopper|cookie|e_?mail|login|user_?name|household|haushalt|kunden?|nutzer|besucher|mitglied"
 )
 _ID = "id|uid|uuid|guid"
 _IDS = re.compile(rf"(.*_)?({_ID})")
@@ -18,7 +18,7 @@ _PEOPLE = re.compile(
     rf"({_ID})"
     rf"|(the_|anonymous_|anon_|hashed_|unique_)?({_PERSON})(_({_PERSON}))*(_address|_hash)?"
     rf"|(.*_)?({_PERSON}|people|device|browser|anonymous|anon|subject)_?({_ID}|key|token)"
-    r"|(.*_)?(customer|client|member|account|patient)_?(number|no|nr)"
+    r"|(.*_)?(customer|client|member|account|patient|kunden|mitglieds)_?(number|nummer|no|nr)"
 )
 """Names of people: nothing that ends otherwise (user_type, session_count), and no rate such as spend_per_user."""
 

@@ -193,7 +193,6 @@ def make_release(
         counted.bounds_declared,
         None if ledger is None else ledger.head,
         ranges=counted.ranges_in_units,
-        repeats=counted.repeats,
         rates=counted.rates,
     )
 
@@ -379,7 +378,7 @@ class _Gate:
             batch=batch_of(counted),
             effective_k_within="" if effective is None or counted.spans_experiments else "experiment",
             choices={name: text for name, text in counted.choices.items() if name != "where"},
-            ledger=ledger, checked=checked, shapes=self._shapes(),
+            ledger=ledger, checked=checked, shapes=self._shapes(), repeats=counted.repeats,
         )  # fmt: skip
 
     def _shapes(self) -> dict[str, dict[str, tuple[float, float]]]:

@@ -77,7 +77,8 @@ class Receipt:
     in the cohorts through this batch. ``checked`` names rules that need values, which no file shows: "contributors"
     and, where it was known how large values are, "dominance". With ``noise`` nothing else of the data is in the
     receipt: the smallest class is one with noise. ``shapes`` are classes of skewness, and of the share of people off
-    the commonest value, by experiment and metric.
+    the commonest value, by experiment and metric. ``repeats`` are columns that look like a person's id and repeat,
+    where rows were people.
     """
 
     k: int
@@ -104,6 +105,7 @@ class Receipt:
     checked: tuple[str, ...] = ()
     people: PeopleAccounts = field(default_factory=dict)
     shapes: Shapes = field(default_factory=dict)
+    repeats: tuple[str, ...] = ()
 
     @property
     def promise(self) -> str:
@@ -145,9 +147,8 @@ class Tables:
     """What an analysis reads: tables by arms and covariates, the plan that they follow, and what was done to them.
 
     It is a `Release` or `OwnRows`. ``parts`` are the batches that a sum of releases was made of.
-    ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared, ``repeats``
-    columns that look like a person's id and repeat, where rows were people, ``rates`` metrics that are 0 or 1 for every
-    person of a cluster; these are known in memory only.
+    ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared, ``rates`` metrics
+    that are 0 or 1 for every person of a cluster; these are known in memory only.
     """
 
     plan: Plan
@@ -155,7 +156,6 @@ class Tables:
     receipt: Receipt
     parts: tuple[Release, ...] = field(default=(), kw_only=True)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, kw_only=True)
-    repeats: tuple[str, ...] = field(default=(), kw_only=True)
     rates: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property

@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 import kanab as kb
+from kanab.cli.main import cli
 from kanab.counting.repeated_ids import id_columns, repeated_in, repeats
 
 VISITS: dict[str, Any] = {
@@ -25,6 +27,7 @@ IDS = [
     "id", "user_id", "userId", "visitorID", "UUID", "anon-uuid", "customerid", "user id", "order_id", "device_id",
     "ga_client_id", "user", "Visitor", "customer", "client", "member", "account", "person", "session", "sessionId",
     "cookie", "uid", "anonymous_id", "email", "user_email", "email_address", "username", "customer_number", "user_key",
+    "household", "household_id", "anon_id", "Kunde", "kunden_id", "Kundennummer", "nutzer_id",
 ]  # fmt: skip
 
 ORDINARY = {
@@ -123,3 +126,41 @@ def test_one_row_per_person_is_no_reason_to_warn() -> None:
     once = VISITS | {"user_id": list(range(400))}
     assert kb.count(once, arm="variant", metrics=["spend"]).repeats == ()
     assert kb.count(once, arm="variant", metrics=["spend"], where="spend >= 0").repeats == ()
+
+
+REPEATED = {
+    "session": np.repeat(np.arange(400), 10).astype(str),
+    "t1": np.repeat(np.random.default_rng(1).choice(["A", "B"], 400), 10),
+    "t2": np.repeat(np.random.default_rng(2).choice(["A", "B"], 400), 10),
+    "y": np.random.default_rng(3).random(4_000) < 0.1,
+    "device": np.random.default_rng(4).choice(["phone", "tv"], 4_000),
+}
+
+
+def test_a_scan_says_so_first_and_calls_no_assignment_broken_because_of_it() -> None:
+    first = "Rows are not people: session looks like a person's id and repeats"
+    pairs = kb.scan.scan_interactions(REPEATED, ["t1", "t2"], ["y"])
+    segments = kb.scan.scan_segments(REPEATED, ["t1", "t2"], ["y"], ["device"])
+    for scan in (pairs, segments):
+        assert scan.to_dict()["notes"][0].startswith(first)
+        assert set(scan.to_dict()["verdicts"]) <= {"nothing found", "not testable", "watch"}
+        text = " ".join(str(scan).split())
+        assert text.index(first) < text.index("No alarms")
+        assert "was not checked: rows are not people" in text
+        assert first in scan.to_report().replace("&#x27;", "'")
+    whole = {name: column[::10] for name, column in REPEATED.items()}
+    assert not any(note.startswith("Rows") for note in kb.scan.scan_interactions(whole, ["t1", "t2"], ["y"]).notes)
+
+
+def test_a_release_keeps_it_and_so_do_its_readouts_sums_and_scans(tmp_path: Path) -> None:
+    plan = kb.make_plan("t1", ["y"], shares={"A": 1, "B": 1})
+    released = kb.release(kb.count(REPEATED, plan))
+    kb.write_release(released, tmp_path / "rep.json")
+    again = kb.read_release(tmp_path / "rep.json")
+    assert (again.receipt.repeats, kb.analyze(again).to_dict()["decision"]["answer"]) == (("session",), "broken")
+    file = tmp_path / "rep.csv"
+    pd.DataFrame(REPEATED).to_csv(file, index=False)
+    words = ["release", str(file), "--arm", "t1", "--metric", "y"]
+    for more in (["-o", str(tmp_path / "out.json"), "--no-ledger"], ["--dry-run"]):
+        said = CliRunner().invoke(cli, [*words, *more], catch_exceptions=False).output
+        assert "- Rows are not people: session looks like" in said

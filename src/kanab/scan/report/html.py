@@ -43,6 +43,7 @@ from kanab.scan.report.words import (
     outcome,
     privacy_sentences,
     rest_sentences,
+    rows_repeat,
     scope_line,
     untestable_sentences,
 )
@@ -144,13 +145,13 @@ def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:
 def _attention(data: Data) -> str:
     """Say the verdict in a sentence, then show the ranked table."""
     flagged, shown = alarms(data), strongest(data)
-    call = ""
+    call = "".join(f'<p class="call alarm" role="alert">{marked(caution)}</p>' for caution in rows_repeat(data))
     if sentence := outcome(data):
         alarm = ' alarm" role="alert' if flagged or data["verdicts"].get("assignment broken") else ""
         how, _, verdict_text = sentence.partition("): ") if "): " in sentence else sentence.partition(": ")
         bracket = ")" if "): " in sentence else ""
         verdict = marked(verdict_text[:1].upper() + verdict_text[1:])
-        call = f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
+        call += f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
     if not shown:
         return f"{call}<p>Nothing could be tested.</p>"
     cut = f'<p class="key">The {len(shown)} most urgent of {alarm_count(data):,}.</p>'
