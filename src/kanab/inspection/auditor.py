@@ -18,7 +18,7 @@ from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.value_bounds import find_few_contributors
 from kanab.inspection.promises import NOT_COUNTED, NOT_IN_A_BATCH, NOT_IN_A_FILE
-from kanab.privacy.audit import Audit, audit_table, few_events
+from kanab.privacy.audit import REMEDY, Audit, audit_table, few_events
 from kanab.privacy.class_rules import missing_values_hide, products_hide
 from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.accountant import spent_rho
@@ -183,7 +183,7 @@ def _values(audited: Mapping[str, Audited]) -> Check:
     broken = [rule for each in audited.values() for audit in (each.classes, each.arms) for rule in audit.broken]
     return Check(
         "sensitive values", not broken, "metrics that are sensitive, or have squares by class, tell nobody's value",
-        broken[0].remedy if broken else "", sum(rule.classes for rule in broken),
+        REMEDY if broken else "", sum(rule.classes for rule in broken),
     )  # fmt: skip
 
 

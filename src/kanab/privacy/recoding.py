@@ -28,7 +28,6 @@ from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, Place, ShownTable, column, signatures_of
 from kanab.tally.cells import Cells
 from kanab.tally.factor import Level
-from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
 
 ENOUGH_CONTRIBUTORS = 7.5
@@ -109,19 +108,17 @@ def _harmless(counted: Counted, name: str) -> bool:
 def squares_by_arm(counted: Counted) -> Counted:
     """Keep squares by arm only of a few whole steps, some below 0: of −1, 0 and 1 half of y² − y is who has −1."""
     values = {} if counted.signatures is None else counted.signatures.values
-
-    def coarser(part: Moments, tally: Tally) -> Moments:
-        metric = part.metric
-        low, high = metric.grid_bounds or counted.ranges.get(metric.name, (-1, 0))
-        few = metric.scale == 1 and high - low <= MOST_STEPS
-        if metric.name in values:
-            few = is_harmless(values[metric.name], metric.scale, 0)
-        return part.with_squares_at([(arm,) for arm in tally.experiment_names], tally.axes) if few and low < 0 else part
-
-    tallies = {
-        name: replace(tally, moments=tuple(coarser(part, tally) for part in tally.moments))
-        for name, tally in counted.tallies.items()
-    }
+    tallies = {}
+    for name, tally in counted.tallies.items():
+        moments = []
+        for part in tally.moments:
+            metric, known = part.metric, values.get(part.metric.name)
+            low, high = metric.grid_bounds or counted.ranges.get(metric.name, (-1, 0))
+            few = metric.scale == 1 and high - low <= MOST_STEPS
+            few = few if known is None else is_harmless(known, metric.scale, 0)
+            arms = [(arm,) for arm in tally.experiment_names]
+            moments.append(part.with_squares_at(arms, tally.axes) if few and low < 0 else part)
+        tallies[name] = replace(tally, moments=tuple(moments))
     return replace(counted, tallies=tallies)
 
 

@@ -117,14 +117,11 @@ def _again(again: Counted, old: Release, name: str) -> Tally:
     published = _published(old, name)
     table = published.apply(again.tallies[published.linkage]).select_metrics(published.metrics)
     before = old.tables[name]
+    squares = {part.metric.name: part.squares for part in before.moments}
+    moments = tuple(part.with_squares_at(squares[part.metric.name], table.axes) for part in table.moments)
     crosses = {(cross.pair, cross.by) for cross in before.crosses}
-    return replace(
-        table,
-        moments=tuple(
-            part.with_squares_at(before.moments_of(part.metric.name).squares, table.axes) for part in table.moments
-        ),
-        crosses=tuple(cross for cross in table.crosses if (cross.pair, cross.by) in crosses),
-    )
+    kept = tuple(cross for cross in table.crosses if (cross.pair, cross.by) in crosses)
+    return replace(table, moments=moments, crosses=kept)
 
 
 # ── cohorts ────────────────────────────────────────────────────────────────────────────────────
