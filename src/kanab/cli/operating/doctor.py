@@ -281,9 +281,8 @@ def _database(store: Store) -> Iterator[Diagnosis]:
     ):
         if settings[name] == "off":
             yield Diagnosis("database", "wrong", f"{name} is off: {why}", f"Set {name} = on in postgresql.conf.")
-    if (commits := settings["synchronous_commit"]) in WEAKER_COMMITS:
-        fact = f"synchronous_commit is {commits}; collectors turn it on for themselves"
-        yield Diagnosis("database", "warning", fact, "")
+    if (weak := settings["synchronous_commit"]) in WEAKER_COMMITS:
+        yield Diagnosis("database", "warning", f"synchronous_commit is {weak}; collectors turn it on for themselves")
     waits = "waits for a synchronous standby" if settings["synchronous_standby_names"] else "waits for no standby"
     yield Diagnosis("database", "ok", f"PostgreSQL {settings['server_version']}; a commit {waits}")
 

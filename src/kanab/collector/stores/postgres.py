@@ -108,10 +108,7 @@ _REMEMBER = """
     ON CONFLICT DO NOTHING RETURNING nonce
 """
 _SETTLE = "UPDATE kanab_store SET forgotten = forgotten"
-"""Change nothing, and wait for the standby as every commit does.
-
-A connection that is cut while a commit waits leaves it on the primary alone, where others see it.
-"""
+"""Wait for the standby: a commit whose connection was cut while it waited is seen, and on the primary alone."""
 _ADD_RECORD = "INSERT INTO kanab_records (cohort, box) VALUES (%s, %s) RETURNING id"
 _RECORDS = """
     SELECT cohort, box FROM kanab_records
@@ -143,8 +140,7 @@ _SHORTEN = """
 """
 """Sets a limit where the database has none, or a longer one."""
 
-WEAKER_COMMITS = ("off", "local", "remote_write")
-"""Settings of ``synchronous_commit`` with which a crash, or a failover, loses what was acknowledged."""
+WEAKER_COMMITS = ("off", "local", "remote_write")  # a crash or a failover loses what they acknowledge
 
 _REFUSED = ("the database refuses this user", "Grant it the right to create and write tables.")
 _CAUSES = {
