@@ -37,7 +37,8 @@ ORDINARY = {
     "last_session": 300, "session_minutes": 500, "user_age": 70, "client_version": 30, "email_opened": 2,
     "email_domain": 50, "device_model": 120, "account_age_days": 700, "customer_since": 365, "member_tier": 4,
     "customer": 2, "member": 2, "session": 12, "account": 3, "email": 2, "user": 2, "id_type": 3, "paid": 2,
-    "covid": 2, "household": 900, "household_id": 390, "grid": 9, "ids": 200, "Madrid": 2, "PAID": 2, "Identity": 100, "campaign_id": 12, "arm": 2,
+    "household": 900, "household_id": 390, "covid": 2,
+    "grid": 9, "ids": 200, "Madrid": 2, "PAID": 2, "Identity": 100, "campaign_id": 12, "arm": 2,
 }  # fmt: skip
 """Columns of ordinary tables of 2,000 rows, and how many values each has."""
 
