@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.dashboard.results import HistoryPoint
-from kanab.report.drawing import MUTED, ChartAxis, Point, numbered_axis
+from kanab.report.drawing import MUTED, ChartAxis, Point, axis_around
 from kanab.report.figure import Area, Dots, Figure, Line, Mark, Plot, bar_of
 from kanab.report.figures import Figures, figures_of, is_share, scaled
 from kanab.report.pictures import colour_of
@@ -49,25 +49,23 @@ def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> Figure | 
     figures = figures_of([row for _, row in steps], share=share)
     y = _effect_axis(steps, f"{metric}, {arm}{', percentage points' if share else ''}", share=share)
     lows, middles, highs = _levels(steps, y, share=share)
-    marks: list[Mark] = [Line([(0, 0.0), (len(steps) - 1, 0.0)], MUTED, wide=1.5), Line(middles, MUTED, wide=1.5)]
+    x = ChartAxis(-0.25, len(steps) - 0.75, [(0, steps[0][0]), (len(steps) - 1, steps[-1][0])])
+    marks: list[Mark] = [Line([(x.least, 0.0), (x.most, 0.0)], MUTED, wide=1.5), Line(middles, MUTED, wide=1.5)]
     for low, at, high, (_, row) in zip(lows, middles, highs, steps, strict=True):
         marks += [Line([low, high], colour_of(row)), Dots([at], colour_of(row), size=4.5)]
     described = "; ".join(
         f"{through} {effect_text(figures, row)}" for through, row in steps[:: -(-len(steps) // MOST_DESCRIBED)]
     )
-    seals = ChartAxis(0, len(steps) - 1, [(0, steps[0][0]), (len(steps) - 1, steps[-1][0])])
-    panel = Plot(seals, y, marks, text=effect_text(figures, steps[-1][1]))
+    panel = Plot(x, y, marks, text=effect_text(figures, steps[-1][1]))
     return Figure(f"Effect of {arm} on {metric} after each seal", f"{described}.", [panel])
 
 
 def _effect_axis(steps: Steps, title: str = "", *, share: bool) -> ChartAxis:
     """Return an axis for every estimate and for the later intervals: the first may be far wider."""
-    last_steps = steps[-max(3, len(steps) * 2 // 3) :]
-    ends = [0.0, *(row["estimate"] for _, row in steps)]
-    ends += [end for _, row in last_steps for end in row["interval"] or () if end is not None]
-    low, high = (scaled(end, share) or 0.0 for end in (min(ends), max(ends)))
-    air = 0.08 * (high - low) or 1.0
-    return numbered_axis(low - air, high + air, title)
+    ends = [row["estimate"] for _, row in steps]
+    for _, row in steps[-max(3, len(steps) * 2 // 3) :]:
+        ends += row["interval"] or ()
+    return axis_around([scaled(end, share) for end in ends], title)
 
 
 def _levels(steps: Steps, axis: ChartAxis, *, share: bool) -> tuple[list[Point], list[Point], list[Point]]:

@@ -48,19 +48,16 @@ class ChartAxis:
         return min(max((at - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
 
-def stepped(points: Sequence[Point], end: float) -> list[Point]:
-    """Return the corners of a line that stays level from each point until the next one, the last until the end.
-
-    >>> stepped([(0, 1.0), (2, 0.5)], 3)
-    [(0, 1.0), (2, 1.0), (2, 0.5), (3, 0.5)]
-    """
-    ends = [*(x for x, _ in points[1:]), end]
-    return [corner for (x, y), until in zip(points, ends, strict=True) for corner in ((x, y), (until, y))]
-
-
 def numbered_axis(least: float, most: float, title: str = "") -> ChartAxis:
     """Return an axis between two values with round numbers along it."""
     return ChartAxis(least, most, round_numbers(least, most), title)
+
+
+def axis_around(values: Iterable[float | None], title: str) -> ChartAxis:
+    """Return an axis with 0 and all values that are not None, a little air, and round numbers along it."""
+    ends = [0.0, *(value for value in values if value is not None)]
+    air = 0.05 * (max(ends) - min(ends)) or 1.0
+    return numbered_axis(min(ends) - air, max(ends) + air, title)
 
 
 def round_axis(least: float, most: float, title: str, count: int = TICKS) -> ChartAxis:

@@ -1,7 +1,6 @@
 """Figures: forests of intervals, plots over two axes and heat maps, as values that draw themselves as SVG.
 
-A figure is a value that every surface draws in its own way: `Figure.to_html` for a page, whose style sheet turns the
-colours dark; `Figure.to_svg` as a file on white, under its title. Nothing needs a script or a chart library.
+`Figure.to_html` is a piece of a page, whose style sheet turns its colours dark, `Figure.to_svg` a file on white.
 """
 
 from __future__ import annotations
@@ -34,9 +33,6 @@ _AROUND, _BETWEEN, _LINE, _LETTERS = 12.0, 20.0, 20.0, 58
 """Of a figure on white: the margin, the room between pictures, the height of a line, and its letters."""
 
 
-# ── plots ──────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True)
 class _Frame:
     """Where the axes of a plot stand in a picture."""
@@ -64,8 +60,7 @@ class Line:
     wide: float = 3.0
     dashes: str = ""
 
-    def draw(self, frame: _Frame) -> str:
-        """Return the line as SVG."""
+    def _svg(self, frame: _Frame) -> str:
         ends = "" if self.dashes else "round"
         return svg.element(
             "path", d=frame.path(self.points), fill="none", stroke=self.colour, stroke_width=self.wide,
@@ -81,8 +76,7 @@ class Area:
     colour: str
     opacity: float = 0.16
 
-    def draw(self, frame: _Frame) -> str:
-        """Return the area as SVG."""
+    def _svg(self, frame: _Frame) -> str:
         return svg.element("path", d=f"{frame.path(self.points)}z", fill=self.colour, fill_opacity=self.opacity)
 
 
@@ -95,12 +89,11 @@ class Dots:
     size: float = 5.4
     shape: Shape = "dot"
 
-    def draw(self, frame: _Frame) -> str:
-        """Return the marks as SVG: hundreds of dots are one path of lines without length and with round ends."""
+    def _svg(self, frame: _Frame) -> str:
         places = [frame.at(point) for point in self.points]
         if self.shape != "dot":
             return "".join(svg.glyph(self.shape, x, y, self.size, self.colour) for x, y in places)
-        drawn = "".join(f"M{x:g} {y:g}h0" for x, y in places)
+        drawn = "".join(f"M{x:g} {y:g}h0" for x, y in places)  # hundreds of dots are one path, of round ends
         return svg.element("path", d=drawn, stroke=self.colour, stroke_width=2 * self.size, stroke_linecap="round")
 
 
@@ -114,8 +107,7 @@ class Label:
     colour: str = INK
     bold: bool = False
 
-    def draw(self, frame: _Frame) -> str:
-        """Return the words as SVG."""
+    def _svg(self, frame: _Frame) -> str:
         x, y = frame.at(self.at)
         fits = x + 10 + max(map(len, self.lines)) * LETTER * 1.05 <= WIDTH
         first = y + 18 if self.below == fits else y - 10 - 17 * (len(self.lines) - 1)
@@ -141,18 +133,15 @@ class Plot:
     text: str = ""
 
     @property
-    def bare(self) -> bool:
-        """Whether there is nothing but marks."""
+    def _bare(self) -> bool:
         return not (self.x.ticks or self.x.title or self.y.ticks or self.y.title or self.text)
 
     @property
-    def gutter(self) -> float:
-        """The room for the numbers of the upright axis, and for the marks beside them."""
-        return _EDGE if self.bare else max((len(label) for _, label in self.y.ticks), default=0) * LETTER + 10
+    def _gutter(self) -> float:
+        return _EDGE if self._bare else max((len(label) for _, label in self.y.ticks), default=0) * LETTER + 10
 
-    def draw(self, top: float, left: float) -> tuple[list[str], float]:
-        """Return what is drawn from a top, and where it ends."""
-        above, right = (_EDGE, _EDGE) if self.bare else (_ABOVE, _RIGHT)
+    def _svg(self, top: float, left: float) -> tuple[list[str], float]:
+        above, right = (_EDGE, _EDGE) if self._bare else (_ABOVE, _RIGHT)
         frame = _Frame(self.x, self.y, left, top + above, self.wide - right - left, self.high)
         end, parts = frame.top + self.high, []
         if self.y.title:
@@ -165,20 +154,14 @@ class Plot:
             parts.append(svg.element("path", d=f"M{left - 4:g} {y:g}h4", stroke=MUTED))
             parts.append(svg.text(left - 8, y + 4.5, label, size=13, anchor="end"))
         parts += svg.level_axis(self.x, end, left, frame.wide)
-        parts += [mark.draw(frame) for mark in self.marks]
-        below = _EDGE if self.bare else _BELOW if self.x.title else _BELOW / 2
+        parts += [mark._svg(frame) for mark in self.marks]
+        below = _EDGE if self._bare else _BELOW if self.x.title else _BELOW / 2
         return parts, end + below
-
-
-# ── forests ────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class Bar:
-    """An interval and its estimate, so far ``down`` from the middle of its row; an end that is None is open.
-
-    The diamond reaches from one end to the other.
-    """
+    """An interval and its estimate, so far ``down`` from the middle of its row; an end that is None is open."""
 
     low: float | None
     at: float | None
@@ -190,21 +173,23 @@ class Bar:
     dashes: str = ""
     down: float = 0.0
 
-    def draw(self, axis: ChartAxis, y: float) -> list[str]:
-        """Return the interval as SVG, with an arrow at an open end."""
+    @property
+    def ends(self) -> tuple[float | None, float | None, float | None]:
+        """All values that are drawn."""
+        return self.low, self.at, self.high
+
+    def _svg(self, axis: ChartAxis, y: float) -> list[str]:
         low = 0.0 if self.low is None else axis.part(self.low) * WIDTH
         high = float(WIDTH) if self.high is None else axis.part(self.high) * WIDTH
         middle = 0.0 if self.at is None else axis.part(self.at) * WIDTH
-        if self.shape == "diamond":
+        if self.shape == "diamond":  # from end to end
             drawn = f"M{low:g} {y:g}L{middle:g} {y - 8:g}L{high:g} {y:g}L{middle:g} {y + 8:g}z"
             return [svg.element("path", d=drawn, fill=self.colour)]
         look = {"stroke_dasharray": self.dashes, "stroke_linecap": "" if self.dashes else "round"}
         line = f"M{low:g} {y:g}H{high:g}"
         parts = [svg.element("path", d=line, stroke=self.colour, stroke_width=self.wide, **look)]
-        if self.low is None:
-            parts.append(svg.element("path", d=f"M0 {y:g}l8 -5v10z", fill=self.colour))
-        if self.high is None:
-            parts.append(svg.element("path", d=f"M{WIDTH} {y:g}l-8 -5v10z", fill=self.colour))
+        arrows = ((self.low, f"M0 {y:g}l8 -5v10z"), (self.high, f"M{WIDTH} {y:g}l-8 -5v10z"))
+        parts += [svg.element("path", d=arrow, fill=self.colour) for end, arrow in arrows if end is None]
         return parts if self.at is None else [*parts, svg.glyph(self.shape, middle, y, self.size, self.colour)]
 
 
@@ -214,13 +199,6 @@ def bar_of(
     """Return an interval, that of a share in percent; without one, the estimate alone."""
     low, high = interval or (estimate, estimate)
     return Bar(scaled(low, share), scaled(estimate, share), scaled(high, share), colour, **look)
-
-
-def domain_of(bars: Iterable[Bar], values: Sequence[float] = (0.0,)) -> tuple[float, float]:
-    """Return the least and the most of bars and other values, with a little air; never the same."""
-    ends = [*values, *(end for bar in bars for end in (bar.low, bar.at, bar.high) if end is not None)]
-    air = 0.05 * (max(ends) - min(ends)) or 1.0
-    return min(ends) - air, max(ends) + air
 
 
 @dataclass(frozen=True)
@@ -240,13 +218,12 @@ class Forest:
     rows: Sequence[ForestRow]
     axis: str
     upright: Sequence[float] = (0.0,)
-    gutter = 0.0
     wide = WIDTH
+    _gutter = 0.0
 
-    def draw(self, top: float, left: float) -> tuple[list[str], float]:
-        """Return what is drawn from a top, and where it ends."""
-        domain = domain_of((bar for row in self.rows for bar in row.bars), self.upright)
-        axis, parts, y = svg.numbered_axis(*domain, self.axis), [], top + 2
+    def _svg(self, top: float, left: float) -> tuple[list[str], float]:
+        ends = [end for row in self.rows for bar in row.bars for end in bar.ends]
+        axis, parts, y = svg.axis_around([*self.upright, *ends], self.axis), [], top + 2
         for row in self.rows:
             parts.append(svg.element("rect", y=y + 24, width=WIDTH, height=_TRACK, rx=4, fill=TRACK))
             for place, value in enumerate(self.upright):
@@ -257,12 +234,9 @@ class Forest:
             parts.append(svg.text(0, y + 16, name, colour=INK, bold=row.bold))
             parts.append(svg.text(WIDTH, y + 16, row.text, colour=INK, anchor="end"))
             for bar in row.bars:
-                parts += bar.draw(axis, y + 35 + bar.down)
+                parts += bar._svg(axis, y + 35 + bar.down)
             y += _ROW
         return [*parts, *svg.level_axis(axis, y, left, WIDTH)], y + _BELOW
-
-
-# ── heat maps ──────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
@@ -293,22 +267,19 @@ class HeatMap:
     cells: Sequence[Cell]
 
     @property
-    def side(self) -> float:
-        """The side of a square."""
+    def _side(self) -> float:
         return min(_WIDEST, _MAP / len(self.names))
 
     @property
-    def gutter(self) -> float:
-        """The room for the names beside the map."""
+    def _gutter(self) -> float:
         return 12 + 8.5 * (max(len(_middle_cut(name)) for name in self.names) + 1 + len(str(len(self.names))))
 
     @property
     def wide(self) -> float:
         """The width of the picture."""
-        return self.gutter + self.side * len(self.names) + 14
+        return self._gutter + self._side * len(self.names) + 14
 
-    def draw(self, top: float, left: float) -> tuple[list[str], float]:
-        """Return what is drawn from a top, and where it ends; all squares of one paint are one path."""
+    def _svg(self, top: float, left: float) -> tuple[list[str], float]:
         count, squares = len(self.names), dict[Paint, list[tuple[int, int]]]()
         for cell in self.cells:
             if cell.paint.shape == "square":
@@ -317,16 +288,15 @@ class HeatMap:
         ground = [svg.element("rect", width=count, height=count, fill=TRACK)]
         for paint, places in squares.items():
             ground.append(svg.element("path", d=_squares(places), fill=paint.colour, fill_opacity=paint.opacity))
-        step = 1 if self.side >= 12 else 10 if self.side >= 1.2 else 100
-        lines = "".join(f"M0 {at}H{count}M{at} 0V{count}" for at in range(step, count, step))
-        ground.append(svg.element("path", d=lines, stroke=PAGE, stroke_width=f"{1 / self.side:g}"))
+        lines = "".join(f"M0 {at}H{count}M{at} 0V{count}" for at in range(1, count) if self._fits(at, 12))
+        ground.append(svg.element("path", d=lines, stroke=PAGE, stroke_width=f"{1 / self._side:g}"))
         above = [self._mark(cell) for cell in self.cells if cell.paint.shape != "square"] + self._labels()
-        drawn = svg.element("g", "".join(ground), transform=f"scale({self.side:g})") + "".join(above)
-        end = top + 24 + self.side * count
+        drawn = svg.element("g", "".join(ground), transform=f"scale({self._side:g})") + "".join(above)
+        end = top + 24 + self._side * count
         return [svg.element("g", drawn, transform=f"translate({left:g} {top + 24:g})")], end + 4
 
     def _mark(self, cell: Cell) -> str:
-        side, drawn = self.side, [svg.element("title", escape(cell.words))]
+        side, drawn = self._side, [svg.element("title", escape(cell.words))]
         edge = "" if cell.paint.shape == "cross" else PAGE
         for down, across in ((cell.a, cell.b), (cell.b, cell.a)):
             x, y, size = (across + 0.5) * side, (down + 0.5) * side, max(side * 0.24, 3.5)
@@ -335,18 +305,19 @@ class HeatMap:
         return svg.element("a", group, href=f"#{cell.link}") if cell.link else group
 
     def _labels(self) -> list[str]:
-        """Draw names and numbers down the side, numbers along the top; as many as there is room for."""
-        side = self.side
-        step = 1 if side >= 15 else 5 if side >= 5 else 10 if side >= 1.6 else 50
-        numbered = 1 if side >= 22 else 5 if side >= 15 else 10 if side >= 2.5 else 50 if side >= 0.8 else 100
+        """Draw names and numbers down the side, numbers along the top."""
         labels = []
         for number, name in enumerate(self.names, 1):
-            middle = (number - 0.5) * side
-            if number == 1 or number % step == 0:
+            middle = (number - 0.5) * self._side
+            if number == 1 or self._fits(number, 15):
                 labels.append(svg.text(-8, middle + 4.5, f"{_middle_cut(name)} {number}", anchor="end"))
-            if number == 1 or number % numbered == 0:
+            if number == 1 or self._fits(number, 26):
                 labels.append(svg.text(middle, -8, str(number), anchor="middle"))
         return labels
+
+    def _fits(self, number: int, room: float) -> bool:
+        """Return whether a number is one of those that have so much room each: all, every fifth, every tenth …"""
+        return number % next((step for step in (1, 5, 10, 50, 100) if step * self._side >= room), 1000) == 0
 
 
 def _squares(places: Iterable[tuple[int, int]]) -> str:
@@ -365,15 +336,9 @@ def _middle_cut(name: str) -> str:
     return name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[1 - _NAME // 2 :]}"
 
 
-# ── figures ────────────────────────────────────────────────────────────────────────────────────
-
-
 @dataclass(frozen=True, repr=False)
 class Figure:
-    """Panels under each other with a title, a description for screen readers and a legend; or several figures.
-
-    ``note`` stands below the figure where it stands alone.
-    """
+    """Panels under each other, or several figures; a file of its own has the title above and the ``note`` below."""
 
     title: str
     description: str
@@ -421,11 +386,10 @@ class Figure:
         write_whole(path, self.to_svg())
 
     def _drawn(self, **place: float) -> tuple[str, float]:
-        """Return the picture, which screen readers can read out, and its height."""
         parts, top = self._legend()
-        left = max((panel.gutter for panel in self.panels), default=0.0)
+        left = max((panel._gutter for panel in self.panels), default=0.0)
         for number, panel in enumerate(self.panels):
-            drawn, top = panel.draw(top + (_BETWEEN if number else 0), left)
+            drawn, top = panel._svg(top + (_BETWEEN if number else 0), left)
             parts += drawn
         name = f"chart-{hashlib.sha256(f'{self.title}{self.description}'.encode()).hexdigest()[:12]}"
         described = svg.element("desc", escape(self.description), id=name) if self.description else ""
@@ -438,8 +402,6 @@ class Figure:
 
     def _legend(self) -> tuple[list[str], float]:
         """Draw names beside what they mean, in as many lines as they need; also return where these end."""
-        if not self.legend:
-            return [], 0.0
         parts, x, top = [], 0.0, 0.0
         for name, paint in self.legend.items():
             shown = svg.cut(name, int(WIDTH / LETTER) - 4)
@@ -451,11 +413,16 @@ class Figure:
             parts.append(svg.glyph(paint.shape, x + 6, top + 9, 6, paint.colour, opacity=paint.opacity))
             parts.append(svg.text(x + 18, top + 14, shown, colour=INK))
             x += wide
-        return parts, top + _LINE
+        return parts, top + _LINE if parts else 0.0
 
 
-Drawn = Mapping[str, Sequence[Figure]]
-"""Figures by the metric that they are about."""
+def forest_figure(title: str, panels: Sequence[Forest], before: str = "", after: str = "") -> Figure:
+    """Return forests as a figure that says for screen readers what their rows say."""
+    said = "; ".join(f"{row.label} {row.text}" for panel in panels for row in panel.rows)
+    return Figure(title, f"{before}{said}{after}.", panels)
+
+
+Drawn = Mapping[str, Sequence[Figure]]  # by the metric that they are about
 
 
 def chosen_figure(
@@ -470,9 +437,8 @@ def chosen_figure(
     drawn = {name: figures for name, figures in kinds[what]().items() if figures}
     if not drawn:
         others = [name for name in kinds if name != what and any(kinds[name]().values())]
-        hint = (
-            f"There is something to draw of: {', '.join(others)}." if others else "Nothing else can be drawn, either."
-        )
+        some = f"There is something to draw of: {', '.join(others)}."
+        hint = some if others else "Nothing else can be drawn, either."
         raise AnalysisError(f"there is nothing to draw of {what}", hint)
     if metric is not None and metric not in drawn:
         raise AnalysisError(f"there is no chart of {what} for this metric", f"Name one of: {', '.join(drawn)}.")

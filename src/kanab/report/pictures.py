@@ -16,10 +16,10 @@ from kanab.report.drawing import (
     QUIET,
     UP,
     ChartAxis,
+    axis_around,
     letters_beside,
     numbered_axis,
     percent_axis,
-    stepped,
 )
 from kanab.report.figure import (
     Area,
@@ -35,7 +35,7 @@ from kanab.report.figure import (
     Plot,
     bar_of,
     chosen_figure,
-    domain_of,
+    forest_figure,
 )
 from kanab.report.figures import Figures, Row, figures_of, is_share, percent
 from kanab.report.quantile_section import quantile_name
@@ -87,7 +87,7 @@ def effect_figure(data: Data, metric: str) -> Figure | None:
     drawn = [row for row in effects if row["estimate"] is not None]
     rows = [_forest_row(row, figures) for row in sorted(drawn, key=lambda row: arms.index(row["arm"]))]
     title = f"Effects on {metric} against {data['control']}"
-    return _forest(data, title, [Forest(rows, _axis_title(data, metric))]) if rows else None
+    return forest_figure(title, [Forest(rows, _axis_title(data, metric))], _level(data)) if rows else None
 
 
 def segment_figure(data: Data, metric: str) -> Figure | None:
@@ -95,17 +95,16 @@ def segment_figure(data: Data, metric: str) -> Figure | None:
 
     Intervals hold for all levels of a panel together. Only what is not exploratory is coloured.
     """
-    panels, names = [], []
-    for name, covariate in segment_places(data):
-        if name == metric:
-            levels = rows_of_levels(data, name, covariate)
-            rows = _segment_rows(data, name, levels)
-            cut = f"; the {len(rows)} clearest of {len(levels)}" if len(rows) < len(levels) else ""
-            exploratory = ", exploratory" if levels[0]["exploratory"] else ""
-            panels.append(Forest(rows, f"{_axis_title(data, name, f' by {covariate}')}{exploratory}{cut}"))
-            names.append(f"{name} by {covariate}")
-    title = f"The effect at each level: {listed(names)}"
-    return _forest(data, title, panels, " that hold together in each panel") if panels else None
+    covariates = [covariate for name, covariate in segment_places(data) if name == metric]
+    panels = []
+    for covariate in covariates:
+        levels = rows_of_levels(data, metric, covariate)
+        rows = _segment_rows(data, metric, levels)
+        cut = f"; the {len(rows)} clearest of {len(levels)}" if len(rows) < len(levels) else ""
+        exploratory = ", exploratory" if levels[0]["exploratory"] else ""
+        panels.append(Forest(rows, f"{_axis_title(data, metric, f' by {covariate}')}{exploratory}{cut}"))
+    title = f"The effect at each level: {listed(f'{metric} by {covariate}' for covariate in covariates)}"
+    return forest_figure(title, panels, _level(data, " that hold together in each panel")) if panels else None
 
 
 def received_figure(data: Data, metric: str) -> Figure | None:
@@ -127,12 +126,11 @@ def received_figure(data: Data, metric: str) -> Figure | None:
     covariates = rows[0]["covariates"]
     panel = Forest(drawn, f"{_axis_title(data, metric)}{', adjusted' if covariates else ''}")
     more = f"; adjusted for {listed(covariates)}" if covariates else ""
-    return _forest(data, f"Effects on {metric} of being assigned and of receiving", [panel], more=more)
+    return forest_figure(f"Effects on {metric} of being assigned and of receiving", [panel], _level(data), more)
 
 
-def _forest(data: Data, title: str, panels: Sequence[Forest], kind: str = "", more: str = "") -> Figure:
-    texts = "; ".join(f"{row.label} {row.text}" for panel in panels for row in panel.rows)
-    return Figure(title, f"{percent(data['confidence'])} intervals{kind}. {texts}{more}.", panels)
+def _level(data: Data, kind: str = "") -> str:
+    return f"{percent(data['confidence'])} intervals{kind}. "
 
 
 def _axis_title(data: Data, metric: str, by: str = "") -> str:
@@ -192,22 +190,21 @@ def distribution_figure(data: Data, metric: str) -> Figure | None:
     colours = {arm: ARMS[place % len(ARMS)] for place, arm in enumerate(arms)}
     quantiles = _quantiles([row for row in data["quantiles"] if row["metric"] == metric])
     seen = 1.3 * max((x for x, *_ in quantiles), default=edges[-1]) - 0.3 * edges[0]
-    end = min((edge for edge in edges if edge >= seen), default=edges[-1])
+    end = min((edge for edge in edges[1:] if edge >= seen), default=edges[-1])
     crowd: list[Mark] = []
     shares: list[Mark] = []
     highest = 0.0
     for arm, colour in colours.items():
         people = read["people"].get(arm, [])
-        total = sum(people) or 1
-        bars = [
-            (low, count / total / (high - low))
-            for (low, high), count in zip(pairwise(edges), people[1:], strict=False)
-            if high <= end
-        ]
-        highest = max([highest, *(height for _, height in bars)])
+        total, outline = sum(people) or 1, [(edges[0], 0.0)]
+        for (low, high), count in zip(pairwise(edges), people[1:], strict=False):
+            if high <= end:
+                height = count / total / (high - low)
+                outline += [(low, height), (high, height)]
+                highest = max(highest, height)
+        outline.append((end, 0.0))
         steps = [(x, below / total) for x, below in zip(edges, accumulate(people), strict=False) if x <= end]
         if people:
-            outline = [(edges[0], 0.0), *stepped(bars, end), (end, 0.0)]
             crowd += [Area(outline, colour), Line(outline, colour, wide=1.5)]
             shares.append(Line(steps, colour, wide=2.5))
     highest = highest or 1.0
@@ -248,24 +245,23 @@ def window_figure(data: Data, column: str) -> Figure:
         f"{row['arm']}, days {spoken_days(row)}: {figures.bare(row['estimate'], signed=True)}" for row in effects
     )
     title = f"Effects on {column} by days since the first exposure"
-    return Figure(title, f"{percent(data['confidence'])} intervals. {texts}.", panels)
+    return Figure(title, f"{_level(data)}{texts}.", panels)
 
 
 def _windows(rows: Sequence[Row], figures: Figures, title: str) -> Plot:
     """Return a line across the days of each window, in its interval."""
     bars = [_bar(row, figures) for row in rows]
-    least, most = domain_of(bars)
-    first, last = min(row["days"][0] for row in rows), max(row["days"][1] for row in rows)
-    marks: list[Mark] = [Line([(first, 0.0), (last, 0.0)], MUTED, wide=1)]
+    y = axis_around([end for bar in bars for end in bar.ends], title)
+    days = [day for row in rows for day in row["days"]]
+    x = numbered_axis(min(days), max(days), "days since the first exposure")
+    marks: list[Mark] = [Line([(x.least, 0.0), (x.most, 0.0)], MUTED, wide=1)]
     for row, bar in zip(rows, bars, strict=True):
         if bar.at is not None:
             start, end = row["days"]
-            low, high = least if bar.low is None else bar.low, most if bar.high is None else bar.high
+            low, high = y.least if bar.low is None else bar.low, y.most if bar.high is None else bar.high
             marks.append(Area([(start, low), (start, high), (end, high), (end, low)], bar.colour, opacity=0.2))
             marks.append(Line([(start, bar.at), (end, bar.at)], bar.colour))
-    return Plot(
-        numbered_axis(first, last, "days since the first exposure"), numbered_axis(least, most, title), marks, high=165
-    )
+    return Plot(x, y, marks, high=165)
 
 
 _KINDS: Mapping[str, Callable[[Data, str], Figure | None]] = {

@@ -41,7 +41,7 @@ def test_a_single_release_is_one_interval_and_an_open_end_is_that_of_the_picture
     trend = Trend("spend", "B", False, [("", row(2.0, 1.0, None))])
     _, interval, _ = marks(trend)
     assert isinstance(interval, Line)
-    assert interval.points == [(0, 1.0), (0, pytest.approx(2.16))]
+    assert interval.points == [(0, 1.0), (0, pytest.approx(2.1))]
     assert sparkline(trend).title == "Effect of B on spend: +2.0 (at least 1.0)"
 
 

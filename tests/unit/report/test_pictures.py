@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
-import kanab as kb
 from kanab.report.drawing import ARMS, DOWN, MUTED, QUIET, UP
 from kanab.report.figure import Area, Dots, Figure, Forest, ForestRow, Line, Plot
 from kanab.report.pictures import (
@@ -178,56 +172,3 @@ def test_windows_are_lines_across_their_days_and_open_ends_reach_the_edge(small:
     assert isinstance(band, Area)
     assert [y for _, y in band.points] == [0.5, panel.y.most, panel.y.most, 0.5]
     assert line == Line([(0, 1.0), (7, 1.0)], UP)
-
-
-# ── on the pages of commands ───────────────────────────────────────────────────────────────────
-
-COMMANDS = """
-import contextlib, io, re, sys
-from kanab.cli.main import cli
-folder = sys.argv[1]
-commands = [
-    ["analyze", f"{folder}/people.json"], ["analyze", f"{folder}/windows.json"],
-    ["power", "--rate", "0.1", "--effect", "0.01", "--power", "0.8"],
-    ["plan", f"{folder}/kanab.toml", "--per-day", "60", "--days", "28", "--rate", "bought=0.1", "--epsilon", "1,2"],
-]
-for command in commands:
-    with contextlib.redirect_stdout(io.StringIO()):
-        cli([*command, "--html", f"{folder}/page.html"], standalone_mode=False)
-    page = open(f"{folder}/page.html", encoding="utf-8").read()
-    print(*re.findall(r'<svg role="img" aria-label="([^"]*)"', page), sep="\\n")
-"""
-PICTURES = """\
-Effects on spend against A
-The distribution of spend in each arm
-Effects on spend@0d..7d against A
-Effects on spend@7d..14d against A
-Effects on spend by days since the first exposure
-The smallest change with power 80 %, percentage points
-The power for a change of 1 point
-The smallest change of bought, % of the mean in shop, by days
-What noise costs, by ε
-"""
-
-
-@pytest.mark.slow
-def test_every_picture_is_drawn(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    arms, days = np.resize(["A", "B"], 2_000), rng.integers(0, 5, 2_000)
-    rows = {"shop": arms, "spend": rng.integers(0, 40, 2_000)}
-    asked = {"quantiles": {"spend": [0.5]}, "bins": {"spend": [0, 10, 20, 30]}}
-    people = kb.count(rows, arm="shop", metrics=["spend"], bounds={"spend": (0, 40)}, **asked)
-    start = pd.Timestamp("2026-03-01")
-    exposed = pd.DataFrame({"user": np.arange(2_000), "shop": arms, "time": start})
-    later = start + pd.to_timedelta(rng.integers(0, 14, 2_000), unit="D")
-    events = pd.DataFrame({"user": np.arange(2_000), "time": later, "spend": 1 + days})
-    metrics = ["spend@0d..7d", "spend@7d..14d"]
-    bounds = {"bounds": dict.fromkeys(metrics, (0, 5))}
-    windows = kb.count(exposed, arm="shop", unit="user", events=events, window="14d", metrics=metrics, **bounds)
-    for name, counted in {"people": people, "windows": windows}.items():
-        kb.write_release(kb.release(counted), tmp_path / f"{name}.json")
-    plan = 'metrics.bought = { kind = "binary" }\nexperiments.shop = { arms = { A = 1, B = 1 } }\n'
-    (tmp_path / "kanab.toml").write_text(plan, encoding="utf-8")
-    command = [sys.executable, "-c", COMMANDS, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == PICTURES, done.stderr

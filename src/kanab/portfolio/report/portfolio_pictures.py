@@ -7,7 +7,7 @@ from typing import Any
 
 from kanab.portfolio.report.words import combined_figures, combined_heading, listed_effects, portfolio_figures
 from kanab.report.drawing import DOWN, MUTED, QUIET, UP
-from kanab.report.figure import Bar, Figure, Forest, ForestRow, bar_of, chosen_figure
+from kanab.report.figure import Bar, Figure, Forest, ForestRow, bar_of, chosen_figure, forest_figure
 from kanab.report.figures import Figures, Row, percent, scaled
 from kanab.report.text import mapped, printable
 
@@ -41,7 +41,8 @@ def combined_figure(data: Data, effect: Row) -> Figure:
         seen = {"estimate": None, "interval": effect["prediction"]}
         bars.insert(0, _bar(seen, figures, MUTED, wide=1.5, dashes="4 3"))
     rows.append(row(effect, "together", bars, bold=True))
-    return _forest(combined_heading(effect), effect, rows, f"{percent(data['confidence'])} intervals. ")
+    level = f"{percent(data['confidence'])} intervals. "
+    return forest_figure(combined_heading(effect), [Forest(rows, _axis(effect))], level)
 
 
 def shrinkage_figure(data: Data) -> Figure:
@@ -53,15 +54,12 @@ def shrinkage_figure(data: Data) -> Figure:
         seen = _bar(row, figures, QUIET, shape="ring", size=4, wide=1.5, down=-5)
         rows.append(ForestRow(row["name"], value, [seen, _bar(shrunk, figures, effect_colour(shrunk), size=5, down=5)]))
     mean = scaled(data["prior"]["mean"], data["share"]) or 0.0
-    return _forest(f"Effects on {data['metric']}, seen and after shrinkage", data, rows, upright=(0.0, mean))
+    panel = Forest(rows, _axis(data), upright=(0.0, mean))
+    return forest_figure(f"Effects on {data['metric']}, seen and after shrinkage", [panel])
 
 
-def _forest(
-    title: str, of: Row, rows: list[ForestRow], before: str = "", upright: tuple[float, ...] = (0.0,)
-) -> Figure:
-    axis = f"effect on {of['metric']}{', percentage points' if of['share'] else ''}; the upright mark is no effect"
-    described = "; ".join(f"{row.label} {row.text}" for row in rows)
-    return Figure(title, f"{before}{described}.", [Forest(rows, axis, upright)])
+def _axis(of: Row) -> str:
+    return f"effect on {of['metric']}{', percentage points' if of['share'] else ''}; the upright mark is no effect"
 
 
 def _bar(row: Row, figures: Figures, colour: str, **look: Any) -> Bar:

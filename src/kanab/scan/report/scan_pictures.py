@@ -21,6 +21,7 @@ from kanab.report.figure import (
     Plot,
     bar_of,
     chosen_figure,
+    forest_figure,
 )
 from kanab.report.figures import Row, spoken_p
 from kanab.report.text import mapped, printable
@@ -138,10 +139,10 @@ def effects_figure(data: Data, flagged: Row) -> Figure:
         clear = low > 0 or high < 0
         bar = bar_of(effect["effect"], effect["interval"], UP if clear else QUIET, share=figures.share)
         rows.append(ForestRow(label, value, [bar], bold=clear))
-    described = "; ".join(f"{row.label} {row.text}" for row in rows)
-    unit = ", percentage points" if figures.share else ""
-    title = f"Effects of {flagged['a']} and {flagged['b']} on {flagged['metric']}"
-    return Figure(title, f"95 % intervals. {described}.", [Forest(rows, f"effect on {flagged['metric']}{unit}")])
+    panel = Forest(rows, f"effect on {flagged['metric']}{', percentage points' if figures.share else ''}")
+    return forest_figure(
+        f"Effects of {flagged['a']} and {flagged['b']} on {flagged['metric']}", [panel], "95 % intervals. "
+    )
 
 
 def map_key(verdicts: Iterable[str]) -> Figure:
