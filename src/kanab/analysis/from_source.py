@@ -8,7 +8,7 @@ from typing import Any
 from kanab.analysis.api import analyze_release
 from kanab.analysis.looks import clipped_before
 from kanab.analysis.options import AnalysisOptions, AnyCorrection, Looks
-from kanab.analysis.own_rows import is_gated, read_rows
+from kanab.analysis.own_rows import check_choices, is_gated, read_rows
 from kanab.analysis.readout import Readout
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K, Alternative, RateTest, Slopes, Variance
@@ -116,6 +116,7 @@ def readout(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
         primary, guardrails, decision, test, variance, slopes,
     )  # fmt: skip
+    check_choices(plan, rows.choices)
     source = load_frame(source)
     if clip:
         before = clipped_before(looks, plan, experiment)

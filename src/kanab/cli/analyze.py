@@ -16,6 +16,7 @@ from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
+    SHARE,
     check_single,
     counted_source,
     flags_said,
@@ -26,6 +27,7 @@ from kanab.cli.source_options import (
     pairs,
     plan_of,
     rows_of,
+    share,
     source_options,
 )
 from kanab.errors import PlanError
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from kanab.stats.margins import Margin
 
 analysis_options = flags_together(
-    click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals."),
+    click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Confidence of the intervals."),
     click.option(
         "--alternative",
         type=click.Choice(get_args(Alternative)),
@@ -125,13 +127,13 @@ analysis_options = flags_together(
         "--decision",
         multiple=True,
         metavar="SWITCH=VALUE",
-        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000.",
+        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000, worth=2%.",
     ),
     click.option(
         "--prior",
         multiple=True,
         metavar="MEAN,SD",
-        help="Add a Bayesian reading with this prior; for one metric: spend=0,0.5.",
+        help="Add a Bayesian reading with this prior, also 0,5% of the control's mean; for one metric: spend=0,0.5.",
     ),
     click.option(
         "--slopes",
@@ -161,18 +163,11 @@ def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
         _prior(flags["prior"]),
         names(flags["primary"]),
         names(flags["guardrail"]),
-        _decision(flags["decision"]),
+        {switch: level(text) for switch, text in pairs(flags["decision"], "--decision").items()},
         test=flags["test"],
         variance=flags["variance"],
         slopes=flags["slopes"],
     )
-
-
-def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
-    switches: dict[str, Any] = dict(pairs(texts, "--decision"))
-    if "people" in switches and switches["people"].isdecimal():
-        switches["people"] = int(switches["people"])
-    return switches
 
 
 def _looks(flags: Mapping[str, Any]) -> Looks | None:
@@ -240,22 +235,24 @@ def _margin(claim: Claim, text: str) -> Margin:
 
 
 def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
-    """Read ``0,0.5`` for all metrics, or ``spend=0,0.5`` for each."""
+    """Read ``0,0.5`` or ``0,5%`` for all metrics, or ``spend=0,0.5`` for each."""
     from kanab.stats.bayes import Prior
 
     priors: dict[str, Prior] = {}
     for text in texts:
         metric, _, numbers = text.rpartition("=")
         try:
-            mean, sd = (float(part) for part in numbers.split(","))
+            mean, sd = map(share, numbers.split(","))
         except ValueError:
             mean, sd = math.nan, math.nan
-        if not math.isfinite(mean) or not sd > 0:
+        relative = "%" in numbers
+        mixed = relative and any(not part.endswith("%") and share(part) != 0 for part in numbers.split(","))
+        if not math.isfinite(mean) or not sd > 0 or mixed:
             raise PlanError(
                 "--prior needs a mean and a positive standard deviation of effects",
-                "Write --prior 0,0.01, or for one metric --prior spend=0,0.5.",
+                "Write --prior 0,0.01, or --prior 0%,5% of the control's mean; for one metric --prior spend=0,0.5.",
             )
-        priors[metric.strip()] = Prior(mean, sd)
+        priors[metric.strip()] = Prior(mean, sd, relative)
     if ("" in priors and len(priors) > 1) or len(priors) < len(texts):
         raise PlanError("--prior is given twice", "Give one for all metrics, or one for each: --prior spend=0,0.5.")
     return priors.get("", priors or None)
@@ -360,22 +357,23 @@ def _tables(source: tuple[str, ...], flags: Mapping[str, Any]) -> Tables:
 def _dry_run(source: tuple[str, ...], flags: Mapping[str, Any]) -> DryRun:
     """Return what was counted beside what a release of it would give."""
     from kanab.analysis.dry_run import try_release
-    from kanab.analysis.own_rows import check_internal
 
     if is_release(source[0]) or is_ledger(source[0]):
         raise PlanError("--as-released is about rows, and this is released", "Leave out --as-released.")
-    plan, count = _rows(source, flags)
-    check_internal(plan, "--as-released")
+    _, count = _rows(source, flags)
     return try_release(count(True), flags["k"], override=flags["override"])
 
 
 def _rows(source: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Callable[[bool], Counted]]:
     """Return the plan by which a source is counted, and what counts it, for a release or not."""
+    from kanab.analysis.own_rows import check_choices, check_internal, is_gated
+
     check_single(source)
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None}, source[0])  # a pool may be the control
+    check_internal(plan, *(word for word in ("--as-released", "--show-sql") if flags[word[2:].replace("-", "_")]))
+    check_choices(plan, rows_of(flags).choices)
     if flags["clip"]:
         from kanab.analysis.looks import clipped_before
-        from kanab.analysis.own_rows import is_gated
         from kanab.counting.dispatch import clip_source
 
         before = clipped_before(_looks(flags), plan, flags["experiment"])

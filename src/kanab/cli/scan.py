@@ -12,6 +12,7 @@ from kanab.choices import DEFAULT_K, Correction
 from kanab.cli.help_pages import FlagsByTask
 from kanab.cli.output import html_option, json_option, people_bar, progress, show
 from kanab.cli.source_options import (
+    SHARE,
     bounds_of,
     check_single,
     is_release,
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     default="holm",
     help="Over pairs; segments use bh.",
 )
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="Rate of false alarms to allow.")
+@click.option("--alpha", type=SHARE, default=0.05, show_default=True, help="Rate of false alarms to allow.")
 @click.option("--tolerance", multiple=True, metavar="NAME=SIZE", help="Interactions that are too small to matter.")
 @click.option(
     "--joint-shares",

@@ -106,7 +106,9 @@ def serve(
     from kanab.plan.check import find_warnings
     from kanab.plan.file import read_plan
 
-    need_extra("serving", "server", "uvicorn", "cryptography")  # before a port or a folder is touched
+    need_extra(
+        "serving", "server", "uvicorn", "cryptography", "prometheus_client"
+    )  # before a port or a folder is touched
     say = Log(form)
     say.take_over()
     plan = read_plan(plan_file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -82,17 +82,42 @@ def pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
     return values
 
 
-def number(text: str, flag: str) -> float:
-    """Read a number in a flag."""
+def share(text: str) -> float:
+    """Read a number, or a percentage as a part of 1; raise `ValueError` for anything else.
+
+    >>> share("0.05"), share("5%"), share("-12.5 %")
+    (0.05, 0.05, -0.125)
+    """
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+class ShareType(click.ParamType):  # type: ignore[type-arg]  # older versions are not generic
+    """The type of an option that is a share: 0.8 or 80%."""
+
+    name = "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the share as a number."""
+        try:
+            return share(str(value))
+        except ValueError:
+            self.fail("it needs a number or a percentage, such as 0.8 or 80%.", param, ctx)
+
+
+SHARE = ShareType()
+
+
+def number(text: str, flag: str, read: Callable[[str], float] = float) -> float:
+    """Read a number in a flag; with ``read=share`` also a percentage."""
     try:
-        return float(text)
+        return read(text)
     except ValueError:
         raise PlanError(f"{flag} needs numbers", f"For example {_example(flag)}.") from None
 
 
-def numbers(texts: tuple[str, ...], flag: str) -> dict[str, float]:
+def numbers(texts: tuple[str, ...], flag: str, read: Callable[[str], float] = float) -> dict[str, float]:
     """Read ``spend=0.01`` as a mapping to numbers."""
-    return {name: number(text, flag) for name, text in pairs(texts, flag).items()}
+    return {name: number(text, flag, read) for name, text in pairs(texts, flag).items()}
 
 
 def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
@@ -162,7 +187,7 @@ def quantiles_of(texts: tuple[str, ...]) -> dict[str, list[float]]:
         name = key if equals else name
         if not name or not value:
             raise PlanError("--quantile cannot be read", f"Write {_example('--quantile')}.")
-        shares.setdefault(name, []).append(number(value, "--quantile"))
+        shares.setdefault(name, []).append(number(value, "--quantile", share))
     return shares
 
 

@@ -114,12 +114,21 @@ def check_release(release: Release, audited: Mapping[str, Audited] | None = None
     """Check every rule for one release; with ε other rules hold. ``audited`` is its audit, where that was done."""
     refuse_own_rows(release)
     if release.receipt.noise is not None:
-        return check_noise(release, release.receipt.noise)
+        return (*check_noise(release, release.receipt.noise), *_records(release))
     audits = audit_release(release) if audited is None else audited
     return (
         _people(release), _overlap(release), _contributors(release), _values(audits), _totals(release),
-        _squares(release), _bounds(release),
+        _squares(release), _bounds(release), *_records(release),
     )  # fmt: skip
+
+
+def _records(release: Release) -> tuple[Check, ...]:
+    """Check that a collector's batch was made of all records that had been committed."""
+    if not release.receipt.store:
+        return ()
+    says = "the batch holds all records that the collector had committed, as far as its seal could tell"
+    remedy = "Find out who may write the store; the results are without those people."
+    return (Check("records", not release.receipt.deleted, says, remedy),)
 
 
 def _people(release: Release) -> Check:

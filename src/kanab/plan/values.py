@@ -195,6 +195,15 @@ def size(value: Any) -> tuple[float, bool]:
     return amount, match is not None
 
 
+SWITCHES: dict[str, Callable[[Any], Any]] = {
+    "primary": one_of("any", "all"),
+    "guardrails": one_of("not-worse", "non-inferior"),
+    "people": positive_whole,
+    "worth": lambda value: size(value) and value,
+}
+"""Readers of the switches of a decision."""
+
+
 def origins(value: Any) -> tuple[str, ...]:
     """Read web origins: scheme and host, perhaps a port."""
     for origin in names(value):

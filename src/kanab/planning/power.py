@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
-from kanab.choices import Alternative, PowerCorrection
+from kanab.choices import OWN_ROWS, Alternative, PowerCorrection
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
@@ -69,6 +69,7 @@ class Power:
     ``solved`` is the one that was asked for. ``arms`` are people per arm; ``relative`` the effect as a
     share of the control's mean, where that is known. Of amounts with a mean, ``other`` is the answer for the
     other kind of effect: one that multiplies everybody's value where this one shifts it, and the reverse.
+    ``own_rows``: it rests on rows that passed no gate, and is internal.
     """
 
     solved: Solved
@@ -81,6 +82,7 @@ class Power:
     test: PlannedTest
     multiplies: bool = False
     other: Power | None = None
+    own_rows: bool = False
 
     def __str__(self) -> str:
         parts = ", ".join(f"{label(arm)} {n:,}" for arm, n in self.arms)
@@ -131,7 +133,7 @@ class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
     def to_dict(self) -> dict[str, Any]:
         """Return every point as plain data, ready for JSON."""
         names = ("solved", "people", "effect", "relative", "power", "multiplies")
-        return {
+        return ({"scope": OWN_ROWS} if any(point.own_rows for point in self) else {}) | {
             "points": [
                 {name: getattr(point, name) for name in names}
                 | {"arm": label(point.arm), "confidence": point.test.confidence}
@@ -213,7 +215,10 @@ def _solved(noise: Noise, people: int | None, effect: float | None, power: float
     assert effect is not None
     arms = tuple(zip(noise.arms, allotted(people, noise.shares), strict=True))
     share = None if not noise.mean else effect / abs(noise.mean)
-    return Power(solved, people, arms, arm, effect, share, comparison.power(people, effect), planned, noise.grows)
+    return Power(
+        solved, people, arms, arm, effect, share, comparison.power(people, effect), planned, noise.grows,
+        own_rows=noise.own_rows,
+    )  # fmt: skip
 
 
 @check_arguments()

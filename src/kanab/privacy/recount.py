@@ -116,8 +116,15 @@ def _again(again: Counted, old: Release, name: str) -> Tally:
         return singles.table(pair, joint_maps(pair, singles, old.receipt.maps))
     published = _published(old, name)
     table = published.apply(again.tallies[published.linkage]).select_metrics(published.metrics)
-    crosses = {(cross.pair, cross.by) for cross in old.tables[name].crosses}
-    return replace(table, crosses=tuple(cross for cross in table.crosses if (cross.pair, cross.by) in crosses))
+    before = old.tables[name]
+    crosses = {(cross.pair, cross.by) for cross in before.crosses}
+    return replace(
+        table,
+        moments=tuple(
+            part.with_squares_at(before.moments_of(part.metric.name).squares, table.axes) for part in table.moments
+        ),
+        crosses=tuple(cross for cross in table.crosses if (cross.pair, cross.by) in crosses),
+    )
 
 
 # ── cohorts ────────────────────────────────────────────────────────────────────────────────────

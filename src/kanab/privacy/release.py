@@ -53,6 +53,9 @@ HELD_BACK = "is held back until the next seal"
 FORGED = "messages do not add up, some were forged or lost"
 """What a receipt says of a metric with sums that nobody could have sent."""
 
+DELETED = "records are missing from the store, because somebody deleted rows"
+"""What a receipt says of records that a collector had committed and a seal did not find."""
+
 PeopleAccounts = Mapping[str, Mapping[str, int]]
 """People per experiment of a collector by what became of them (published, held_back, destroyed), floored to k."""
 
@@ -111,6 +114,11 @@ class Receipt:
     def forged(self) -> dict[str, str]:
         """What was withheld because its messages do not add up, with the sentences."""
         return {name: why for name, why in self.left_out.items() if FORGED in why}
+
+    @property
+    def deleted(self) -> tuple[str, ...]:
+        """What the batch lacks because somebody deleted records of the collector's store, with the sentence."""
+        return tuple(sentence for sentence in self.deviations if DELETED in sentence)
 
 
 def concerns(left_out: str, experiment: str) -> bool:

@@ -166,7 +166,9 @@ def balance_rows(data: Data) -> list[Row]:
 
 def faults(data: Data) -> list[str]:
     """Return why the comparison is not to be trusted, a short clause each; nothing where no alarm rings."""
-    return ["people did not arrive as planned"] * alarmed(data) + balance_faults(data)
+    rows = any(caution["kind"] == "rows-not-people" for caution in data.get("cautions", ()))
+    counted = ["rows are not people, so name the column of people (--unit)"] * rows
+    return [*counted, *["people did not arrive as planned"] * alarmed(data), *balance_faults(data)]
 
 
 def balance_faults(data: Data) -> list[str]:
@@ -287,10 +289,9 @@ def is_better(row: Row) -> bool | None:
 
 
 def kind_of(row: Row) -> Kind:
-    """Return the verdict as people read it: "early" for what is seen before the planned people are in, but for harm."""
+    """Return the verdict as people read it: "early" for what is seen before the planned people are in."""
     kind: Kind = row["verdict"]
-    harm = is_better(row) is False and row.get("role") in ("primary", "guardrail")
-    return "early" if row.get("early") and not harm and kind in ("up", "down", "watch", "hint") else kind
+    return "early" if row.get("early") and kind in ("up", "down", "watch", "hint") else kind
 
 
 def tone(row: Row) -> str:
@@ -488,16 +489,21 @@ def segment_sentences(data: Data) -> list[str]:
     unclear = [row for row in tests if row["p"] is not None and row not in clear]
     sentences = []
     for row in clear:
-        test = f"{segment_test(row)}, {spoken_ps(row)}"
+        test = f"{segment_test(row)}, {_spoken_ps_noted(row)}"
         sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
         sentences += _follow_up_sentences(data, row)
     if unclear:
-        names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in unclear)
+        names = listed(f"{row['metric']} by {row['covariate']} ({_spoken_ps_noted(row)})" for row in unclear)
         sentences.append(f"No sign that the effect differs: {names}.")
     for row in tests:
         if row["p"] is None:
             sentences.append(f"{row['metric']} by {row['covariate']} is not testable: {row['note'] or 'no F'}.")
     return sentences
+
+
+def _spoken_ps_noted(row: Row) -> str:
+    """Return the p of a test of segments, and which levels it takes as one."""
+    return "; ".join(text for text in (spoken_ps(row), row["note"]) if text)
 
 
 def segment_test(row: Row) -> str:

@@ -52,7 +52,7 @@ BEHIND_THE_DOOR = {
     "propose_bins", "read_ledger", "read_portfolio", "read_release",
     "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
-BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release"}
+BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release", "noise_of_rows"}
 
 
 NUMBERS_ONLY = (

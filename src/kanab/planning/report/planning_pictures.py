@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kanab.choices import INTERNAL
 from kanab.planning.report.power_words import chance, change, is_nothing, rounded
 from kanab.planning.report.power_words import short as shown
 from kanab.report.drawing import (
@@ -23,6 +24,7 @@ from kanab.report.drawing import (
 from kanab.report.figure import Bar, Dots, Figure, Forest, ForestRow, Label, Line, Mark, Paint, Plot, chosen_figure
 from kanab.report.figures import percent
 from kanab.report.text import mapped, printable
+from kanab.report.words import is_internal
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
@@ -45,7 +47,8 @@ def curve_figure(data: Data) -> Figure:
     """Return the effect that is found, or the power, by people, from the plain data of a curve."""
     points = data["points"]
     solved = "power" if points and points[0]["solved"] == "power" else "effect"
-    return chosen_figure({solved: lambda: {solved: _curve(points, solved)}}, solved)
+    note = INTERNAL if is_internal(data) else ""
+    return chosen_figure({solved: lambda: {solved: _curve(points, solved)}}, solved, note=note)
 
 
 def _curve(points: Sequence[Data], solved: str) -> list[Figure]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from kanab.choices import INTERNAL
 from kanab.planning.report.power_words import (
     answer,
     basis_sentences,
@@ -18,6 +19,7 @@ from kanab.planning.report.power_words import (
 from kanab.report.figure import Figure
 from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table, filled, header_html
+from kanab.report.words import is_internal
 
 Data = Mapping[str, Any]
 
@@ -39,7 +41,9 @@ def power_report(data: Data, *, figures: Sequence[Figure]) -> str:
         PageSection("arms", "People per arm", _arms(data)),
         PageSection("basis", "What this rests on", _listed(basis_sentences(data))),
     )
-    return Page(f"{question} {answer(data)}", header, sections, "from numbers alone", PLAN_STYLE).to_html()
+    internal = INTERNAL if is_internal(data) else ""
+    made = "from counts and sums" if internal else "from numbers alone"
+    return Page(f"{question} {answer(data)}", header, sections, made, PLAN_STYLE, internal=internal).to_html()
 
 
 def _curves(data: Data, figures: Sequence[Figure]) -> str:

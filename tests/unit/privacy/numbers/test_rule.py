@@ -223,7 +223,7 @@ def test_a_number_of_other_people_is_not_said_to_stand_in_the_way(tmp_path: Path
         earlier=read_ledger(path).plans,
     )  # fmt: skip
     why = release(asked, ledger=path).receipt.left_out["other: visits"]
-    assert "declare bounds, values beyond are clamped (--bounds visits=0:500)" in why
+    assert "narrower bounds may keep it, beyond which values are clamped (--bounds visits=0:500)" in why
 
 
 def test_new_classes_give_way_to_products_that_were_released_before(tmp_path: Path) -> None:
