@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import kanab as kb
+from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError
 from kanab.planning import Baseline, forecast_plan, noise_of_rate, power_curve
+from kanab.planning.report.planning_pictures import curve_figure
 from kanab.portfolio import combine, read_portfolio
 from kanab.report.figure import Figure
 from kanab.scan import PairReadout, scan_interactions
@@ -91,5 +93,6 @@ def test_forecasts_and_power_curves_are_drawn() -> None:
     picture = curve.chart().to_html()
     assert picture.count("h0") == 2
     assert f"4,000 people, {curve[1].power:.4f}" in picture
+    assert curve_figure(curve.to_dict() | {"scope": OWN_ROWS}).note == INTERNAL
     with pytest.raises(AnalysisError, match="nothing to draw of effect"):
         power_curve(noise_of_rate(0.1), people=[1_000], power=0.8).chart()
