@@ -75,22 +75,22 @@ def plan(file: str, **flags: Any) -> None:
 
 
 def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
-    """Return the page, with charts where days are flags and effects are known."""
+    """Return the page, with figures where days are flags and effects are known."""
     from kanab.planning.epsilon import epsilon_range
-    from kanab.planning.report.plan_html import epsilon_chart, plan_charts, plan_report
+    from kanab.planning.report.plan_html import plan_report
+    from kanab.planning.report.planning_pictures import epsilon_figure, plan_figures
 
     data = outlook.to_dict() | {"days": days}
-    charts: dict[str, str] = {}
-    epsilon = ""
+    figures, epsilon = [], None
     if outlook.epsilons:
         asked = [row.epsilon for row in outlook.epsilons]
         wide = forecast(days=days, epsilons=epsilon_range(asked)).to_dict()["epsilons"]
-        epsilon = epsilon_chart(wide, data["epsilons"]).to_svg()
+        epsilon = epsilon_figure(wide, data["epsilons"])
     if days is not None and outlook.effects:
         later = {days * step: forecast(days=days * step).to_dict() for step in _STEPS}
-        charts = plan_charts(data, later)
+        figures = plan_figures(data, later)
     return plan_report(
-        data, name, _summary(outlook), outlook.tables(), charts=charts, epsilon=epsilon, account=outlook.account
+        data, name, _summary(outlook), outlook.tables(), figures=figures, epsilon=epsilon, account=outlook.account
     )
 
 

@@ -174,16 +174,15 @@ def _asked_effect(flags: Mapping[str, Any]) -> tuple[float | None, bool]:
 
 
 def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
-    from kanab.planning.report.power_charts import power_charts
+    from kanab.planning.report.planning_pictures import power_figures
     from kanab.planning.report.power_html import power_report
 
-    return power_report(data, charts=power_charts(data, points))
+    return power_report(data, figures=power_figures(data, points))
 
 
 def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
     """Plan the comparison of an arm with the control."""
-    from kanab.planning.power import PlannedTest, solve_power
-    from kanab.planning.report.power_words import power_data
+    from kanab.planning.power import PlannedTest, power_data, solve_power
 
     test = PlannedTest(flags["confidence"], flags["alternative"], _margin(flags), flags["correction"], flags["tests"])
     basis, noise = _noise(flags)

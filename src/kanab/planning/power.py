@@ -16,8 +16,8 @@ from kanab.choices import OWN_ROWS, Alternative, PowerCorrection
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
-from kanab.planning.report.line_chart import curve_chart
-from kanab.report.chart import Chart
+from kanab.planning.report.planning_pictures import curve_figure
+from kanab.report.figure import Figure
 from kanab.stats.distributions import check_sides, find_root, joint_quantile, legendre, t_quantile
 from kanab.stats.gram import Floats
 from kanab.stats.margins import Margin
@@ -108,6 +108,23 @@ class Power:
         return f"; {answers[self.solved]} if it {'multiplies' if self.other.multiplies else 'shifts'} amounts"
 
 
+def power_data(design: Power, control: Level, chosen: str = "declared") -> dict[str, Any]:
+    """Return the comparison of an arm with the control as plain data; who solved it adds mean, notes and so on."""
+    test, other = design.test, design.other
+    return {
+        "solved": design.solved, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
+        "control": label(control), "control_chosen": chosen, "arm": label(design.arm),
+        "effect": design.effect, "relative": design.relative, "power": design.power,
+        "alternative": test.alternative, "correction": test.correction,
+        "margin": None if test.margin is None else str(test.margin), "interaction": None,
+        "multiplies": design.multiplies,
+        "other": None if other is None else {
+            "multiplies": other.multiplies, "people": other.people, "arms": {label(arm): n for arm, n in other.arms},
+            "effect": other.effect, "relative": other.relative, "power": other.power,
+        },
+    }  # fmt: skip
+
+
 class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
     """The answers for several numbers of people, as a tuple that makes DataFrames."""
 
@@ -126,12 +143,12 @@ class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
             ]
         }
 
-    def chart(self) -> Chart:
+    def chart(self) -> Figure:
         """Return a chart of the effect that is found, or of the power, by people.
 
         Raises `AnalysisError` where there is nothing to draw.
         """
-        return curve_chart(self.to_dict())
+        return curve_figure(self.to_dict())
 
     def _tables(self) -> Tables:
         points = self.to_dict()["points"]
