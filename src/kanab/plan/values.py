@@ -195,13 +195,12 @@ def size(value: Any) -> tuple[float, bool]:
     return amount, match is not None
 
 
-SWITCHES: dict[str, Callable[[Any], Any]] = {
+SWITCHES: dict[str, Callable[[Any], Any]] = {  # of a decision
     "primary": one_of("any", "all"),
     "guardrails": one_of("not-worse", "non-inferior"),
     "people": positive_whole,
     "worth": lambda value: size(value) and value,
 }
-"""Readers of the switches of a decision."""
 
 
 def origins(value: Any) -> tuple[str, ...]:
