@@ -91,7 +91,7 @@ def test_a_plan_of_a_thousand_experiments_starts_within_three_seconds_of_process
     server = closing(Server(place, "--plan", plan, "--data", place.data, fresh=True)).start()
     _, _, text = server.ask("GET", "/metrics")
     [seconds] = [float(line.split()[1]) for line in text.decode().splitlines() if line.startswith("process_cpu_sec")]
-    assert 0.1 < seconds < 3  # with the import of everything
+    assert 0.1 < seconds < 3, seconds  # with the import of everything
 
 
 @pytest.mark.parametrize("covariate", [False, True])

@@ -126,7 +126,9 @@ class Service:
         self._told: str | None = None
         self._told_origins = False
         self._unconfirmed: float | None = None
-        acceptor = PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is written
+        self._acceptor = acceptor = PostAcceptor(
+            plan
+        )  # a plan that cannot be collected is refused before anything is written
         if plan.budget is not None:  # or every seal would be refused
             check_declared(settle_missing(plan))
         now = acceptor.calendar.opening(seconds_of(self._clock())).current
@@ -240,7 +242,7 @@ class Service:
         self.plan = self._versions.in_force(period)
         known = self._versions.known
         began = {name: self._versions.metrics(name) for name in known.experiment_names}
-        self._acceptor = PostAcceptor(known, began, self._voucher_keys)
+        self._acceptor = PostAcceptor(known, began, self._voucher_keys, checked=self._acceptor.plan)
         self.origins = frozenset(origin.encode() for origin in self.plan.origins)
         self._began = began
         self._publish()

@@ -51,13 +51,13 @@ def config_part(config: bytes, names: Collection[str]) -> bytes:
     document, near = _read(config)
     if len(document["pairs"]) > MOST_PAIRS:
         return config
-    found = [name for name, each in document["experiments"].items() if name in names or "metrics" in each]
+    waiting = [name for name, each in document["experiments"].items() if name in names or "metrics" in each]
     needed: dict[str, Any] = {}
-    while found:
-        name = found.pop()
+    while waiting:
+        name = waiting.pop()
         if name not in needed:
             needed[name] = document["experiments"][name]
-            found += near[name]
+            waiting += near[name]
     used = {covariate for each in needed.values() for covariate in each["covariates"]}
     part = {
         "experiments": needed,
