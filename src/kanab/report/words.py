@@ -339,7 +339,9 @@ def _side(row: Row, alpha: float) -> int:
 def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
     kind = kind_of(row)
     figures, relative = metric_figures(data, row["metric"])
-    claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row, relative)}"
+    claim = f"{_claim(data, row, kind, figures)}{_relative(row, relative)}"
+    if claim.startswith(("arm ", "no ", "watch: ", "so far ")):  # else it begins with a name
+        claim = claim[:1].upper() + claim[1:]
     if kind == "untestable":
         change = f"; the difference is {figures.change(row['estimate'])}" if row["estimate"] is not None else ""
         why = "too noisy to tell" if row.get("too_noisy") else "nothing varies"
@@ -445,11 +447,6 @@ def spoken_arm(arm: str) -> str:
     ('Mens E-Mail', 'arm 1', 'arm on')
     """
     return arm if arm[:1].isalpha() and arm.lower() not in _NO_NAMES else f"arm {arm}"
-
-
-def _capital(text: str) -> str:
-    """Return the text with a capital letter, unless it begins with a name."""
-    return text[:1].upper() + text[1:] if text.startswith(("arm ", "no ", "watch: ", "so far ")) else text
 
 
 def summary(data: Data) -> str:
