@@ -116,7 +116,7 @@ def readout(
         of_reading, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
         primary, guardrails, decision, test, variance, slopes,
     )  # fmt: skip
-    check_choices(plan, rows.choices)
+    check_choices(plan, rows)
     source = load_frame(source)
     if clip:
         before = clipped_before(looks, plan, experiment)
