@@ -29,7 +29,7 @@ from scipy import special
 
 import kanab as kb
 from kanab.analysis.compare import AnalyzedTables, effect_rows, metric_means, with_off_commonest
-from kanab.analysis.options import AnalysisOptions, ResolvedOptions
+from kanab.analysis.options import Reading, ResolvedOptions
 from kanab.plan.model import ExperimentPlan
 from kanab.stats.sequential import mixture_z
 from kanab.stats.spending import spent_by, z_boundaries
@@ -204,7 +204,7 @@ class Said:
 def said(plan: ExperimentPlan, tables: dict[str, Tally], metric: str = "y", looks: kb.Looks | None = None) -> Said:
     """Return what the row that carries the verdict says."""
     ratios = [("y", "z")] if metric == "y/z" else []
-    means = metric_means(AnalyzedTables(plan, tables, {}), ratios, AnalysisOptions(), [])
+    means = metric_means(AnalyzedTables(plan, tables, {}), ratios, Reading(), [])
     if looks is not None and looks.method == "always":
         means = with_off_commonest(means, tables, {"y": (0.0, MOST)})
     rows = effect_rows([of for of in means if of.means.metric == metric], ResolvedOptions("A", looks=looks))
