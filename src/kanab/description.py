@@ -6,6 +6,7 @@ A name stands for the value with its defaults: ``metrics=["bought"]`` is ``metri
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from kanab.choices import Alternative, RateTest, Slopes, Variance
@@ -46,7 +47,11 @@ def _anything(value: Any) -> Any:
 
 
 def _bins(value: Any) -> Any:
-    return tuple(value) if isinstance(value, (list, tuple, range)) else value
+    if isinstance(value, (list, tuple, range)):
+        return tuple(value)
+    if isinstance(value, bool) or not isinstance(value, Real) or value != round(value):
+        raise WrongValueError("must be a whole number of bins, or their edges")
+    return int(value)
 
 
 def _bins_text(text: str) -> Any:

@@ -130,7 +130,7 @@ def test_these_are_the_tests_of_kanab(values):
     _, welch, known, unknown = ps_of(control, arm)
     for study in range(4):
         rows = {"arm": ["A"] * 360 + ["B"] * 40, "y": [*control[study], *arm[study]]}
-        (row,) = kb.readout(rows, arm="arm", metrics=["y"], resolution={"y": 0.01}, shares={"A": 9, "B": 1}).effects
+        (row,) = kb.readout(rows, arm="arm", metrics=[kb.Mean("y", resolution=0.01)], arms={"A": 9, "B": 1}).effects
         assert (row.effect.p_usual, row.effect.p) == pytest.approx((welch[study], known[study]), rel=1e-7)
         means = plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y", 100)}))
         effect = against_control(replace(means, shape=Shape(skewness=None)))

@@ -166,8 +166,6 @@ def _means(flags: Mapping[str, Any]) -> list[Mean]:
         if unknown := [name for name in columns if name not in metrics]:
             fact = f"--{field} names something that is not counted: {unknown[0]!r}"
             raise PlanError(fact, f"Counted: {listed(metrics)}.")
-                f"--{field} names something that is not counted: {unknown[0]!r}", f"Counted: {listed(metrics)}."
-            )
     return [Mean(name, **{field: of[name] for field, of in said.items() if name in of}) for name in metrics]
 
 

@@ -138,7 +138,7 @@ def by_column(texts: tuple[str, ...], field: Described) -> dict[str, Any]:
         except WrongValueError as problem:
             raise PlanError(f"{field.flag} {problem}", f"For example {field.keyed_example}.") from None
         except ValueError:
-            raise PlanError(f"{field.flag} cannot be read", f"Write {field.keyed_example}.") from None
+            raise PlanError(f"{field.flag} needs numbers", f"For example {field.keyed_example}.") from None
     return values
 
 
@@ -175,7 +175,7 @@ override_option = click.option(
 
 SAID_OF_COLUMNS: Mapping[str, Described] = {
     each.name: each
-    for cls in (Covariate, Quantile, Mean)
+    for cls in (Quantile, Covariate, Mean)
     for each in described(cls).values()
     if each.flag and each.setting.kind is not YES
 }
@@ -385,7 +385,7 @@ def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
 
     if flags["exposures"] and flags["table"]:
         raise PlanError("--table and --exposures name the same thing", "Leave one out.")
-    said = {name: flags[name] for name, field in ROWS.items() if field.flag and flags[name] is not None}
+    said = {name: flags[name] for name, field in ROWS.items() if field.flag and flags[name] not in (None, ())}
     said |= {"table": flags["table"] or flags["exposures"]}
     said |= {"aggregate": pairs(flags["aggregate"], "--aggregate", "visits=max") or None}
     said |= {name: names(flags[name]) for name in ("on", "assigned_by") if flags[name]}

@@ -46,9 +46,12 @@ def problem(*words: str) -> KanabError:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = shop_rows(8_000)
     found = kb.count(
-        rows, arm="variant", metrics=["spend", "bought"], covariates=["tier"], bounds={"spend": (0, 500)},
-        resolution={"spend": 0.01},
-    )  # fmt: skip
+        rows,
+        arm="variant",
+        metrics=[kb.Mean("spend", bounds=(0, 500), resolution=0.01), "bought"],
+        adjust=["tier"],
+        segments=["tier"],
+    )
     path = tmp_path_factory.mktemp("power") / "shop.json"
     kb.write_release(kb.release(found), path)
     return path
@@ -233,9 +236,11 @@ def test_numbers_that_a_release_was_adjusted_for_save_people_and_are_no_metrics(
     before = np.random.default_rng(1).gamma(2, 5, 8_000).round(2)
     rows |= {"before": before, "spend": np.round(np.minimum(rows["spend"], 30) + 2 * before, 2)}
     counted = kb.count(
-        rows, arm="variant", metrics=["spend"], adjust=["before", "device", "tier"],
-        bounds={"spend": (0, 150), "before": (0, 40)}, resolution={"spend": 0.01, "before": 0.01},
-    )  # fmt: skip
+        rows,
+        arm="variant",
+        metrics=[kb.Mean("spend", bounds=(0, 150), resolution=0.01)],
+        adjust=[kb.Number("before", bounds=(0, 40), resolution=0.01), "device", "tier"],
+    )
     released = kb.release(counted)
     path = tmp_path / "shop.json"
     kb.write_release(released, path)

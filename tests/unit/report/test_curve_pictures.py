@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.report.axes import ChartAxis, Frame, legend, round_axis
@@ -150,14 +151,16 @@ def test_every_picture_is_drawn(tmp_path: Path) -> None:
     arms, days = np.resize(["A", "B"], 2_000), rng.integers(0, 5, 2_000)
     rows = {"shop": arms, "spend": rng.integers(0, 40, 2_000)}
     asked = {"quantiles": {"spend": [0.5]}, "bins": {"spend": [0, 10, 20, 30]}}
-    people = kb.count(rows, arm="shop", metrics=["spend"], bounds={"spend": (0, 40)}, **asked)
+    people = kb.count(rows, **as_values("count", arm="shop", metrics=["spend"], bounds={"spend": (0, 40)}, **asked))
     start = pd.Timestamp("2026-03-01")
     exposed = pd.DataFrame({"user": np.arange(2_000), "shop": arms, "time": start})
     later = start + pd.to_timedelta(rng.integers(0, 14, 2_000), unit="D")
     events = pd.DataFrame({"user": np.arange(2_000), "time": later, "spend": 1 + days})
     metrics = ["spend@0d..7d", "spend@7d..14d"]
     bounds = {"bounds": dict.fromkeys(metrics, (0, 5))}
-    windows = kb.count(exposed, arm="shop", unit="user", events=events, window="14d", metrics=metrics, **bounds)
+    windows = kb.count(
+        exposed, **as_values("count", arm="shop", unit="user", events=events, window="14d", metrics=metrics, **bounds)
+    )
     for name, counted in {"people": people, "windows": windows}.items():
         kb.write_release(kb.release(counted), tmp_path / f"{name}.json")
     plan = 'metrics.bought = { kind = "binary" }\nexperiments.shop = { arms = { A = 1, B = 1 } }\n'
