@@ -1,16 +1,21 @@
-"""Ask pip-audit about the pinned packages; where its index of vulnerabilities cannot be reached, say so and go on."""
+"""Ask pip-audit about the pinned packages; where its index of vulnerabilities cannot be reached, say so and go on.
+
+Anything else that keeps it from answering, such as a wrong option or a version that does not exist, is a failure.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
-PIP_AUDIT = "pip-audit==2.10.1"
+PIP_AUDIT = sys.argv[1] if len(sys.argv) > 1 else "pip-audit==2.10.1"
 FOLDER = Path("build/audit")  # an environment of its own: what it needs is no business of ours
 WORDS = "--requirement constraints.txt --no-deps --disable-pip --format json --progress-spinner off"
+UNREACHABLE = re.compile(r"connection broken by|Max retries exceeded|Read timed out|ConnectionError")
 
 
 def skip(reason: str) -> None:
@@ -19,16 +24,20 @@ def skip(reason: str) -> None:
     sys.exit()
 
 
+def run(*words: str) -> str:
+    """Return what a module of the environment prints; end where there is no network, fail where it has no answer."""
+    command = [str(FOLDER / "bin" / "python"), "-m", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if (done.returncode or not done.stdout) and UNREACHABLE.search(done.stderr):
+        skip(f"an index cannot be reached ({words[0]})")
+    if done.returncode > 1 or (done.returncode and not done.stdout):
+        sys.exit(f"audit failed ({words[0]}): {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
 venv.create(FOLDER, with_pip=True)
-python = [str(FOLDER / "bin" / "python"), "-m"]
-made = subprocess.run([*python, "pip", "install", "-q", PIP_AUDIT], capture_output=True, text=True, check=False)
-if made.returncode:
-    skip(f"{PIP_AUDIT} cannot be installed here")
-done = subprocess.run([*python, "pip_audit", *WORDS.split()], capture_output=True, text=True, check=False)
-try:
-    packages = json.loads(done.stdout)["dependencies"]
-except ValueError:  # no answer at all, rather than one that finds something
-    skip(f"the index of vulnerabilities cannot be reached ({done.stderr.strip()[-200:]})")
+run("pip", "install", "-q", PIP_AUDIT)
+packages = json.loads(run("pip_audit", *WORDS.split()))["dependencies"]  # it ends with 1 where it finds something
 unknown = [package["name"] for package in packages if "skip_reason" in package]
 if len(unknown) == len(packages):
     skip("the index that is reached here knows of no package")

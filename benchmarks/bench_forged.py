@@ -8,9 +8,11 @@ collector does, with ever more copies of one forged post. Printed is the median 
 
 from __future__ import annotations
 
+import secrets
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -28,11 +30,12 @@ from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.sealing import seal_ripe
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.store import CountedPost
+from kanab.errors import MessageError
 from kanab.plan.file import parse_plan
 from kanab.privacy.release import Release
 from kanab.stats.srm import SAMPLE_RATIO_ALARM
 
-PLAN = parse_plan("""
+TEXT = """
 k = 10
 [cohorts]
 every = "7d"
@@ -44,11 +47,14 @@ spend = { bounds = [0, 500], resolution = 0.01 }
 [experiments.checkout]
 arms = { A = 1, B = 1 }
 adjust = ["tier"]
-""")
+"""
+PLAN = parse_plan(TEXT)
 ACCEPTOR = PostAcceptor(PLAN)
+VOUCHER_KEY = secrets.token_bytes(32)
+VOUCHING = PostAcceptor(parse_plan("vouch = true" + TEXT), voucher_keys=[VOUCHER_KEY])
 NOW, WEEK = datetime(2026, 11, 11, 12, tzinfo=UTC), 2966
 SIZES = (1_000, 5_000, 20_000)
-WINS, SEEDS = 0.01, 5
+WINS, SEEDS, TRIES = 0.01, 5, 1_000
 HEAD = "checkout/tier:{}:{}@2026-W46"
 
 
@@ -112,7 +118,7 @@ ATTACKS = (
     Attack("winner: 0>1 of a 0/1 metric, enrolled", f"{B}\n{B}:bought:0>1", wins("bought")),
     Attack("winner: 0>500 of an amount, enrolling nobody", f"{B}:spend:0>500", wins("spend")),
     Attack("winner: 0>500 of an amount, enrolled", f"{B}\n{B}:spend:0>500", wins("spend")),
-    Attack("sample ratio (p < 0.01): enrollments", B, trips),
+    Attack(f"sample ratio (p < {SAMPLE_RATIO_ALARM:g}): enrollments", B, trips),
     Attack("metric withheld in a table, its effect stays", f"{NOBODY}:spend:0>500", withheld("checkout/tier: spend")),
     Attack("0/1 metric withheld altogether: 1>0", f"{B}:bought:1>0", withheld("checkout: bought")),
     Attack("amount withheld altogether: 500>0", f"{B}:spend:500>0", withheld("checkout: spend")),
@@ -134,14 +140,30 @@ def fewest(people: Counters, attack: Attack) -> int:
     return enough
 
 
+def taken(attack: Attack) -> int:
+    """Return how many copies are taken where posts need vouchers, each with a nonce that nobody minted."""
+    count = 0
+    for _ in range(TRIES):
+        with suppress(MessageError):
+            VOUCHING.accept(f"kanab/1 {make_nonce(NOW)}\n{attack.body}\n".encode(), "text/plain", NOW)
+            count += 1
+    return count
+
+
+def medians(sizes: Sequence[int], seeds: int = SEEDS) -> Iterator[tuple[Attack, list[float]]]:
+    """Yield for each attack the median of the smallest numbers of posts, by the number of honest people."""
+    everybody = {size: [honest(size, seed) for seed in range(seeds)] for size in sizes}
+    for attack in ATTACKS:
+        yield attack, [median(fewest(people, attack) for people in everybody[size]) for size in sizes]
+
+
 def main(seeds: int) -> None:
     """Print the table, as the docs have it."""
-    everybody = {size: [honest(size, seed) for seed in range(seeds)] for size in SIZES}
     print(f"| forged posts, without vouchers | {' | '.join(f'{size:,} people' for size in SIZES)} | with vouchers |")
     print("|---|---|---|---|---|")
-    for attack in ATTACKS:
-        numbers = [median(fewest(people, attack) for people in everybody[size]) for size in SIZES]
-        print(f"| {attack.text} | {' | '.join(f'{number:,.0f}' for number in numbers)} | refused |", flush=True)
+    for attack, numbers in medians(SIZES, seeds):
+        with_vouchers = f"{taken(attack)} of {TRIES:,} taken"
+        print(f"| {attack.text} | {' | '.join(f'{number:,.0f}' for number in numbers)} | {with_vouchers} |", flush=True)
 
 
 if __name__ == "__main__":

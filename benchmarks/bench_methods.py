@@ -135,8 +135,22 @@ def everything() -> kb.Release:
     bounds = dict.fromkeys(("spend", "spend@0d..7d", "spend@7d..14d"), (0, 500))
     bounds |= {"visits": (0, 50), "latency": (0, 5_000), "spent_before": (0, 200), "visits_before": (0, 12)}
     return kb.release(
-        kb.count(rows, **as_values('count', arm="variant", metrics=["spend@0d..7d", "spend@7d..14d", "spend", "visits", "bought", "latency"], adjust=["tier", "country", "spent_before", "visits_before"], segments=["device", "area"], quantiles={"latency": [0.5, 0.9, 0.99]}, bins={"latency": [0, *range(20, 600, 20), 700, 800, 1_000, 1_500]}, bounds=bounds, ratios=["spend/visits"], received="opened"))
-    )  # fmt: skip
+        kb.count(
+            rows,
+            **as_values(
+                "count",
+                arm="variant",
+                metrics=["spend@0d..7d", "spend@7d..14d", "spend", "visits", "bought", "latency"],
+                adjust=["tier", "country", "spent_before", "visits_before"],
+                segments=["device", "area"],
+                quantiles={"latency": [0.5, 0.9, 0.99]},
+                bins={"latency": [0, *range(20, 600, 20), 700, 800, 1_000, 1_500]},
+                bounds=bounds,
+                ratios=["spend/visits"],
+                received="opened",
+            ),
+        )
+    )
 
 
 def milliseconds(question: Question, times: int) -> float:

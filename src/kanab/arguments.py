@@ -52,7 +52,7 @@ ORIGINS = {
     "CrossedNoise": "crossed_noise(rows, columns, sd=30) and crossed_noise_of(tally) return one",
     "Effect": "difference_in_means(tally) and adjusted_effect(tally) return one",
     "Margin": "Margin('non-inferiority', 0.1) is one",
-    "Noise": "noise_of_rate(0.1), noise_of_amounts(30) and noise_of_means(means) return one",
+    "Noise": "noise_of_rate(0.1), noise_of_amounts(30), noise_of_rows(…) and noise_of_means(means) return one",
     "Plan": "make_plan(…) and read_plan(path) return one",
     "PlannedTest": "PlannedTest(confidence=0.9) is one",
     "Prior": "Prior(0, 0.01) is one",

@@ -26,6 +26,7 @@ from kanab.fields import (
     one_of,
     plain_number,
     setting,
+    share,
 )
 
 if TYPE_CHECKING:
@@ -49,9 +50,9 @@ def _anything(value: Any) -> Any:
 def _bins(value: Any) -> Any:
     if isinstance(value, (list, tuple, range)):
         return tuple(value)
-    if isinstance(value, bool) or not isinstance(value, Real) or value != round(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value).is_integer():
         raise WrongValueError("must be a whole number of bins, or their edges")
-    return int(value)
+    return int(float(value))
 
 
 def _bins_text(text: str) -> Any:
@@ -68,6 +69,14 @@ def _shares(value: Any) -> Any:
         return tuple(sorted(set(several)))
     except TypeError:
         raise WrongValueError("must be shares of people between 0 and 1") from None
+
+
+def _shares_text(text: str) -> list[float]:
+    return [share(part) for part in text.split(",")]
+
+
+def _shares_shown(shares: Sequence[float]) -> str:
+    return ",".join(map(str, shares))
 
 
 def _size(value: Any) -> Any:
@@ -90,7 +99,7 @@ def _how(value: Any) -> Any:
 
 
 BINS = Kind(_bins, _bins_text, "N|EDGES", _bins_shown)
-SHARES = Kind(_shares, metavar="SHARES", show=lambda shares: ",".join(map(str, shares)))
+SHARES = Kind(_shares, _shares_text, "SHARES", _shares_shown)
 SIZE = Kind(_size, metavar="SIZE")
 SHARE = Kind(_anything, metavar="SHARE")
 HOW = Kind(_how, metavar="HOW")

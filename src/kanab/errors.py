@@ -46,7 +46,8 @@ class KanabError(Exception):
         self.remedy = remedy
         self.at = at
         place = f" - at {at}" if at else ""
-        super().__init__(f"{fact}{place}. {remedy}".rstrip() if remedy else f"{fact}{place}.")
+        end = "" if f"{fact}{place}".endswith("?") else "."
+        super().__init__(f"{fact}{place}{end} {remedy}".rstrip())
 
 
 class TallyError(KanabError):

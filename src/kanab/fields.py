@@ -200,6 +200,15 @@ def plain_number(text: str) -> float:
     return int(value) if value.is_integer() else value
 
 
+def share(text: str) -> float:
+    """Read a number, or a percentage as a part of 1; raise `ValueError` for anything else.
+
+    >>> share("0.05"), share("5%"), share("-12.5 %")
+    (0.05, 0.05, -0.125)
+    """
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
 def one_of(literal: Any) -> Kind:
     """Return the kind of one of a few words.
 

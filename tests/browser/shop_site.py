@@ -166,7 +166,8 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_OPTIONS = lambda self: self._pass_on(self._path())
 
     def _path(self) -> str:
-        return re.sub(r"^/p/\d+/", "/", self.path.partition("?")[0])
+        path, _, query = re.sub(r"^/p/\d+/", "/", self.path).partition("?")
+        return f"{path}?{query}" if path.startswith("/v1/config") and query else path
 
     def _pass_on(self, path: str) -> None:
         site = self.site

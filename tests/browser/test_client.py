@@ -199,3 +199,36 @@ def test_whoever_is_not_in_an_experiment_sees_its_control_and_is_not_counted(sit
     assert [tab.visit().start().variant("banner") for _ in range(4)] == ["off"] * 4
     tab.enroll("banner").enroll("checkout").track("minutes", 1).flush()
     assert {line.partition("/")[0] for line in site.counted} == {"checkout"}
+
+
+def test_pages_that_name_their_experiments_load_these_and_keep_what_is_remembered_of_others(
+    site: Site, someone: Open
+) -> None:
+    shop, more = site.text, "".join(f"[experiments.{name}]\narms = {{ A = 1, B = 1 }}\n" for name in ("logo", "sale"))
+    site.anew(shop + more)
+    tab, week = someone().start(experiments=["logo"]), this_week()
+    assert "/v1/config.json?experiments=logo" in [one.path for one in site.requests]
+    arm = tab.variant("logo")
+    assert (tab.arms("sale", "checkout"), {*tab.state["arms"]}) == ([None, None], {"logo"})
+    tab.enroll("logo").track("minutes", 4).flush()
+
+    tab.visit().start(experiments=["sale"]).track("minutes", 2).flush()  # counts for every experiment
+    assert site.counted == [f"logo:{arm}@{week}", f"logo:{arm}@{week}:minutes:0>4", f"logo:{arm}@{week}:minutes:4>6"]
+    tab.visit().start(experiments=["logo", "banner"])
+    assert tab.variant("logo") == arm
+    assert {*tab.state["arms"]} == {"logo", "sale", "banner", "checkout"}  # the last two are counted as a pair
+    tab.enroll("logo").flush()
+    assert len(site.counted) == 3
+
+    checkout, key = tab.variant("checkout"), tab._key("")
+    step = json.dumps(["enroll", "checkout", {"tier": "3", "device": "phone"}, datetime.now(UTC).timestamp() * 1000])
+    tab.page.evaluate("([key, step]) => { localStorage[key + ' 1'] = step; }", [key, step])
+    tab.visit().start(experiments=["sale"]).flush()  # somebody left the page with checkout at once
+    assert site.counted[3:] == [f"checkout/tier:{checkout}:3@{week}", f"checkout/device:{checkout}:phone@{week}"]
+
+    tab.tamper(lambda state: state["units"]["logo"].update(end=1))
+    site.anew(shop)
+    tab.visit().start(experiments=["checkout"]).flush()
+    assert tab.state["units"]["logo"] == {"over": 1}  # this page does not know that it has left the plan
+    tab.visit().start().flush()
+    assert ("logo" in tab.state["units"], "logo" in tab.state["arms"]) == (False, False)

@@ -258,7 +258,7 @@ def test_the_history_is_a_picture_and_a_table(go: Go) -> None:
     page = go("full", "/experiments/checkout")
     picture = page.get_by_role("img", name="Effect of B on bought after each seal")
     expect(picture).to_be_visible()
-    assert picture.locator("circle").count() == 3
+    assert picture.locator("path[stroke-linecap='round'][stroke-width='9']").count() == 3
     page.get_by_text("The same as numbers").click()
     rows = page.get_by_role("table", name="Effects after each seal").get_by_role("row")
     expect(rows).to_have_count(4)

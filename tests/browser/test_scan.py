@@ -119,7 +119,7 @@ def test_words_in_pictures_neither_overlap_nor_leave_them(
     page = open_page(scans[name], width=width)
     assert page.evaluate(OVERLAPS) == []
     assert page.evaluate(OUTSIDE) == []
-    letters = page.locator("svg.map text").first
+    letters = page.locator(".maps text").first
     assert letters.evaluate("text => text.getBoundingClientRect().height") > 10
 
 
@@ -137,12 +137,12 @@ def test_a_mark_on_the_map_unfolds_its_pair(open_page: Open, scans: dict[str, st
     page.get_by_text("an_experiment_with_a_very_long_name_5").locator("visible=true").last.click()
     expect(hidden).to_be_visible()
     small = open_page(scans["six"])
-    small.locator("svg.map a[href='#flag-1']").first.locator("path").first.click()
+    small.locator(".maps a[href='#flag-1']").first.locator("path").first.click()
     expect(small.locator("#flag-1")).to_be_in_viewport()
 
 
 def test_dark_is_dark_on_the_map_too(open_page: Open, scans: dict[str, str]) -> None:
-    look = "getComputedStyle(document.querySelector('svg.map rect')).fill"
+    look = "getComputedStyle(document.querySelector('.maps rect')).fill"
     light, dark = (open_page(scans["six"], scheme=scheme).evaluate(look) for scheme in ("light", "dark"))
     assert (light, dark) == ("rgb(240, 243, 246)", "rgb(28, 35, 43)")
 
@@ -152,7 +152,7 @@ def test_print_is_light_and_unfolds_everything(open_page: Open, scans: dict[str,
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     expect(page.locator("#flag-4")).to_be_visible()
-    assert page.locator("svg.map").evaluate("map => map.getBoundingClientRect().width") <= 1200
+    assert page.locator(".maps svg").evaluate("map => map.getBoundingClientRect().width") <= 1200
     assert 3 <= page.pdf(format="A4").count(b"/Type /Page\n") <= 8
 
 

@@ -100,7 +100,7 @@ class Place:
         """Start a command in a process of its own; its number."""
         out, err = (str(self.root / f"{name}.{end}") for end in ("out", "err"))
         order = {"argv": [str(one) for one in argv], "env": self.env, "cwd": str(self.root / "cwd")}
-        return int(self.fork_server.order(**order, out=out, err=err, **more))
+        return int(self.fork_server.order(**(order | {"out": out, "err": err} | more)))
 
     def end(self, pid: int, seconds: float = 30) -> int:
         code = self.fork_server.order(wait=pid, seconds=seconds)
@@ -110,12 +110,12 @@ class Place:
             raise AssertionError(f"a command did not end within {seconds} seconds")
         return int(code)
 
-    def run(self, *argv: str | Path, die_at: int | None = None) -> Done:
-        """Run a command to its end."""
+    def run(self, *argv: str | Path, **more: Any) -> Done:
+        """Run a command to its end; what else there is to order, see fork_server.py."""
         files = [self.root / f"command.{end}" for end in ("out", "err")]
         for file in files:
             file.unlink(missing_ok=True)
-        code = self.end(self.begin(*argv, die_at=die_at))
+        code = self.end(self.begin(*argv, **more))
         out, err = (file.read_text() if file.exists() else "" for file in files)
         return Done(code, out, err)
 

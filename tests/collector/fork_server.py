@@ -4,8 +4,9 @@ Importing takes a second, and tests that kill a collector twenty times would wai
 This process has imported the command line; for every order (a line of JSON) it forks a child, which has
 its own files, folder and environment and runs ``main()`` as the shell would. Children are killed for real.
 
-``die_at`` makes a child end itself by SIGKILL before its n-th step: a statement of SQLite, a write or a
-sync of the key file. Counting n up visits every place at which a machine may crash.
+``die_at`` makes a child end itself by SIGKILL before its n-th step: a statement of SQLite, a wait for PostgreSQL, a
+write or a sync of the key file. Counting n up visits every place at which a machine may crash. ``script`` is run
+instead of ``kanab``.
 
 ``clock`` names a file with the seconds by which a child's clock is fast; such a child also keeps house and
 looks at the clock all the time. It believes every clock, unless ``guarded`` says that this is no rehearsal.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import runpy
 import signal
 import sqlite3
 import sys
@@ -28,7 +30,7 @@ from typing import Any
 
 # What a server or a seal needs, also where kanab imports it on first use, is imported once.
 import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
-import psycopg  # noqa: F401
+import psycopg
 import scipy.linalg
 import scipy.sparse.csgraph
 import scipy.sparse.linalg
@@ -77,6 +79,7 @@ def arm(last: int) -> None:
         return db
 
     sqlite._connected = watched
+    psycopg.Connection.wait = steps.before(psycopg.Connection.wait)
     os.pwrite, os.fsync = steps.before(os.pwrite), steps.before(os.fsync)
 
 
@@ -114,9 +117,13 @@ def child(order: dict[str, Any]) -> int:
         resource.setrlimit(number, (soft, resource.getrlimit(number)[1]))
     if order.get("clock") is not None:
         rehearse(order["clock"], guarded=order.get("guarded", False))
-    sys.argv = ["kanab", *order["argv"]]
+    script = order.get("script")
+    sys.argv = [script or "kanab", *order["argv"]]
     try:
-        main()
+        if script:
+            runpy.run_path(script, run_name="__main__")
+        else:
+            main()
     except SystemExit as end:
         return int(end.code or 0)
     finally:

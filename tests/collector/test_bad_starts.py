@@ -247,7 +247,7 @@ def test_a_restart_with_yesterdays_plan_takes_nobody_elses_plan_back(
     server = closing(Server(used, "--plan", today, "--data", used.data)).start()
     stale = serve(used, "--data", used.data)
     check_refused(stale, "this plan is version 1 of the store's, and version 2 has replaced it", "--replace-plan 2")
-    sealed = used.run("seal", "--plan", used.root / "kanab.toml", "--data", used.data)
+    sealed = used.run("seal", "--plan", used.root / "kanab.toml", "--data", used.data, "--accept-clock")
     check_refused(sealed, "this plan is version 1 of the store's, and version 2 has replaced it")
     assert b"menu" in served_config(server)
     with closing_store(used) as store:

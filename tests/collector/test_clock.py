@@ -244,16 +244,33 @@ def test_forged_posts_confirm_no_clock_that_is_weeks_ahead_not_even_over_starts(
     assert Keyring.from_file(alone.place.key).period == 0
 
 
-def test_a_start_before_the_last_post_in_the_store_waits_for_a_confirmation(alone: Rehearsal) -> None:
+def test_a_post_of_a_time_that_a_collector_was_not_sure_of_takes_nothing_down_afterwards(alone: Rehearsal) -> None:
+    """A machine starts two weeks early, anybody sends one post that fits, and the clock is set right."""
+    visitors, fortnight = Visitors(63), timedelta(days=14)
+    assert posted(alone.start_sure(), visitors, 3) == {(204, "counted", "")}
+    until(lambda: alone.forgotten > 0)
+    turn(alone.clock, fortnight)
+    alone.restart()
+    forged = Visitors(64, label=cohort_label(datetime.now(UTC) + fortnight), ahead=fortnight)
+    assert posted(alone.server, forged, 1) == {(204, "counted", "")}
+    turn(alone.clock)
+    until(lambda: alone.server.ask("GET", "/readyz/posts")[0] == 200)
+    assert posted(alone.server, visitors, 3) == {(204, "counted", "")}
+    alone.restart()
+    assert posted(alone.server, visitors, 3) == {(204, "counted", "")}
+
+
+def test_a_start_before_the_last_collector_was_sure_waits_for_a_confirmation(alone: Rehearsal) -> None:
     visitors = Visitors(60)
-    asyncio.run(visitors.for_a_while([alone.server.start().port], 10, most=5))
+    asyncio.run(visitors.for_a_while([alone.start_sure().port], 10, most=5))
+    until(lambda: alone.forgotten > 0)
     turn(alone.clock, -timedelta(hours=5))
     alone.restart(healthy=False)
     assert posted(alone.server, visitors, 3) == {(503, "clock", "2")}
-    assert "this machine's clock stands before the last post in the store" in alone.server.stderr
+    assert "this machine's clock stands before the time at which the store's last collector ran" in alone.server.stderr
     done = alone.seal()
     assert done.code == 2
-    assert "this machine's clock stands before the last post in the store" in done.err
+    assert "this machine's clock stands before the time at which the store's last collector ran" in done.err
     turn(alone.clock)
     asyncio.run(visitors.finish([alone.server.port]))
     assert not is_red(alone.server)
@@ -272,7 +289,7 @@ def test_a_start_with_another_time_than_the_database_waits_for_a_confirmation(
     rehearsal.restart("--accept-clock")
     assert not is_red(rehearsal.server)
     turn(rehearsal.clock)
-    rehearsal.restart()
+    rehearsal.restart("--accept-clock")  # it stands before a time that somebody has accepted
     asyncio.run(visitors.finish([rehearsal.server.port]))
     rehearsal.server.kill()
     rehearsal.check_counted(visitors)

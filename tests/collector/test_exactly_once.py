@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.collector.collector_process import Place, Server
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, collected
-from tests.soak.kills import remembered, until_killed
+from tests.soak.kills import kill_over_sqlite, until_killed
 
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
@@ -18,30 +19,9 @@ from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 
-ROUNDS = 20
 
-
-def test_a_collector_killed_twenty_times_under_load_loses_and_doubles_nothing(
-    place: Place, closing: Callable[[Any], Any]
-) -> None:
-    server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data))
-    visitors, rng = Visitors(1), random.Random(1)
-    under_way = 0
-    for _ in range(ROUNDS):
-        server.start()
-        if visitors.acknowledged:
-            asyncio.run(visitors.finish([server.port]))
-            assert set(asyncio.run(visitors.replay([server.port]))) == {204}
-        seconds = rng.uniform(0.02, 0.6) if visitors.acknowledged else 1.0
-        asyncio.run(until_killed(visitors, server, seconds))
-        under_way += sum(person.sent is not None for person in visitors.people)
-        committed = remembered(place)
-        assert all(committed(sent) for sent in visitors.acknowledged)
-        store, cipher = SqliteStore(place.data / "store.db"), RecordCipher(Keyring.from_file(place.key))
-        assert collected(store, cipher) == visitors.tallies(counted=committed)
-        store.close()
-    assert under_way > ROUNDS  # it was killed while posts were under way
-    assert len(visitors.acknowledged) > 1000
+def test_a_collector_killed_twenty_times_under_load_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    assert kill_over_sqlite(tmp_path, rounds=20).endswith("none lost, none doubled")
 
 
 def test_what_survived_the_kills_is_sealed_with_the_same_digits(

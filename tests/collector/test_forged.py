@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
+import pytest
 
 from kanab import analyze
 from kanab.collector.counting.accept import PostAcceptor
@@ -14,6 +17,7 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import hour_of, make_nonce
+from kanab.collector.protocol.vouchers import mint_vouchers
 from kanab.collector.sealing import people_by_arm, seal_ripe, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, Store
@@ -23,6 +27,7 @@ from kanab.privacy.release import FORGED, Release
 
 NOW = datetime(2026, 11, 11, 12, tzinfo=UTC)  # in week 46, which is cohort 2966
 WEEK = 2966
+ROOT = Path(__file__).parents[2]
 
 SHOP = parse_plan("""
 k = 10
@@ -134,3 +139,35 @@ arms = { off = 1, on = 1 }
     counts = [int(release.totals("checkout").moments_of("bought").sums.sum()) for release in (before, after)]
     assert counts == [24, 25]
     assert {caution.metric for caution in analyze(after, experiment="checkout").cautions} == {"bought", "minutes"}
+
+
+# ── what it takes, as the documentation has it ─────────────────────────────────────────────────
+
+
+@pytest.fixture
+def bench() -> ModuleType:
+    path = ROOT / "benchmarks" / "bench_forged.py"
+    spec = importlib.util.spec_from_file_location("bench_forged", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_the_table_of_forged_posts_is_that_of_the_benchmark(bench: ModuleType) -> None:
+    """At 1,000 people, which takes seconds."""
+    counted = [(attack.text, f"{number:,.0f}") for attack, (number,) in bench.medians(bench.SIZES[:1])]
+    vouched = [f"{bench.taken(attack)} of {bench.TRIES:,} taken" for attack in bench.ATTACKS]
+    for page in ("SECURITY.md", "docs/how-to/collector.md"):
+        table = (ROOT / page).read_text(encoding="utf-8").partition("| forged posts, without vouchers |")[2]
+        rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.split("\n\n")[0].splitlines()[2:]]
+        assert [(text, number) for text, number, *_ in rows] == counted
+        assert [row[-1] for row in rows] == vouched
+
+
+def test_posts_with_a_genuine_voucher_are_taken_by_the_collector_of_the_table(bench: ModuleType) -> None:
+    [voucher] = mint_vouchers(bench.VOUCHER_KEY, now=bench.NOW)
+    body = f"kanab/1 {voucher}\n{bench.ATTACKS[0].body}\n".encode()
+    assert bench.VOUCHING.accept(body, "text/plain", bench.NOW).deltas

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.collector.collector_process import Place, Server
 
 from kanab import analyze
 from kanab.cli.operating.status import _store_lines, store_state
@@ -30,20 +31,23 @@ from kanab.privacy.release import Release
 MONDAY = datetime(2026, 11, 9, 12, tzinfo=UTC)  # of week 46
 
 
+HEAD = """
+k = 10
+[cohorts]
+every = "7d"
+window = "7d"
+[covariates]
+tier = [1, 2, 3]
+[metrics]
+bought = { kind = "binary" }
+minutes = { bounds = [0, 600], resolution = 0.01 }
+"""
+
+
 def plan_of(experiments: int, *, covariate: bool) -> Plan:
     adjusted = 'adjust = ["tier"]\n' if covariate else ""
     texts = [f"[experiments.e{number}]\narms = {{ A = 1, B = 1 }}\n{adjusted}" for number in range(experiments)]
-    return parse_plan("""
-        k = 10
-        [cohorts]
-        every = "7d"
-        window = "7d"
-        [covariates]
-        tier = [1, 2, 3]
-        [metrics]
-        bought = { kind = "binary" }
-        minutes = { bounds = [0, 600], resolution = 0.01 }
-        """ + "".join(texts))  # fmt: skip
+    return parse_plan(HEAD + "".join(texts))
 
 
 def bodies(plan: Plan, sizes: dict[str, int], week: str, rng: np.random.Generator) -> Iterator[str]:
@@ -76,6 +80,18 @@ def cohort(plan: Plan, now: datetime) -> int:
 @pytest.fixture
 def cipher() -> RecordCipher:
     return RecordCipher(Keyring(KeyChain.new()))
+
+
+@pytest.mark.slow
+def test_a_plan_of_a_thousand_experiments_starts_within_three_seconds_of_processor_time(
+    place: Place, closing: Callable[[Any], Any]
+) -> None:
+    texts = [f'[experiments.e{number}]\narms = {{ A = 1, B = 1 }}\nadjust = ["tier"]\n' for number in range(1000)]
+    plan = place.plan(HEAD + "".join(texts))
+    server = closing(Server(place, "--plan", plan, "--data", place.data, fresh=True)).start()
+    _, _, text = server.ask("GET", "/metrics")
+    [seconds] = [float(line.split()[1]) for line in text.decode().splitlines() if line.startswith("process_cpu_sec")]
+    assert 0.1 < seconds < 3, seconds  # with the import of everything
 
 
 @pytest.mark.parametrize("covariate", [False, True])

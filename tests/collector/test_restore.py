@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.collector.collector_process import ForkServer, Place
 from tests.collector.test_sealing import PLAN, VERSIONS, cohort, people, posts, send
 
+from kanab import count
 from kanab.cli.main import cli
 from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.drill import rehearse
@@ -125,6 +128,28 @@ def test_without_its_batches_nothing_can_be_sealed_and_with_them_it_goes_on(site
     assert [note.kind for note in ledger.notes] == ["voided"]
     assert ledger.notes[0].asked["epoch"] == store.epoch() != ""
     store.close()
+
+
+def test_a_restore_may_be_killed_before_any_write_and_is_finished_by_the_next(
+    site: Site, restored: Ledger, tmp_path: Path, fork_server: ForkServer
+) -> None:
+    path, place = site.export(restored), Place(tmp_path / "place", fork_server)
+    truth = count(people(400, 3), plan=PLAN).tallies
+    kills, code = 0, -signal.SIGKILL
+    while code == -signal.SIGKILL:
+        attempt = Site(shutil.copytree(site.folder, tmp_path / f"attempt{kills}"))
+        code = place.run("restore", path, "--data", attempt.data, die_at=kills).code
+        again = attempt.restore(path)
+        store = attempt.open()
+        ledger = stored_ledger(store)
+        assert ledger.hashes[:3] == restored.hashes, kills
+        assert [note.asked["epoch"] for note in ledger.notes] == [store.epoch()], (kills, again)
+        attempt.fill(store, 3)
+        assert dict(attempt.seal(store, 3).tables) == truth
+        store.close()
+        kills += 1
+    assert code == 0
+    assert kills > 30
 
 
 def test_a_lost_ledger_costs_its_batches_and_no_more(site: Site, restored: Ledger) -> None:

@@ -116,21 +116,6 @@ def test_a_seal_may_be_killed_before_any_of_its_steps(copied: Callable[[], Place
     assert len(after_commit) >= 4  # room given back; two lines of the key file, each written and synced
 
 
-def test_a_seal_may_be_killed_at_any_moment(copied: Callable[[], Place], filled: Filled) -> None:
-    rng = random.Random(12)
-    place = copied()
-    for _ in range(8):
-        plan = place.root / "kanab.toml"
-        pid = place.begin("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything())
-        time.sleep(rng.uniform(0.0, 0.15))
-        os.kill(pid, signal.SIGKILL)
-        place.end(pid)
-        records, batches, _ = state(place)
-        assert (records > 0) != (len(batches) > 0)
-    assert seal(place).code in (0, 1)
-    check_sealed_once(place, filled.tallies)
-
-
 def test_a_collector_erases_the_keys_that_a_crash_left(
     copied: Callable[[], Place], closing: Callable[[Any], Any]
 ) -> None:

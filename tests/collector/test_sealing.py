@@ -81,7 +81,7 @@ def send(store: Store, cipher: RecordCipher, bodies: Iterator[str] | list[str], 
         accepted = acceptor.accept(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), "text/plain", now)
         assert accepted.dropped == ()
         nonce = cipher.keyring.nonce_hash(accepted.nonce)
-        entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas))
+        entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas, store.epoch()))
     store.append(entries, cipher.encrypt)
 
 

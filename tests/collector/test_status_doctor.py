@@ -139,10 +139,12 @@ def test_the_token_is_sent_to_no_other_host(place: Place) -> None:
             threading.Thread(target=server.serve_forever, daemon=True).start()
         place.variables = {"KANAB_TOKEN": "a long random text"}
         done = place.run("status", "--url", f"http://{HOST}:{leading.server_port}")
+        place.variables["http_proxy"] = f"http://{HOST}:{elsewhere.server_port}"
+        past = place.run("status", "--url", f"http://{HOST}:{leading.server_port}")
         for server in (elsewhere, leading):
             server.shutdown()
     assert sent == []
-    assert (done.code, "leads elsewhere" in done.err) == (2, True)
+    assert (done.code, "leads elsewhere" in done.err) == (past.code, "leads elsewhere" in past.err) == (2, True)
 
 
 def test_the_doctor_sees_an_open_folder_older_tables_and_a_damaged_store(place: Place) -> None:
@@ -205,12 +207,15 @@ def test_the_doctor_sees_settings_of_a_database_that_lose_what_was_acknowledged(
     words = ("--store", postgres_url, "--key", key)
     assert found(place, *words)[0] == 0
     with psycopg.connect(postgres_url, autocommit=True) as db:
-        db.execute("ALTER SYSTEM SET full_page_writes = off")
+        for setting in ("full_page_writes = off", "synchronous_commit = local"):
+            db.execute(f"ALTER SYSTEM SET {setting}")
         db.execute("SELECT pg_reload_conf()")
         try:
             code, diagnoses = found(place, *words)
         finally:
-            db.execute("ALTER SYSTEM RESET full_page_writes")
+            db.execute("ALTER SYSTEM RESET ALL")
             db.execute("SELECT pg_reload_conf()")
     assert (code, "full_page_writes is off" in says(diagnoses["database"], "wrong")) == (1, True)
+    assert says(diagnoses["database"], "warning").startswith("synchronous_commit is local; collectors turn it on")
+    assert "; a commit waits for no standby" in says(diagnoses["database"], "ok")
     assert says(diagnoses["clock"], "ok").startswith("it agrees with that of the database")

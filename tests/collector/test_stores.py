@@ -522,14 +522,14 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str
 
     closing(SqliteStore(tmp_path / "store.sqlite"))
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
-        file.execute("PRAGMA user_version = 99")
+        file.execute(f"PRAGMA user_version = {sqlitestore.SCHEMA + 1}")
     file.close()
     for kind in (SqliteStore, MemoryStore):
         with pytest.raises(StoreError, match="written by a newer kanab"):
             kind(tmp_path / "store.sqlite")
     closing(PostgresStore(postgres_url))
     with psycopg.connect(postgres_url) as db:
-        db.execute("UPDATE kanab_store SET version = 99")
+        db.execute("UPDATE kanab_store SET version = version + 1")
     with pytest.raises(StoreError, match="written by a newer kanab"):
         PostgresStore(postgres_url)
 
@@ -594,14 +594,17 @@ def test_a_database_user_without_rights_is_told(postgres_url: str) -> None:
         PostgresStore(postgres_url.replace("postgres:", "guest:", 1))
 
 
-def test_an_asynchronous_database_is_told_to_sync(postgres_url: str, closing: Any) -> None:
+@pytest.mark.parametrize(
+    ("weak", "used"), [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")]
+)
+def test_an_asynchronous_database_is_told_to_sync(postgres_url: str, closing: Any, weak: str, used: str) -> None:
     import psycopg  # noqa: PLC0415 - slow to import
 
     with psycopg.connect(postgres_url, autocommit=True) as db:
-        db.execute("ALTER ROLE postgres SET synchronous_commit = off")
+        db.execute(f"ALTER ROLE postgres SET synchronous_commit = {weak}")
         try:
             store = closing(PostgresStore(postgres_url))
-            assert store._open().execute("SHOW synchronous_commit").fetchone() == ("on",)
+            assert store._open().execute("SHOW synchronous_commit").fetchone() == (used,)
         finally:
             db.execute("ALTER ROLE postgres RESET synchronous_commit")
 

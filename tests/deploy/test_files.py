@@ -94,3 +94,19 @@ def test_proxies_open_what_clients_need_and_nothing_else() -> None:
     assert places == ["/v1/t", r"^/(v1/config|kanab\.js)", "/"]
     inside = ("/livez", "/readyz", "/healthz", "/metrics")
     assert not any(re.match(places[1], path) for path in inside)
+
+
+def test_every_image_of_others_is_named_by_digest_or_by_a_variable_of_the_manual(
+    container: list[tuple[str, str]],
+) -> None:
+    """A tag may move."""
+    manual = (DEPLOY.parent / "docs" / "how-to" / "deployment.md").read_text(encoding="utf-8")
+    assert [rest for word, rest in container if word == "FROM"] == ["${BASE}"]
+    assert "--build-arg BASE=" in manual
+    named = re.findall(r"\b(?:image|BASE): \"?([^\s\"]+)", (DEPLOY / "compose.yaml").read_text())
+    others = [image for image in named if image != "localhost/kanab" and "@sha256:" not in image]
+    assert len(named) == 4
+    for image in others:
+        variable = re.match(r"\$\{(KANAB_\w+_IMAGE):-", image)
+        assert variable is not None, image
+        assert variable[1] in manual

@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tests.programs import need_program
 
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.protocol.limits import MOST_CONNECTIONS
 from kanab.collector.stores.postgres import PostgresStore
 
 CADDYFILE = Path(__file__).parents[2] / "deploy" / "Caddyfile"
@@ -199,14 +200,45 @@ def test_behind_caddy_one_address_is_limited_and_others_are_not(services: Caddy)
     assert not [path for path, data in written.items() if re.search(rb"127\.0\.0\.[23]\b", data)]
 
 
+def open_files(server: Server) -> int:
+    """Open files and connections of a collector."""
+    text = server.ask("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})[2].decode()
+    return int(float(text.partition("\nprocess_open_fds ")[2].split()[0]))
+
+
+@pytest.mark.slow
+def test_behind_caddy_one_address_has_so_many_posts_under_way_and_others_have_theirs(
+    place: Place, caddy: str, closing: Callable[[Any], Any]
+) -> None:
+    """Connections of Caddy's are not limited: what is counted is for whom they are."""
+    place.variables = {"KANAB_TOKEN": TOKEN}
+    options = ("--plan", place.plan(NAMED_PAGES), "--data", place.data, "--trust", HOST)
+    server = closing(Server(place, *options)).start()
+    front = closing(Caddy(place, caddy, [server]).start())
+    before, end = open_files(server), time.monotonic() + 8  # then the collector gives slow senders up
+    with ExitStack() as stack:
+        for _ in range(MOST_CONNECTIONS + 100):
+            half = stack.enter_context(socket.create_connection((HOST, front.plain), 20, ("127.0.0.2", 0)))
+            half.sendall(b"POST /v1/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nkanab/1 ")
+        assert post_once(front.plain, Visitors(38), "127.0.0.3") == 204
+        while open_files(server) < before + MOST_CONNECTIONS:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        time.sleep(0.5)
+        assert open_files(server) <= before + MOST_CONNECTIONS + 10
+
+
 @pytest.fixture
-def nginx(place: Place, closing: Callable[[Any], Any]) -> Iterator[tuple[int, Server]]:
+def nginx(request: pytest.FixtureRequest, place: Place, closing: Callable[[Any], Any]) -> Iterator[tuple[int, Server]]:
     """deploy/nginx.conf without TLS; whoever comes from 127.0.0.9 may say that it is somebody else."""
     program = need_program("nginx", package="--no-install-recommends nginx-light")
     server = closing(Server(place, "--plan", place.plan(NAMED_PAGES), "--data", place.data)).start()
     port, folder = free_port(), place.root / "nginx"
     folder.mkdir()
     shipped = NGINX_CONF.read_text().replace("listen 443 ssl;", f"listen {HOST}:{port};")
+    for shorter in getattr(request, "param", ()):
+        assert shorter[0] in shipped
+        shipped = shipped.replace(*shorter)
     shipped = re.sub(r"\n *ssl_certificate.*", "", shipped).replace("127.0.0.1:8000", f"{HOST}:{server.port}")
     paths = [f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")]
     playing = "set_real_ip_from 127.0.0.9; real_ip_header X-Forwarded-For;"
@@ -240,6 +272,15 @@ def test_behind_nginx_one_address_is_limited_and_others_are_not(nginx: tuple[int
         assert flood(port, "127.0.0.9", 100, **{"X-Forwarded-For": address}) == status
     written = every_file(server.place.root)
     assert not [path for path, data in written.items() if b"192.0.2.8" in data or b"127.0.0.3" in data]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nginx", [[("burst=200000 ", "burst=40 ")]], indirect=True)
+def test_behind_nginx_one_address_has_so_many_posts_a_day(nginx: tuple[int, Server]) -> None:
+    """With a day of 41 posts, well below the burst of a moment."""
+    port, _ = nginx
+    assert flood(port, "127.0.0.2", 100) == 429
+    assert post_once(port, Visitors(39), "127.0.0.3") == 204
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from kanab import count
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import make_nonce
-from kanab.collector.sealing import people_by_arm, stored_ledger
+from kanab.collector.sealing import missing_records, people_by_arm, stored_ledger
 from kanab.collector.stores.sqlite import SCHEMA, SqliteStore
 
 OLD = Path(__file__).parent / "store-format-2"
@@ -63,7 +63,9 @@ def test_a_store_of_an_older_version_goes_on_and_its_open_cohorts_are_sealed_dig
     assert second.tables == {name: both[0][name] + both[1][name] for name in both[0]}
     everybody = np.concatenate([people(size, week)["checkout"] for week, size in enumerate((120, 120, 120, 20))])
     arms = {arm: int((everybody == arm).sum()) // 10 * 10 for arm in "AB"}
-    assert people_by_arm(store, RecordCipher(Keyring.from_file(place.key)), PLAN)["checkout"] == arms
+    cipher = RecordCipher(Keyring.from_file(place.key))
+    assert people_by_arm(store, cipher, PLAN)["checkout"] == arms
+    assert (second.receipt.deleted, missing_records(store, cipher)) == ((), 0)  # old records had no numbers
     assert place.run("audit", place.data).code == 0
 
 

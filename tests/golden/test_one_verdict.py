@@ -17,8 +17,9 @@ from kanab.dashboard.releases import RawSource
 from kanab.dashboard.results import ExperimentReadout, Results
 from kanab.dashboard.timeline import timeline
 from kanab.datasets import eighteen
-from kanab.report.forest import effect_forest
-from kanab.report.palette import DOWN, QUIET, UP
+from kanab.report.drawing import DOWN, QUIET, UP
+from kanab.report.figure import Dots, Forest, Plot
+from kanab.report.pictures import effect_figure
 from kanab.report.words import MARKS
 from kanab.stats import difference_in_means, holm_regions, simultaneous_intervals
 
@@ -68,9 +69,10 @@ def test_text_markdown_notebook_and_report_say_what_the_row_says(shown: Shown) -
 def test_only_the_row_that_carries_the_verdict_is_coloured(shown: Shown) -> None:
     data = shown[0].data
     for metric in ("bought", "spend"):
-        forest = effect_forest(data, metric)
-        assert forest is not None
-        drawn = {row["label"]: row["colour"] for row in forest.panels[0].rows}
+        figure = effect_figure(data, metric)
+        assert figure is not None
+        assert isinstance(figure.panels[0], Forest)
+        drawn = {row.label: row.bars[0].colour for row in figure.panels[0].rows}
         (row,) = [row for row in carried(data) if row["metric"] == metric]
         assert drawn == {"B": QUIET, "↳ adjusted for tier": COLOURS.get(row["verdict"], QUIET)}
     page = shown[0].readout.to_report() if shown[0].readout else ""
@@ -88,7 +90,10 @@ def test_the_list_and_the_history_have_the_verdict_of_the_row(shown: Shown) -> N
     points = results.history("checkout", readout.bundle)
     for metric in ("bought", "spend"):
         verdicts = [row["verdict"] for point in points for row in carried(point.data) if row["metric"] == metric]
-        colours = re.findall(r'r="4.5" fill="(#\w+)"', timeline(points, metric, "B"))
+        figure = timeline(points, metric, "B")
+        assert figure is not None
+        assert isinstance(figure.panels[0], Plot)
+        colours = [mark.colour for mark in figure.panels[0].marks if isinstance(mark, Dots)]
         assert colours == [COLOURS.get(verdict, QUIET) for verdict in verdicts]
 
 

@@ -14,6 +14,7 @@ from scipy import stats
 
 import kanab as kb
 from kanab import Metric, count_columns
+from kanab.stats import effect_differs
 from kanab.stats.effect import against_control, plain_means
 from kanab.stats.skewness import Shape, corrected_t, skewness_class, tilt, unusual_class
 from kanab.stats.spending import spent_by, tail, z_boundaries
@@ -22,16 +23,16 @@ SIMULATIONS = 500
 ROOM = 3.5 * np.sqrt(0.05 * 0.95 / SIMULATIONS)
 
 
-def load():
-    path = Path(__file__).parents[2] / "benchmarks" / "bench_size.py"
-    spec = importlib.util.spec_from_file_location("bench_size", path)
+def load(name):
+    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_size"] = module  # dataclasses look themselves up there
+    sys.modules[name] = module  # dataclasses look themselves up there
     spec.loader.exec_module(module)
     return module
 
 
-bench = load()
+bench, verdicts, segments = map(load, ("bench_size", "bench_verdicts", "bench_segments"))
 LEVELS, RATES, REVERSED, WIDE, NARROW = bench.CASES
 
 
@@ -137,6 +138,11 @@ def test_these_are_the_tests_of_kanab(values):
         assert effect.p == pytest.approx(unknown[study], rel=1e-7)
 
 
+@pytest.mark.parametrize("kind", verdicts.DRAWS)
+def test_the_arrays_behind_the_calibration_table_are_readouts(kind):
+    assert verdicts.furthest(kind, 5) < 1e-12
+
+
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("share", [0.5, 0.1])
 @pytest.mark.parametrize("values", DRAWS)
@@ -190,3 +196,18 @@ def test_a_harm_to_a_small_arm_is_seen_oftener_where_skewness_is_known():
     difference, _, known, unknown = ps_of(*studies("lognormal", 2_000, 0.1, factor=0.5))
     seen = [np.mean((verdicts < 0.05) & (difference < 0)) for verdicts in (known, unknown)]
     assert seen[0] > 1.5 * seen[1]
+
+
+@pytest.mark.parametrize("kind", segments.KINDS)
+def test_the_segments_that_are_drawn_by_class_are_tested_as_a_readout_does(kind):
+    world = segments.World(kind, 20_000, 0.1, segments.THREE, *segments.KINDS[kind])
+    n, steps = segments.drawn(world, np.random.default_rng(5))
+    table, shape = segments.counted(world, n, steps)
+    rate, cells = world.draw is None, n.ravel()
+    events = [np.arange(people) < some for people, some in zip(cells, steps.ravel(), strict=True)] if rate else []
+    y = np.concatenate(events).astype(int) if rate else steps / segments.SCALE
+    rows = {"arm": np.repeat(["A"] * 3 + ["B"] * 3, cells), "level": np.repeat(["l0", "l1", "l2"] * 2, cells), "y": y}
+    how = {} if rate else {"resolution": {"y": 1 / segments.SCALE}}
+    answer = kb.readout(rows, arm="arm", metrics=["y"], covariates=["level"], control="A", **how)
+    (decides,) = [row for row in answer.segments if row.decides]
+    assert effect_differs(table, shape=shape).p == pytest.approx(decides.test.p, rel=1e-9)

@@ -1,8 +1,10 @@
 """A long trial of collectors, with real kills, failing disks and hostile requests: `make soak`.
 
     python -m tests.soak [PART …] [--kills 1000] [--requests 10_000_000] [--faults 200] [--cutting 300] [--clock 3600]
+                         [--forging 300]
 
-Parts: sqlite, postgres, malformed, disk, proxy, clock. Prints one line of result for each; exits with 1 if one failed.
+Parts: sqlite, postgres, malformed, disk, proxy, clock, forged. Prints one line of result for each; exits with 1 if one
+failed.
 Short forms of all parts run with the other tests.
 """
 
@@ -20,6 +22,7 @@ from pathlib import Path
 
 from tests.soak.clock import pass_a_day
 from tests.soak.faults import cut_connections, fail_disks
+from tests.soak.forged import forge
 from tests.soak.kills import kill_over_postgres, kill_over_sqlite
 from tests.soak.malformed import send_malformed
 
@@ -49,6 +52,7 @@ def main() -> int:
     parser.add_argument("--faults", type=number, default=200, help="starts on a disk that fails")
     parser.add_argument("--cutting", type=number, default=300, help="seconds of a proxy that cuts connections")
     parser.add_argument("--clock", type=number, default=3_600, help="seconds in which a day passes")
+    parser.add_argument("--forging", type=number, default=300, help="seconds of forged posts among honest ones")
     options = parser.parse_args()
     every: dict[str, Callable[[Path], str]] = {
         "sqlite": lambda folder: kill_over_sqlite(folder, options.kills),
@@ -57,6 +61,7 @@ def main() -> int:
         "disk": lambda folder: fail_disks(folder, options.faults),
         "proxy": lambda folder: cut_connections(folder, options.cutting),
         "clock": lambda folder: pass_a_day(folder, options.clock),
+        "forged": lambda folder: forge(folder, options.forging),
     }
     if unknown := set(options.parts) - set(every):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are: {', '.join(every)}")

@@ -124,6 +124,7 @@ CALLS: list[Call] = [
     (planning.interaction_power, (CELLS,), {"people": 1000, "power": 0.8}),
     (planning.noise_of_amounts, (1.0,), {}),
     (planning.noise_of_means, (MEANS,), {}),
+    (planning.noise_of_rows, (ROWS, "spend"), {}),
     (planning.noise_of_rate, (0.1,), {}),
     (planning.power_curve, (NOISE,), {"people": [1000], "effect": 0.1}),
     (planning.solve_power, (NOISE,), {"people": 1000, "power": 0.8}),

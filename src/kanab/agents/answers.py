@@ -20,9 +20,9 @@ from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed, narrowed, officer_accounts
 from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
-from kanab.planning.power import PlannedTest, solve_power
+from kanab.planning.power import PlannedTest, power_data, solve_power
 from kanab.planning.released import noise_of_release, released_control
-from kanab.planning.report.power_words import power_data, power_text
+from kanab.planning.report.power_words import power_text
 from kanab.portfolio.together import read_portfolio
 from kanab.report.brief import brief_text, verdict_word
 from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, segment_sentences, tone

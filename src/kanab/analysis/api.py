@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kanab.analysis.cluster_rows import clusters_of, per_person
+from kanab.analysis.cluster_rows import clusters_of, hidden_metrics, per_person
 from kanab.analysis.compare import (
     AnalyzedTables,
     bayes_rows,
@@ -17,6 +17,7 @@ from kanab.analysis.compare import (
     metric_means,
     omnibus_rows,
     with_off_commonest,
+    with_worth,
 )
 from kanab.analysis.guardrails import guardrail_rows
 from kanab.analysis.looks import current_look
@@ -138,20 +139,22 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
     analyzed = AnalyzedTables(
         plan, tables, released.receipt.maps, released.plan.categories, shapes_of(released, plan.name, tables)
     )
-    tables = _outcomes(tables, plan.numbers)
+    everything = next(iter(tables.values()))
+    tables = _outcomes(tables, [*plan.numbers, *hidden_metrics(released)])
     first = next(iter(tables.values()))
     arms = first.factor(plan.name)
     resolved = _resolved(options, released, plan, tables, pools)
     notes = _notes(released, plan, resolved, arms)
     notes += [*pools.notes, *current.notes]
     means = metric_means(analyzed, released.plan.ratios, options, notes)
-    clusters = clusters_of(released, first, plan.name)
+    clusters = clusters_of(released, everything, plan.name)
     if clusters is not None:
-        means = per_person(means, first)
+        means = per_person(means, everything)
     if options.looks is not None and options.looks.method == "always":
         means = with_off_commonest(means, tables, released.ranges)
-    means = by_role(means, resolved.roles)
-    effects, claims = effect_rows(means, resolved), margin_tests(means, resolved, notes)
+    means = with_worth(by_role(means, resolved.roles), resolved)
+    effects = effect_rows(means, resolved)
+    claims = margin_tests(means, effects, resolved, notes)
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(analyzed, tables, segment_looks, notes)
     received = received_rows(analyzed, means, resolved, options, notes)
@@ -213,12 +216,12 @@ def _check_adjusting(options: Reading, plan: ExperimentPlan) -> None:
         )
 
 
-def _outcomes(tables: Mapping[str, Tally], numbers: Sequence[str]) -> dict[str, Tally]:
-    """Return the tables without the numbers that effects are adjusted for: these are no results."""
-    if not numbers:
+def _outcomes(tables: Mapping[str, Tally], others: Sequence[str]) -> dict[str, Tally]:
+    """Return the tables without what is no result: numbers that effects are adjusted for, people of clusters."""
+    if not others:
         return dict(tables)
     return {
-        name: tally.select_metrics(metric for metric in tally.metric_names if metric not in numbers)
+        name: tally.select_metrics(metric for metric in tally.metric_names if metric not in others)
         for name, tally in tables.items()
     }
 
@@ -242,7 +245,8 @@ def _resolved(
     arms = next(iter(tables.values())).factor(plan.name)
     named = None if options.control is None else named_arm(arms, pools.place(options.control))
     control, chosen = control_of(plan, arms, named)
-    metrics = list(dict.fromkeys([*_metric_names(tables), *map("/".join, released.plan.ratios)]))
+    ratios = (f"{y}/{z}" for y, z in released.plan.ratios if z not in hidden_metrics(released))
+    metrics = list(dict.fromkeys([*_metric_names(tables), *ratios]))
     _check_outcomes(options, plan.numbers, metrics)
     planned = _planned_roles(released.plan, plan)
     roles = read_roles(options.primary, options.guardrails, metrics, planned)
@@ -363,7 +367,7 @@ def _cautions(
 ) -> list[Caution]:
     """Collect what numbers alone do not say: about batches, about bounds, about each metric."""
     batches = _batches(released, plan)
-    cautions = [*map(rows_not_people, released.repeats), *changed_shares(batches, plan.name)]
+    cautions = [*map(rows_not_people, released.receipt.repeats), *changed_shares(batches, plan.name)]
     units = "clusters" if "assigned_by" in (released.receipt.choices or {}) else "people"
     cautions += small_arms(next(iter(tables.values())).people_by(plan.name), released.receipt.k, units)
     others = [name for name in released.plan.experiment_names if _depend(released.plan, plan.name, name)]

@@ -47,6 +47,11 @@ def clusters_of(released: Tables, table: Tally, experiment: str) -> ClusterCount
     return ClusterCounts(tuple(by.split(", ")), clusters, people, tuple(rates))
 
 
+def hidden_metrics(released: Tables) -> tuple[str, ...]:
+    """Return the metrics that are counted but not compared: the people of clusters."""
+    return (PEOPLE,) if "assigned_by" in (released.receipt.choices or {}) else ()
+
+
 def per_person(measured: Sequence[MetricMeans], table: Tally) -> list[MetricMeans]:
     """Return the means per person under the names of their metrics, and other ratios; not those per cluster."""
     end = f"/{PEOPLE}"

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from kanab.analysis.options import ROLES, Looks, ResolvedOptions, Weights
-from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow
+from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow, effect_place
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.description import Reading, Role
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
 from kanab.plan.pairs import Pair
+from kanab.plan.values import size
 from kanab.privacy.merging import LevelMap
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
@@ -25,7 +26,7 @@ from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, correct, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.stats.relative import odds_ratio, relative_delta, relative_effect
-from kanab.stats.sequential import AnyTimeLook, PlannedLook, not_stopping
+from kanab.stats.sequential import AnyTimeLook, Look, not_stopping
 from kanab.stats.skewness import Shape
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
@@ -34,24 +35,23 @@ _SUREST = 1 - 1e-12
 """A first look may allow almost nothing; beyond this no interval can be told from an infinite one."""
 
 
-Look = PlannedLook | AnyTimeLook
-
-
 @dataclass(frozen=True)
 class MetricMeans:
     """The arm means of one metric by one method, and how many people were counted for them.
 
-    ``off_commonest`` are those of each arm who have another value than the commonest one, at least.
+    ``off_commonest`` are those of each arm who have another value than the commonest one, at least; ``worth`` is the
+    size of an effect worth having.
     """
 
     means: ArmMeans
     people: int
     off_commonest: Mapping[Level, float] = field(default_factory=dict)
+    worth: float | None = None
 
     def seen(self, effect: Effect, looks: Looks) -> Look:
         """Return an effect between these arms as it may be read at this look."""
         fewest = min((self.off_commonest.get(arm, math.inf) for arm, _ in effect.contrast), default=math.inf)
-        return looks.at(effect, self.people, fewest)
+        return looks.at(effect, self.people, fewest, self.worth)
 
 
 @dataclass(frozen=True)
@@ -246,6 +246,19 @@ def with_off_commonest(
     return [replace(metric, off_commonest=of(metric.means.metric)) for metric in measured]
 
 
+def with_worth(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[MetricMeans]:
+    """Add to primary metrics the size of an effect worth having, in their units, where one is declared."""
+    if options.rule.worth is None:
+        return list(measured)
+    amount, relative = size(options.rule.worth)
+
+    def with_size(of: MetricMeans) -> MetricMeans:
+        mean = abs(float(of.means.means[of.means.arms.index(options.control)]))
+        return replace(of, worth=amount * mean or None if relative else amount)
+
+    return [with_size(of) if options.roles.get(of.means.metric) == "primary" else of for of in measured]
+
+
 def effect_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[EffectRow]:
     """Compare every arm with the control, corrected over metrics × arms."""
     return _rows(measured, lambda means: _against_control(means, options), options)
@@ -279,7 +292,7 @@ def _rows(
         usual = correct([_p_usual(*rows[place], options) for place in places], options.stepwise)
         for place, p in zip(places, usual, strict=True):
             metric, row = rows[place]
-            row = replace(row, p_usual_adjusted=p)
+            row = replace(row, p_usual_adjusted=p, limit_interval=_limit_interval(metric, row, len(places), options))
             rows[place] = metric, replace(row, verdict=verdict(row, 1 - options.confidence))
     return [_stopping(metric, row, options.looks) for metric, row in rows]
 
@@ -374,6 +387,20 @@ def _over_looks(
     return replace(simultaneous, interval=interval, agrees=agrees)
 
 
+def _limit_interval(
+    metric: MetricMeans, row: EffectRow, family: int, options: ResolvedOptions
+) -> tuple[float, float] | None:
+    """Return the interval over all looks that a margin is read against; guardrails all have to hold, uncorrected."""
+    limit = options.limits.get(row.effect.metric)
+    if limit is None or options.looks is None:
+        return None
+    alpha = (1 - options.confidence) / (1 if row.role == "guardrail" or options.correction == "none" else family)
+    look = metric.seen(replace(row.effect, confidence=min(1 - alpha, _SUREST)), options.looks)
+    if not limit.relative or look.interval is None:
+        return look.interval
+    return relative_effect(metric.means, replace(row.effect, confidence=min(1 - look.nominal, _SUREST))).interval
+
+
 def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]:
     """Correct by the joint t over the arms of each metric, and by Bonferroni over metrics."""
     metrics = max(1, sum(any(row.effect.testable for row in rows) for _, rows in family))
@@ -397,8 +424,10 @@ def omnibus_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> l
     ]
 
 
-def margin_tests(measured: Sequence[MetricMeans], options: ResolvedOptions, notes: list[str]) -> list[MarginTest]:
-    """Test every claim for every arm; one that cannot be tested is a note."""
+def margin_tests(
+    measured: Sequence[MetricMeans], rows: Sequence[EffectRow], options: ResolvedOptions, notes: list[str]
+) -> list[MarginTest]:
+    """Test every claim for every arm, those that decide about primary metrics as a family; what cannot be is a note."""
     tests: list[MarginTest] = []
     for means in (metric.means for metric in measured):
         for margin in options.margins.get(means.metric, ()):
@@ -408,6 +437,10 @@ def margin_tests(measured: Sequence[MetricMeans], options: ResolvedOptions, note
                     tests.append(against_margin(effect, margin, means=means))
             except AnalysisError as problem:
                 notes.append(f"The {margin.claim} of {means.metric} is not tested: {problem.fact}. {problem.remedy}")
+    primary = [effect_place(row.effect) for row in rows if row.carries_verdict and row.role == "primary"]
+    places = [place for place, test in enumerate(tests) if effect_place(test.effect) in primary]
+    for place, p in zip(places, correct([tests[place].p for place in places], options.stepwise), strict=True):
+        tests[place] = replace(tests[place], p_adjusted=p)
     return tests
 
 
@@ -423,7 +456,8 @@ def bayes_rows(measured: Sequence[MetricMeans], options: ResolvedOptions, notes:
             contrasts = _against_control(means, options)
             effects = [contrast(means, weights, confidence=options.confidence) for weights in contrasts]
             candidates = best_arm(means, prior, control=options.control, better=better)
-            posteriors = tuple(posterior(effect, prior) for effect in effects)
+            in_units = prior.in_units(float(means.means[means.arms.index(options.control)]))
+            posteriors = tuple(posterior(effect, in_units) for effect in effects)
         except AnalysisError as problem:
             notes.append(f"{means.metric} is not read with its prior: {problem.fact}.")
             continue

@@ -10,17 +10,22 @@ from kanab.analysis.own_rows import own_rows
 from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.counted import Counted
 from kanab.errors import PrivacyError, flag, listed
-from kanab.plan.model import CovariatePlan, Plan
+from kanab.plan.model import Plan
 from kanab.privacy.costs import costs_of
 from kanab.privacy.gate import make_release
 from kanab.privacy.ledger import Ledger
+from kanab.privacy.recoding import narrower
 from kanab.privacy.release import OwnRows, Release
+from kanab.stats.cautions import rows_not_people
 from kanab.tabular import Table
 
 NOTHING_WRITTEN = "Dry run: nothing was written, and no ledger has a note of it."
 
 _MOST_TRIED = 6
-"""So many smaller numbers of levels are tried for a table that something stays out of: each counts everybody again."""
+"""So many smaller numbers of levels, or narrower bounds, are tried for what stays out: each counts everybody again."""
+
+_MOST_COUNTS = 24
+"""So many times everybody is counted again at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +113,7 @@ class DryRun:
         if self.released is None:
             return "\n".join([*lines, f"A release would be refused: {self.refused}"])
         lines += str(Table(("leaves", "levels", "metrics"), tuple(self._leaves()))).splitlines()
+        lines += [f"- {rows_not_people(column)}" for column in self.own.receipt.repeats]
         lines += [f"- Merges in {name}: {into}." for name, into in self.merged.items()]
         for name, why in self.stays_out.items():
             keeps = f" {self.keeping[name]} keeps it." if name in self.keeping else ""
@@ -127,42 +133,58 @@ def try_release(counted: Counted, k: int | None = None, *, override: str = "", l
 
 
 def with_keeping_flags(run: DryRun, again: Callable[[Plan], DryRun]) -> DryRun:
-    """Add the flags that would keep what stays out of tables: fewer levels of a covariate, tried one after the other.
+    """Add the flags that would keep what stays out: fewer levels, then narrower bounds, tried one after the other.
 
     ``again`` counts everybody by another plan, and makes the release of that.
     """
-    keeping = {}
+    keeping: dict[str, str] = {}
+    tried: dict[str, DryRun] = {}
     for name in run.stays_out:
         table, _, metric = name.partition(": ")
-        for covariate, words in _fewer_levels(run, table):
-            if _keeps(again(_with_covariate(run.own.plan, covariate)), table, metric):
+        for plan, words in (*_fewer_levels(run, table), *_narrower_bounds(run, metric)):
+            if words not in tried and len(tried) < _MOST_COUNTS:
+                tried[words] = again(plan)
+            if words in tried and _keeps(tried[words], table, metric):
                 keeping[name] = words
                 break
     return replace(run, keeping=keeping)
 
 
-def _fewer_levels(run: DryRun, table: str) -> Iterator[tuple[CovariatePlan, str]]:
-    """Yield a covariate with fewer levels or bins, and the flag that says so; none where levels are declared."""
-    linkage = next((each for each in run.own.plan.linkages if each.name == table), None)
+def _narrower_bounds(run: DryRun, metric: str) -> Iterator[tuple[Plan, str]]:
+    """Yield plans with narrower bounds of an amount, widest first, and the flag that says so."""
+    plan = run.own.plan
+    declared = plan.metrics_by_name.get(metric)
+    bounds = None if declared is None else declared.bounds or run.own.ranges.get(metric)
+    if bounds is None:
+        return
+    for _ in range(_MOST_TRIED):
+        bounds = narrower(bounds)
+        metrics = tuple(replace(each, bounds=bounds) if each.name == metric else each for each in plan.metrics)
+        yield replace(plan, metrics=metrics), flag("--bounds", f"{metric}={bounds[0]:.12g}:{bounds[1]:.12g}")
+
+
+def _fewer_levels(run: DryRun, table: str) -> Iterator[tuple[Plan, str]]:
+    """Yield plans with fewer levels or bins of a table, and the flag that says so; none where levels are declared."""
+    plan = run.own.plan
+    linkage = next((each for each in plan.linkages if each.name == table), None)
     if linkage is None or linkage.covariate is None or table not in run.own.tables:
         return
-    covariate = run.own.plan.covariate(linkage.covariate)
+    covariate = plan.covariate(linkage.covariate)
+    others = tuple(each for each in plan.covariates if each.name != covariate.name)
     levels = len(run.own.tables[table].covariates[0].levels)
     if covariate.levels is not None or isinstance(covariate.bins, tuple):
         return
     for fewer in range(levels - 1, max(1, levels - 1 - _MOST_TRIED), -1):
         if covariate.bins is not None:
-            yield replace(covariate, bins=fewer), flag("--bin", f"{covariate.name}={fewer}")
-        elif fewer > 1:
+            coarser, words = replace(covariate, bins=fewer), flag("--bin", f"{covariate.name}={fewer}")
+        else:
             top = fewer - 1  # the others are one more level
-            yield replace(covariate, top=top), flag("--top", f"{covariate.name}={top}")
+            coarser, words = replace(covariate, top=top), flag("--top", f"{covariate.name}={top}")
+        yield replace(plan, covariates=(*others, coarser)), words
 
 
-def _with_covariate(plan: Plan, covariate: CovariatePlan) -> Plan:
-    others = [each for each in plan.covariates if each.name != covariate.name]
-    return replace(plan, covariates=(*others, covariate))
-
-
-def _keeps(run: DryRun, table: str, metric: str) -> bool:
-    kept = None if run.released is None else run.released.tables.get(table)
-    return kept is not None and (not metric or metric in kept.metric_names)
+def _keeps(run: DryRun, place: str, metric: str) -> bool:
+    """Return whether a metric, or any, is in the tables of that name or experiment."""
+    tables = {} if run.released is None else run.released.tables
+    kept = [table for name, table in tables.items() if place in (name, *table.experiment_names)]
+    return any(not metric or metric in table.metric_names for table in kept)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kanab.analysis.api import analyze_release
 from kanab.analysis.looks import clipped_before
-from kanab.analysis.own_rows import is_gated, read_rows
+from kanab.analysis.own_rows import check_choices, is_gated, read_rows
 from kanab.analysis.readout import Readout
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K
@@ -67,6 +67,7 @@ def readout(
         control, reading = None, replace(reading, control=control)
     plan = chosen_plan(plan, arm, metrics, adjust, segments, arms=arms, control=control, received=received, k=k)
     options, source = source_options(rows, metrics), load_frame(source)
+    check_choices(plan, options.choices)
     if options.clip:
         before = clipped_before(reading.looks, plan, experiment)
         plan = clip_source(source, plan, options, before, for_release=is_gated(plan))

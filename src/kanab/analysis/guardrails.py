@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kanab.analysis.options import ResolvedOptions
-from kanab.analysis.rows import EffectRow, Plain
+from kanab.analysis.rows import EffectRow, Plain, effect_place
 from kanab.description import Role
 from kanab.stats.margins import Margin, MarginTest
 from kanab.tally.factor import Level, label
@@ -80,13 +80,7 @@ def _reading(row: EffectRow, margin: Margin | None, tests: Sequence[MarginTest])
 def _within(row: EffectRow, margin: Margin, tests: Sequence[MarginTest]) -> bool:
     """Return whether the effect is shown to be within the margin: by its tests, over several looks by the interval."""
     if row.look is None:
-        same = (row.effect.metric, row.effect.arm, row.effect.method, row.effect.covariates)
-        return any(
-            test.shown
-            for test in tests
-            if test.margin == margin
-            and (test.effect.metric, test.effect.arm, test.effect.method, test.effect.covariates) == same
-        )
-    interval = (None if row.relative is None else row.relative.interval) if margin.relative else row.interval
-    (limit, side), *_ = margin.tests
+        place = effect_place(row.effect)
+        return any(test.shown for test in tests if test.margin == margin and effect_place(test.effect) == place)
+    interval, ((limit, side), *_) = row.limit_interval, margin.tests
     return interval is not None and (interval[0] > limit if side == "greater" else interval[1] < limit)

@@ -52,7 +52,7 @@ def read_looks(path: str | PathLike[str], experiment: str, design: Design) -> Re
     Raises `SourceError` for another file, `AnalysisError` where its looks belong to another design.
     """
     recorded = _experiments(path).get(experiment, RecordedLooks(design))
-    changed = [name for name in design if recorded.design.get(name) != design[name]]
+    changed = [name for name in recorded.design | design if recorded.design.get(name) != design.get(name)]
     if changed:
         before = listed(f"{name} was {_spoken(recorded.design.get(name))}" for name in changed)
         raise AnalysisError(
@@ -102,6 +102,8 @@ def _experiments(path: str | PathLike[str]) -> dict[str, RecordedLooks]:
 
 
 def _spoken(value: Any) -> str:
+    if isinstance(value, dict):  # what was clipped: the point, not the bound that the data gave
+        return listed(f"{name}={point}" for name, (point, _) in value.items())
     if isinstance(value, list):
         return listed(map(str, value)) if value else "none"
     return "not given" if value is None else str(value)

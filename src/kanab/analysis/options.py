@@ -14,10 +14,11 @@ from kanab.description import AnyCorrection, Role
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
+from kanab.plan.values import SWITCHES, WrongValueError
 from kanab.stats.bayes import Prior
 from kanab.stats.effect import Effect
 from kanab.stats.margins import Better, Margin
-from kanab.stats.sequential import AnyTimeLook, PlannedLook, any_time_f_p, any_time_look, planned_f_p, planned_look
+from kanab.stats.sequential import Look, any_time_f_p, any_time_look, planned_f_p, planned_look
 from kanab.stats.spending import Spending, check_spending
 from kanab.tally.factor import Factor, Level, as_level, label
 
@@ -73,17 +74,17 @@ class Looks:
                 f"a looks file and {rival} contradict each other", "Leave one out: the file is for planned looks."
             )
 
-    def at(self, effect: Effect, people: int, off_commonest: float = math.inf) -> PlannedLook | AnyTimeLook:
+    def at(self, effect: Effect, people: int, off_commonest: float = math.inf, worth: float | None = None) -> Look:
         """Return the effect as it may be read at this look; raise `AnalysisError` for a look that cannot be."""
         if self.method == "always":
             return any_time_look(
                 effect, people, tuned_at=self.tuned_at, off_commonest=off_commonest, planned=self.planned,
-                last=self.last,
+                last=self.last, worth=worth,
             )  # fmt: skip
         seen = [*(self.earlier or ()), people]
         return planned_look(
             effect, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen),
-            anew=self.anew,
+            anew=self.anew, worth=worth,
         )  # fmt: skip
 
     def p_of_f(self, p: float, df: float, people: int, confidence: float) -> float:
@@ -274,14 +275,14 @@ def read_roles(
 
 def read_rule(rule: DecisionRule, switches: Mapping[str, Any] | None) -> DecisionRule:
     """Return the planned rule with the switches that were asked for."""
-    known: dict[str, tuple[Any, ...]] = {"primary": ("any", "all"), "guardrails": ("not-worse", "non-inferior")}
     for name, value in (switches or {}).items():
-        people = name == "people" and type(value) is int and value > 0
-        if not people and value not in known.get(name, ()):
+        try:
+            SWITCHES[name](value)
+        except (KeyError, WrongValueError):
             raise AnalysisError(
                 "a switch of the decision is not known",
-                "Use primary='any' or 'all', guardrails='not-worse' or 'non-inferior', people=20000.",
-            )
+                "Use primary='any' or 'all', guardrails='not-worse' or 'non-inferior', people=20000, worth='2%'.",
+            ) from None
     return replace(rule, **dict(switches or {}))
 
 

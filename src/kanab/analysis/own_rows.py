@@ -48,12 +48,22 @@ def is_gated(plan: Plan | None = None) -> bool:
     return "gated" in (said, Plan.own_rows if plan is None else plan.own_rows)
 
 
-def check_internal(plan: Plan, what: str) -> None:
-    """Raise `PrivacyError` where own rows are gated: ``what`` was asked for would answer without the gate."""
-    if is_gated(plan):
+def check_internal(plan: Plan, *flags: str) -> None:
+    """Raise `PrivacyError` where own rows are gated and flags were given that would answer without the gate."""
+    if flags and is_gated(plan):
         raise PrivacyError(
-            f"{what} shows what the gate would keep back, and people here may not read rows (own_rows = gated)",
-            f"Leave out {what}.",
+            f"{flags[0]} shows what the gate would keep back, and people here may not read rows (own_rows = gated)",
+            f"Leave out {flags[0]}.",
+        )
+
+
+def check_choices(plan: Plan, choices: Mapping[str, str]) -> None:
+    """Raise `PrivacyError` where own rows are gated and people are chosen: two answers may differ in one of them."""
+    chosen = [f"--{name}" for name in ("where", "sql", "join") if name in choices]
+    if chosen and is_gated(plan):
+        raise PrivacyError(
+            f"{chosen[0]} chooses who is counted, and people here may not read rows (own_rows = gated)",
+            "Release it into a ledger, which compares such choices (kanab release --ledger), and analyze the release.",
         )
 
 
@@ -102,7 +112,6 @@ def own_rows(counted: Counted, k: int | None = None) -> OwnRows:
         tables,
         _receipt(counted, tables, maps, left_out),
         ranges=counted.ranges_in_units,
-        repeats=counted.repeats,
         rates=counted.rates,
     )
 
@@ -158,5 +167,5 @@ def _receipt(
         counted.plan.k, int(people[people > 0].min()), int(np.count_nonzero(people)), maps, left_out,
         clamped=counted.clamped, missing=counted.missing, excluded=counted.excluded, outside=counted.outside,
         where=counted.where, batch=batch_of(counted), choices=choices,
-        shapes=counted.shape_classes(counted.plan.k),
+        shapes=counted.shape_classes(counted.plan.k), repeats=counted.repeats,
     )  # fmt: skip

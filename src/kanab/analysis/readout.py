@@ -30,9 +30,10 @@ from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
 from kanab.privacy.release import Receipt
 from kanab.report.brief import brief_text
-from kanab.report.chart import Chart, ReadoutChart, readout_chart
 from kanab.report.decision import decide
+from kanab.report.figure import Figure
 from kanab.report.html import readout_html, report_html
+from kanab.report.pictures import ReadoutChart, readout_figure
 from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
@@ -119,12 +120,12 @@ class Readout(Frames[ReadoutRows]):
         return readout_markdown(self._shown())
 
     @check_arguments(skip=("what",))
-    def chart(self, what: ReadoutChart = "effects", *, metric: str | None = None) -> Chart:
+    def chart(self, what: ReadoutChart = "effects", *, metric: str | None = None) -> Figure:
         """Return a chart of effects, or of what else was asked for; of one metric or of all.
 
         Raises `AnalysisError` where there is nothing to draw.
         """
-        return readout_chart(self._shown(), what, metric)
+        return readout_figure(self._shown(), what, metric)
 
     def _tables(self) -> Tables:
         return readout_tables(self.to_dict())

@@ -35,7 +35,7 @@ class EffectRow:
     rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
     ``saved`` is of adjusted effects: the share of people more whom the plain effect would take to be as precise.
     ``role`` is the metric's, None where nobody named any; ``better`` its good direction. ``early``: fewer people than
-    planned are in, and p and interval are those of one look at the planned end.
+    planned are in, and p and interval are those of one look at the planned end. ``limit_interval`` is for margins.
     """
 
     effect: Effect
@@ -52,6 +52,7 @@ class EffectRow:
     better: Better = "higher"
     saved: float | None = None
     early: bool = False
+    limit_interval: tuple[float, float] | None = None
 
     @property
     def worse(self) -> Kind:
@@ -118,6 +119,11 @@ class EffectRow:
     def contrast_dict(self) -> Plain:
         """Return the row as plain data, with the weight of every arm."""
         return {"contrast": {label(arm): weight for arm, weight in self.effect.contrast}} | self.to_dict()
+
+
+def effect_place(effect: Effect) -> tuple[object, ...]:
+    """Return what tells an effect from the others of a readout."""
+    return effect.metric, effect.arm, effect.method, effect.covariates
 
 
 def _noise(effect: Effect) -> Plain:
@@ -256,7 +262,7 @@ class BayesRow:
             "metric": self.metric,
             "method": self.method,
             "covariates": list(self.covariates),
-            "prior": {"mean": self.prior.mean, "sd": self.prior.sd if math.isfinite(self.prior.sd) else None},
+            "prior": vars(self.prior) | {"sd": self.prior.sd if math.isfinite(self.prior.sd) else None},
             "better": self.better,
             "effects": [
                 {
@@ -290,6 +296,7 @@ def margin_dict(test: MarginTest) -> Plain:
         "confidence": test.confidence,
         "t": test.t,
         "p": test.p,
+        "p_adjusted": test.p_adjusted,
         "shown": test.shown,
         **_noise(effect),
     }

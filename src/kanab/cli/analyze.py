@@ -27,6 +27,7 @@ from kanab.cli.source_options import (
     pairs,
     plan_of,
     rows_of,
+    share,
     source_options,
 )
 from kanab.description import Reading
@@ -105,13 +106,13 @@ analysis_options = flags_together(
         "--decision",
         multiple=True,
         metavar="SWITCH=VALUE",
-        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000.",
+        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000, worth=2%.",
     ),
     click.option(
         "--prior",
         multiple=True,
         metavar="MEAN,SD",
-        help="Add a Bayesian reading with this prior; for one metric: spend=0,0.5.",
+        help="Add a Bayesian reading with this prior, also 0,5% of the control's mean; for one metric: spend=0,0.5.",
     ),
 )
 """Gives a command the flags that say how to read what was counted."""
@@ -119,6 +120,7 @@ analysis_options = flags_together(
 
 def reading_from(flags: Mapping[str, Any]) -> Reading:
     """Return what the flags say about reading results."""
+    decision = pairs(flags["decision"], "--decision", "people=20000")
     same = ("confidence", "alternative", "correction", "test", "variance", "slopes")
     said: dict[str, Any] = {name: flags[name] for name in same}
     said |= {name: names(flags[name]) for name in ("lower_is_better", "primary", "guardrails")}
@@ -129,16 +131,9 @@ def reading_from(flags: Mapping[str, Any]) -> Reading:
         contrasts=flags["contrast"],
         margins=_margins(flags),
         prior=_prior(flags["prior"]),
-        decision=_decision(flags["decision"]),
+        decision={switch: level(text) for switch, text in decision.items()},
         **said,
     )
-
-
-def _decision(texts: tuple[str, ...]) -> dict[str, Any]:
-    switches: dict[str, Any] = dict(pairs(texts, "--decision"))
-    if "people" in switches and switches["people"].isdecimal():
-        switches["people"] = int(switches["people"])
-    return switches
 
 
 def _looks(flags: Mapping[str, Any]) -> Looks | None:
@@ -206,22 +201,24 @@ def _margin(claim: Claim, text: str) -> Margin:
 
 
 def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
-    """Read ``0,0.5`` for all metrics, or ``spend=0,0.5`` for each."""
+    """Read ``0,0.5`` or ``0,5%`` for all metrics, or ``spend=0,0.5`` for each."""
     from kanab.stats.bayes import Prior
 
     priors: dict[str, Prior] = {}
     for text in texts:
         metric, _, numbers = text.rpartition("=")
         try:
-            mean, sd = (float(part) for part in numbers.split(","))
+            mean, sd = map(share, numbers.split(","))
         except ValueError:
             mean, sd = math.nan, math.nan
-        if not math.isfinite(mean) or not sd > 0:
+        relative = "%" in numbers
+        mixed = relative and any(not part.endswith("%") and share(part) != 0 for part in numbers.split(","))
+        if not math.isfinite(mean) or not sd > 0 or mixed:
             raise PlanError(
                 "--prior needs a mean and a positive standard deviation of effects",
-                "Write --prior 0,0.01, or for one metric --prior spend=0,0.5.",
+                "Write --prior 0,0.01, or --prior 0%,5% of the control's mean; for one metric --prior spend=0,0.5.",
             )
-        priors[metric.strip()] = Prior(mean, sd)
+        priors[metric.strip()] = Prior(mean, sd, relative)
     if ("" in priors and len(priors) > 1) or len(priors) < len(texts):
         raise PlanError("--prior is given twice", "Give one for all metrics, or one for each: --prior spend=0,0.5.")
     return priors.get("", priors or None)
@@ -326,22 +323,23 @@ def _tables(source: tuple[str, ...], flags: Mapping[str, Any]) -> Tables:
 def _dry_run(source: tuple[str, ...], flags: Mapping[str, Any]) -> DryRun:
     """Return what was counted beside what a release of it would give."""
     from kanab.analysis.dry_run import try_release
-    from kanab.analysis.own_rows import check_internal
 
     if is_release(source[0]) or is_ledger(source[0]):
         raise PlanError("--as-released is about rows, and this is released", "Leave out --as-released.")
-    plan, count = _rows(source, flags)
-    check_internal(plan, "--as-released")
+    _, count = _rows(source, flags)
     return try_release(count(True), flags["k"], override=flags["override"])
 
 
 def _rows(source: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Callable[[bool], Counted]]:
     """Return the plan by which a source is counted, and what counts it, for a release or not."""
+    from kanab.analysis.own_rows import check_choices, check_internal, is_gated
+
     check_single(source)
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None}, source[0])  # a pool may be the control
+    check_internal(plan, *(word for word in ("--as-released", "--show-sql") if flags[word[2:].replace("-", "_")]))
+    check_choices(plan, rows_of(flags).choices)
     if flags["clip"]:
         from kanab.analysis.looks import clipped_before
-        from kanab.analysis.own_rows import is_gated
         from kanab.counting.dispatch import clip_source
 
         before = clipped_before(_looks(flags), plan, flags["experiment"])

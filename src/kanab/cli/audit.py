@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.released_sources import is_ledger, ledger_at, releases_at
+from kanab.cli.released_sources import is_data_directory, is_ledger, ledger_at, releases_at
 from kanab.errors import KanabError, NothingSealedError
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _audit_files(
     for file in files:
         if not Path(file).exists():
             read_release(file)  # says that there is no such file
+        if Path(file).is_dir() and not is_data_directory(file):
+            ledger_at(file)  # says that it is no collector's
         try:
             named = releases_at(file)
         except NothingSealedError as problem:

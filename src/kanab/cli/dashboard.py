@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from kanab.cli.stores import FILE, allow_host_option, reading_access
 from kanab.collector.http.server import address_of, bind
 from kanab.collector.http.server import serve as serve_application
-from kanab.errors import MissingExtraError
+from kanab.errors import MissingExtraError, SourceError
 
 
 @click.command()
@@ -33,7 +35,11 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int, allow_host: tupl
         from kanab.dashboard.release_sources import FileReleases
     except ImportError:
         raise MissingExtraError("the dashboard", "server") from None
-    app = Dashboard(FileReleases(places, FILE), access=access)
+    releases = FileReleases(places, FILE)
+    contents = releases.read()
+    if contents.alarms and not contents.releases and all(Path(place).is_file() for place in places):
+        raise SourceError(contents.alarms[0].rstrip("."), "Name releases, ledgers, or folders of them.")
+    app = Dashboard(releases, access=access)
     listening = bind(host, port)
     click.echo(f"Showing what was released at {address_of(listening, host)}", err=True)
     serve_application(app, listening, say=lambda sentence, _=None: click.echo(sentence, err=True))

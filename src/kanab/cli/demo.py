@@ -26,7 +26,7 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     kanab demo
     kanab demo --exit
     """
-    need_extra("the demonstration", "server", "uvicorn", "cryptography", "starlette", "jinja2")
+    need_extra("the demonstration", "server", "uvicorn", "cryptography", "prometheus_client", "starlette", "jinja2")
     from kanab.collector.sealing import stored_ledger
     from kanab.demo.running import WEEKS, compare, start_demo, visit_in_browser
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanab.cli.output import PAGE, json_option, output_option, show
-from kanab.cli.source_options import numbers
+from kanab.cli.source_options import SHARE, numbers, share
 from kanab.errors import PlanError, listed
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ _STEPS = tuple(step / 8 for step in range(2, 17))
 @click.option("--rate", multiple=True, metavar="METRIC=RATE", help="The control's rate of a 0/1 metric.")
 @click.option("--sd", multiple=True, metavar="METRIC=SD", help="Standard deviation of an amount, per person.")
 @click.option("--mean", multiple=True, metavar="METRIC=MEAN", help="The control's mean, for relative effects.")
-@click.option("--power", type=float, default=0.8, show_default=True, help="Power of the detectable effects.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the intervals.")
+@click.option("--power", type=SHARE, default=0.8, show_default=True, help="Power of the detectable effects.")
+@click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Confidence of the intervals.")
 @click.option("--epsilon", metavar="E,…", help="What noise at these ε costs: 0.5,1,2. Without it, that of the plan.")
 @click.option("--delta", type=float, help="The δ of --epsilon; without it, that of the plan, or 1e-6.")
 @json_option
@@ -75,22 +75,22 @@ def plan(file: str, **flags: Any) -> None:
 
 
 def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
-    """Return the page, with charts where days are flags and effects are known."""
+    """Return the page, with figures where days are flags and effects are known."""
     from kanab.planning.epsilon import epsilon_range
-    from kanab.planning.report.plan_html import epsilon_chart, plan_charts, plan_report
+    from kanab.planning.report.plan_html import plan_report
+    from kanab.planning.report.planning_pictures import epsilon_figure, plan_figures
 
     data = outlook.to_dict() | {"days": days}
-    charts: dict[str, str] = {}
-    epsilon = ""
+    figures, epsilon = [], None
     if outlook.epsilons:
         asked = [row.epsilon for row in outlook.epsilons]
         wide = forecast(days=days, epsilons=epsilon_range(asked)).to_dict()["epsilons"]
-        epsilon = epsilon_chart(wide, data["epsilons"]).to_svg()
+        epsilon = epsilon_figure(wide, data["epsilons"])
     if days is not None and outlook.effects:
         later = {days * step: forecast(days=days * step).to_dict() for step in _STEPS}
-        charts = plan_charts(data, later)
+        figures = plan_figures(data, later)
     return plan_report(
-        data, name, _summary(outlook), outlook.tables(), charts=charts, epsilon=epsilon, account=outlook.account
+        data, name, _summary(outlook), outlook.tables(), figures=figures, epsilon=epsilon, account=outlook.account
     )
 
 
@@ -135,7 +135,8 @@ def _baseline(plan: Plan, flags: Mapping[str, Any]) -> Baseline:
     from kanab.planning.forecast import Baseline, baseline_from_release
     from kanab.privacy.release_json import read_release
 
-    rates, sds, means = (numbers(flags[name], f"--{name}") for name in ("rate", "sd", "mean"))
+    rates = numbers(flags["rate"], "--rate", share)
+    sds, means = (numbers(flags[name], f"--{name}") for name in ("sd", "mean"))
     for flag, values in (("--rate", rates), ("--sd", sds), ("--mean", means)):
         if set(values) - set(plan.metric_names):
             raise PlanError(f"{flag} names an unknown metric", f"The plan has: {listed(plan.metric_names)}.")

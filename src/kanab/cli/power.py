@@ -11,9 +11,21 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.choices import Alternative, PowerCorrection
+from kanab.choices import INTERNAL, OWN_ROWS, Alternative, PowerCorrection
 from kanab.cli.output import PAGE, json_option, output_option, show
-from kanab.cli.source_options import level, names, pairs, shares_of
+from kanab.cli.source_options import (
+    SAID_OF_COLUMNS,
+    SHARE,
+    by_column,
+    is_release,
+    level,
+    names,
+    not_said,
+    pairs,
+    share,
+    shares_of,
+)
+from kanab.description import AnyCovariate, Mean, Number, Ratio, Rows
 from kanab.errors import AnalysisError, PlanError
 
 if TYPE_CHECKING:
@@ -43,13 +55,15 @@ class _Basis:
     binary: bool
     notes: tuple[str, ...] = ()
     chosen: str = "declared"
+    own_rows: bool = False
 
 
 @click.command()
+@click.argument("source", required=False)
 @click.option("--people", type=int, help="People in all arms together (sample size).")
-@click.option("--effect", type=float, help="Change of the mean, in units of the metric (0.01 is a point of a rate).")
-@click.option("--power", type=float, help="Probability of finding the effect, for example 0.8.")
-@click.option("--rate", type=float, help="For a 0/1 metric: the control's rate.")
+@click.option("--effect", help="Change of the mean: 5% of the control's, or in units (0.01 is a point of a rate).")
+@click.option("--power", type=SHARE, help="Probability of finding the effect; default 0.8.")
+@click.option("--rate", type=SHARE, help="For a 0/1 metric: the control's rate, 0.1 or 10%.")
 @click.option(
     "--sd", metavar="SD", help="For an amount: the standard deviation of a person, or one per arm: A=20,B=25."
 )
@@ -57,12 +71,19 @@ class _Basis:
 @click.option(
     "--release", "release_file", type=click.Path(), help="Release of a finished experiment, whose variances are used."
 )
-@click.option("--metric", help="With --release: the metric; a ratio as revenue/orders.")
+@click.option("--metric", help="Of SOURCE or --release: the metric; a ratio as revenue/orders.")
 @click.option("--experiment", help="With --release: the experiment, if it holds several.")
 @click.option(
-    "--adjust", metavar="COVARIATES", help="With --release: adjust for covariates, and for numbers that it has."
+    "--adjust", metavar="COVARIATES", help="Of SOURCE or --release: adjust for covariates, and for numbers that it has."
 )
-@click.option("--r2", type=float, help="With --rate or --sd: the share of the variance that covariates explain.")
+@click.option("--arm", help="Column of SOURCE that holds arms: its control is taken. Default everybody.")
+@click.option("--where", help="Of SOURCE: count only rows where this SQL condition holds.")
+@click.option("--unit", help="Column of SOURCE that identifies a person, where people have several rows.")
+@click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (0/1: max), max, mean.")
+@click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500.")
+@click.option("--table", help="Table of the database, or sheet of an Excel file.")
+@click.option("--sql", help="Query, instead of a table; a file is the table rows.")
+@click.option("--r2", type=SHARE, help="With --rate or --sd: the share of the variance that covariates explain.")
 @click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal.")
 @click.option("--control", help="Arm to compare with; of --shares the first, of a release its control.")
 @click.option("--relative", is_flag=True, help="The effect (and the margin) are shares of the control's mean.")
@@ -71,10 +92,12 @@ class _Basis:
     "--correction", type=click.Choice(get_args(PowerCorrection)), default="none", help="Correction over arms."
 )
 @click.option("--tests", type=int, help="Number of tests corrected together; default one per arm but the control.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="Confidence of the interval.")
+@click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Confidence of the interval.")
 @click.option("--alternative", type=click.Choice(get_args(Alternative)), default="two-sided", help="Sides of the test.")
 @click.option(
-    "--margin", metavar="CLAIM=SIZE", help="Claim: non-inferiority=0.01, superiority=0.01, equivalence=0.5 or =-0.5:1."
+    "--margin",
+    metavar="CLAIM=SIZE",
+    help="Claim: non-inferiority=2%, superiority=0.01, equivalence=0.5 or =-0.5:1.",
 )
 @click.option(
     "--better", type=click.Choice(["higher", "lower"]), default="higher", help="With --margin: the better direction."
@@ -89,9 +112,12 @@ class _Basis:
 def power(**flags: Any) -> None:
     """Compute sample size, detectable effect or power.
 
-    Give two of --people, --effect and --power, and how the metric varies: --rate, --sd or --release.
+    Give two of --people, --effect and --power (default 0.8), and how the metric varies: a SOURCE, --rate or --sd.
+
+    SOURCE is a file or a database of people before the experiment, or a release.
 
     \b
+    kanab power visits.csv --metric spend --effect 5%
     kanab power --rate 0.1 --effect 0.01 --power 0.8
     kanab power --sd 30 --mean 12 --people 20000 --power 0.8 --shares A=9,B=1
     kanab power --release checkout.json --metric spend --adjust tier --effect 0.05 --relative --power 0.8
@@ -113,11 +139,15 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
     left_out = sum(flags[name] is None for name in ("people", "effect", "power"))
     if left_out == 0:
         raise PlanError("--people, --effect and --power are all given", "Leave out the one to solve for.")
-    if left_out > 1:
-        raise PlanError("two of --people, --effect and --power are needed", "The third is solved for.")
+    if flags["people"] is None and flags["effect"] is None:
+        raise PlanError(
+            "what to plan for is not said",
+            "Give --effect 5% for the people who see it, or --people 20000 for the effect that they see.",
+        )
+    flags = {**flags, "power": _USUAL_POWER if left_out > 1 else flags["power"]}
+    effect, relative = _asked_effect(flags)
     basis, solve = _interaction(flags) if flags["interaction"] else _effect(flags)
-    effect = flags["effect"]
-    if effect is not None and flags["relative"]:
+    if effect is not None and relative:
         if not basis.mean:
             raise PlanError(
                 "a relative effect needs a control mean other than 0", "Give --mean, or an effect in units."
@@ -131,20 +161,30 @@ def solve_flags(flags: Mapping[str, Any]) -> tuple[dict[str, Any], Curve]:
         "notes": list(basis.notes),
         "curve": curve(_STEPS) if flags["curve"] else None,
     }  # fmt: skip
-    return data, curve
+    return ({"scope": OWN_ROWS} if basis.own_rows else {}) | data, curve
+
+
+def _asked_effect(flags: Mapping[str, Any]) -> tuple[float | None, bool]:
+    """Read ``0.01``, or ``5%`` of the control's mean: the effect, and whether it is relative."""
+    text = flags["effect"]
+    try:
+        return (None if text is None else share(str(text))), flags["relative"] or str(text).endswith("%")
+    except ValueError:
+        raise PlanError(
+            "--effect needs a number or a percentage", "Write --effect 5% of the control's mean, or --effect 0.01."
+        ) from None
 
 
 def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
-    from kanab.planning.report.power_charts import power_charts
+    from kanab.planning.report.planning_pictures import power_figures
     from kanab.planning.report.power_html import power_report
 
-    return power_report(data, charts=power_charts(data, points))
+    return power_report(data, figures=power_figures(data, points))
 
 
 def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
     """Plan the comparison of an arm with the control."""
-    from kanab.planning.power import PlannedTest, solve_power
-    from kanab.planning.report.power_words import power_data
+    from kanab.planning.power import PlannedTest, power_data, solve_power
 
     test = PlannedTest(flags["confidence"], flags["alternative"], _margin(flags), flags["correction"], flags["tests"])
     basis, noise = _noise(flags)
@@ -166,15 +206,17 @@ def _margin(flags: Mapping[str, Any]) -> Margin | None:
             raise PlanError("--better says in which direction a margin lies", "Give --margin, or --alternative less.")
         return None
     claim, _, text = flags["margin"].partition("=")
+    parts = [part.strip() for part in text.split(":")]
+    percent = {part.endswith("%") for part in parts}
     try:
-        sizes = [float(part) for part in text.split(":")]
+        sizes = [share(part) for part in parts] if len(percent) == 1 else []
     except ValueError:
         sizes = []
     if claim not in get_args(Claim) or len(sizes) not in (1, 2):
         claims = ", ".join(f"{known}=SIZE" for known in get_args(Claim))
-        raise PlanError("--margin cannot be read", f"Write one of: {claims}; or equivalence=-0.5:1.")
+        raise PlanError("--margin cannot be read", f"Write one of: {claims}; or equivalence=-0.5:1, =-2%:2%.")
     size = sizes[0] if len(sizes) == 1 else (sizes[0], sizes[1])
-    return Margin(claim, size, flags["better"], flags["relative"])
+    return Margin(claim, size, flags["better"], flags["relative"] or True in percent)
 
 
 def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
@@ -235,11 +277,13 @@ def _reached(solve: Solve, people: int, effect: float | None, power: float | Non
 def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
     from kanab.planning.noise import EVEN
 
-    _check_inputs(flags)
+    flags = _check_inputs(flags)
     shares = shares_of(flags["shares"])
     control = level(flags["control"])
     if flags["release_file"]:
         return _released(flags, shares or None, control)
+    if flags["source"]:
+        return _rows(flags, shares or EVEN, control)
     return _numbers(flags, shares or EVEN, control)
 
 
@@ -247,9 +291,11 @@ def _crossed_noise(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     from kanab.planning.interactions import crossed_noise
     from kanab.planning.noise import EVEN
 
-    _check_inputs(flags)
+    flags = _check_inputs(flags)
     if flags["release_file"]:
         return _released_cells(flags)
+    if flags["source"]:
+        raise PlanError("an interaction is not planned from rows", "Release them (kanab release), or give --sd.")
     rows, columns = _sides(flags["interaction"])
     if "=" in (flags["sd"] or ""):
         raise PlanError("the cells of an interaction share one standard deviation", "Give one number: --sd 30.")
@@ -257,21 +303,50 @@ def _crossed_noise(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     return basis, crossed_noise(rows, columns, sd=math.sqrt(float(noise.variances[0])))
 
 
-def _check_inputs(flags: Mapping[str, Any]) -> None:
-    """Check that the flags name one source of the noise, and none that belongs to another."""
-    sources = {"--rate": flags["rate"], "--sd": flags["sd"], "--release": flags["release_file"]}
+def _check_inputs(flags: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Check that the flags name one source of the noise, and none that belongs to another; a release may be SOURCE."""
+    if flags["source"] and is_release(flags["source"]) and not flags["release_file"]:
+        flags = {**flags, "source": None, "release_file": flags["source"]}
+    sources = {
+        "SOURCE": flags["source"], "--rate": flags["rate"], "--sd": flags["sd"], "--release": flags["release_file"],
+    }  # fmt: skip
     named = [flag for flag, value in sources.items() if value is not None]
     if len(named) != 1:
         fact = f"{' and '.join(named)} contradict each other" if named else "how the metric varies is not said"
-        raise PlanError(fact, "Give one of --rate (0/1), --sd (amounts) and --release (a finished experiment).")
-    belongs = {"mean": ("--sd",), "r2": ("--rate", "--sd")} | dict.fromkeys(
-        ("metric", "experiment", "adjust"), ("--release",)
-    )
+        raise PlanError(fact, "Give one of: a file (kanab power visits.csv), --rate (0/1), --sd (amounts), --release.")
+    rows = ("arm", "where", "unit", "aggregate", "bounds", "table", "sql")
+    belongs = {"mean": ("--sd",), "r2": ("--rate", "--sd"), "experiment": ("--release",)}
+    belongs |= dict.fromkeys(("metric", "adjust"), ("SOURCE", "--release")) | dict.fromkeys(rows, ("SOURCE",))
     if flags["multiplies"] and flags["rate"] is not None:
         raise PlanError("--multiplies does not go with --rate", "The spread of a 0/1 metric follows from its rate.")
     for name, owners in belongs.items():
-        if flags[name] is not None and named[0] not in owners:
+        if flags[name] not in (None, ()) and named[0] not in owners:
             raise PlanError(f"--{name} does not go with {named[0]}", f"It belongs to {' or '.join(owners)}.")
+    return flags
+
+
+def _rows(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Noise]:
+    """Return how a metric varies in rows: everybody's, or the control's where a column of arms is named."""
+    from kanab.planning.released import noise_of_rows
+
+    if not flags["metric"]:
+        raise not_said("what to plan for", "Name it: --metric spend.", flags["source"], flags)
+    bounds = by_column(flags["bounds"], SAID_OF_COLUMNS["bounds"])
+    above, slash, below = flags["metric"].partition("/")
+    metric = Ratio(above, below) if slash else Mean(above, bounds=bounds.get(above))
+    adjust: list[AnyCovariate] = [
+        Number(name, bounds=bounds[name]) if name in bounds else name for name in names(flags["adjust"])
+    ]
+    said = {name: flags[name] for name in ("unit", "where", "table", "sql")}
+    said["aggregate"] = pairs(flags["aggregate"], "--aggregate", "visits=max") or None
+    noise = noise_of_rows(
+        flags["source"], metric, arm=flags["arm"], control=control, adjust=adjust, shares=shares,
+        grows=flags["multiplies"], rows=Rows(**said),
+    )  # fmt: skip
+    adjusted = f", adjusted for {flags['adjust']}" if flags["adjust"] else ""
+    whose = f"the control of {flags['arm']}" if flags["arm"] else "everybody"
+    notes = [f"How {flags['metric']} varies is taken from {whose} in these rows{adjusted}."]
+    return _Basis(noise.mean, noise.binary, (*notes, *[INTERNAL] * noise.own_rows), own_rows=noise.own_rows), noise
 
 
 def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Noise]:

@@ -55,6 +55,7 @@ def release(source: str, **flags: Any) -> None:
     kanab release visits.parquet --plan kanab.toml -o checkout.release.json --new-ledger
     kanab release visits.parquet --arm variant --metric spend --bounds spend=0:500 --covariate tier -o FILE
     """
+    from kanab.analysis.own_rows import check_choices, check_internal
     from kanab.counting.dispatch import clip_source
     from kanab.plan.model import rules_of, settle_missing
     from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
@@ -68,6 +69,9 @@ def release(source: str, **flags: Any) -> None:
     path = _ledger_path(flags)
     before = Ledger() if path is None else read_ledger(path)
     plan = _with_cohorts(plan_of(flags, source), flags)
+    check_internal(plan, *(word for word in ("--dry-run", "--show-sql") if flags[word[2:].replace("-", "_")]))
+    if path is None:
+        check_choices(plan, rows_of(flags).choices)
     budget = asked_budget(plan, flags["epsilon"], flags["delta"])
     plan = with_budget(plan, budget and within_ledger(budget, plan, before))
     plan = settle_missing(plan, rules_of(before.plans) if plan.budget is None else {})
@@ -130,10 +134,8 @@ def _check_output(flags: Mapping[str, Any]) -> None:
 def _print_dry_run(source: str, plan: Plan, flags: Mapping[str, Any], ledger: Ledger | None, span: Span | None) -> None:
     """Print what a release would give after those of a ledger, if there is one, and what would keep the rest."""
     from kanab.analysis.dry_run import DryRun, try_release, with_keeping_flags
-    from kanab.analysis.own_rows import check_internal
     from kanab.cli.output import echo_json
 
-    check_internal(plan, "--dry-run")
     if plan.budget is not None:
         raise PlanError("--dry-run is about releases without ε", "What noise costs is forecast: kanab plan.")
     before = None if ledger is None or not ledger.entries else ledger
@@ -154,12 +156,15 @@ def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
     """Print what is in the file, and what it cost."""
     from kanab.privacy.costs import costs_of
     from kanab.privacy.epsilon.noise_receipt import spent_sentence
+    from kanab.stats.cautions import rows_not_people
 
     receipt = released.receipt
     tables = f"{len(released.tables)} table{'s' if len(released.tables) > 1 else ''}"
     click.echo(f"{flags['output']}: {tables}, {_how_anonymous(released)}.")
     if first:
         click.echo(first)
+    for column in receipt.repeats:
+        click.echo(f"- {rows_not_people(column)}")
     if receipt.noise is not None:
         click.echo(f"- {spent_sentence(receipt.noise, chained=released.chained, batch=receipt.batch is not None)}.")
     if receipt.batch is not None:

@@ -53,7 +53,7 @@ def restore(
     kanab restore kanab.ledger --data ./kanab-data
     kanab restore --store postgresql://localhost/kanab --key kanab.key --keep-open
     """
-    from kanab.collector.restoring import RESTORED, Missing, begin_epoch, last_open, missing_entries, older_error
+    from kanab.collector import restoring
     from kanab.collector.voiding import append_void
     from kanab.privacy.ledger import read_ledger
 
@@ -63,23 +63,24 @@ def restore(
         if keyring is not None:
             opened.claim(keyring.fingerprint)
         seen = None if keyring is None else witness_of(keyring, witness)
-        missing = Missing()
+        missing = restoring.Missing()
         if ledger is not None:
-            missing = missing_entries(opened, read_ledger(ledger), now, keyring, delete_open=delete_open)
-        if not missing.entries and older_error(opened, keyring, seen) is None and not new_epoch:
+            missing = restoring.missing_entries(opened, read_ledger(ledger), now, keyring, delete_open=delete_open)
+        if not missing.entries and restoring.older_error(opened, keyring, seen) is None and not new_epoch:
             if ledger is not None:
                 click.echo("The store has every batch of the ledger: nothing was put back.")
             click.echo("Nothing shows that the store is older than what was acknowledged: its epoch goes on.")
             click.echo("If a backup was put back all the same, add --new-epoch.")
             return
         lost = _lost_batches(opened, keyring, missing, without_ledger=without_ledger)
-        _, label = last_open(opened, now)
+        _, label = restoring.last_open(opened, now)
         sentences = _sentences(len(missing.entries), label, lost=lost is not None, keep_open=keep_open)
         if not dry_run:
+            restoring.expect_epoch(opened, seen)
             missing.put_back(opened)
             if lost is not None:
                 append_void(opened, lost, "their batch was lost with the store, and no ledger had it", now)
-            begin_epoch(opened, RESTORED, now, keep=keep_open, witness=seen, keyring=keyring)
+            restoring.begin_epoch(opened, restoring.RESTORED, now, keep=keep_open, witness=seen, keyring=keyring)
     for sentence in sentences:
         click.echo(f"Would do: {sentence}" if dry_run else sentence)
 

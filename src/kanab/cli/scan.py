@@ -14,6 +14,7 @@ from kanab.cli.output import html_option, json_option, people_bar, progress, sho
 from kanab.cli.source_options import (
     ROWS,
     SAID_OF_COLUMNS,
+    SHARE,
     by_column,
     check_single,
     flag_of,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     default="holm",
     help="Over pairs; segments use bh.",
 )
-@click.option("--alpha", type=float, default=0.05, show_default=True, help="Rate of false alarms to allow.")
+@click.option("--alpha", type=SHARE, default=0.05, show_default=True, help="Rate of false alarms to allow.")
 @click.option("--tolerance", multiple=True, metavar="NAME=SIZE", help="Interactions that are too small to matter.")
 @click.option(
     "--joint-shares",

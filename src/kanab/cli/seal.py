@@ -46,6 +46,7 @@ def seal(
     from kanab.collector.counting.accept import PostAcceptor
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.keys.encryption import RecordCipher
+    from kanab.collector.keys.witness import Seen
     from kanab.collector.protocol.nonces import seconds_of
     from kanab.collector.restoring import older_error
     from kanab.collector.sealing import seal_ripe
@@ -56,9 +57,10 @@ def seal(
     channels_of(plan.notify)  # a secret that is missing is said before anything is sealed
     with closing(opened_store(data, store, plan.durability)) as opened:
         cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
-        older = older_error(opened, cipher.keyring, witness_of(cipher.keyring)) if plan.durability == "disk" else None
-        if older is not None:
+        witness = witness_of(cipher.keyring) if plan.durability == "disk" else None
+        if (older := older_error(opened, cipher.keyring, witness)) is not None:
             raise older
+        cipher.seen = Seen(opened.epoch(), 0).join(None if witness is None else witness.read())
         calendar = PostAcceptor(plan).calendar
         clock = GuardedClock(peers=clock_peers, accepted=accept_clock)
         if plan.cohorts is not None and as_of is None:
@@ -70,6 +72,8 @@ def seal(
         deviations = () if as_of is None else (f"cohorts as of {as_of}, not as of the clock",)
         notifier = notifier_of(plan, opened)
         sealed = seal_ripe(opened, cipher, versions, 0 if ripe is None else ripe, deviations)
+        if witness is not None and cipher.seen.records:
+            witness.note(cipher.seen, opened.sealed_through())
         for batch in sealed:
             _describe(batch)
         if notifier is not None:

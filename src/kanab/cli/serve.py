@@ -99,6 +99,7 @@ def serve(
     kanab serve --plan kanab.toml --data ./kanab-data
     kanab serve --plan kanab.toml --store postgresql://localhost/kanab --key kanab.key
     """
+    need_extra("serving", "server", "uvicorn", "cryptography", "prometheus_client")  # before anything is touched
     from kanab.collector.clock import GuardedClock
     from kanab.collector.counting.accept import PostAcceptor
     from kanab.collector.http.service import Service
@@ -106,7 +107,6 @@ def serve(
     from kanab.plan.check import find_warnings
     from kanab.plan.file import read_plan
 
-    need_extra("serving", "server", "uvicorn", "cryptography")  # before a port or a folder is touched
     say = Log(form)
     say.take_over()
     plan = read_plan(plan_file)

@@ -19,7 +19,7 @@ from kanab.cli.help_pages import flags_together
 from kanab.cli.output import progress
 from kanab.description import HOW, SHARES, AnyCovariate, AnyMetric, Covariate, Mean, Number, Quantile, Ratio, Rows
 from kanab.errors import PlanError, listed
-from kanab.fields import NUMBER, YES, Described, WrongValueError, described
+from kanab.fields import NUMBER, YES, Described, WrongValueError, described, share
 
 if TYPE_CHECKING:
     from kanab.counted import Counted
@@ -63,17 +63,33 @@ def pairs(texts: Iterable[str], flag: str, example: str = "spend=0.01") -> dict[
     return values
 
 
-def number(text: str, flag: str, example: str = "spend=0.01") -> float:
-    """Read a number in a flag."""
+class ShareType(click.ParamType):  # type: ignore[type-arg]  # older versions are not generic
+    """The type of an option that is a share: 0.8 or 80%."""
+
+    name = "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the share as a number."""
+        try:
+            return share(str(value))
+        except ValueError:
+            self.fail("it needs a number or a percentage, such as 0.8 or 80%.", param, ctx)
+
+
+SHARE = ShareType()
+
+
+def number(text: str, flag: str, example: str = "spend=0.01", read: Callable[[str], float] = float) -> float:
+    """Read a number in a flag; with ``read=share`` also a percentage."""
     try:
-        return float(text)
+        return read(text)
     except ValueError:
         raise PlanError(f"{flag} needs numbers", f"For example {flag} {example}.") from None
 
 
-def numbers(texts: tuple[str, ...], flag: str, example: str = "spend=0.01") -> dict[str, float]:
+def numbers(texts: tuple[str, ...], flag: str, read: Callable[[str], float] = float) -> dict[str, float]:
     """Read ``spend=0.01`` as a mapping to numbers."""
-    return {name: number(text, flag, example) for name, text in pairs(texts, flag, example).items()}
+    return {name: number(text, flag, read=read) for name, text in pairs(texts, flag).items()}
 
 
 def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
@@ -202,7 +218,7 @@ def flag_of(field: Described) -> Callable[[Any], Any]:
         choices = click.Choice(kind.choices)
         return click.option(field.flag, field.name, type=choices, default=field.default, show_default=True, help=words)
     if kind is NUMBER:
-        return click.option(field.flag, field.name, type=float, default=field.default, show_default=True, help=words)
+        return click.option(field.flag, field.name, type=SHARE, default=field.default, show_default=True, help=words)
     return click.option(field.flag, field.name, default=field.default, help=words)
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -43,8 +43,8 @@ _log = logging.getLogger("kanab.client")
 class ConfigWatch:
     """The newest config that could be fetched, again and again: plans grow while people are counted."""
 
-    def __init__(self, fetch: Callable[[], bytes]) -> None:
-        self._fetch = fetch
+    def __init__(self, fetch: Callable[[], bytes], *, partial: bool = False) -> None:
+        self._fetch, self._partial = fetch, partial
         self._config: Config | None = None
         self.reset()
         reset_in_children(self.reset)
@@ -82,7 +82,7 @@ class ConfigWatch:
     def fetch(self) -> float:
         """Fetch the config now; return the seconds until the next time."""
         try:
-            self._config = read_config(self._fetch())
+            self._config = replace(read_config(self._fetch()), partial=self._partial)
         except Exception as problem:  # a transport's own, or a page that is no config
             if not self._there.is_set():
                 _log.warning("the config cannot be read (%s): everybody sees the control", type(problem).__name__)
@@ -110,8 +110,9 @@ class Client:
     """Shows arms and counts people for a server, through the collector at an address.
 
     ``source`` is the collector's address, whose config is fetched in the background; or a plan or the
-    bytes of a config, together with a ``transport``. ``shared`` is where the processes of a server tell each other what
-    states have become, so that parallel requests lose nothing. ``voucher_key`` is that of vouchers, for a plan
+    bytes of a config, together with a ``transport``. ``experiments`` are those that people meet here, if not all of the
+    plan: the config is fetched for them. ``shared`` is where the processes of a server tell each other what states have
+    become, so that parallel requests lose nothing. ``voucher_key`` is that of vouchers, for a plan
     with ``vouch = true``, by default from KANAB_VOUCHER_KEY. ``development`` says mistakes aloud, in the log.
     """
 
@@ -120,15 +121,18 @@ class Client:
         source: str | Plan | bytes,
         transport: Transport | None = None,
         *,
+        experiments: Collection[str] | None = None,
         shared: SharedStates | None = None,
         voucher_key: str | None = None,
         threads: int = 2,
         development: bool = False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._transport = _transport(source, transport)
+        self._transport = _transport(source, transport, experiments)
         self._fixed = _fixed(source)
-        self._watch = ConfigWatch(self._transport.config) if self._fixed is None else None
+        self._watch = (
+            ConfigWatch(self._transport.config, partial=experiments is not None) if self._fixed is None else None
+        )
         if self._watch is not None:
             self._watch.start()
         self._development, self._clock = development, clock
@@ -303,11 +307,13 @@ class Client:
         return self._delivery.flush(timeout, [post for unit in state.units.values() for post in unit.outbox])
 
 
-def _transport(source: str | Plan | bytes, transport: Transport | None) -> Transport:
+def _transport(
+    source: str | Plan | bytes, transport: Transport | None, experiments: Collection[str] | None
+) -> Transport:
     if transport is not None:
         return transport
     if isinstance(source, str):
-        return Http(source)
+        return Http(source, experiments=experiments)
     raise KanabError(
         "a client with a plan needs to know where its collector is", "Give transport=Http('https://…'), or its address."
     )

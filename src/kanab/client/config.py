@@ -52,7 +52,7 @@ class Window(msgspec.Struct, frozen=True):
 class Config(msgspec.Struct, frozen=True, dict=True):
     """The public part of a plan. ``answers``: the collector signs its answers; ``vouch``: posts need vouchers.
 
-    ``epoch`` is that of the collector's store.
+    ``epoch`` is that of the collector's store. ``partial``: others may be planned, too.
     """
 
     format: str
@@ -67,6 +67,7 @@ class Config(msgspec.Struct, frozen=True, dict=True):
     answers: bool = False
     vouch: bool = False
     epoch: str = ""
+    partial: bool = False
 
     @property
     def life(self) -> int:
@@ -120,6 +121,10 @@ class Config(msgspec.Struct, frozen=True, dict=True):
             f"{experiment}/{encode(covariate)}:{encode(arm)}:{encode(levels.get(covariate, ''))}{label}"
             for covariate in self.experiments[name].covariates
         )
+
+    def has_left(self, name: str) -> bool:
+        """Return whether an experiment is known to have left the plan."""
+        return name not in self.experiments and not self.partial
 
     def level(self, covariate: str, value: Any) -> tuple[str, bool]:
         """Return a level as it is sent, and whether it is declared (or missing)."""

@@ -265,15 +265,13 @@ def settle(
         name: OVER if unit.epoch in past else _settle_unit(config, unit, counted, oldest, now)
         for name, unit in state.units.items()
     }
-    ended = {name for name, unit in units.items() if unit.over and not _planned(config, name)}
+    ended = {
+        name for name, unit in units.items() if unit.over and any(map(config.has_left, map(decode, name.split("/"))))
+    }
     if units == state.units and not ended:
         return state
     arms = {name: arm for name, arm in state.arms.items() if encode(name) not in ended}
     return replace(state, arms=arms, units={name: unit for name, unit in units.items() if name not in ended})
-
-
-def _planned(config: Config, name: str) -> bool:
-    return config.experiments.keys() >= {*map(decode, name.split("/"))}
 
 
 def _settle_unit(config: Config, unit: Unit, counted: Callable[[str], bool | None], oldest: int, now: datetime) -> Unit:

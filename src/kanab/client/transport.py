@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import http.client
 import weakref
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
 from kanab.client.delivery import PostAnswer
 from kanab.client.fork_safety import reset_in_children
+from kanab.collector.protocol.encoding import encode
 from kanab.errors import KanabError
 
 PATIENCE = 10.0
@@ -34,14 +36,18 @@ class Transport(Protocol):
 
 
 class Http:
-    """The collector at an address; safe to use from several threads, each with a connection while it asks."""
+    """The collector at an address; safe to use from several threads, each with a connection while it asks.
 
-    def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
+    ``experiments`` are those that its config is about, by default all.
+    """
+
+    def __init__(self, url: str, *, experiments: Collection[str] | None = None, patience: float = PATIENCE) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise KanabError("that is no address of a collector", "For example https://collect.example.com/.")
         self._base = parts.path.rstrip("/") + "/"
         self._scheme, self._host, self._port = parts.scheme, parts.hostname, parts.port
+        self._only = "" if experiments is None else f"?experiments={','.join(map(encode, experiments))}"
         self._patience = patience
         self._named: tuple[str, bytes] | None = None
         self._idle: list[http.client.HTTPConnection] = []
@@ -57,10 +63,10 @@ class Http:
 
     def config(self) -> bytes:
         """Fetch the config, whose address holds its digest: one that is known is not fetched again."""
-        path = f"{self._base}v1/config.json"
+        path = f"{self._base}v1/config.json{self._only}"
         status, headers, body = self._ask("GET", path)
         if status in _REDIRECTS:
-            place = urlsplit(urljoin(path, headers.get("Location", ""))).path
+            place = urlsplit(urljoin(path, headers.get("Location", "")))._replace(scheme="", netloc="").geturl()
             if self._named is not None and self._named[0] == place:
                 return self._named[1]
             status, _, body = self._ask("GET", place)

@@ -5,9 +5,9 @@ together, and what the first runs ahead of the second is a *step*. After one of 
 the clock is back, an operator has confirmed it, or two other clocks agree with it. After a smaller one, as a machine
 makes that was paused, posts are taken, and nothing is sealed or forgotten for an hour.
 
-At a start there is nothing to compare with but other clocks, and what a collector that was sure of its clock left in
-the store. Until one of them fits nobody is told to give up, and nothing is sealed or forgotten. Posts settle nothing:
-anybody can send them.
+At a start there is nothing to compare with but other clocks, and the hour up to which a collector that was sure of its
+clock forgot nonces. Until one of them fits nobody is told to give up, and nothing is sealed or forgotten. Posts settle
+nothing, nor do they contradict a clock: anybody can send them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class GuardedClock:
     ) -> None:
         self._wall, self._steady = wall, steady
         self._peers = [http_date(url) for url in peers]
-        self._compared = self._new_store = False
+        self._compared, self._first_post = False, 0
         self._doubt: StoreError | None = None
         self._ahead, self._read = 0.0, 0.0
         self._jumped, self._jumped_since, self._jumped_at = 0.0, 0.0, 0.0
@@ -146,8 +146,8 @@ class GuardedClock:
     def compare(self, store: Store, life: int) -> None:
         """Compare with other clocks, and at a start with the store, until the clock is sure.
 
-        A store knows the hour up to which nonces are forgotten: their ``life``, in seconds, before the time of the last
-        collector that was sure; posts do not move it. A new store has nothing to lose.
+        Where no collector has been sure yet, an hour must pass; if posts were there at the start, within a day after
+        the first of them, which later ones do not move. A new store has nothing to lose.
         """
         now = self()
         if self.is_sure:
@@ -159,11 +159,14 @@ class GuardedClock:
             if confirmed:
                 self._anchor()
             return
+        hour, sure = now.timestamp() // _HOUR, sure_hour(store, life)
         if not self._compared:
-            self._new_store = not store.last_hour()
+            self._first_post = 0 if sure else store.first_hour()
+        known = sure or (self._first_post + life // _HOUR if self._first_post else hour)
         waited = self._steady is not None and self._steady() - self._anchored > HOLD_SECONDS
-        self._doubt = None if confirmed else difference_to_store(store, now) or _difference_error(differences)
-        fits = (not self._compared and fits_store(store, now, life)) or (self._new_store and waited)
+        before = StoreError(_BEFORE, f"Set it right. {_CONFIRM}.") if hour + HOURS_AHEAD < sure else None
+        self._doubt = None if confirmed else before or _difference_error(differences)
+        fits = (sure > 0 or waited) and hour <= known + HOURS_AHEAD + MOST_DOWN_HOURS
         self.settled |= confirmed or (fits and self._doubt is None)
         self._compared = self._doubt is None
 
@@ -185,6 +188,8 @@ class GuardedClock:
 OUT_OF_TIME = frozenset({Reason.AHEAD, Reason.EXPIRED, Reason.UNTIMELY})
 """The reasons of posts that would be counted at another time."""
 
+_BEFORE = "this machine's clock stands before the time at which the store's last collector ran"
+
 _CHECKED = "the collector checks its clock", "Send the message again later."
 
 
@@ -200,18 +205,13 @@ def clock_error() -> MessageError:
     return refused(Reason.CLOCK, *_CHECKED)
 
 
-def difference_to_store(store: Store, now: datetime) -> StoreError | None:
-    """Return the error for a clock that stands before what the store has seen; None if it does not."""
-    if now.timestamp() // _HOUR + HOURS_AHEAD >= store.last_hour():
-        return None
-    return StoreError("this machine's clock stands before the last post in the store", f"Set it right. {_CONFIRM}.")
+def sure_hour(store: Store, life: int) -> int:
+    """Return the last hour in which a collector of the store was sure of its clock; 0 if none ever was.
 
-
-def fits_store(store: Store, now: datetime, life: int) -> bool:
-    """Return whether a collector that was sure of its clock ran within a day before this time."""
+    Such a one forgets nonces that are older than their ``life``, in seconds.
+    """
     forgotten = store.forgotten()
-    known = forgotten + life // _HOUR + GRACE_HOURS if forgotten else store.last_hour()
-    return now.timestamp() // _HOUR <= known + HOURS_AHEAD + MOST_DOWN_HOURS
+    return forgotten + life // _HOUR + GRACE_HOURS if forgotten else 0
 
 
 def check_before_seal(clock: GuardedClock, store: Store, life: int) -> None:
@@ -221,7 +221,7 @@ def check_before_seal(clock: GuardedClock, store: Store, life: int) -> None:
         raise clock.trouble
     if not clock.settled:
         raise StoreError(
-            "no collector of this store ran within a day, so that nothing confirms this machine's clock",
+            "no collector that was sure of its clock ran within a day, so that nothing confirms this machine's clock",
             "What is sealed too early is lost: look at the clock, and if it is right, give --accept-clock.",
         )
 

@@ -26,11 +26,12 @@ class Problem(StrEnum):
     EXPORT = "export"
     NOTIFY = "notify"
     LOSS = "loss"
+    DELETED = "deleted"
 
     @property
     def stops(self) -> bool:
         """Whether a collector with this problem is not ready; what only a person can mend is only noted."""
-        return self not in (Problem.EXPORT, Problem.NOTIFY, Problem.LOSS)
+        return self not in (Problem.EXPORT, Problem.NOTIFY, Problem.LOSS, Problem.DELETED)
 
     @property
     def stops_posts(self) -> bool:
@@ -53,6 +54,7 @@ _LINES = {
     Problem.EXPORT: "the ledger of the last seal could not be exported. The log says why; it is tried again.",
     Problem.NOTIFY: "people could not be told about a seal or an alarm. The log says why; it is tried again.",
     Problem.LOSS: "an experiment has ended with an arm below k: a seal would destroy its people. The log says which.",
+    Problem.DELETED: "records of open cohorts are missing: somebody deleted rows. Find out who may write the store.",
 }
 
 

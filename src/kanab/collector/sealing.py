@@ -26,6 +26,8 @@ from kanab.collector.counting.tables import (
 )
 from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import LAST_PERIOD
+from kanab.collector.keys.witness import Link, Seen
 from kanab.collector.protocol.encoding import encode
 from kanab.collector.stores.store import Record, Store
 from kanab.collector.voiding import voided_since
@@ -38,7 +40,7 @@ from kanab.privacy.epsilon.accountant import check_account, planned_spending
 from kanab.privacy.gate import make_release
 from kanab.privacy.joint_rules import without_experiments, without_people_of
 from kanab.privacy.ledger import Ledger, entry_text, read_entry, verified_entries
-from kanab.privacy.release import COLLECTORS_CLOCK, FORGED, HELD_BACK, Release
+from kanab.privacy.release import COLLECTORS_CLOCK, DELETED, FORGED, HELD_BACK, Release
 from kanab.tally.tally import Tally
 
 
@@ -84,28 +86,58 @@ def seal_cohorts(
     Safe against a crash at any point: the batch is written and its records are deleted in one
     transaction, and keys that a crash left are forgotten at the next start. The gate is passed before, so that
     nobody waits for it, and again in the transaction only if the store has changed meanwhile. With ε noise is drawn
-    then, and what does not get into the store is never seen: the batch in it is the only draw.
+    then, and what does not get into the store is never seen: the batch in it is the only draw. What lacks of the
+    records that the cipher knows to have been committed stands in the receipt.
     """
     first = min(first_open(store, versions), through)
-    maker = _BatchMaker(cipher, versions, first, through, deviations)
+    committed = committed_records(store, cipher, range(first, through + 1))
+    maker = _BatchMaker(cipher, versions, committed, first, through, deviations=deviations)
     try:
         with suppress(KanabError):  # another collector may be sealing: the transaction tells
             maker.make(store.records(through), store.sealed())
         new = store.seal(through, maker.make, maker.carry)
     except PrivacyError as problem:
-        return Sealed(held_back=f"{problem.fact}. These cohorts wait for the next seal")
+        return Sealed(held_back=". ".join([problem.fact, *maker.doubts, "These cohorts wait for the next seal"]))
+    cipher.settle([through + 1] if new and maker.has_carried else [])
     cipher.keyring.forget(through)
     return maker.sealed if new else Sealed(held_back="another collector has sealed these cohorts")
+
+
+def missing_records(store: Store, cipher: RecordCipher) -> int:
+    """Return how many records of open cohorts somebody deleted, by what the cipher knows to have been committed.
+
+    From now on it also knows the records of other writers that are there.
+    """
+    records = store.records()
+    open_cohorts = range(store.sealed_through() + 1, LAST_PERIOD)  # as of after the records were read
+    genuine = cipher.genuine(records, committed_records(store, cipher, open_cohorts))
+    cipher.seen = cipher.seen.join(Seen(store.epoch(), 0, genuine.last))
+    return genuine.missing
+
+
+def committed_records(store: Store, cipher: RecordCipher, cohorts: range) -> dict[Link, int]:
+    """Return how many records of each writer some cohorts must have; after another epoch began nobody knows that."""
+    known = cipher.seen.records if cipher.seen.epoch == store.epoch() else {}
+    return {link: last for link, last in known.items() if link[0] in cohorts}
 
 
 class _BatchMaker:
     """Makes the batch of some cohorts, and what goes on to the cohort after them."""
 
     def __init__(
-        self, cipher: RecordCipher, versions: Versions, first: int, through: int, deviations: Sequence[str]
+        self,
+        cipher: RecordCipher,
+        versions: Versions,
+        committed: Mapping[Link, int],
+        first: int,
+        through: int,
+        *,
+        deviations: Sequence[str],
     ) -> None:
         self.sealed = Sealed()
-        self._cipher, self._versions = cipher, versions
+        self.doubts: Sequence[str] = ()  # of the records in the store
+        self.has_carried = False
+        self._cipher, self._versions, self._committed = cipher, versions, committed
         self._first, self._through, self._deviations = first, through, deviations
         self._plan = versions.over(first, through)
         self._seen: tuple[list[Record], list[bytes]] | None = None
@@ -124,12 +156,12 @@ class _BatchMaker:
         """Return what is held back, and how many were destroyed, as a record of the next cohort; None if nothing is."""
         if not self._carried or self._plan.cohorts is None:
             return None
-        after = self._through + 1
+        self.has_carried, after = True, self._through + 1
         return Record(after, self._cipher.encrypt(after, self._carried, epoch, generation))
 
     def _make(self, records: list[Record], ledger: Ledger) -> None:
         plan = self._plan
-        counters, odd = _sum(records, self._cipher, self._first, noisy=plan.budget is not None)
+        counters = self._sum(records)
         span = _span(plan, ledger, self._through)
         collected = _Collected(Counted(plan, {}, None, span=span))
         if plan.budget is not None:
@@ -149,7 +181,7 @@ class _BatchMaker:
             *voided_since(ledger),
             *collected.doubts,
             *joined,
-            *odd,
+            *self.doubts,
         )
         store = self._cipher.keyring.fingerprint.hex()
         receipt = replace(release.receipt, left_out=left_out, deviations=noted, store=store)
@@ -158,6 +190,19 @@ class _BatchMaker:
             accounts = people_accounts(self._versions.known, (*ledger.releases, release), self._carried)
             release = replace(release, receipt=replace(receipt, people=floored_accounts(accounts, plan.k)))
         self.sealed = replace(self.sealed, release=release)
+
+    def _sum(self, records: Sequence[Record]) -> Counters:
+        """Return the sum of the records that are the store's own, and note doubts if others are there, or some are not.
+
+        Raises `StoreError` if the key of an open cohort is erased: then the store is an older one.
+        """
+        for cohort in {record.cohort for record in records if record.cohort >= self._first}:
+            self._cipher.keyring.key(cohort)
+        genuine = self._cipher.genuine(records, self._committed)
+        doubts = {_OTHERS: genuine.left_out, _DELETED: genuine.missing}
+        noisy = self._plan.budget is not None
+        self.doubts = [text.format("some" if noisy else number) for text, number in doubts.items() if number]
+        return genuine.counters
 
     def _hold_back(self, collected: _Collected, counters: Counters) -> None:
         """Decide which experiments that are not in the batch join the next seal: those that go on."""
@@ -213,19 +258,6 @@ def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, d
     return {
         name: {str(arm): floor_to_k(people, plan.k) for arm, people in arms.items()} for name, arms in counts.items()
     }
-
-
-def _sum(records: Sequence[Record], cipher: RecordCipher, first: int, *, noisy: bool) -> tuple[Counters, list[str]]:
-    """Return the sum of the records that are the store's own, and a sentence if there are others.
-
-    Raises `StoreError` if the key of an open cohort is erased: then the store is an older one.
-    """
-    for cohort in {record.cohort for record in records if record.cohort >= first}:
-        cipher.keyring.key(cohort)
-    genuine = cipher.genuine(records)
-    some = "some" if noisy else genuine.left_out
-    others = f"{some} records in the store were left out: they are not its own, or were counted already"
-    return genuine.counters, [others] if genuine.left_out else []
 
 
 @dataclass(frozen=True)
@@ -424,6 +456,8 @@ _NO_CONTRIBUTORS = (
     "how many people have some of each amount in {} was not evaluated: some of its people were counted by an earlier "
     "version of kanab"
 )
+_OTHERS = "{} records in the store were left out: they are not its own, or were counted already"
+_DELETED = f"{DELETED}: {{}}"
 _SMALL = "an arm holds fewer than k people"
 _DISAGREE = "its tables are not about the same people, some records were lost"
 _SPOILT_REMEDY = "Take the store from a backup, or destroy these cohorts (kanab void)."

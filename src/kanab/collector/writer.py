@@ -19,6 +19,7 @@ from kanab.collector.counting.counters import Counters
 from kanab.collector.figures import Tempo
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.witness import Seen
 from kanab.collector.protocol.limits import GRACE_HOURS, MOST_WAITING_POSTS
 from kanab.collector.protocol.nonces import hour_of, oldest_hour
 from kanab.collector.stores.store import NEW, NOTHING_SEALED, Appended, CountedPost, PostOutcome, Store
@@ -175,6 +176,11 @@ class Writer:
         return len(self._queue)
 
     @property
+    def seen(self) -> Seen:
+        """How far the store has come by what was committed here."""
+        return Seen(self.epoch, self.number).join(self._cipher.seen)
+
+    @property
     def nearly_full(self) -> bool:
         """Whether nearly as many posts wait as may."""
         return len(self._queue) > NEARLY_FULL * self.limit
@@ -238,11 +244,14 @@ class Writer:
             posts = [CountedPost(digest(post.nonce), hour_of(post.nonce), post.deltas, post.epoch) for post in group]
             appended = self._store.append(posts, self._cipher.encrypt)
         except KanabError as problem:
+            self._cipher.settle(())
             return [(post, StoreError(problem.fact, problem.remedy)) for post in group]
         except Exception:  # a mistake of this program: it must cost one post, not all that came with it
+            self._cipher.settle(())
             if len(group) > 1:
                 return [result for post in group for result in self._commit([post])]
             return [(group[0], StoreError("a message could not be stored", "Send it again later."))]
+        self._cipher.settle(appended.cohorts)
         self.epoch, self.number = appended.epoch, max(self.number, appended.number)
         self._housekeeping.note(appended)
         return list(zip(group, appended.outcomes, strict=True))

@@ -16,6 +16,8 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K
 from kanab.counted import Counted
@@ -23,7 +25,15 @@ from kanab.counting.clipping import CLIPPED, clipped_plan, fixed_bounds, point_t
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
 from kanab.counting.csvfile import CsvForm, header_of, matching_files, parse_fields, read_texts
 from kanab.counting.files import ENDINGS, file_kind, no_table, read_files
-from kanab.counting.frames import Array, get_column, holds_fractions, is_elsewhere, load_frame
+from kanab.counting.frames import (
+    Array,
+    column_names,
+    get_column,
+    get_columns,
+    holds_fractions,
+    is_elsewhere,
+    load_frame,
+)
 from kanab.counting.levels import named_level
 from kanab.counting.repeated_ids import id_columns
 from kanab.counting.rows import count_rows, needed_columns
@@ -33,7 +43,7 @@ from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
 from kanab.plan.model import ExperimentPlan, Plan, make_plan, rules_of, settle_kinds, settle_missing
 from kanab.plan.periods import Span
-from kanab.tally.factor import Level, label
+from kanab.tally.factor import EVERYBODY, Level, label
 
 Plans = tuple[Plan, ...]
 """The plan that is asked for, and the earlier ones that are counted again beside it."""
@@ -130,6 +140,12 @@ def count_source(
             fact = f"every value of {by} has people of several arms, so that arms were not assigned by it"
             raise SourceError(fact, "Name what arms were assigned by, or leave it out.") from None
         raise _nobody(source, plan, options) from None
+    except SourceError as problem:
+        older = {*needed_columns(*earlier)} - {*needed_columns(plan)}
+        if not any(repr(name) in problem.fact for name in older):
+            raise
+        remedy = "Count the rows that the ledger is about, or release into another one (--ledger FILE --new-ledger)."
+        raise SourceError(f"{problem.fact}, which earlier releases of the ledger were counted by", remedy) from None
     again = tuple(replace(older, plan=_as_counted(older), span=options.span) for older in counted.earlier)
     undecided = tuple(metric.name for metric in counted.plan.counted_metrics if metric.missing is None)
     return replace(
@@ -401,6 +417,10 @@ def _count_any(source: Any, plans: Plans, options: SourceOptions) -> Counted:
 
 
 def _by_rows(data: Any, plans: Plans, options: SourceOptions) -> Counted:
+    if plans[0].experiment_names == (EVERYBODY,):
+        names = needed_columns(*plans, span=options.span)[1:]
+        table = get_columns(data, [*names, *id_columns(column_names(data), names)])
+        data = {EVERYBODY: np.full(len(table[names[0]]), EVERYBODY)} | table
     plan, *earlier = _by_columns(plans, lambda name: holds_fractions(get_column(data, name)))
     return count_rows(data, plan, earlier, options.span, for_release=options.for_release)
 
@@ -425,7 +445,8 @@ def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
     if options.table is not None and file_kind(files[0]) != "excel":
         raise no_table()
     if file_kind(files[0]) == "csv":
-        table: dict[str, Any] = _read_csv(files, needed_columns(*plans, span=options.span), form)
+        wanted = [name for name in needed_columns(*plans, span=options.span) if name != EVERYBODY]
+        table: dict[str, Any] = _read_csv(files, wanted, form)
     else:
         table = read_files(files, options.table, form)
     return _by_rows(table, plans, options)
@@ -464,9 +485,13 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if not _installed("ibis"):
         choosing = "choosing rows (where) or adding up several rows per person (unit)"
         raise MissingExtraError(choosing if options.needs_engine else f"reading a {type(source).__name__}", "sql")
-    from kanab.counting.engine.sql import count_table  # noqa: PLC0415 - needs the [sql] extra
+    import ibis  # noqa: PLC0415 - needs the [sql] extra
 
-    with _opened(source, options) as (people, choices):
+    from kanab.counting.engine.sql import count_table  # noqa: PLC0415
+
+    with _opened(source, options) as (opened, choices):
+        alone = plans[0].experiment_names == (EVERYBODY,)
+        people = opened.mutate(**{EVERYBODY: ibis.literal(EVERYBODY)}) if alone else opened
         plan = _join(plans, people, choices)
         with own_names(plan):
             counted = count_table(people, plan, **choices)

@@ -126,6 +126,7 @@ def check_column(name: str, names: Iterable[str]) -> None:
             f"{name!r} is a part of the time after a first exposure, and no events are named",
             "Name their table, who they are of and how long they count: --events orders.csv --unit user --window 28d.",
         )
+    names = list(dict.fromkeys(each for each in names if not each.startswith("kanab_")))  # those are our own
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"Did you mean {listed(near)}?" if near else f"There are: {listed(names)}."
     raise SourceError(f"there is no column {name!r}", hint)

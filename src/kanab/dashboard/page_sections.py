@@ -15,9 +15,9 @@ from kanab.privacy.release import concerns
 from kanab.report.html import bullets, report_page
 from kanab.report.page import PageSection, card_table, table_html
 from kanab.report.words import account_sentence, ended, merged_by_covariate, merged_levels
-from kanab.scan.report.charts import MARKS as VERDICT_MARKS
-from kanab.scan.report.charts import heat_map, legend, marks_of
 from kanab.scan.report.html import scan_sections
+from kanab.scan.report.scan_pictures import MARKS as VERDICT_MARKS
+from kanab.scan.report.scan_pictures import heat_map, map_key, marks_of
 from kanab.scan.report.tables import ranked_table
 from kanab.scan.report.words import name_sides
 from kanab.scan.stats.verdicts import ORDER
@@ -83,8 +83,8 @@ def shortened(data: Data) -> dict[str, Any]:
 
 def _history(points: Sequence[HistoryPoint]) -> str:
     lines = lines_of(points)
-    drawn = [svg for metric, arm in lines[:MOST_LINES] if (svg := timeline(points, metric, arm))]
-    pictures = "".join(f"<figure>{svg}</figure>" for svg in drawn)
+    drawn = [figure for metric, arm in lines[:MOST_LINES] if (figure := timeline(points, metric, arm))]
+    pictures = "".join(f"<figure>{figure.to_html()}</figure>" for figure in drawn)
     more = f" The first {MOST_LINES} of {len(lines)} are drawn." if len(lines) > MOST_LINES else ""
     key = (
         "Each dot is the effect in everything that was sealed up to then, with its interval, in the colour of the "
@@ -127,10 +127,10 @@ def _maps(data: Data) -> str:
     }
     drawn = "".join(
         f"<article><h3>{escape(metric)}</h3>"
-        f'<figure class="maps">{heat_map(data, metric, links[metric])}</figure></article>'
+        f'<figure class="maps">{heat_map(data, metric, links[metric]).to_html()}</figure></article>'
         for metric in data["metrics"]
     )
-    return f"<figure>{legend(marks_of(data))}</figure>{drawn}"
+    return f"<figure>{map_key(marks_of(data)).to_html()}</figure>{drawn}"
 
 
 def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[Markup, int]:

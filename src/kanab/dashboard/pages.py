@@ -128,7 +128,7 @@ class Pages:
             parts="" if account is None else _table(account.table, "parts"),
             tables={name: _table(table, name) for name, table in tables.items()},
             forecast=[_table(table, table.header[0]) for table in asked.forecast.tables()], notes=asked.forecast.notes,
-            picture=Markup(asked.picture), epsilon=request.query_params.get("epsilon", "")[:40],
+            picture=asked.picture, epsilon=request.query_params.get("epsilon", "")[:40],
             per_day=request.query_params.get("per_day", "")[:20], days=request.query_params.get("days", "")[:20],
         )  # fmt: skip
 

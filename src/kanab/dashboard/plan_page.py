@@ -16,8 +16,9 @@ from kanab.plan.file import plan_to_dict
 from kanab.plan.model import Plan
 from kanab.planning.epsilon import epsilon_range
 from kanab.planning.forecast import Baseline, Forecast, forecast_plan
-from kanab.planning.report.plan_html import epsilon_chart
+from kanab.planning.report.planning_pictures import epsilon_figure
 from kanab.privacy.epsilon.account import check_epsilon
+from kanab.report.figure import Figure
 from kanab.tabular import Table
 from kanab.tally.factor import label
 
@@ -121,7 +122,7 @@ class PlanForecast:
     """The forecast at the traffic and ε that were asked for, a picture of what ε costs, and what was wrong."""
 
     forecast: Forecast
-    picture: str = ""
+    picture: Figure | None = None
     problem: str = ""
 
 
@@ -136,11 +137,11 @@ def forecast_of(plan: Plan, query: Mapping[str, str], baseline: Baseline | None)
         forecast = make(baseline=baseline, epsilons=epsilons)
     except KanabError:  # what is known of earlier people does not fit a plan that was changed since
         return PlanForecast(make(), problem=problem)
-    picture = ""
+    picture = None
     if forecast.epsilons:
         wide = epsilon_range([row.epsilon for row in forecast.epsilons])
         curves = make(baseline=baseline, epsilons=wide)
-        picture = epsilon_chart(curves.to_dict()["epsilons"], forecast.to_dict()["epsilons"]).to_svg()
+        picture = epsilon_figure(curves.to_dict()["epsilons"], forecast.to_dict()["epsilons"])
     return PlanForecast(forecast, picture, problem)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import jinja2
-from markupsafe import Markup
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -51,7 +50,7 @@ class Renderer:
         versions = {name: hashlib.sha256(body).hexdigest()[:12] for name, body in self._assets.items()}
         self._templates.globals |= {
             "versions": versions, "moment": moment_text, "marks": MARKS, "healths": HEALTHS, "states": STATES,
-            "answers": ANSWERS, "being_read": BEING_READ, "sparkline": lambda trend: Markup(sparkline(trend)),
+            "answers": ANSWERS, "being_read": BEING_READ, "sparkline": sparkline,
             "nav": NAV, "with_login": with_login, "segment": lambda text: quote(text, safe=""), "query": urlencode,
         }  # fmt: skip
 

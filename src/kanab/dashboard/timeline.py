@@ -6,19 +6,17 @@ In the list of experiments the picture is small enough for a line: the estimate,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.dashboard.results import HistoryPoint
-from kanab.report.axes import svg
-from kanab.report.figures import Figures, figures_of, is_share
-from kanab.report.forest import colour_of
-from kanab.report.palette import INK, LETTER, MUTED, TRACK, WIDTH
+from kanab.report.drawing import MUTED, ChartAxis, Point, axis_around
+from kanab.report.figure import Area, Dots, Figure, Line, Mark, Plot, bar_of
+from kanab.report.figures import Figures, figures_of, is_share, scaled
+from kanab.report.pictures import colour_of
 from kanab.report.words import headlines, metrics_of
 from kanab.tabular import Table
 
-HEIGHT, TOP, BOTTOM, EDGE = 190.0, 30.0, 26.0, 14.0
 MOST_DESCRIBED = 12
 """So many seals are read out by a screen reader; the table below the picture holds all."""
 
@@ -42,82 +40,43 @@ def steps_of(points: Sequence[HistoryPoint], metric: str, arm: str) -> Steps:
     return steps
 
 
-@dataclass(frozen=True)
-class EffectScale:
-    """From effects to heights between ``top`` and ``bottom``; what is beyond the ends is drawn at them."""
-
-    low: float
-    high: float
-    top: float
-    bottom: float
-
-    @classmethod
-    def of(cls, steps: Steps, top: float, bottom: float) -> EffectScale:
-        """Return a scale for every estimate and for the later intervals: the first may be far wider."""
-        last_steps = steps[-max(3, len(steps) * 2 // 3) :]
-        ends = [0.0, *(row["estimate"] for _, row in steps)]
-        ends += [end for _, row in last_steps for end in row["interval"] or () if end is not None]
-        air = 0.08 * (max(ends) - min(ends)) or 1.0
-        return cls(min(ends) - air, max(ends) + air, top, bottom)
-
-    def y(self, value: float) -> float:
-        """Return the height of a value."""
-        inside = min(max(value, self.low), self.high)
-        return self.top + (self.high - inside) / (self.high - self.low) * (self.bottom - self.top)
-
-    def ends(self, row: Row) -> tuple[float, float]:
-        """Return the heights of the upper and the lower end of an interval; an open one ends with the picture."""
-        low, high = row["interval"] or (row["estimate"], row["estimate"])
-        return self.y(self.high if high is None else high), self.y(self.low if low is None else low)
-
-
-def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> str:
-    """Return the picture as SVG; empty where fewer than two seals say something about it."""
+def timeline(points: Sequence[HistoryPoint], metric: str, arm: str) -> Figure | None:
+    """Return the figure; None where fewer than two seals say something about it."""
     steps = steps_of(points, metric, arm)
     if len(steps) < 2:
-        return ""
-    figures = figures_of([row for _, row in steps], share=is_share(points[-1].data, metric))
-    scale = EffectScale.of(steps, TOP, HEIGHT - BOTTOM)
-    gap = (WIDTH - 2 * EDGE) / (len(steps) - 1)
-    places = [(EDGE + at * gap, row) for at, (_, row) in enumerate(steps)]
-    line = "L".join(f"{x:.1f} {scale.y(row['estimate']):.1f}" for x, row in places)
-    parts = [
-        f'<rect y="{TOP:g}" width="{WIDTH}" height="{HEIGHT - TOP - BOTTOM:g}" rx="4" fill="{TRACK}"/>',
-        f'<path class="zero" d="M0 {scale.y(0.0):.1f}H{WIDTH}"/>',
-        f'<path d="M{line}" fill="none" stroke="{MUTED}" stroke-width="1.5"/>',
-        *(_mark(x, row, scale) for x, row in places),
-        *_words(steps, figures, f"{metric}, {arm}"),
-    ]
-    description = "; ".join(
+        return None
+    share = is_share(points[-1].data, metric)
+    figures = figures_of([row for _, row in steps], share=share)
+    y = _effect_axis(steps, f"{metric}, {arm}{', percentage points' if share else ''}", share=share)
+    lows, middles, highs = _levels(steps, y, share=share)
+    x = ChartAxis(-0.25, len(steps) - 0.75, [(0, steps[0][0]), (len(steps) - 1, steps[-1][0])])
+    marks: list[Mark] = [Line([(x.least, 0.0), (x.most, 0.0)], MUTED, wide=1.5), Line(middles, MUTED, wide=1.5)]
+    for low, at, high, (_, row) in zip(lows, middles, highs, steps, strict=True):
+        marks += [Line([low, high], colour_of(row)), Dots([at], colour_of(row), size=4.5)]
+    described = "; ".join(
         f"{through} {effect_text(figures, row)}" for through, row in steps[:: -(-len(steps) // MOST_DESCRIBED)]
     )
-    title = f"Effect of {arm} on {metric} after each seal"
-    return svg(HEIGHT, title, f"{description}.", parts)
+    panel = Plot(x, y, marks, text=effect_text(figures, steps[-1][1]))
+    return Figure(f"Effect of {arm} on {metric} after each seal", f"{described}.", [panel])
 
 
-def _mark(x: float, row: Row, scale: EffectScale) -> str:
-    """Draw one estimate with its interval, in the colour of its verdict at that seal."""
-    colour = colour_of(row)
-    top, bottom = scale.ends(row)
-    return (
-        f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}" stroke-width="3" stroke-linecap="round"/>'
-        f'<circle cx="{x:.1f}" cy="{scale.y(row["estimate"]):.1f}" r="4.5" fill="{colour}"/>'
-    )
+def _effect_axis(steps: Steps, title: str = "", *, share: bool) -> ChartAxis:
+    """Return an axis for every estimate and for the later intervals: the first may be far wider."""
+    ends = [row["estimate"] for _, row in steps]
+    for _, row in steps[-max(3, len(steps) * 2 // 3) :]:
+        ends += row["interval"] or ()
+    return axis_around([scaled(end, share) for end in ends], title)
 
 
-def _words(steps: Steps, figures: Figures, name: str) -> list[str]:
-    """Write the name and the newest effect above, the first and the last seal below."""
-    newest = effect_text(figures, steps[-1][1])
-    room = max(8, int(WIDTH / LETTER) - len(newest) - 2)
-    cut = name if len(name) <= room else f"{name[: room - 1]}…"
-    below = HEIGHT - 8
-    ends = f'<text x="{WIDTH}" y="{below:g}" font-size="13" text-anchor="end" fill="{MUTED}">'
-    return [
-        f'<text x="0" y="16" font-size="14" font-weight="600" fill="{INK}">{escape(cut)}</text>',
-        f'<text x="{WIDTH}" y="16" font-size="14" text-anchor="end" fill="{INK}">{escape(newest)}</text>',
-        f'<text x="0" y="{below:g}" font-size="13" fill="{MUTED}">{escape(steps[0][0])}</text>',
-        f"{ends}{escape(steps[-1][0])}</text>",
-    ]
+def _levels(steps: Steps, axis: ChartAxis, *, share: bool) -> tuple[list[Point], list[Point], list[Point]]:
+    """Return the low ends, the estimates and the high ends of steps; an open end is that of the axis."""
+    lows, middles, highs = list[Point](), list[Point](), list[Point]()
+    for place, (_, row) in enumerate(steps):
+        bar = bar_of(row["estimate"], row["interval"], "", share=share)
+        lows.append((place, axis.least if bar.low is None else bar.low))
+        middles.append((place, bar.at or 0.0))
+        highs.append((place, axis.most if bar.high is None else bar.high))
+    return lows, middles, highs
 
 
 def effect_text(figures: Figures, row: Row) -> str:
@@ -140,8 +99,6 @@ def history_table(points: Sequence[HistoryPoint]) -> Table:
 
 
 # ── small enough for a line of the list ──────────────────────────────────────────────────────────
-
-SMALL_WIDTH, SMALL_HEIGHT, SMALL_EDGE = 132.0, 36.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -179,32 +136,19 @@ def trend_of(data: Row, points: Sequence[HistoryPoint] = (), arm: str | None = N
     return Trend(row["metric"], row["arm"], is_share(data, row["metric"]), steps)
 
 
-def sparkline(trend: Trend) -> str:
-    """Return the picture as SVG, in the colour of the newest verdict; the level line is no difference."""
-    scale = EffectScale.of(trend.steps, SMALL_EDGE, SMALL_HEIGHT - SMALL_EDGE)
-    newest = trend.steps[-1][1]
-    colour, label = colour_of(newest), escape(_label(trend))
-    gap = (SMALL_WIDTH - 2 * SMALL_EDGE) / max(len(trend.steps) - 1, 1)
-    first = SMALL_EDGE if len(trend.steps) > 1 else SMALL_WIDTH / 2
-    places = [(first + at * gap, row) for at, (_, row) in enumerate(trend.steps)]
-    tops = [f"{x:.1f} {scale.ends(row)[0]:.1f}" for x, row in places]
-    bottoms = [f"{x:.1f} {scale.ends(row)[1]:.1f}" for x, row in places]
-    if len(places) > 1:
-        line = "L".join(f"{x:.1f} {scale.y(row['estimate']):.1f}" for x, row in places)
-        drawn = (
-            f'<path class="band" d="M{"L".join([*tops, *reversed(bottoms)])}Z" fill="{colour}"/>'
-            f'<path d="M{line}" fill="none" stroke="{colour}" stroke-width="1.75" stroke-linejoin="round"/>'
-        )
+def sparkline(trend: Trend) -> Figure:
+    """Return the figure, in the colour of the newest verdict; the level line is no difference."""
+    y = replace(_effect_axis(trend.steps, share=trend.share), ticks=())
+    lows, middles, highs = _levels(trend.steps, y, share=trend.share)
+    colour, last = colour_of(trend.steps[-1][1]), len(trend.steps) - 1
+    marks: list[Mark] = [Line([(-1, 0.0), (last + 1, 0.0)], MUTED, wide=1, dashes="2 2")]
+    if last:
+        marks += [Area([*highs, *reversed(lows)], colour, opacity=0.2), Line(middles, colour, wide=1.75)]
     else:
-        drawn = f'<path d="M{tops[0]}L{bottoms[0]}" stroke="{colour}" stroke-width="3" stroke-linecap="round"/>'
-    x, y = places[-1][0], scale.y(newest["estimate"])
-    return (
-        f'<svg role="img" aria-label="{label}" class="sparkline" xmlns="http://www.w3.org/2000/svg" '
-        f'width="{SMALL_WIDTH:g}" height="{SMALL_HEIGHT:g}" viewBox="0 0 {SMALL_WIDTH:g} {SMALL_HEIGHT:g}">'
-        f"<title>{label}</title>"
-        f'<path d="M0 {scale.y(0.0):.1f}H{SMALL_WIDTH:g}" stroke="{MUTED}" stroke-width="1" stroke-dasharray="2 2"/>'
-        f'{drawn}<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/></svg>'
-    )
+        marks.append(Line([*lows, *highs], colour))
+    marks.append(Dots(middles[-1:], colour, size=3))
+    panel = Plot(ChartAxis(0, last) if last else ChartAxis(-1, 1), y, marks, high=28, wide=132)
+    return Figure(_label(trend), "", [panel])
 
 
 def _label(trend: Trend) -> str:

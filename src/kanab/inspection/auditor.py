@@ -18,7 +18,7 @@ from kanab.inspection.attack.differencing import find_differences
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.value_bounds import find_few_contributors
 from kanab.inspection.promises import NOT_COUNTED, NOT_IN_A_BATCH, NOT_IN_A_FILE
-from kanab.privacy.audit import Audit, audit_table, few_events
+from kanab.privacy.audit import REMEDY, Audit, audit_table, few_events
 from kanab.privacy.class_rules import missing_values_hide, products_hide
 from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.accountant import spent_rho
@@ -114,12 +114,21 @@ def check_release(release: Release, audited: Mapping[str, Audited] | None = None
     """Check every rule for one release; with ε other rules hold. ``audited`` is its audit, where that was done."""
     refuse_own_rows(release)
     if release.receipt.noise is not None:
-        return check_noise(release, release.receipt.noise)
+        return (*check_noise(release, release.receipt.noise), *_records(release))
     audits = audit_release(release) if audited is None else audited
     return (
         _people(release), _overlap(release), _contributors(release), _values(audits), _totals(release),
-        _squares(release), _bounds(release),
+        _squares(release), _bounds(release), *_records(release),
     )  # fmt: skip
+
+
+def _records(release: Release) -> tuple[Check, ...]:
+    """Check that a collector's batch was made of all records that had been committed."""
+    if not release.receipt.store:
+        return ()
+    says = "the batch holds all records that the collector had committed, as far as its seal could tell"
+    remedy = "Find out who may write the store; the results are without those people."
+    return (Check("records", not release.receipt.deleted, says, remedy),)
 
 
 def _people(release: Release) -> Check:
@@ -174,7 +183,7 @@ def _values(audited: Mapping[str, Audited]) -> Check:
     broken = [rule for each in audited.values() for audit in (each.classes, each.arms) for rule in audit.broken]
     return Check(
         "sensitive values", not broken, "metrics that are sensitive, or have squares by class, tell nobody's value",
-        broken[0].remedy if broken else "", sum(rule.classes for rule in broken),
+        REMEDY if broken else "", sum(rule.classes for rule in broken),
     )  # fmt: skip
 
 

@@ -139,15 +139,15 @@ def signature(secret: str, body: bytes, moment: int) -> str:
     return f"t={moment},v1={mac}"
 
 
-_ACTIVE = re.compile(r"(?<!\w)@(?=\w)|://|\]\(|(?i:www)\.")
+_ACTIVE = re.compile(r"@(?=\w)|(?<=\w)[.:](?=[^\W\d])|://|\]\(|(?i:www)\.")  # not the dots of numbers
 _JOINER = "\u2060"  # takes no room, and breaks no line
 
 
 def inert(text: str) -> str:
     """Return a text in which names call nobody and lead nowhere, by a joiner that nobody sees.
 
-    >>> inert("@all at https://evil.example").replace(_JOINER, "|")
-    '@|all at https:|//evil.example'
+    >>> inert("@all at https://evil.example: 0.5").replace(_JOINER, "|")
+    '@|all at https:|//evil.|example: 0.5'
     """
     return _ACTIVE.sub(lambda match: match[0][0] + _JOINER + match[0][1:], text)
 

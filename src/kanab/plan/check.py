@@ -20,7 +20,7 @@ from kanab.errors import GridError, PlanError, listed
 from kanab.plan.budget import budget_mistakes
 from kanab.plan.joint_shares import joint_share_mistakes
 from kanab.plan.model import MOST_LEVELS, SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.tally.factor import Level
+from kanab.tally.factor import EVERYBODY, Level
 from kanab.tally.metric import Missing
 
 LONGEST_NAME = 64
@@ -264,7 +264,7 @@ def _arm_mistakes(experiment: ExperimentPlan) -> Iterator[str]:
     arms = experiment.arms
     if arms is None:
         return
-    if len(arms) < 2:
+    if len(arms) < 2 and experiment.name != EVERYBODY:
         yield f"{path}.arms must name at least two arms"
     if len({str(arm) for arm in arms}) < len(arms):
         yield f"{path}.arms names an arm twice"

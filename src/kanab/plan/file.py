@@ -362,12 +362,9 @@ def _experiment(name: str, table: _Table, metrics: list[str]) -> ExperimentPlan:
 
 
 def _decision(table: _Table) -> DecisionRule:
-    table.only("primary", "guardrails", "people")
-    return DecisionRule(
-        table.get("primary", values.one_of("any", "all"), DecisionRule.primary),
-        table.get("guardrails", values.one_of("not-worse", "non-inferior"), DecisionRule.guardrails),
-        table.get("people", values.positive_whole, None),
-    )
+    table.only(*values.SWITCHES)
+    switches = {name: table.get(name, read, getattr(DecisionRule, name)) for name, read in values.SWITCHES.items()}
+    return DecisionRule(**switches)
 
 
 def _cohorts(table: _Table) -> Cohorts:

@@ -140,12 +140,13 @@ class DecisionRule:
 
     ``primary``: "any" metric, or "all", must be clearly better. ``guardrails``: none may be clearly worse, and
     those with a margin must be shown to be within it; "non-inferior" demands a margin of all. ``people``: nothing
-    is shipped before so many are counted.
+    is shipped before so many are counted. ``worth``: the smallest effect on a primary metric that is worth having.
     """
 
     primary: Literal["any", "all"] = "any"
     guardrails: Literal["not-worse", "non-inferior"] = "not-worse"
     people: int | None = None
+    worth: float | str | None = None
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,14 @@ def size(value: Any) -> tuple[float, bool]:
     return amount, match is not None
 
 
+SWITCHES: dict[str, Callable[[Any], Any]] = {  # of a decision
+    "primary": one_of("any", "all"),
+    "guardrails": one_of("not-worse", "non-inferior"),
+    "people": positive_whole,
+    "worth": lambda value: size(value) and value,
+}
+
+
 def origins(value: Any) -> tuple[str, ...]:
     """Read web origins: scheme and host, perhaps a port."""
     for origin in names(value):

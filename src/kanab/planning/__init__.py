@@ -14,6 +14,7 @@ from kanab.planning.interactions import (
 )
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import PlannedTest, Power, PowerCurve, power_curve, solve_power
+from kanab.planning.released import noise_of_rows
 
 __all__ = [
     "Baseline",
@@ -32,6 +33,7 @@ __all__ = [
     "noise_of_amounts",
     "noise_of_means",
     "noise_of_rate",
+    "noise_of_rows",
     "power_curve",
     "propose_bins",
     "solve_power",

@@ -26,11 +26,11 @@ from kanab.plan.values import duration
 from kanab.planning.epsilon import EpsilonForecast, PersonAccount, check_budgets, forecast_epsilon, person_account
 from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
-from kanab.planning.report.plan_html import forecast_chart
+from kanab.planning.report.planning_pictures import forecast_figure
 from kanab.privacy.class_rules import LEAST_DF, draft_table
 from kanab.privacy.merging import SAFETY_FACTOR
 from kanab.privacy.release import Release
-from kanab.report.chart import Chart
+from kanab.report.figure import Figure
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.gram import Floats
@@ -131,12 +131,12 @@ class Forecast(Frames[Literal["effects", "linkages", "epsilons", "notes"]]):
         return plain | ({"epsilons": [asdict(row) for row in self.epsilons]} if self.epsilons else {})
 
     @check_arguments()
-    def chart(self, *, metric: str | None = None) -> Chart:
+    def chart(self, *, metric: str | None = None) -> Figure:
         """Return a chart of the smallest effects that are found, of one metric or of all.
 
         Raises `AnalysisError` where there is nothing to draw.
         """
-        return forecast_chart(self.to_dict(), metric)
+        return forecast_figure(self.to_dict(), metric)
 
     def _tables(self) -> Tables:
         data = self.to_dict()

@@ -31,7 +31,8 @@ class Noise:
     the control's mean, for relative effects. Of a 0/1 metric (``binary``) the variance follows the
     rate, and ``unexplained`` is the share of it that adjustment leaves. Where an effect multiplies
     amounts (``grows``), an arm's standard deviation grows with its mean. ``shape`` is what a release knows of the
-    metric's values; without one they are taken to be symmetric.
+    metric's values; without one they are taken to be symmetric. ``own_rows``: it was computed on rows, without the
+    gate.
     """
 
     arms: tuple[Level, ...]
@@ -45,6 +46,7 @@ class Noise:
     unexplained: Floats | None = None
     grows: bool = False
     shape: Shape | None = None
+    own_rows: bool = False
 
     @property
     def plain_rate(self) -> bool:

@@ -12,12 +12,12 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
-from kanab.choices import Alternative, PowerCorrection
+from kanab.choices import OWN_ROWS, Alternative, PowerCorrection
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
 from kanab.planning.noise import Noise
-from kanab.planning.report.line_chart import curve_chart
-from kanab.report.chart import Chart
+from kanab.planning.report.planning_pictures import curve_figure
+from kanab.report.figure import Figure
 from kanab.stats.distributions import check_sides, find_root, joint_quantile, legendre, t_quantile
 from kanab.stats.gram import Floats
 from kanab.stats.margins import Margin
@@ -69,6 +69,7 @@ class Power:
     ``solved`` is the one that was asked for. ``arms`` are people per arm; ``relative`` the effect as a
     share of the control's mean, where that is known. Of amounts with a mean, ``other`` is the answer for the
     other kind of effect: one that multiplies everybody's value where this one shifts it, and the reverse.
+    ``own_rows``: it rests on rows that passed no gate, and is internal.
     """
 
     solved: Solved
@@ -81,6 +82,7 @@ class Power:
     test: PlannedTest
     multiplies: bool = False
     other: Power | None = None
+    own_rows: bool = False
 
     def __str__(self) -> str:
         parts = ", ".join(f"{label(arm)} {n:,}" for arm, n in self.arms)
@@ -106,6 +108,23 @@ class Power:
         return f"; {answers[self.solved]} if it {'multiplies' if self.other.multiplies else 'shifts'} amounts"
 
 
+def power_data(design: Power, control: Level, chosen: str = "declared") -> dict[str, Any]:
+    """Return the comparison of an arm with the control as plain data; who solved it adds mean, notes and so on."""
+    test, other = design.test, design.other
+    return {
+        "solved": design.solved, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
+        "control": label(control), "control_chosen": chosen, "arm": label(design.arm),
+        "effect": design.effect, "relative": design.relative, "power": design.power,
+        "alternative": test.alternative, "correction": test.correction,
+        "margin": None if test.margin is None else str(test.margin), "interaction": None,
+        "multiplies": design.multiplies,
+        "other": None if other is None else {
+            "multiplies": other.multiplies, "people": other.people, "arms": {label(arm): n for arm, n in other.arms},
+            "effect": other.effect, "relative": other.relative, "power": other.power,
+        },
+    }  # fmt: skip
+
+
 class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
     """The answers for several numbers of people, as a tuple that makes DataFrames."""
 
@@ -114,7 +133,7 @@ class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
     def to_dict(self) -> dict[str, Any]:
         """Return every point as plain data, ready for JSON."""
         names = ("solved", "people", "effect", "relative", "power", "multiplies")
-        return {
+        return ({"scope": OWN_ROWS} if any(point.own_rows for point in self) else {}) | {
             "points": [
                 {name: getattr(point, name) for name in names}
                 | {"arm": label(point.arm), "confidence": point.test.confidence}
@@ -124,12 +143,12 @@ class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
             ]
         }
 
-    def chart(self) -> Chart:
+    def chart(self) -> Figure:
         """Return a chart of the effect that is found, or of the power, by people.
 
         Raises `AnalysisError` where there is nothing to draw.
         """
-        return curve_chart(self.to_dict())
+        return curve_figure(self.to_dict())
 
     def _tables(self) -> Tables:
         points = self.to_dict()["points"]
@@ -196,7 +215,10 @@ def _solved(noise: Noise, people: int | None, effect: float | None, power: float
     assert effect is not None
     arms = tuple(zip(noise.arms, allotted(people, noise.shares), strict=True))
     share = None if not noise.mean else effect / abs(noise.mean)
-    return Power(solved, people, arms, arm, effect, share, comparison.power(people, effect), planned, noise.grows)
+    return Power(
+        solved, people, arms, arm, effect, share, comparison.power(people, effect), planned, noise.grows,
+        own_rows=noise.own_rows,
+    )  # fmt: skip
 
 
 @check_arguments()

@@ -1,24 +1,30 @@
-"""How metrics vary, as a release found it: the noise of the next experiment, from the last one."""
+"""How metrics vary, as a release or own rows have it: the noise of the next experiment, from before."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kanab.analysis.compare import AnalyzedTables
 from kanab.analysis.options import named_arm
+from kanab.analysis.own_rows import read_rows
 from kanab.analysis.shapes import shapes_of
+from kanab.arguments import check_arguments
+from kanab.counting.dispatch import count_source, source_options
+from kanab.counting.frames import load_frame
+from kanab.description import AnyCovariate, Mean, Ratio, Rows, covariate_values
 from kanab.errors import AnalysisError, LevelError, PlanError, flag, listed
 from kanab.plan.declared import ControlChoice, control_of
-from kanab.plan.model import ExperimentPlan
-from kanab.planning.noise import Noise, noise_of_means
-from kanab.privacy.release import Release, refuse_own_rows
+from kanab.plan.model import ExperimentPlan, make_plan
+from kanab.planning.noise import EVEN, Noise, noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.privacy.release import OwnRows, Release, Tables, refuse_own_rows
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
-from kanab.tally.factor import Level, label
+from kanab.tally.factor import EVERYBODY, Level, label
 from kanab.tally.tally import Tally
 
 
@@ -44,7 +50,7 @@ def noise_of_release(
     planned = None if plan.shares is None else dict(plan.shares)
     binary = is_binary(released, name)
     if binary and grows:
-        raise PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
+        raise _no_factor()
     shape = shapes_of(released, plan.name, released.tables_of(plan.name)).get(name)
     noise = noise_of_means(
         replace(means, shape=shape), shares=planned if shares is None else shares, control=control, rate=binary,
@@ -53,17 +59,74 @@ def noise_of_release(
     return noise, name
 
 
-def released_control(released: Release, plan: ExperimentPlan, named: Level = None) -> tuple[Level, ControlChoice]:
+@check_arguments()
+def noise_of_rows(
+    source: Any,
+    metric: str | Mean | Ratio,
+    *,
+    arm: str | None = None,
+    control: Level = None,
+    adjust: Sequence[AnyCovariate] = (),
+    shares: Mapping[Any, float] = EVEN,
+    grows: bool = False,
+    rows: Rows | None = None,
+) -> Noise:
+    """Return how a metric or a ratio varies in rows: everybody's, or with ``arm`` the control's.
+
+    It is the noise of all arms of the next experiment, at ``shares``. ``adjust`` and ``rows`` are as for `count`. It is
+    internal, unless own rows are gated. Raises what `count` raises, and `AnalysisError` where nothing varies.
+
+    >>> from kanab.datasets import shop_rows
+    >>> from kanab.planning.power import solve_power
+    >>> print(solve_power(noise_of_rows(shop_rows(4_000), "bought"), effect=0.1, relative=True, power=0.8))
+    26,376 people (A 13,188, B 13,188) see an effect of 0.01107 (+10 %) with power 80 %; 95% confidence, two-sided
+    """
+    if control is not None and arm is None:
+        raise PlanError("a control is named, and no column of arms", "Name the column, too: arm=… (--arm).")
+    before = covariate_values(adjust, "adjust")
+    wanted = make_plan(arm or EVERYBODY, [metric], before, arms=None if arm else [EVERYBODY], control=control)
+    options, source = source_options(rows), load_frame(source)
+    tables = read_rows(wanted, lambda for_release: count_source(source, wanted, options, for_release=for_release))
+    plan = tables.plan.experiment()
+    base, _ = released_control(tables, plan)
+    called = metric if isinstance(metric, str) else metric.column
+    means, name = _means(tables, plan, called, [each.column for each in before])
+    place = means.arms.index(base)
+    people, mean = means.people[place], float(means.means[place])
+    variance = float(means.sample[place]) * people
+    if variance <= 0:
+        remedy = "Take other rows, or give numbers: --sd 20 (noise_of_amounts), --rate 0.1 (noise_of_rate)."
+        raise AnalysisError(f"nothing varies in {name}, so there is nothing to plan with", remedy)
+    slopes = round(people - float(means.df[place])) - 1
+    if is_binary(tables, name):
+        if grows:
+            raise _no_factor()
+        r2 = max(0.0, 1 - variance / (mean * (1 - mean))) if adjust else 0.0
+        noise = noise_of_rate(mean, shares=shares, r2=r2, slopes=slopes)
+    else:
+        noise = noise_of_amounts(math.sqrt(variance), mean=mean, shares=shares, slopes=slopes, grows=grows)
+    shape = shapes_of(tables, plan.name, tables.tables_of(plan.name)).get(name)
+    return replace(noise, shape=shape, own_rows=isinstance(tables, OwnRows))
+
+
+def _no_factor() -> PlanError:
+    return PlanError("--multiplies is for amounts", "The spread of a 0/1 metric follows from its rate.")
+
+
+def released_control(released: Tables, plan: ExperimentPlan, named: Level = None) -> tuple[Level, ControlChoice]:
     """Return the control of an experiment, and how it is known; raise `AnalysisError` where nothing tells."""
-    arms = released.totals(plan.name).experiment
+    totals = released.totals(plan.name)
+    arms = totals.experiment
     control, chosen = control_of(plan, arms, None if named is None else named_arm(arms, named))
     if chosen == "unknown":
-        example = f'{flag("--control", label(control))} (control="{label(control)}")'
-        raise AnalysisError("which arm is the control?", f"Name it: {example}. Arms: {listed(arms.labels)}.")
+        shown = [label(arm) for arm, people in totals.people_by(plan.name).items() if people >= released.receipt.k]
+        first = shown[0] if shown else "NAME"
+        example = f'{flag("--control", first)} (control="{first}"). Arms: {listed(shown)}'
+        raise AnalysisError("which arm is the control?", f"Name it: {example}.")
     return control, chosen
 
 
-def _means(released: Release, plan: ExperimentPlan, metric: str | None, adjust: Sequence[str]) -> tuple[ArmMeans, str]:
+def _means(released: Tables, plan: ExperimentPlan, metric: str | None, adjust: Sequence[str]) -> tuple[ArmMeans, str]:
     """Return plain, adjusted or ratio means, and the metric's name."""
     ratio, metric = ratio_parts(released, metric), outcome_of(released, plan, metric)
     tables = released.tables_of(plan.name)
@@ -90,7 +153,7 @@ def _means(released: Release, plan: ExperimentPlan, metric: str | None, adjust: 
     return means, means.metric
 
 
-def outcome_of(released: Release, plan: ExperimentPlan, metric: str | None) -> str | None:
+def outcome_of(released: Tables, plan: ExperimentPlan, metric: str | None) -> str | None:
     """Return the metric, or the only one that is no number from before the experiment."""
     outcomes = [name for name in released.totals(plan.name).metric_names if name not in released.plan.numbers]
     if metric in released.plan.numbers:
@@ -103,7 +166,7 @@ def outcome_of(released: Release, plan: ExperimentPlan, metric: str | None) -> s
     return outcomes[0] if metric is None and outcomes else metric
 
 
-def ratio_parts(released: Release, metric: str | None) -> tuple[str, str] | None:
+def ratio_parts(released: Tables, metric: str | None) -> tuple[str, str] | None:
     """Return the two parts of a ratio metric: named in the plan, or written revenue/orders."""
     if metric in released.plan.metrics_by_name:
         return released.plan.metrics_by_name[metric].ratio
@@ -131,6 +194,6 @@ def table_with(tables: list[Tally], name: str, plan: ExperimentPlan) -> Tally:
     )
 
 
-def is_binary(released: Release, metric: str) -> bool:
+def is_binary(released: Tables, metric: str) -> bool:
     """Return whether a metric of a release is 0 or 1."""
     return any(held.name == metric and held.binary for tally in released.tables.values() for held in tally.metrics)

@@ -18,12 +18,12 @@ from kanab.portfolio.released import (
     released_effects,
     unknown_controls,
 )
-from kanab.portfolio.report.charts import combined_chart
 from kanab.portfolio.report.pages import combined_report
+from kanab.portfolio.report.portfolio_pictures import combined_chart
 from kanab.portfolio.report.words import combined_text
 from kanab.privacy.batches import about_the_same_people
 from kanab.privacy.release import Release
-from kanab.report.chart import Chart
+from kanab.report.figure import Figure
 from kanab.tally.factor import Level
 
 CombinedRows = Literal["effects", "parts", "notes"]
@@ -89,7 +89,7 @@ class Combined(Frames[CombinedRows]):
         }
 
     @check_arguments()
-    def chart(self, *, metric: str | None = None) -> Chart:
+    def chart(self, *, metric: str | None = None) -> Figure:
         """Return a chart of every release and all of them together, of one metric or of all.
 
         Raises `AnalysisError` for a metric that is not there.

@@ -17,11 +17,12 @@ from kanab.portfolio.released import (
     released_effects,
     unknown_controls,
 )
-from kanab.portfolio.report.charts import portfolio_chart
 from kanab.portfolio.report.pages import portfolio_report
+from kanab.portfolio.report.portfolio_pictures import shrinkage_figure
 from kanab.portfolio.report.words import portfolio_text
 from kanab.portfolio.shrinkage import FEW, Shrinkage, ShrunkEffect, shrink
-from kanab.report.chart import Chart
+from kanab.report.figure import Figure
+from kanab.report.text import mapped, printable
 from kanab.stats.distributions import check_sides
 
 PortfolioRows = Literal["effects", "prior", "winners", "notes"]
@@ -88,9 +89,9 @@ class Portfolio(Frames[PortfolioRows]):
             "notes": list(self.notes),
         }
 
-    def chart(self) -> Chart:
+    def chart(self) -> Figure:
         """Return a chart of effects, seen and after shrinkage."""
-        return portfolio_chart(self.to_dict())
+        return shrinkage_figure(mapped(self.to_dict(), printable))
 
     def _tables(self) -> Tables:
         data = self.to_dict()

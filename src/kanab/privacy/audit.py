@@ -47,7 +47,7 @@ REMEDY = "Its sums by class are withheld in this table; arm totals stay."
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule that a metric breaks in a table: in how many classes or marginals of them, and what is done about it.
+    """A rule that a metric breaks in a table, and in how many classes or marginals of them.
 
     ``least`` people are what the metric asks for on both sides, where the rule is about events.
     """
@@ -56,7 +56,6 @@ class Broken:
     metric: str
     rule: Rule
     classes: int
-    remedy: str = REMEDY
     least: int = 1
 
     @property
@@ -67,15 +66,6 @@ class Broken:
         'a class has fewer than 10 people with it, or without it'
         """
         return MEANING[self.rule].format(least=self.least)
-
-    @property
-    def sentence(self) -> str:
-        """The broken rule in words, without a count or a value.
-
-        >>> Broken("checkout/tier", "spend", "homogeneous", 2).sentence
-        'spend in checkout/tier: everyone of a class has the same value, and it is not a bound'
-        """
-        return f"{self.metric} in {self.table}: {self.meaning}"
 
 
 @dataclass(frozen=True)
@@ -140,7 +130,7 @@ def audit_table(
             rules: dict[Rule, int] = {"sensitive": _all_sensitive(part, plan, (0, 1))}
             homogeneous, ratio = int(alike.sum()), None
         else:
-            bounds = _bounds(part, tally.axes, (ranges or {}).get(metric))
+            bounds = known_bounds(part, tally.axes, (ranges or {}).get(metric))
             rules, homogeneous, ratio = _judge(*_on_coarsest_grid(part, bounds), tally, plan)
         least = plan.events(k)
         people_with = {other.metric.name: other.sums for other in (whole or tally).moments if other.metric.binary}
@@ -177,7 +167,7 @@ def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> tup
     return broken, int(intervals.alike.sum()), narrowest
 
 
-def _bounds(part: Moments, axes: By, grid_range: tuple[int, int] | None) -> Bounds:
+def known_bounds(part: Moments, axes: By, grid_range: tuple[int, int] | None = None) -> Bounds:
     """Return the bounds that a reader knows; without any, values are taken to be all of one sign if they can be.
 
     A reader would guess as much of an amount or a count, and less would be inferred without it.

@@ -329,6 +329,7 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
         noise=_noise(releases, tables),
         checked=tuple(rule for rule in receipts[0].checked if all(rule in receipt.checked for receipt in receipts)),
         shapes=_shapes(releases),
+        repeats=tuple(dict.fromkeys(column for receipt in receipts for column in receipt.repeats)),
     )  # fmt: skip
 
 

@@ -45,9 +45,9 @@ from kanab.privacy.numbers.design import Weights, known_numbers
 from kanab.privacy.numbers.rule import weigh_numbers
 from kanab.privacy.overlap import Column, Place, ShownTable, column
 from kanab.privacy.pairs import cross_pairs, single_tables
-from kanab.privacy.recoding import few_numbers, merge_to_contributors, recode
+from kanab.privacy.recoding import few_numbers, merge_to_contributors, recode, squares_by_arm
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
-from kanab.privacy.release import Receipt, Release
+from kanab.privacy.release import Receipt, Release, refuse_own_rows
 from kanab.tally.tally import Tally
 
 
@@ -128,6 +128,7 @@ def _check_events(counted: Counted) -> None:
 
 
 def _checked(counted: Counted) -> Counted:
+    refuse_own_rows(counted)
     if not isinstance(counted, Counted):
         raise PrivacyError("only what count() returns can be released", "Call count() on the source first.")
     if not counted.for_release:
@@ -173,7 +174,7 @@ def make_release(
     _check_events(counted)
     earlier = () if counted.span is not None else recount_earlier(counted, before.releases)
     old = [classes for table in earlier for classes in (*table.columns, *(having for _, having in table.cut))]
-    counted, apart = leave_out_experiments(counted, old)
+    counted, apart = leave_out_experiments(squares_by_arm(counted), old)
     weights = Weights(known_numbers(counted)).with_columns(column for table in earlier for column in table.weighted)
     joint = merge_jointly(counted, _drafts(counted, maps, before, without or {}), old, weights)
     gate = _Gate(counted, joint, earlier, sentences=apart, weights=weights)
@@ -192,7 +193,6 @@ def make_release(
         counted.bounds_declared,
         None if ledger is None else ledger.head,
         ranges=counted.ranges_in_units,
-        repeats=counted.repeats,
         rates=counted.rates,
     )
 
@@ -378,7 +378,7 @@ class _Gate:
             batch=batch_of(counted),
             effective_k_within="" if effective is None or counted.spans_experiments else "experiment",
             choices={name: text for name, text in counted.choices.items() if name != "where"},
-            ledger=ledger, checked=checked, shapes=self._shapes(),
+            ledger=ledger, checked=checked, shapes=self._shapes(), repeats=counted.repeats,
         )  # fmt: skip
 
     def _shapes(self) -> dict[str, dict[str, tuple[float, float]]]:

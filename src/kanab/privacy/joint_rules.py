@@ -10,19 +10,19 @@ who is in which; a collector does not know it, and its promise holds within an e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
 
-from kanab.counted import Counted, floor_to_k
+from kanab.counted import Counted, Signatures, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
 from kanab.privacy.numbers.design import Weights
-from kanab.privacy.overlap import Column, Place, ReleasedTable, by_experiment, column, signatures_of, value_columns
+from kanab.privacy.overlap import Column, Place, ReleasedTable, column, signatures_of, value_columns
 
 Key = TypeVar("Key")
 
@@ -91,7 +91,7 @@ def _merge_within(counted: Counted, drafts: Mapping[str, Draft]) -> JointDrafts:
         if n
     ]
     withheld: set[Place] = set()
-    for part in by_experiment(counted):
+    for part in _by_experiment(counted):
         joint = merge_jointly(part, {name: drafts[name] for name in part.tallies}, ())
         merged |= joint.drafts
         withheld |= joint.withheld
@@ -236,6 +236,18 @@ def without_people_of(counted: Counted, names: Sequence[str]) -> Counted:
         cells = signatures.cells[:, [signatures.tables.index(name) for name in kept]]
         signatures = replace(signatures, tables=tuple(kept), cells=cells)
     return replace(counted, plan=plan, tallies=tallies, signatures=signatures, contributors=contributors)
+
+
+def _by_experiment(counted: Counted) -> Iterator[Counted]:
+    """Yield what is known within each experiment, as if it had been counted alone; not those that are unknown."""
+    names = counted.plan.experiment_names
+    for name in (name for name in names if name not in signatures_of(counted).unknown):
+        alone = without_people_of(counted, [other for other in names if other != name])
+        known = signatures_of(alone)
+        inside = (known.cells >= 0).any(axis=1)
+        present = None if known.present is None else known.present[inside]
+        own = Signatures(known.tables, known.cells[inside], known.people[inside], known.metrics, present)
+        yield replace(alone, signatures=own)
 
 
 def leave_out_experiments(counted: Counted, earlier: Sequence[Column]) -> tuple[Counted, dict[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,28 +33,6 @@ class ReleasedTable:
         """Merge levels of a tally, or collapse it to its arms, as the table has them."""
         merged = tally if self.levels is None else self.levels.apply(tally)
         return merged.keep() if self.totals else merged
-
-
-def by_experiment(counted: Counted) -> list[Counted]:
-    """Return what is known within each experiment, as if it had been counted alone; not those that are unknown."""
-    signatures, parts = signatures_of(counted), []
-    for experiment in counted.plan.experiments:
-        if experiment.name in signatures.unknown:
-            continue
-        alone = replace(experiment, interactions=(), exclude_with=(), joint_shares={})
-        plan = replace(counted.plan, experiments=(alone,))
-        places = [signatures.tables.index(name) for name in plan.linkage_names]
-        inside = (signatures.cells[:, places] >= 0).any(axis=1)
-        own = Signatures(
-            plan.linkage_names,
-            signatures.cells[inside][:, places],
-            signatures.people[inside],
-            signatures.metrics,
-            None if signatures.present is None else signatures.present[inside],
-        )
-        tallies = {name: counted.tallies[name] for name in plan.linkage_names}
-        parts.append(replace(counted, plan=plan, tallies=tallies, signatures=own))
-    return parts
 
 
 def column(counted: Counted, published: ReleasedTable) -> Column:

@@ -18,6 +18,7 @@ from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.pairs import Pair, planned_pairs
 from kanab.privacy.class_rules import LEAST_DF, smallest_share
+from kanab.privacy.joint_rules import smallest_class
 from kanab.privacy.leverage import SLACK, Leverage, holds
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_smallest
 from kanab.privacy.numbers.design import Weights
@@ -158,7 +159,7 @@ def cross_pairs(
             result = weights.leverage(np.stack([*others, *columns.values()], axis=1), singles.people)
             if holds(result, counted.plan.k):
                 break
-            pair = _exposed(columns, result.worst, singles.people)
+            pair = smallest_class(columns, result.worst, singles.people) or kept[-1]
             coarser = singles.coarser(pair, maps)
         except PrivacyError:  # too many classes to check
             pair, coarser = kept[-1], None
@@ -196,12 +197,6 @@ def _merged_to_k(counted: Counted, singles: SingleTables, pair: Pair, maps: Maps
             return trial
         trial = singles.coarser(pair, trial)
     return None
-
-
-def _exposed(columns: Mapping[Pair, Column], worst: int, people: Column) -> Pair:
-    """Return the pair in which the most exposed people are in the smallest class."""
-    sizes = {pair: int(people[classes == classes[worst]].sum()) for pair, classes in columns.items()}
-    return min(sizes, key=lambda pair: (columns[pair][worst] < 0, sizes[pair]))
 
 
 def pair_left_out(pair: Pair, why: str) -> str:

@@ -105,6 +105,23 @@ def _harmless(counted: Counted, name: str) -> bool:
     return is_harmless(signatures_of(counted).values[name], metric.scale, low)
 
 
+def squares_by_arm(counted: Counted) -> Counted:
+    """Keep squares by arm only of a few whole steps, some below 0: of −1, 0 and 1 half of y² − y is who has −1."""
+    values = {} if counted.signatures is None else counted.signatures.values
+    tallies = {}
+    for name, tally in counted.tallies.items():
+        moments = []
+        for part in tally.moments:
+            metric, known = part.metric, values.get(part.metric.name)
+            low, high = metric.grid_bounds or counted.ranges.get(metric.name, (-1, 0))
+            few = metric.scale == 1 and high - low <= MOST_STEPS
+            few = few if known is None else is_harmless(known, metric.scale, 0)
+            arms = [(arm,) for arm in tally.experiment_names]
+            moments.append(part.with_squares_at(arms, tally.axes) if few and low < 0 else part)
+        tallies[name] = replace(tally, moments=tuple(moments))
+    return replace(counted, tallies=tallies)
+
+
 @dataclass
 class _Recoding:
     """Tables on their way, and what was withheld from them so far."""
@@ -129,8 +146,9 @@ class _Recoding:
             tables = {name: column(self.counted, as_published(self.drafts[name])) for name in self._tables(subject)}
             squared = list(arms)
             for name, classes in tables.items():
-                linkage = self.drafts[name].linkage
-                if linkage.squares == "marginals" and linkage.covariate is not None:
+                covariate, tally = self.drafts[name].linkage.covariate, self.drafts[name].tally
+                known = [tally.moments_of(each).squares for each in subject.metrics if each in tally.metric_names]
+                if any(covariate in by for squares in known for by in squares):
                     levels = len(_groups(self.drafts[name]))
                     squared.append(np.where(classes >= 0, classes % levels, -1))
             beyond = excess([*base, *tables.values()], squared, subject.values)
@@ -155,8 +173,7 @@ class _Recoding:
             else:
                 metric = subject.gives_way
                 self.withheld[name, metric] = (
-                    f"{metric} is withheld altogether: {subject.why} of an arm; declare bounds, values beyond are "
-                    f"clamped ({flag('--bounds', f'{metric}=0:500')})"
+                    f"{metric} is withheld altogether: {subject.why} of an arm; {self._remedy(subject)}"
                 )
         return arms
 
@@ -257,8 +274,23 @@ class _Recoding:
         self.drafts[name] = start[name]  # what it was merged for it does not have
         metric = subject.gives_way
         self.withheld[name, metric] = (
-            f"{metric} is withheld in {name}: {subject.why} of a class; {_fewer_levels(start[name])}"
+            f"{metric} is withheld in {name}: {subject.why} of a class; {self._remedy(subject, start[name])}"
         )
+
+    def _remedy(self, subject: _Subject, draft: Draft | None = None) -> str:
+        """Say what would keep an amount in a table, or in the arms."""
+        *others, metric = subject.metrics
+        if others:
+            before = {name for table in self.earlier for name in table.tally.metric_names}
+            return "wait for more people" if before & {*others} else f"leave out {' or '.join(others)} to have it"
+        if draft is not None and draft.levels is not None and len(draft.levels.groups) > 2:
+            covariate = draft.levels.covariate
+            word = "--bin" if draft.tally.factor(covariate).scores else "--top"
+            return f"keep fewer levels of {covariate} ({word} {covariate}=…), or wait for more people"
+        bounds = self.counted.plan.metrics_by_name[metric].bounds
+        example = "LOW:HIGH" if bounds is None else "{:.12g}:{:.12g}".format(*narrower(bounds))
+        words = flag("--bounds", f"{metric}={example}")
+        return f"narrower bounds may keep it, beyond which values are clamped ({words}), or wait for more people"
 
 
 def _groups(draft: Draft) -> list[Level]:
@@ -279,13 +311,14 @@ def _merged(draft: Draft, place: int, people: Sequence[int]) -> Draft:
     return replace(draft, levels=merge_level(draft.tally, draft.levels, place, people))
 
 
-def _fewer_levels(draft: Draft) -> str:
-    """Say what would keep a metric in a table."""
-    covariate = draft.linkage.covariate
-    if covariate is None:
-        return "wait for more people"
-    word = "--bin" if draft.tally.factor(covariate).scores else "--top"
-    return f"keep fewer levels of {covariate} ({word} {covariate}=…), or wait for more people"
+def narrower(bounds: tuple[float, float]) -> tuple[float, float]:
+    """Return bounds half as far apart.
+
+    >>> narrower((0, 500)), narrower((10, 30)), narrower((-100, 500))
+    ((0, 250.0), (10, 20.0), (-50.0, 250.0))
+    """
+    low, high = bounds
+    return (low / 2, high / 2) if low < 0 else (low, (low + high) / 2)
 
 
 # ── at a seal ──────────────────────────────────────────────────────────────────────────────────

@@ -116,8 +116,12 @@ def _again(again: Counted, old: Release, name: str) -> Tally:
         return singles.table(pair, joint_maps(pair, singles, old.receipt.maps))
     published = _published(old, name)
     table = published.apply(again.tallies[published.linkage]).select_metrics(published.metrics)
-    crosses = {(cross.pair, cross.by) for cross in old.tables[name].crosses}
-    return replace(table, crosses=tuple(cross for cross in table.crosses if (cross.pair, cross.by) in crosses))
+    before = old.tables[name]
+    squares = {part.metric.name: part.squares for part in before.moments}
+    moments = tuple(part.with_squares_at(squares[part.metric.name], table.axes) for part in table.moments)
+    crosses = {(cross.pair, cross.by) for cross in before.crosses}
+    kept = tuple(cross for cross in table.crosses if (cross.pair, cross.by) in crosses)
+    return replace(table, moments=moments, crosses=kept)
 
 
 # ── cohorts ────────────────────────────────────────────────────────────────────────────────────

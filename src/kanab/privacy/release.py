@@ -53,6 +53,9 @@ HELD_BACK = "is held back until the next seal"
 FORGED = "messages do not add up, some were forged or lost"
 """What a receipt says of a metric with sums that nobody could have sent."""
 
+DELETED = "records are missing from the store, because somebody deleted rows"
+"""What a receipt says of records that a collector had committed and a seal did not find."""
+
 PeopleAccounts = Mapping[str, Mapping[str, int]]
 """People per experiment of a collector by what became of them (published, held_back, destroyed), floored to k."""
 
@@ -74,7 +77,8 @@ class Receipt:
     in the cohorts through this batch. ``checked`` names rules that need values, which no file shows: "contributors"
     and, where it was known how large values are, "dominance". With ``noise`` nothing else of the data is in the
     receipt: the smallest class is one with noise. ``shapes`` are classes of skewness, and of the share of people off
-    the commonest value, by experiment and metric.
+    the commonest value, by experiment and metric. ``repeats`` are columns that look like a person's id and repeat,
+    where rows were people.
     """
 
     k: int
@@ -101,6 +105,7 @@ class Receipt:
     checked: tuple[str, ...] = ()
     people: PeopleAccounts = field(default_factory=dict)
     shapes: Shapes = field(default_factory=dict)
+    repeats: tuple[str, ...] = ()
 
     @property
     def promise(self) -> str:
@@ -111,6 +116,11 @@ class Receipt:
     def forged(self) -> dict[str, str]:
         """What was withheld because its messages do not add up, with the sentences."""
         return {name: why for name, why in self.left_out.items() if FORGED in why}
+
+    @property
+    def deleted(self) -> tuple[str, ...]:
+        """What the batch lacks because somebody deleted records of the collector's store, with the sentence."""
+        return tuple(sentence for sentence in self.deviations if DELETED in sentence)
 
 
 def concerns(left_out: str, experiment: str) -> bool:
@@ -137,9 +147,8 @@ class Tables:
     """What an analysis reads: tables by arms and covariates, the plan that they follow, and what was done to them.
 
     It is a `Release` or `OwnRows`. ``parts`` are the batches that a sum of releases was made of.
-    ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared, ``repeats``
-    columns that look like a person's id and repeat, where rows were people, ``rates`` metrics that are 0 or 1 for every
-    person of a cluster; these are known in memory only.
+    ``ranges`` are round numbers below and above all values of metrics whose bounds nobody declared, ``rates`` metrics
+    that are 0 or 1 for every person of a cluster; these are known in memory only.
     """
 
     plan: Plan
@@ -147,7 +156,6 @@ class Tables:
     receipt: Receipt
     parts: tuple[Release, ...] = field(default=(), kw_only=True)
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict, kw_only=True)
-    repeats: tuple[str, ...] = field(default=(), kw_only=True)
     rates: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property

@@ -89,6 +89,7 @@ class ReceiptEntry(_ReleasePart):
     cohorts: BatchEntry | None = None
     noise: NoiseEntry | None = None
     checked: tuple[str, ...] = ()
+    repeats: tuple[str, ...] = ()
 
 
 class ReleaseEntry(_ReleasePart):

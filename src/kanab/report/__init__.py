@@ -1,5 +1,5 @@
 """A readout as text, Markdown, notebook HTML and a report in one file.
 
-Others import the functions that take a readout's plain data (``text``, ``html``, ``charts``), and what other reports
-are built from: ``sections``, ``page``, ``figures`` and ``style``.
+Others import the functions that take a readout's plain data (``text``, ``html``, ``pictures``), and what other reports
+are built from: ``sections``, ``page``, ``figure``, ``figures`` and ``style``.
 """

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from kanab.errors import flag, listed
 from kanab.report.figures import Row, figures_of, is_share, metric_figures
+from kanab.report.look_words import futility_sentence
 from kanab.report.words import (
     differs,
     faults,
@@ -29,10 +30,15 @@ ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
 STILL_RUNS = "It still runs, and its plan names neither looks nor people: an answer counts when it has ended."
 
+WARNING = "a warning, and no finding yet. To be able to stop early, read it over several looks (--sequential always)."
+
 IF_UNLOOKED = "That holds if nobody looked before the last batch."
 
 MOST_LEVELS = 4
 """Of a covariate with more levels, so many of those where the effect is largest and smallest are named."""
+
+FAR = 0.3
+"""An interval wider than so far to both sides, as a share of the control's mean, rules out what nobody expects."""
 
 FARTHEST = 10
 """An effect that would take more than so many times the people of now is not waited for."""
@@ -68,10 +74,10 @@ class _ArmReading:
         """Return what to do about this arm."""
         readings = [self.reading(row) is True for row in self.primary]
         guardrails = {guardrail["reading"] for guardrail in self.guardrails}
-        if self.primary_rows(False) or "worse" in guardrails:
-            return "stop"
         if early:
             return "keep going"
+        if self.primary_rows(False) or "worse" in guardrails:
+            return "stop"
         enough = all(readings) if rule["primary"] == "all" else any(readings)
         held = {*guardrails, *(claim["reading"] for claim in self.claims)} <= {"holds"}
         if enough and held:
@@ -84,6 +90,7 @@ def decide(data: Data, *, running: bool = False) -> dict[str, Any] | None:
 
     None where no metric is primary, or the control is not known. ``running``: people are still being counted. Alarms
     come first, then the best arm that may be shipped; an arm that does harm is stopped, while others are waited for.
+    Before the planned people are in, or while it runs without a plan, p holds for no look: nothing is stopped, either.
     """
     rule, arms = data["rule"], _arms(data)
     if not arms or data.get("control_chosen") == "unknown":
@@ -100,11 +107,14 @@ def decide(data: Data, *, running: bool = False) -> dict[str, Any] | None:
     because = _why_ship(data, about) if answer == "ship" else []
     for arm in arms:
         if answers[arm.name] != "ship":
-            because += [*_why_not(data, arm, answers[arm.name]), *_by_segment(data, arm)]
+            why = _so_far(data, arm) if early else _why_not(data, arm, answers[arm.name])
+            because += [*why, *_by_segment(data, arm)]
     if answer == "keep going":
         stopping = [spoken_arm(arm.name) for arm in arms if answers[arm.name] == "stop"]
         because += [f"Stop {listed(stopping)} now."] if stopping else []
         because.append(early or _to_come(data, about))
+        looks = (row for arm in about for row in arm.primary if row["sequential"])
+        because += filter(None, (futility_sentence(data, row) for row in looks))
     for alarm in data.get("interferes", ()):
         if role_of(data, alarm["metric"]) == "primary":
             other = alarm["experiment"]
@@ -173,9 +183,12 @@ def _why_ship(data: Data, arms: Sequence[_ArmReading]) -> list[str]:
     """Return why the first of these arms is shipped, and that the others could be."""
     best, *others = arms
     sentences = [sentence for row in best.primary_rows(True) for sentence in _findings(data, best, row)]
-    if best.guardrails:
-        names = listed(f"{row['metric']} ({_held(data, row)})" for row in best.guardrails)
-        sentences.append(f"{'Every guardrail holds' if len(best.guardrails) > 1 else 'Its guardrail holds'}: {names}.")
+    held = [f"{row['metric']} (at most {margin_text(data, row)} worse)" for row in best.guardrails if row["margin"]]
+    bare = [row["metric"] for row in best.guardrails if not row["margin"]]
+    if held:
+        sentences.append(f"{'Its guardrails hold' if len(held) > 1 else 'Its guardrail holds'}: {listed(held)}.")
+    if bare:
+        sentences.append(f"Not shown to be worse, without a margin: guardrail{'s' * (len(bare) > 1)} {listed(bare)}.")
     sentences += _by_segment(data, best)
     if others:
         qualify = "also qualifies" if len(others) == 1 else "also qualify"
@@ -183,6 +196,16 @@ def _why_ship(data: Data, arms: Sequence[_ArmReading]) -> list[str]:
         sentences.append(f"{listed(spoken_arm(arm.name) for arm in others)} {qualify}; {larger}.")
     looked = any(caution["kind"] == "looked-early" for caution in data.get("cautions", ()))
     return [*sentences, *[IF_UNLOOKED] * looked]
+
+
+def _so_far(data: Data, arm: _ArmReading) -> list[str]:
+    """Return what an arm shows before anything counts, with a warning where it looks worse."""
+    worse = [row["metric"] for row in arm.guardrails if row["reading"] == "worse"]
+    guards = [row for row in arm.guarding if row["metric"] in worse]
+    sentences = [sentence for row in (*arm.primary, *guards) for sentence in _findings(data, arm, row)]
+    if guards or arm.primary_rows(False):
+        sentences.append(f"{spoken_arm(arm.name)} looks worse so far: {WARNING}")
+    return sentences
 
 
 def _why_not(data: Data, arm: _ArmReading, answer: Answer) -> list[str]:
@@ -195,12 +218,12 @@ def _why_not(data: Data, arm: _ArmReading, answer: Answer) -> list[str]:
     sentences = [sentence for row in undecided or arm.primary for sentence in _findings(data, arm, row)]
     if answer == "inconclusive":
         sentences += [sentence for row in undecided for sentence in _ruled_out(data, row)]
-    for row in arm.guardrails if arm.primary_rows(True) else ():
+    for row in arm.guardrails:
         if row["reading"] == "watch":
             sentences.append(
                 f"Guardrail {row['metric']} is worse with {spoken_arm(arm.name)}, but a few people could have made it."
             )
-        elif row["reading"] == "not shown":
+        elif row["reading"] == "not shown" and arm.primary_rows(True):
             limit = "worse" if row["margin"] is None else f"more than {margin_text(data, row)} worse"
             sentences.append(f"That guardrail {row['metric']} is not {limit} with {spoken_arm(arm.name)} is not shown.")
     return sentences
@@ -211,19 +234,23 @@ def _findings(data: Data, arm: _ArmReading, row: Row) -> list[str]:
     verdict = next(verdict for verdict in verdicts(data, row["metric"]) if verdict.row is row)
     effect = verdict.sentence if verdict.kind == "untestable" else f"{verdict.claim}."
     claims = [_claimed(data, claim) for claim in arm.claims if claim["metric"] == row["metric"]]
+    if claims and arm.reading(row) and is_better(row) is False and verdict.kind != "early":
+        return [*claims[:-1], f"{claims[-1][:-1]}, although it {moves_by(data, row, row['metric'])}."]
     return [*claims, f"W{effect[1:]}" if verdict.kind == "watch" else effect]
 
 
 def _claimed(data: Data, claim: Row) -> str:
     """Return whether a declared claim is shown."""
-    size = margin_text(data, claim)
+    size, arm = margin_text(data, claim), spoken_arm(claim["arm"])
     what = {
         "non-inferiority": f"at most {size} worse",
         "superiority": f"more than {size} better",
         "equivalence": f"within {size} of {spoken_arm(data['control'])}",
     }[claim["claim"]]
     shown = "shown" if claim["reading"] == "holds" else "not shown"
-    return f"{claim['claim'].capitalize()} of {spoken_arm(claim['arm'])} on {claim['metric']} is {shown} ({what})."
+    if (claim["claim"], shown) == ("equivalence", "shown"):
+        return f"{arm} is equivalent to {spoken_arm(data['control'])} on {claim['metric']} ({what})."
+    return f"{claim['claim'].capitalize()} of {arm} on {claim['metric']} is {shown} ({what})."
 
 
 def _worse(data: Data, arm: _ArmReading, guardrail: str) -> str:
@@ -240,6 +267,9 @@ def _ruled_out(data: Data, row: Row) -> list[str]:
     if interval is None:
         return []
     figures, _ = metric_figures(data, row["metric"])
+    least, most = row["relative_interval"] or (0, 0)
+    if least is None or most is None or most - least > 2 * FAR:
+        return [f"Far too few people: the interval is {figures.spoken(interval)}{' points' * figures.share}."]
     low, high = (None if end is None else figures.bare(end, signed=True) for end in interval)
     beyond = f"above {high}" if low is None else f"below {low}" if high is None else f"beyond {low} … {high}"
     unit = " points" if figures.share else ""
@@ -265,17 +295,14 @@ def _by_segment(data: Data, arm: _ArmReading) -> list[str]:
     return sentences
 
 
-def _held(data: Data, row: Row) -> str:
-    return "not clearly worse" if row["margin"] is None else f"at most {margin_text(data, row)} worse"
-
-
 def margin_text(data: Data, row: Row) -> str:
     """Return a margin as it was declared: a number, points of a rate, or a percentage of the control's mean."""
     share = is_share(data, row["metric"])
     scale = 100 if row["relative"] or share else 1
     sizes = row["margin"] if isinstance(row["margin"], list) else [row["margin"]]
     text = " … ".join(f"{scale * size:.6g}" for size in sizes).replace("-", "−")
-    return f"{text} %" if row["relative"] else f"{text} points" if share else text
+    unit = "point" if text == "1" else "points"
+    return f"{text} %" if row["relative"] else f"{text} {unit}" if share else text
 
 
 # ── in words ───────────────────────────────────────────────────────────────────────────────────
@@ -334,8 +361,8 @@ def rule_sentences(data: Data) -> list[str]:
         within = any(row["margin"] is not None for row in data["guardrails"])
         parts = ["no guardrail is clearly worse"] * bare + ["every margin is kept"] * within
         guards = f", {' and '.join(parts)}"
-    people = "" if rule["people"] is None else f", not before {rule['people']:,} people"
+    people = "" if rule["people"] is None else f"not before {rule['people']:,} people, "
     return [
-        f"Decision rule: broken after an alarm; stop what is clearly worse; ship where {better}{guards}{people}; keep "
+        f"Decision rule: broken after an alarm; {people}stop what is clearly worse; ship where {better}{guards}; keep "
         "going while planned people or looks are left; otherwise inconclusive."
     ]

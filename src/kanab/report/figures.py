@@ -101,7 +101,7 @@ def metric_figures(data: Mapping[str, Any], metric: str) -> tuple[Figures, Figur
 def figures_of(rows: Iterable[Row], *, share: bool) -> Figures:
     """Return enough decimals for the narrowest interval of these rows: two digits of its half-width.
 
-    An interval that stops short of 0 never shows 0 as its end.
+    An interval that stops short of 0 never shows 0 as its end, and a small effect keeps a digit: up to two more.
     """
     return _figures([(row["estimate"], row["interval"]) for row in rows], share=share)
 
@@ -124,7 +124,9 @@ def _figures(estimates: Sequence[tuple[float | None, Sequence[float | None] | No
         if decimals is not None and interval is not None:
             ends = [scaled(end, share) for end in interval if end]
             lost = [end for end in ends if end is not None and round(end, decimals) == 0]
-            sizes.append(decimals + bool(lost))
+            first = _decimals(scaled(estimate, share)) or 0
+            hidden = bool(estimate) and round(scaled(estimate, share) or 0.0, decimals) == 0
+            sizes.append(min(first - 1, decimals + 2) if hidden else decimals + bool(lost))
     return Figures(share, max(sizes, default=None))
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from kanab.choices import INTERNAL
 from kanab.report.decision import decision_sentences, lead_sentences, rule_sentences
+from kanab.report.figure import Figure
 from kanab.report.figures import bind_numbers
 from kanab.report.noise_words import noise_terms
 from kanab.report.page import Page, PageSection, filled, header_html, table_html
-from kanab.report.pictures import report_pictures
+from kanab.report.pictures import readout_figures
 from kanab.report.sections import (
     Part,
     Section,
@@ -91,7 +92,7 @@ def report_html(data: Data) -> str:
 
 def report_page(data: Data) -> Page:
     """Return the report in its sections, with pictures and the same numbers in tables."""
-    pictures = report_pictures(data)
+    pictures = readout_figures(data)
     sections = filled(
         PageSection("cautions", "Before you act on it", _cautions(data)),
         PageSection("arrival", "Did people arrive as planned?", _arrival(data)),
@@ -122,9 +123,9 @@ def _cautions(data: Data) -> str:
     )
 
 
-def _further(section: Section, pictures: Mapping[str, str]) -> str:
+def _further(section: Section, pictures: Mapping[str, Figure]) -> str:
     """Return a section with its pictures, which are called by its name."""
-    drawn = "".join(_figure(svg) for name, svg in pictures.items() if name.startswith(f"{section.name}: "))
+    drawn = "".join(_figure(each) for name, each in pictures.items() if name.startswith(f"{section.name}: "))
     return drawn + _parts(section.parts, section.heading)
 
 
@@ -157,16 +158,16 @@ def _arrival(data: Data) -> str:
     return "\n".join(pieces)
 
 
-def _effects(data: Data, pictures: Mapping[str, str]) -> str:
+def _effects(data: Data, pictures: Mapping[str, Figure]) -> str:
     if not metrics_of(data):
         return f"<p>{escape(summary(data))}</p>"
     articles = [_metric(data, metric, pictures) for metric in metrics_of(data)]
-    drawn = any(name.startswith("forest: ") for name in pictures)
+    drawn = any(name.startswith("effects: ") for name in pictures)
     key = f'<p class="key">{escape(_FOREST_KEY + colour_key(data))}</p>' if drawn else ""
     return "\n".join([key, *articles])
 
 
-def _metric(data: Data, metric: str, pictures: Mapping[str, str]) -> str:
+def _metric(data: Data, metric: str, pictures: Mapping[str, Figure]) -> str:
     """Return the verdicts on one metric beside its forest plot, then the numbers."""
     unit = metric_heading(data, metric).removeprefix(metric).strip(" ()")
     units = f'<p class="unit">{escape(unit)}</p>' if unit else ""
@@ -180,7 +181,7 @@ def _metric(data: Data, metric: str, pictures: Mapping[str, str]) -> str:
         f'<li class="unclear"><span class="evidence">{marked(sentence)}</span></li>'
         for sentence in metric_sentences(data, metric)
     )
-    picture = _figure(pictures.get(f"forest: {metric}"))
+    picture = _figure(pictures.get(f"effects: {metric}"))
     pair = "pair" if picture else "pair words"
     return (
         f"<article>\n<h3>{escape(metric)}</h3>{units}\n"
@@ -195,7 +196,7 @@ def _sentence(evidence: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _segments(data: Data, pictures: Mapping[str, str]) -> str:
+def _segments(data: Data, pictures: Mapping[str, Figure]) -> str:
     if not data["segments"]:
         return ""
     drawn = "".join(_figure(pictures.get(f"segments: {metric}")) for metric in metrics_of(data))
@@ -264,5 +265,5 @@ def marked(sentence: str) -> str:
     return _EXPONENT.sub(r'<span class="whole">\g<0></span>', escape(bind_numbers(sentence)))
 
 
-def _figure(svg: str | None) -> str:
-    return f"<figure>{svg}</figure>" if svg else ""
+def _figure(figure: Figure | None) -> str:
+    return f"<figure>{figure.to_html()}</figure>" if figure else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kanab.report.figures import Row, metric_figures
+from kanab.report.figures import Row, is_share, metric_figures
 from kanab.report.words import counted_units, headlines, spoken_arm
 from kanab.stats.sequential import FUTILE, stop_advice
 
@@ -23,7 +23,7 @@ def look_sentences(data: Data, metric: str) -> list[str]:
     advice = [
         f"{spoken_arm(row['arm'])}: {look_words(data, row)}" if len(rows) > 1 else look_words(data, row) for row in rows
     ]
-    futile = [sentence for row in rows if (sentence := futility_sentence(row))]
+    futile = [sentence for row in rows if (sentence := futility_sentence(data, row))]
     return [f"{when}: {'; '.join(advice)}.", *futile]
 
 
@@ -41,14 +41,18 @@ def look_words(data: Data, row: Row) -> str:
     return f"{ended}; effects {ends}{' points' * figures.share} are ruled out"
 
 
-def futility_sentence(row: Row) -> str:
+def futility_sentence(data: Data, row: Row) -> str:
     """Return that the rest of the plan can hardly change the answer, where that is so; else nothing."""
     chance = row["sequential"].get("chance")
     going = row["sequential"]["verdict"] == "keep going" and row.get("role") != "guardrail"
     if not going or chance is None or chance >= FUTILE:
         return ""
+    arm, metric, worth = spoken_arm(row["arm"]), row["metric"], data.get("rule", {}).get("worth")
+    finding = f"the chance of a finding for {arm} on {metric}"
+    if worth is not None and row["role"] == "primary":
+        number = f"{100 * worth:.6g} points" if is_share(data, metric) and not isinstance(worth, str) else str(worth)
+        finding = f"even if {arm} changed {metric} by {number.replace('%', ' %')}, the chance of a finding"
     return (
-        "The rest of the plan can hardly change the answer: the chance of a finding for "
-        f"{spoken_arm(row['arm'])} on {row['metric']} is {'below 1' if chance < 0.01 else f'{100 * chance:.0f}'} %. "
-        "Stopping now costs little."
+        f"The rest of the plan can hardly change the answer: {finding} is "
+        f"{'below 1' if chance < 0.01 else f'{100 * chance:.0f}'} %. Stopping now costs little."
     )

@@ -39,6 +39,7 @@ from kanab.report.words import (
     sample_ratio_sentence,
     segment_sentences,
     spoken_arm,
+    spoken_ps,
     summary,
     verdicts,
 )
@@ -261,7 +262,8 @@ def margin_parts(data: Data) -> tuple[Part, ...]:
     carried = {(row["metric"], row["arm"], method_of(row)) for m in metrics_of(data) for row in headlines(data, m)}
     claims = [margin_sentence(data, row) for row in rows if (row["metric"], row["arm"], method_of(row)) in carried]
     level = percent(rows[0]["confidence"])
-    return *claims, f"Each claim is tested on its own, one-sided at {level}.", _margin_table(data, rows)
+    how = f"Each claim is tested one-sided at {level}; those about a primary metric are corrected for each other."
+    return *claims, how, _margin_table(data, rows)
 
 
 def margin_sentence(data: Data, row: Row) -> str:
@@ -272,7 +274,7 @@ def margin_sentence(data: Data, row: Row) -> str:
         return f"{claim} cannot be tested: {'too noisy to tell' if row.get('too_noisy') else 'nothing varies'}."
     unit = " %" if row["relative"] else " points" if figures.share else ""
     lies = f"the effect lies {_limits(row, figures, unit)}"
-    evidence = f"{figures.between(row['interval'])}{unit}; {spoken_p(row['p'])}{_adjusted(row)}"
+    evidence = f"{figures.between(row['interval'])}{unit}; {spoken_ps(row)}{_adjusted(row)}"
     if row["shown"]:
         return f"{claim} is shown: {lies} (interval {evidence})."
     return f"{claim} is not shown: that {lies} is not certain (interval {evidence})."
@@ -327,9 +329,9 @@ def bayes_parts(data: Data) -> tuple[Part, ...]:
 
 
 def _prior_sentence(data: Data, posterior: Row) -> str:
-    share = is_share(data, posterior["metric"])
-    unit = " points" if share else ""
-    scale = 100 if share else 1
+    share, relative = is_share(data, posterior["metric"]), posterior["prior"].get("relative")
+    unit = f" % of the mean of {data['control']}" if relative else " points" if share else ""
+    scale = 100 if share or relative else 1
     mean, sd = posterior["prior"]["mean"], posterior["prior"]["sd"]
     prior = "none" if sd is None else f"{scale * mean:g} ± {scale * sd:g}{unit} (one standard deviation)"
     less = "; less is better" if posterior["better"] == "lower" else ""

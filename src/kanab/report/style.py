@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kanab.report.palette import DOWN, GREEN, INK, MUTED, QUIET, TRACK, UP, VIOLET
+from kanab.report.drawing import ALARM, DOWN, GREEN, INK, LINE, MUTED, PAGE, QUIET, TRACK, UP, VIOLET
 
 LIGHT = {
-    "page": "#ffffff", "ink": INK, "muted": MUTED, "line": "#d1d9e0", "track": TRACK,
-    "up": UP, "down": DOWN, "quiet": QUIET, "green": GREEN, "violet": VIOLET, "fine": "#116329", "alarm": "#b42318",
+    "page": PAGE, "ink": INK, "muted": MUTED, "line": LINE, "track": TRACK,
+    "up": UP, "down": DOWN, "quiet": QUIET, "green": GREEN, "violet": VIOLET, "fine": "#116329", "alarm": ALARM,
 }  # fmt: skip
 DARK = {
     "page": "#0f1419", "ink": "#e6edf3", "muted": "#a3adb8", "line": "#333c46", "track": "#1c232b",
@@ -21,9 +21,10 @@ def _variables(colours: dict[str, str]) -> str:
 
 def _recoloured() -> str:
     """Return rules by which charts, which carry light colours of their own, follow the page's variables."""
-    names = ("ink", "muted", "track", "up", "down", "quiet", "green", "violet")
     return "\n".join(
-        f'svg [{side}="{LIGHT[name]}"]{{{side}:var(--{name})}}' for name in names for side in ("fill", "stroke")
+        f'svg [{side}="{colour}"]{{{side}:var(--{name})}}'
+        for name, colour in LIGHT.items()
+        for side in ("fill", "stroke")
     )
 
 

@@ -152,10 +152,17 @@ def clear_level(row: Row, confidence: float) -> bool:
 def segment_effects_sentences(data: Data, metric: str, covariate: str) -> list[str]:
     """Return how the effects at the levels of a covariate may be read, and which levels have no interval."""
     rows = rows_of_levels(data, metric, covariate)
+    of_rate = any(
+        test["decides"] and test["df"] and test["df"][1] is None
+        for test in data["segments"]
+        if (test["metric"], test["covariate"]) == (metric, covariate)
+    )
+    named = "χ²" if of_rate else "F"
     reading = (
-        "Exploratory: the F test does not say that the effect differs, so differences between levels may be chance."
+        f"Exploratory: the {named} test does not say that the effect differs, so differences between levels may be "
+        "chance."
         if rows[0]["exploratory"]
-        else "The F test says that the effect differs."
+        else f"The {named} test says that the effect differs."
     )
     tested = sum(row["p"] is not None for row in rows)
     together = f" The {tested} intervals hold together, with {percent(data['confidence'])} confidence (Šidák)."

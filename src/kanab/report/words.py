@@ -166,7 +166,9 @@ def balance_rows(data: Data) -> list[Row]:
 
 def faults(data: Data) -> list[str]:
     """Return why the comparison is not to be trusted, a short clause each; nothing where no alarm rings."""
-    return ["people did not arrive as planned"] * alarmed(data) + balance_faults(data)
+    rows = any(caution["kind"] == "rows-not-people" for caution in data.get("cautions", ()))
+    counted = ["rows are not people, so name the column of people (--unit)"] * rows
+    return [*counted, *["people did not arrive as planned"] * alarmed(data), *balance_faults(data)]
 
 
 def balance_faults(data: Data) -> list[str]:
@@ -287,10 +289,9 @@ def is_better(row: Row) -> bool | None:
 
 
 def kind_of(row: Row) -> Kind:
-    """Return the verdict as people read it: "early" for what is seen before the planned people are in, but for harm."""
+    """Return the verdict as people read it: "early" for what is seen before the planned people are in."""
     kind: Kind = row["verdict"]
-    harm = is_better(row) is False and row.get("role") in ("primary", "guardrail")
-    return "early" if row.get("early") and not harm and kind in ("up", "down", "watch", "hint") else kind
+    return "early" if row.get("early") and kind in ("up", "down", "watch", "hint") else kind
 
 
 def tone(row: Row) -> str:
@@ -338,7 +339,9 @@ def _side(row: Row, alpha: float) -> int:
 def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
     kind = kind_of(row)
     figures, relative = metric_figures(data, row["metric"])
-    claim = f"{_capital(_claim(data, row, kind, figures))}{_relative(row, relative)}"
+    claim = f"{_claim(data, row, kind, figures)}{_relative(row, relative)}"
+    if claim.startswith(("arm ", "no ", "watch: ", "so far ")):  # else it begins with a name
+        claim = claim[:1].upper() + claim[1:]
     if kind == "untestable":
         change = f"; the difference is {figures.change(row['estimate'])}" if row["estimate"] is not None else ""
         why = "too noisy to tell" if row.get("too_noisy") else "nothing varies"
@@ -446,11 +449,6 @@ def spoken_arm(arm: str) -> str:
     return arm if arm[:1].isalpha() and arm.lower() not in _NO_NAMES else f"arm {arm}"
 
 
-def _capital(text: str) -> str:
-    """Return the text with a capital letter, unless it begins with a name."""
-    return text[:1].upper() + text[1:] if text.startswith(("arm ", "no ", "watch: ", "so far ")) else text
-
-
 def summary(data: Data) -> str:
     """Return how many of the comparisons are clear; before the planned people are in, that none is yet."""
     rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
@@ -488,16 +486,21 @@ def segment_sentences(data: Data) -> list[str]:
     unclear = [row for row in tests if row["p"] is not None and row not in clear]
     sentences = []
     for row in clear:
-        test = f"{segment_test(row)}, {spoken_ps(row)}"
+        test = f"{segment_test(row)}, {_spoken_ps_noted(row)}"
         sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
         sentences += _follow_up_sentences(data, row)
     if unclear:
-        names = listed(f"{row['metric']} by {row['covariate']} ({spoken_ps(row)})" for row in unclear)
+        names = listed(f"{row['metric']} by {row['covariate']} ({_spoken_ps_noted(row)})" for row in unclear)
         sentences.append(f"No sign that the effect differs: {names}.")
     for row in tests:
         if row["p"] is None:
             sentences.append(f"{row['metric']} by {row['covariate']} is not testable: {row['note'] or 'no F'}.")
     return sentences
+
+
+def _spoken_ps_noted(row: Row) -> str:
+    """Return the p of a test of segments, and which levels it takes as one."""
+    return "; ".join(text for text in (spoken_ps(row), row["note"]) if text)
 
 
 def segment_test(row: Row) -> str:

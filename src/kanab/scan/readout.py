@@ -12,9 +12,9 @@ from kanab.arguments import check_arguments
 from kanab.choices import OWN_ROWS
 from kanab.dataframes import Frames, Name, Row, Tables
 from kanab.plan.joint_shares import are_independent
-from kanab.report.chart import Chart
-from kanab.scan.report.charts import PairChart, pair_chart
+from kanab.report.figure import Figure
 from kanab.scan.report.html import scan_report
+from kanab.scan.report.scan_pictures import PairChart, pair_figure
 from kanab.scan.report.tables import scan_text
 from kanab.scan.stats.effects import PairEffects
 from kanab.scan.stats.outcomes import Outcome
@@ -91,12 +91,12 @@ class PairReadout(_ScanReadout[PairRows]):
         }
 
     @check_arguments(skip=("what",))
-    def chart(self, what: PairChart = "map", *, metric: str | None = None) -> Chart:
+    def chart(self, what: PairChart = "map", *, metric: str | None = None) -> Figure:
         """Return a chart of all pairs ("map"), p-values against chance ("p_values") or flagged pairs ("effects").
 
         Raises `AnalysisError` where there is nothing to draw.
         """
-        return pair_chart(self.to_dict(), what, metric)
+        return pair_figure(self.to_dict(), what, metric)
 
     def _tables(self) -> Tables:
         data = self.to_dict()

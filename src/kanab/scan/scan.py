@@ -16,6 +16,7 @@ from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Correction
 from kanab.counted import Counted, floor_to_k
 from kanab.counting.dispatch import SourceOptions, count_source
+from kanab.counting.frames import load_frame
 from kanab.description import Covariate, Mean, Number, Rows, covariate_values, metric_values
 from kanab.errors import AnalysisError, PlanError, PrivacyError, SourceError, listed
 from kanab.plan.declared import control_of
@@ -31,6 +32,7 @@ from kanab.scan.stats.effects import PairEffects, effects_within
 from kanab.scan.stats.pairs import PairScan, PairTest, scan_pairs
 from kanab.scan.stats.segments import SegmentScan, scan_covariates
 from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
+from kanab.stats.cautions import rows_not_people
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.skewness import Shapes
 from kanab.tally.factor import Level
@@ -96,15 +98,22 @@ def scan_interactions(
         return scan_stored_pairs(releases, [*measured], rules, joint)
     _check_shared(ledger)
     counting = _declared(measured) | _chosen(rows, ("where", "table", "sql", "unit", "aggregate"))
+    source = load_frame(source)
     pairs = count_pairs(source, experiments, [*measured], progress=progress, assignments=assignments, **counting)
-    notes = _deviations(k, override)
+    repeats: tuple[str, ...] = ()
+    if counting.get("unit") is None and assignments is None:
+        alone = make_plan(pairs.experiments[0].name, [], k=k)
+        seen = count_source(source, alone, SourceOptions(**vars(rows or Rows())), for_release=False).repeats
+        repeats = tuple(name for name in seen if name not in {part.name for part in pairs.experiments})
+        rules = replace(rules, rows_repeat=bool(repeats))
+    notes = (*_repeated(repeats), *_deviations(k, override))
     if ledger is not None:
-        pairs, alone = share_pairs(pairs, k)
+        pairs, gone = share_pairs(pairs, k)
         names = [factor.name for factor in pairs.experiments]
         left_out = spend(ledger, SharedScan("pairs", names, ask_pairs(pairs, k), k), new_ledger=new_ledger)
         moments = tuple(part for part in pairs.moments if part.metric.name not in left_out)
         pairs, rules = replace(pairs, moments=moments), rules.without(left_out)
-        notes = (*alone, *left_out.values(), *notes)
+        notes = (*notes, *gone, *left_out.values())
     scan = scan_pairs(pairs, rules, joint_shares=joint)
     tables = [(pairs.tally(pairs.place(row.a), pairs.place(row.b), [row.metric]), row.metric) for row in _flagged(scan)]
     effects = _effects(tables, {}, shared=ledger is not None)
@@ -155,6 +164,8 @@ def scan_segments(
         arms = [arm for arm in arms if arm not in copies]
         notes = (*(COPY.format(copy=copy, of=of, k=k) for copy, of in copies.items()), *notes)
     counted = people.count(arms, k, for_release=ledger is not None)
+    repeats = counted[0].repeats
+    rules = replace(rules, rows_repeat=bool(repeats))
     tables, said = _merged_tables(counted)
     if ledger is not None and tables:
         tables = [
@@ -166,7 +177,12 @@ def scan_segments(
         tables = [table.select_metrics(set(table.metric_names) - left_out.keys()) for table in tables]
         rules, said = rules.without(left_out), (*left_out.values(), *said)
     shapes = {name: shape for part in counted for name, shape in part.shape_classes(k).items()}
-    return SegmentReadout(_scan_tables(tables, rules, shapes), k, (*said, *notes), ledger is not None, ledger is None)
+    notes = (*_repeated(repeats), *said, *notes)
+    return SegmentReadout(_scan_tables(tables, rules, shapes), k, notes, ledger is not None, ledger is None)
+
+
+def _repeated(columns: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(rows_not_people(column)) for column in columns)
 
 
 def _means(metrics: Any) -> dict[str, Mean]:
@@ -274,7 +290,7 @@ def _scan_stored_segments(
         if name not in known:
             raise AnalysisError(f"no table is left of covariate {name!r}", f"There are: {listed(known) or 'none'}.")
     tables = [tally for tally in tables if not segments or tally.covariates[0].name in segments]
-    rules = replace(rules, k=_least_k(releases))
+    rules = replace(rules, k=_least_k(releases), rows_repeat=bool(_repeated_in(releases)))
     shapes = {name: shape for stored in releases for name, shape in stored.receipt.shapes.items()}
     plans = _plans(releases)
     controls = {tally.axes[0]: control_of(plans[tally.axes[0]], tally.arms[0])[0] for tally in tables}
@@ -363,7 +379,7 @@ def scan_stored_pairs(
         )
     joint = joint or _planned_together(releases, pairs)
     k = _least_k(releases)
-    rules = replace(rules or Rules(), k=k)
+    rules = replace(rules or Rules(), k=k, rows_repeat=bool(_repeated_in(releases)))
     scan = scan_pairs(pairs, rules, metrics=metrics or None, alone=alone, joint_shares=joint)
     flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in _flagged(scan))
     effects = _effects(flagged, _plans(releases))
@@ -388,7 +404,11 @@ def _left_out(releases: Sequence[Release]) -> tuple[str, ...]:
     """Return what is not in the releases as it was asked for, each sentence once."""
     left_out = (sentence for stored in releases for sentence in stored.receipt.left_out.values())
     fewer = (sentence for stored in releases for sentence in stored.fewer_bins(stored.plan.experiment_names))
-    return tuple(dict.fromkeys((*left_out, *fewer)))
+    return tuple(dict.fromkeys((*_repeated(_repeated_in(releases)), *left_out, *fewer)))
+
+
+def _repeated_in(releases: Sequence[Release]) -> list[str]:
+    return list(dict.fromkeys(column for stored in releases for column in stored.receipt.repeats))
 
 
 def _chained(releases: Sequence[Release]) -> bool:

@@ -32,10 +32,11 @@
 /** @typedef {["enroll", string, Record<string, string>, number] | ["track", string, number, number]} Step */
 /** @typedef {string | number | boolean | null | undefined} Level */
 /** @typedef {{ url?: string, storage?: "local" | "session" | "none", id?: string, development?: boolean,
- *    vouch?: () => string[] | Promise<string[]> }} Options
+ *    vouch?: () => string[] | Promise<string[]>, experiments?: string[] }} Options
  *    url: where the collector is. storage: where arms and totals are remembered; "none" shows arms and sends
  *    nothing. id: a stable id to draw arms by; it is hashed here and never sent. development: say mistakes aloud.
- *    vouch: gives nonces that the site's server minted, one for each post (docs/how-to/vouchers.md): at once, and when none is left. */
+ *    vouch: gives nonces that the site's server minted, one for each post (docs/how-to/vouchers.md): at once, and when none is left.
+ *    experiments: those of this page; the config is about these, and what is remembered of others stays. */
 /** @typedef {{ ready: boolean, variant: (experiment: string) => string | null,
  *    enroll: (experiment: string, levels?: Record<string, Level>) => void,
  *    track: (metric: string, amount?: number) => void,
@@ -52,7 +53,7 @@ const TERM = 3e4; // so long a tab that vanished stops the others, where there a
 const MOST_LINES = 100;
 const MOST_BYTES = 16384;
 
-const { entries, fromEntries, hasOwn, keys, values } = Object;
+const { entries, fromEntries, keys, values } = Object;
 const { floor, imul, min, random } = Math;
 /** @type {unknown[]} */
 const FINAL = [204, 400, 403, 410, 413]; // these answers will be the same next time
@@ -90,7 +91,7 @@ export const murmur3 = (text) => {
 export const draw = (arms, number) => {
   const point = (number / WHOLE) * arms.reduce((sum, [, share]) => sum + share, 0);
   let reached = 0;
-  return (arms.find(([, share]) => point < (reached += share)) ?? arms[arms.length - 1])[0];
+  return (arms.find(([, share]) => point < (reached += share)) ?? /** @type {[string, number]} */ (arms.at(-1)))[0];
 };
 
 /** Draw a number below 2^32. */
@@ -105,26 +106,25 @@ export const numbers = (id) => {
 };
 
 /**
- * Return arms in all experiments; null: not in it. Arms that are known stay.
+ * Return arms in all experiments; null: not in it. Arms that are known stay, also those of other experiments.
  * @param {Record<string, Experiment>} experiments @param {(key: string) => number} number
  * @param {Record<string, string | null>} [known]
  */
-export const assign = (experiments, number, known = {}) => {
+export const assign = (experiments, number, known = bare()) => {
   /** @param {string} name @param {string} purpose */
   const at = (name, purpose) => number((experiments[name].salt ?? name) + ":" + purpose);
-  return fromEntries(
-    entries(experiments).map(([name, { arms, holdout = 0, exclude_with = [] }]) => [
+  return fromEntries([
+    ...entries(experiments).map(([name, { arms, holdout = 0, exclude_with = [] }]) => [
       name,
-      hasOwn(known, name)
-        ? known[name]
-        : at(name, "holdout") / WHOLE >= holdout &&
-            exclude_with.every((other) =>
-              hasOwn(known, other) ? known[other] == null : at(name, "group") < at(other, "group"),
-            )
-          ? draw(arms, at(name, "arm"))
-          : null,
+      at(name, "holdout") / WHOLE >= holdout &&
+      exclude_with.every((other) =>
+        other in known ? known[other] == null : at(name, "group") < at(other, "group"),
+      )
+        ? draw(arms, at(name, "arm"))
+        : null,
     ]),
-  );
+    ...entries(known),
+  ]);
 };
 
 // ── how it is written (docs/how-to/messages.md) ───────────────────────────────────────────────
@@ -178,6 +178,7 @@ export const init = async (options) => {
   /** @type {any} */ let base; // the collector's address
   /** @type {any} */ let mode; // of storage
   /** @type {any} */ let vouch;
+  /** @type {string[] | undefined} */ let named; // what the config is about, if not everything
   /** @type {string[]} */ const vouchers = [];
   /** @type {Config} */ let config;
   /** @type {Record<string, string | null>} */ let arms = {};
@@ -218,21 +219,23 @@ export const init = async (options) => {
   /** Return what is written there; null: nothing, or nothing of ours. @param {string} key */
   const read = (key) => attempt(() => parse(storage?.getItem(key) ?? "null"));
   const save = () => !off && write(KEY, state);
-  /** Return whether a unit's experiments are in the plan still. @param {string} key */
-  const runs = (key) => key.split("/").every((part) => keys(config.experiments).map(encode).includes(part));
+  /** Return whether a unit's experiments are in the plan still, as far as that is known. @param {string} key */
+  const runs = (key) => named || key.split("/").every((part) => keys(config.experiments).map(encode).includes(part));
+  /** Return whether a moment is longer ago than a post may be sent again. @param {number} moment */
+  const isPast = (moment) => moment + config.nonce_life * HOUR < Date.now();
   const load = () => {
     const stored = read(KEY);
     state = { arms: bare(stored?.arms ?? arms), spent: stored?.spent ?? [], units: bare(stored?.units), pairs: stored?.pairs };
     for (const [key, unit] of entries(state.units)) {
       const whole = Array.isArray(unit?.heads) && record(unit.totals) && record(unit.sent);
-      if (!whole || (unit.end && unit.end + config.nonce_life * HOUR < Date.now())) close((state.units[key] = bare()));
+      if (!whole || (unit.end && isPast(unit.end))) close((state.units[key] = bare()));
       if (state.units[key].over && !runs(key)) delete state.units[key]; // what has ended is not kept
     }
   };
   const steps = () => keys(storage ?? {}).filter((key) => key.startsWith(KEY + " ")).sort();
   const lease = () => KEY + ".lease"; // without Web Locks: who may write, and until when
   /** @param {string} mode @returns {Storage} */
-  const storageOf = (mode) => /** @type {any} */ (globalThis)[mode + "Storage"];
+  const storageOf = (mode) => /** @type {any} */ (self)[mode + "Storage"];
   const wipe = async () => {
     for (const mode of ["local", "session"])
       attempt(() => {
@@ -283,22 +286,20 @@ export const init = async (options) => {
           totals[name] = binary ? +(more > 0) : (totals[name] ?? 0) + more;
       return;
     }
-    const arm = arms[name];
+    const arm = (state.arms[name] ??= arms[name]); // the step may be another page's, and so may the experiment
     const own = encode(name);
     if (arm == null || units[own]) return;
-    state.arms[name] = arm;
     const [label, end] = cohort(config, now);
     /** @param {string} key @param {string[]} heads */
     const enter = (key, heads) => {
       units[key] = bare({ heads: heads.map((head) => head + label), end, epoch: config.epoch, totals: bare(), sent: bare() });
     };
-    const { covariates } = config.experiments[name];
     const head = ":" + encode(arm);
-    enter(own, covariates[0] ? covariates.map((each) => join([name, each]) + head + ":" + encode(more[each])) : [own + head]);
+    enter(own, keys(more)[0] ? keys(more).map((each) => join([name, each]) + head + ":" + encode(more[each])) : [own + head]);
     for (const pair of config.pairs) {
       const key = join(pair);
       if (!pair.includes(name) || units[key] || !(state.pairs?.includes(key) ?? true)) continue;
-      if (pair.every((each) => units[encode(each)]?.heads)) enter(key, [key + ":" + join(pair.map((each) => arms[each] ?? ""), ":")]);
+      if (pair.every((each) => units[encode(each)]?.heads)) enter(key, [key + ":" + join(pair.map((each) => state.arms[each] ?? ""), ":")]);
     }
   };
 
@@ -361,7 +362,7 @@ export const init = async (options) => {
    * with a voucher. @param {Unit} unit */
   const prepare = (unit) => {
     const { end, epoch } = unit;
-    if (unit.post && unit.at + config.nonce_life * HOUR < Date.now()) take(unit, 410);
+    if (unit.post && isPast(unit.at)) take(unit, 410);
     if (unit.over) return;
     if (unit.post) return save();
     /** @param {Unit} each */
@@ -486,12 +487,12 @@ export const init = async (options) => {
   // ── the beginning ──
 
   const begin = async () => {
-    ({ url: base = "/", storage: mode = "local", id, development, vouch } = options ?? {});
+    ({ url: base = "/", storage: mode = "local", id, development, vouch, experiments: named } = options ?? {});
     base = new URL(`${base}`.replace(/\/*$/, "/"), document.baseURI);
     KEY += base;
     if (/** @type {any} */ (navigator).globalPrivacyControl) return wipe();
     /** @type {Config} */
-    const plan = parse(await (await ask("v1/config.json")).text());
+    const plan = parse(await (await ask("v1/config.json" + (named ? "?experiments=" + named.map(encode) : ""))).text());
     if (plan.format !== "kanab-config/1") throw "no config";
     config = plan;
     if (navigator.webdriver) return;
@@ -508,11 +509,11 @@ export const init = async (options) => {
     const remember = () => {
       load();
       closeAllBut(plan.epoch);
-      const stays = entries(state.arms).filter(
-        ([name, arm]) => experiments[name] && (state.units[encode(name)] || !id) &&
-          (arm === null || experiments[name].arms.some(([planned]) => planned === arm)),
-      );
-      state.arms = arms = assign(experiments, numbers(id), fromEntries(stays));
+      for (const [name, arm] of entries(state.arms)) {
+        const known = experiments[name] ? arm === null || experiments[name].arms.some(([planned]) => planned === arm) : named;
+        if (!known || (id && !state.units[encode(name)])) delete state.arms[name];
+      }
+      state.arms = arms = assign(experiments, numbers(id), state.arms);
       if (pairs.length > most_pairs && !state.pairs?.some(runs)) {
         const drawn = (state.pairs = pairs.filter((pair) => pair.every((name) => arms[name] !== null)).map((pair) => join(pair)));
         while (drawn.length > most_pairs) drawn.splice(chance() % drawn.length, 1);

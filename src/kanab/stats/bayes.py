@@ -32,14 +32,15 @@ _ROOT = math.sqrt(2 * math.pi)
 class Prior:
     """What was believed before the data: the effect is normal about ``mean``, with this ``sd``, in units of the metric.
 
-    An infinite sd says that nothing was believed.
+    An infinite sd says that nothing was believed. With ``relative`` both are shares of the control's mean.
 
     >>> Prior(0, 0.5)
-    Prior(mean=0, sd=0.5)
+    Prior(mean=0, sd=0.5, relative=False)
     """
 
     mean: float = 0.0
     sd: float = math.inf
+    relative: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.mean, Real) and math.isfinite(self.mean)):
@@ -51,6 +52,14 @@ class Prior:
     def precision(self) -> float:
         """One over the variance."""
         return 1 / self.sd**2
+
+    def in_units(self, mean: float | None) -> Prior:
+        """Return the prior in units of the metric, given the control's mean; raises `AnalysisError` where it is 0."""
+        if not self.relative:
+            return self
+        if not mean:
+            raise AnalysisError("a relative prior needs a control mean other than 0", "Give a prior in units.")
+        return Prior(self.mean * abs(mean), self.sd * abs(mean))
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,7 @@ def posterior(effect: Effect, prior: Prior, *, confidence: float | None = None) 
     >>> print(posterior(difference_in_means(eighteen()), Prior(0, 0.2)))
     minutes: B − A is -0.02454 ± 0.1782, with probability 95% in -0.3737 … 0.3247; above 0 with probability 44.52 %
     """
-    level = effect.confidence if confidence is None else confidence
+    level, prior = effect.confidence if confidence is None else confidence, prior.in_units(None)
     check_sides(level, "two-sided")
     if effect.too_noisy:
         raise _too_noisy()
@@ -149,6 +158,7 @@ def best_arm(means: ArmMeans, prior: Prior, *, control: Any = None, better: Bett
     B: best with probability 44.5 %, expected loss 0.08402
     """
     base = means.base(control)
+    prior = prior.in_units(float(means.means[means.arms.index(base)]))
     if better not in get_args(Better):
         raise AnalysisError("unknown direction", "Say better='higher' or better='lower'.")
     if means.too_noisy.any():

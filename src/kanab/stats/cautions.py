@@ -127,7 +127,9 @@ def metric_cautions(tally: Tally, metric: str | None = None, ends: tuple[float, 
     arms = _arms(table, metric, ends)
     still = [arm.level for arm in arms if arm.variance <= 0]
     if still:
-        sentence = f"Nothing varies in {name} in {_named(still)}: its effects are not testable."
+        sentence = f"Nothing varies in {name} in {_named(still)}: errors come from the other arms alone."
+        if len(still) == len(arms):
+            sentence = f"Nothing varies in {name} in {_named(still)}: its effects are not testable."
         return [Caution("nothing-varies", sentence, name)]
     few = [arm.level for arm in arms if arm.carriers is not None and arm.carriers < FEWEST_CARRIERS]
     if few:

@@ -28,7 +28,7 @@ from kanab.stats.noise import (
 from kanab.stats.score import NoisyRates, Rates, agreed_interval, exact_p
 from kanab.stats.skewness import LEVEL, Shape, Tilt, corrected_t, critical_t, tilt
 from kanab.tabular import number, p_value
-from kanab.tally.factor import Level, as_level, label
+from kanab.tally.factor import EVERYBODY, Level, as_level, label
 from kanab.tally.tally import Tally
 
 Method = Literal["difference", "adjusted"]
@@ -274,7 +274,7 @@ def arm_parts(
     Raises `AnalysisError` for a single or an empty arm, `DesignError` for one with too few people.
     """
     factor = tally.experiment
-    if len(factor.levels) < 2:
+    if len(factor.levels) < 2 and factor.name != EVERYBODY:
         raise AnalysisError(f"{factor.name!r} has a single arm", "An effect needs two arms to compare.")
     squares = arm_squares(tally, metric)
     axis = tally.axes.index(factor.name)

@@ -108,7 +108,7 @@ class MarginTest:
     ``t`` and ``p`` are those of the weaker of two tests for equivalence, whose interval has
     confidence 1 − 2α; otherwise the interval is one-sided at 1 − α. With a relative margin, estimate
     and interval are relative too (Fieller). All None where nothing varies. p and interval follow the effect's own
-    rule. Two rates are tested at the margin by the score test, whose z is ``t``.
+    rule. Two rates are tested at the margin by the score test, whose z is ``t``. ``p_adjusted``, over arms, decides.
     """
 
     effect: Effect
@@ -118,11 +118,13 @@ class MarginTest:
     p: float | None
     interval: tuple[float, float] | None
     confidence: float
+    p_adjusted: float | None = None
 
     @property
     def shown(self) -> bool:
         """Whether the data show the claim."""
-        return self.p is not None and self.p < 1 - self.confidence
+        p = self.p if self.p_adjusted is None else self.p_adjusted
+        return p is not None and p < 1 - self.confidence
 
     def __str__(self) -> str:
         arm, control = self.effect.arm, self.effect.control

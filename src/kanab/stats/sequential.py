@@ -122,7 +122,10 @@ class AnyTimeLook:
         return f"at any time: {_figures(self.p, self.interval, self.confidence)}; {stop_advice(vars(self))}"
 
 
-def not_stopping(look: PlannedLook | AnyTimeLook) -> PlannedLook | AnyTimeLook:
+Look = PlannedLook | AnyTimeLook
+
+
+def not_stopping(look: Look) -> Look:
     """Return a look at which nobody may stop, although its own p would allow it: it goes on, unless it was the last."""
     ended = look.verdict == "ended" or (look.fraction or 0.0) >= 1
     return replace(look, verdict="ended" if ended else "keep going")

@@ -8,18 +8,19 @@ from collections.abc import Sequence
 
 _WORDS = """
 control controls ctrl ctl controlgroup baseline base old original orig holdout placebo sham off false 0 zero no none
-null without default standard std regular usual statusquo current existing before previous untreated unexposed reference
-ref a kontrolle kontrollgruppe alt alte alter altes bisher bisherig ohne kein keine aus contrôle témoin ancien ancienne
-actuel actuelle sans controllo vecchio vecchia attuale senza controlo controle antiguo antigua viejo vieja actual sin
-antigo antiga atual sem kontroll kontrol kontrolli kontrola kontrolna kontrolní stary stará gammal gammel oud oude vanha
-régi eski контроль контрольная старый старая старое 对照 对照组 對照組 対照 対照群 コントロール 대조군
+null without default standard std regular usual statusquo current existing before previous untreated unexposed
+reference ref a kontrolle kontrollgruppe alte altes bisher bisherig ohne kein keine contrôle témoin ancien ancienne
+actuel actuelle controllo vecchio vecchia attuale senza controlo controle antiguo antigua viejo vieja antigo antiga
+atual kontroll kontrol kontrolli kontrola kontrolna kontrolní stary stará gammal gammel oud oude vanha régi eski
+контроль контрольная старый старая старое 对照 对照组 對照組 対照 対照群 コントロール 대조군
 """
 
 
 def place_of_control(arms: Sequence[str]) -> int | None:
     """Return the place of the only arm whose name is a control's; None where no name says so, or several do.
 
-    The whole name counts, or its first or last word. Of several, one that is just "control" is it.
+    The whole name counts, or its first or last word, but no word of two meanings (alt, sin, sans). Of several, one
+    that is just "control" is it.
 
     >>> place_of_control(["Mens E-Mail", "No E-Mail"]), place_of_control(["new_page", "oldPage"])
     (1, 1)

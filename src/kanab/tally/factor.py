@@ -20,6 +20,8 @@ Role = Literal["arm", "covariate"]
 
 OTHER = "other"
 """The level that stands for all that are not named: a declared level of this name takes those that are not declared."""
+EVERYBODY = "(everybody)"
+"""The arm column, and its one arm, of rows that have none: baseline data to plan with."""
 
 
 @check_arguments(skip=("name", "levels", "scores"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -48,6 +48,11 @@ class Moments:
             if set(by) <= set(stored):
                 return marginal(cells, stored, by)
         return None
+
+    def with_squares_at(self, marginals: Iterable[By], axes: By) -> Moments:
+        """Keep squares at these marginals only, as far as they are known."""
+        known = {by: self.squares_by(by, axes) for by in marginals if not self.metric.binary}
+        return replace(self, squares={by: cells for by, cells in known.items() if cells is not None})
 
     def fold(self, axes: By, name: str, into: Sequence[int], size: int) -> Moments:
         """Send the levels of one factor to new places."""

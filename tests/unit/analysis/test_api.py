@@ -475,3 +475,20 @@ def test_where_noise_is_too_much_for_classes_the_note_says_what_is_not_adjusted(
     assert (
         "The effect on bought is not adjusted for tier: in arm 'A' a class has too few people for this noise." in notes
     )
+
+
+def test_levels_that_are_taken_as_one_are_named_and_the_test_is_called_what_it_is() -> None:
+    rng = np.random.default_rng(1)
+    arms, device = (
+        np.repeat(["A", "B"], 3_000),
+        rng.choice(["phone", "pc", "watch", "car"], 6_000, p=[0.5, 0.48, 0.01, 0.01]),
+    )
+    rates = np.where((arms == "B") & (device == "pc"), 0.17, 0.1)
+    rows = {"arm": arms, "device": device, "y": rng.random(6_000) < rates, "x": rng.normal(size=6_000).round(2)}
+    found = readout(rows, arm="arm", metrics=["y", "x"], covariates=["device"])
+    for output in (found.to_text(), found.to_report()):
+        words = " ".join(output.replace("\N{NO-BREAK SPACE}", " ").split())
+        assert "; car, watch taken as one level)" in words
+        assert "The χ² test says that the effect differs." in words
+        assert "Exploratory: the F test does not say" in words
+        assert "The F test" not in words

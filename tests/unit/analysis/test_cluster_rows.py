@@ -16,7 +16,7 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
-from kanab.errors import PrivacyError, SourceError
+from kanab.errors import AnalysisError, PrivacyError, SourceError
 
 
 def shops(clusters: int = 60, seed: int = 3) -> dict[str, Any]:
@@ -278,3 +278,17 @@ def test_adjusting_saves_clusters() -> None:
         if "is worth" in line
     ]
     assert said[0].endswith(" clusters had come.")
+
+
+def test_the_only_metric_of_clusters_decides_and_their_people_are_no_metric() -> None:
+    rows = shops(seed=7) | {"people": np.full(len(shops(seed=7)["shop"]), 1)}
+    rows["people"][0] = 5_000  # one cluster has most of the people of its arm
+    one = {**CHOICES, "metrics": ["spend"]}
+    data = kb.readout(shops(seed=7), **one).to_dict()
+    assert [row["role"] for row in data["effects"]] == ["primary"]
+    assert data["decision"]["answer"] == "ship"
+    several = kb.readout(rows, **CHOICES, primary="spend", guardrails="bought").to_dict()
+    assert [row["role"] for row in several["effects"]] == ["primary", "guardrail"]
+    assert {caution["metric"] for caution in several["cautions"]} <= {"spend", "bought", None}
+    with pytest.raises(AnalysisError, match="primary names an unknown metric"):
+        kb.readout(rows, **CHOICES, primary="people")

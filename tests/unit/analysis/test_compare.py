@@ -395,7 +395,28 @@ def test_with_a_prior_the_same_estimates_are_beliefs() -> None:
         expected = [(str(c.arm), c.best, c.loss) for c in best_arm(means, prior)]
         assert [(row["arm"], row["best"], row["loss"]) for row in one["arms"]] == expected
         assert sum(row["best"] for row in one["arms"]) == pytest.approx(1, abs=1e-3)
-        assert one["prior"] == {"mean": 0, "sd": 0.5}
+        assert one["prior"] == {"mean": 0, "sd": 0.5, "relative": False}
+
+
+def test_a_relative_prior_is_a_share_of_the_controls_mean() -> None:
+    plain = kb.analyze(released()).to_dict()
+    control = next(row["mean_control"] for row in plain["effects"] if row["method"] == "difference")
+    rows = [
+        kb.analyze(released(), prior=prior).to_dict()["bayes"]
+        for prior in (Prior(0.02, 0.05, relative=True), Prior(0.02 * control, 0.05 * control))
+    ]
+    assert [row["effects"] for row in rows[0]] != []
+    for relative, units in zip(rows[0][:1], rows[1][:1], strict=True):
+        for one, other in zip(relative["effects"] + relative["arms"], units["effects"] + units["arms"], strict=True):
+            assert [x for x in one.values() if isinstance(x, float)] == pytest.approx(
+                [x for x in other.values() if isinstance(x, float)]
+            )
+        assert relative["prior"] == {"mean": 0.02, "sd": 0.05, "relative": True}
+    text = str(kb.analyze(released(), prior=Prior(0, 0.05, relative=True)))
+    assert "0 ± 5 % of the mean of A (one standard deviation)" in text
+    effect = kb.stats.against_control(kb.stats.plain_means(kb.datasets.eighteen()), "B")
+    with pytest.raises(AnalysisError, match="a relative prior needs a control mean"):
+        posterior(effect, Prior(0, 0.05, relative=True))
 
 
 def test_without_a_prior_there_are_no_beliefs() -> None:

@@ -94,8 +94,15 @@ CASES: dict[str, Any] = {
         {"decision": {"people": 20_000}},
     ),
     "harm": lambda: Case(bought({"A": 0.10, "B": 0.07}), "stop B", ["B lowers bought by 3.0 points (−30 %)."]),
-    "harm is stopped early": lambda: Case(
-        bought({"A": 0.10, "B": 0.07}), "stop B", ["B lowers bought"], {"decision": {"people": 20_000}}
+    "harm too early": lambda: Case(
+        bought({"A": 0.10, "B": 0.07}), "keep going",
+        ["So far bought is lower with B: −3.0 points (−30 %). B looks worse so far: a warning", "12,000 to go"],
+        {"decision": {"people": 20_000}},
+    ),
+    "a guardrail is worse too early": lambda: Case(
+        bought({"A": 0.10, "B": 0.13}, refunds={"A": 0.02, "B": 0.05}), "keep going",
+        ["So far refunds is higher with B: +3.0", "B looks worse so far: a warning, and no finding yet."],
+        {**GUARDED, "decision": {"people": 20_000}},
     ),
     "harm where less is better": lambda: Case(
         bought({"A": 0.10, "B": 0.13}), "stop B", ["B raises bought"], {"lower_is_better": "bought"}
@@ -107,7 +114,7 @@ CASES: dict[str, Any] = {
     "harm in one of two arms, the other goes on": lambda: Case(
         bought({"A": 0.10, "B": 0.07, "C": 0.102}), "keep going",
         ["B lowers bought", "No clear effect of C on bought", "Stop B now.", "18,000 to go"],
-        {"decision": {"people": 30_000}},
+        {"looks": kb.Looks("spending", planned=30_000, earlier=())},
     ),
     "harm in both arms": lambda: Case(
         bought({"A": 0.10, "B": 0.07, "C": 0.06}), "stop B, C", ["B lowers bought", "C lowers bought"]
@@ -135,7 +142,7 @@ CASES: dict[str, Any] = {
     ),
     "a guardrail holds within its margin": lambda: Case(
         bought({"A": 0.10, "B": 0.13}, refunds=EVEN), "ship B",
-        ["Its guardrail holds: refunds (at most 1 points worse)."],
+        ["Its guardrail holds: refunds (at most 1 point worse)."],
         {**GUARDED, "margins": {"refunds": kb.Margin("non-inferiority", 0.01)}},
     ),
     "non-inferiority is shown": lambda: Case(
@@ -148,7 +155,8 @@ CASES: dict[str, Any] = {
         {"margins": {"bought": kb.Margin("non-inferiority", 0.05, relative=True)}},
     ),
     "clearly worse, but not by the margin": lambda: Case(
-        bought({"A": 0.10, "B": 0.085}), "ship B", ["is shown (at most 3 points worse)", "B lowers bought"],
+        bought({"A": 0.10, "B": 0.085}), "ship B",
+        ["is shown (at most 3 points worse), although it lowers bought by 1.5"],
         {"margins": {"bought": kb.Margin("non-inferiority", 0.03)}},
     ),
     "clearly worse, and perhaps by more than the margin": lambda: Case(
@@ -169,7 +177,7 @@ CASES: dict[str, Any] = {
         {"margins": {"bought": kb.Margin("superiority", 0.01)}},
     ),
     "equivalence is shown": lambda: Case(
-        spent({"A": 0, "B": 0.05}), "ship B", ["Equivalence of B on spend is shown (within 0.5 of A)."],
+        spent({"A": 0, "B": 0.05}), "ship B", ["B is equivalent to A on spend (within 0.5 of A)."],
         {"metrics": ["spend"], "margins": {"spend": kb.Margin("equivalence", 0.5)}},
     ),
     "people did not arrive in the planned shares": lambda: Case(
@@ -237,7 +245,7 @@ CASES: dict[str, Any] = {
         {"primary": (), "guardrails": "refunds"},
     ),
     "a few people could have made it": lambda: Case(
-        skewed(), "inconclusive", ["No clear effect of B on spend", "are ruled out"],
+        skewed(), "inconclusive", ["No clear effect of B on spend", "Far too few people: the interval is"],
         {"metrics": ["spend"], "shares": {"A": 9, "B": 1}},
     ),
     "a few people could have made it, so fa": lambda: Case(
@@ -317,6 +325,12 @@ def test_the_control_is_known_by_its_name_whichever_comes_first(control: Any, ot
     data = kb.readout(bought({control: 0.10, other: 0.13}), arm="variant", metrics=["bought"]).to_dict()
     assert (data["control"], data["control_chosen"]) == (str(control), "word")
     assert (data["decision"]["answer"], data["decision"]["arm"]) == ("ship", str(other))
+
+
+@pytest.mark.parametrize("word", ["alt", "alter", "actual", "sin", "sem", "aus", "sans"])
+def test_a_word_that_means_something_else_elsewhere_names_no_control(word: str) -> None:
+    data = kb.readout(bought({"main": 0.10, word: 0.13}), arm="variant", metrics=["bought"]).to_dict()
+    assert (data["control_chosen"], data["decision"]) == ("unknown", None)
 
 
 def test_how_the_control_was_chosen_is_said() -> None:

@@ -104,6 +104,44 @@ def test_the_flag_that_would_keep_it_is_found_by_trying() -> None:
     assert "spend" in strict_release(counted).tables["variant/country"].metric_names
 
 
+def test_the_widest_bounds_that_keep_an_arm_total_are_found_by_trying() -> None:
+    rows = shop()
+    rows["spend"][7] = 9_000.0
+    counts = 0
+
+    def run(plan: kb.Plan) -> Any:
+        nonlocal counts
+        counts += 1
+        return try_release(kb.count(rows, plan))
+
+    def plan(high: float, *adjust: str) -> kb.Plan:
+        return kb.make_plan("variant", ["spend"], adjust=adjust, bounds={"spend": (0, high)})
+
+    first = run(plan(10_000, "country"))
+    assert [*first.stays_out] == ["variant: spend"]
+    assert with_keeping_flags(first, run).keeping == {"variant: spend": "--bounds spend=0:2500"}
+    assert counts == 3
+    assert "spend" in run(plan(2_500)).released.totals("variant").metric_names
+    assert "variant: spend" in run(plan(5_000)).stays_out
+
+
+def test_everybody_is_counted_again_only_so_often() -> None:
+    rows = shop() | {f"m{place}": np.where(np.arange(3_000) == place, 9.0, 0.0) for place in range(8)}
+    names = [f"m{place}" for place in range(8)]
+    counted: list[kb.Plan] = []
+
+    def run(plan: kb.Plan) -> Any:
+        counted.append(plan)
+        return try_release(kb.count(rows, plan))
+
+    first = run(
+        kb.make_plan("variant", names, bounds=dict.fromkeys(names, (0, 50)), resolution=dict.fromkeys(names, 0.5))
+    )
+    assert len(first.stays_out) == 8
+    assert with_keeping_flags(first, run).keeping.keys() == {"variant: m0", "variant: m1", "variant: m2", "variant: m3"}
+    assert len(counted) == 1 + 24
+
+
 def test_a_refusal_is_an_answer_of_a_dry_run() -> None:
     rows = shop()
     rows["variant"] = np.where(np.arange(3_000) < 4, "C", rows["variant"])

@@ -204,11 +204,56 @@ def test_over_several_looks_a_margin_needs_the_interval_of_the_rule() -> None:
         assert readings(kb.analyze(limited, **as_values("analyze", **design)).to_dict())["costs"] == reading
 
 
+def at_the_margin(seed: int, arms: int = 6, people: int = 400) -> dict[str, Any]:
+    """No arm of these is any better than .02 below the control, and costs are alike."""
+    rng = np.random.default_rng(seed)
+    variant = np.repeat(np.arange(arms + 1), people)
+    return {
+        "variant": variant,
+        "speed": rng.normal(1, 0.2, len(variant)) - 0.02 * (variant > 0),
+        "costs": rng.normal(1, 0.2, len(variant)),
+    }
+
+
+def test_claims_about_a_primary_metric_are_corrected_over_arms_and_margins_of_guardrails_are_not() -> None:
+    margins = {name: kb.Margin("non-inferiority", 0.02) for name in ("speed", "costs")}
+    choices = {"arm": "variant", "metrics": list(margins), "primary": "speed", "guardrails": "costs"}
+    ships = alone = 0
+    for seed in range(40):
+        data = kb.readout(at_the_margin(seed), **choices, control=0, margins=margins).to_dict()
+        speed, costs = ([row for row in data["margins"] if row["metric"] == name] for name in margins)
+        assert [row["p_adjusted"] for row in speed] == kb.stats.correct([row["p"] for row in speed], "holm")
+        assert [row["p_adjusted"] for row in costs] == [None] * 6
+        assert [row["shown"] for row in speed] == [row["p_adjusted"] < 0.05 for row in speed]
+        ships += any(row["reading"] == "holds" for row in data["claims"])
+        alone += any(row["p"] < 0.05 for row in speed)
+    assert (ships, alone) == (1, 11)
+    uncorrected = kb.readout(at_the_margin(0), **choices, control=0, margins=margins, correction="none").margins
+    assert [test.p_adjusted for test in uncorrected[:6]] == [test.p for test in uncorrected[:6]]
+
+
+def test_over_several_looks_a_claim_is_read_at_the_level_of_all_arms() -> None:
+    counted = kb.release(kb.count(at_the_margin(1), arm="variant", metrics=["speed", "costs"], control=0))
+    for relative in (False, True):
+        limits = dict.fromkeys(("speed", "costs"), (0.5, relative))
+        planned = replace(counted.plan.experiment(), non_inferiority=limits, primary=("speed",), guardrails=("costs",))
+        limited = replace(counted, plan=replace(counted.plan, experiments=(planned,)))
+        rows = kb.analyze(limited, looks=kb.Looks("spending", looks=2, earlier=[])).effects
+        ends = [row.limit_interval[1] for row in rows]
+        wide = kb.analyze(
+            limited, looks=kb.Looks("spending", looks=2, earlier=[]), confidence=1 - 0.05 / 6, correction="none"
+        )  # fmt: skip
+        same = [row.relative.interval[1] if relative else row.interval[1] for row in wide.effects[:6]]
+        assert ends[:6] == pytest.approx(same)
+        alone = [row.relative.interval[1] if relative else row.interval[1] for row in rows[6:]]
+        assert ends[6:] == pytest.approx(alone)
+
+
 def test_what_a_plan_says_is_read_and_may_be_overridden() -> None:
     counted = kb.release(kb.count(rows(), parse_plan(PLAN + ROLES)))
     data = kb.analyze(counted).to_dict()
     assert data["decision"]["answer"] == "ship"
-    assert data["rule"] == {"primary": "any", "guardrails": "not-worse", "people": 8_000}
+    assert data["rule"] == {"primary": "any", "guardrails": "not-worse", "people": 8_000, "worth": None}
     assert [row["margin"] for row in data["guardrails"]] == [0.02, 0.01]
     other = kb.analyze(
         counted, reading=kb.Reading(primary="clicks", guardrails="orders", decision={"people": 20_000})
@@ -242,6 +287,7 @@ def test_roles_do_not_change_what_is_counted() -> None:
         ({"decision": {"people": 0}}, "a switch of the decision is not known"),
         ({"decision": {"primry": "all"}}, "a switch of the decision is not known"),
         ({"decision": {"primary": "some"}}, "a switch of the decision is not known"),
+        ({"decision": {"worth": "much"}}, "a switch of the decision is not known"),
         (
             {"guardrails": "refunds", "decision": {"guardrails": "non-inferior"}},
             "the decision demands a margin of every guardrail, and refunds has none",

@@ -100,6 +100,31 @@ def test_before_its_end_any_time_reading_names_the_planned_people_instead_of_a_p
     assert "At any time: keep going until the planned 6,000 people, or an earlier look." in str(early)
 
 
+def test_an_effect_worth_having_is_what_going_on_is_judged_by() -> None:
+    rng = np.random.default_rng(2)
+    people = {"variant": np.arange(15_000) % 2, "bought": rng.random(15_000) < 0.3, "opened": rng.random(15_000) < 0.3}
+    metrics = {"metrics": ["bought", "opened"], "primary": "bought"}
+    planned = kb.Looks("spending", planned=20_000, earlier=[])
+    alone = kb.readout(people, **ARMS | metrics, looks=planned).effects
+    mean = float(np.mean(people["bought"][people["variant"] == 0]))
+    for worth, size in (("2%", 0.02 * mean), (0.03, 0.03)):
+        readout = kb.readout(people, **ARMS | metrics, looks=planned, decision={"worth": worth})
+        first, other = readout.effects
+        expected = kb.stats.planned_look(first.effect, [15_000], planned=20_000, worth=size)
+        assert first.look is not None
+        assert first.look.chance == pytest.approx(expected.chance, rel=1e-12)
+        assert other.look == alone[1].look  # of a secondary metric nothing is known to be worth having
+        said = "even if arm 1 changed bought by 2 %, the chance of a finding is below 1 %. Stopping now costs little."
+        because = " ".join(readout.to_dict()["decision"]["because"])
+        assert (said in because, said in " ".join(readout.to_brief().split())) == (worth == "2%", worth == "2%")
+    small, large = (
+        kb.readout(people, **ARMS, looks=kb.Looks("always"), decision={"worth": worth}).to_dict()
+        for worth in (0.02, 0.03)
+    )
+    ends = [(data["effects"][0]["sequential"]["verdict"], data["decision"]["answer"]) for data in (small, large)]
+    assert ends == [("keep going", "keep going"), ("ended", "inconclusive")]
+
+
 def test_the_people_of_the_decision_plan_spending_where_no_looks_are_planned() -> None:
     at = kb.Looks("spending", earlier=[])
     look = kb.readout(shop(1_000), **as_values("readout", **ARMS, decision={"people": 4_000}, looks=at)).to_dict()[

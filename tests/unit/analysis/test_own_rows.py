@@ -260,8 +260,10 @@ def test_scans_of_rows_are_internal_and_withhold_nothing() -> None:
 REFUSED = "this is internal: it was computed on rows and did not pass the privacy gate"
 
 BY_VALUE: dict[str, Callable[[Any], Any]] = {
+    "release": kb.release,
     "JSON": release_to_dict,
     "file": release_text,
+    "write": lambda value: kb.write_release(value, "own.release.json"),
     "sum": lambda value: kb.add_releases([value]),
     "combine": lambda value: kb.portfolio.combine({"a": value, "b": value}),
     "portfolio": lambda value: kb.portfolio.read_portfolio([value], "spend"),
@@ -341,6 +343,8 @@ def test_no_reader_takes_a_file_of_it(tmp_path: Path) -> None:
             done = run(command, str(file), *flags)
             assert done.exit_code != 0, command
             assert REFUSED in f"{done.output} {done.exception}", command
+        done = run("dashboard", str(file), "--port", "0")
+        assert f"{file.name} is not shown: {REFUSED}" in str(done.exception)
         done = run("privacy-report", str(file), "-o", str(tmp_path / "page.html"))
         assert REFUSED in f"{done.output} {done.exception}"
         done = run("power", "--release", str(file), "--metric", "spend", "--people", "1000", "--power", "0.8")
@@ -428,6 +432,28 @@ def test_where_rows_are_gated_nothing_shows_what_the_gate_keeps_back(words: tupl
     assert str(done.exception).endswith(f"Leave out {words[1]}.")
     with contextlib.suppress(FileNotFoundError):
         assert not (tmp_path / "kanab.ledger").exists()
+
+
+@pytest.mark.usefixtures("gated")
+def test_where_rows_are_gated_nobody_chooses_people_without_a_ledger(tmp_path: Path) -> None:
+    """Two answers of which one is without user 6 would differ by what that person spent."""
+    rows = shop() | {"user": np.arange(len(shop()["spend"]))}
+    choose: Any = {"where": "user <> 6", "sql": "SELECT * FROM rows WHERE user <> 6", "join": tmp_path / "mine.csv"}
+    source = tmp_path / "rows.csv"
+    source.write_text("user,variant,spend\n" + "1,A,1\n2,B,2\n" * 40, encoding="utf-8")
+    for word, text in choose.items():
+        with pytest.raises(PrivacyError, match=f"^--{word} chooses who is counted, .*Release it into a ledger"):
+            kb.readout(rows, arm="variant", metrics=["spend"], **{word: text})
+        done = run("analyze", str(source), "--arm", "variant", "--metric", "spend", f"--{word}", str(text))
+        assert isinstance(done.exception, PrivacyError), done.output
+        into = ("-o", str(tmp_path / "out.json"), "--no-ledger")
+        done = run("release", str(source), "--arm", "variant", "--metric", "spend", f"--{word}", str(text), *into)
+        assert f"--{word} chooses who is counted" in str(done.exception), done.output
+    for command, *output in (("analyze",), ("release", "-o", str(tmp_path / "out.json"), "--new-ledger")):
+        done = run(command, str(source), "--arm", "variant", "--metric", "spend", "--show-sql", *output)
+        assert str(done.exception).endswith("Leave out --show-sql."), done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+    assert kb.readout(rows, arm="variant", metrics=["spend"]).to_dict()["scope"] == "release"
 
 
 def test_what_is_counted_for_the_gate_can_be_read_here_too() -> None:

@@ -17,7 +17,7 @@ from kanab.cli.main import cli
 from kanab.errors import AnalysisError
 from kanab.inspection.officer.fields import purposes
 from kanab.plan.model import MetricPlan
-from kanab.report.curves import distribution_of
+from kanab.report.pictures import distribution_figure
 from kanab.stats.multiplicity import correct
 from kanab.tally.factor import Factor
 from kanab.tally.tally import Tally
@@ -75,11 +75,11 @@ def test_the_readout_says_it_in_words_and_draws_it(answer: kb.Readout) -> None:
     assert "Median of latency is clearly less in B:" in text
     assert "P90 of latency in C is not clearly different:" in text
     assert "p is corrected over all 4 of them (Holm)." in text
-    drawn = distribution_of(answer.to_dict(), "latency")
+    drawn = distribution_figure(answer.to_dict(), "latency")
     assert drawn is not None
     assert "median of A" in drawn.description
     assert "The distribution of latency in each arm" in answer.to_report()
-    assert distribution_of(answer.to_dict(), "spend") is None
+    assert distribution_figure(answer.to_dict(), "spend") is None
     assert len(answer.to_pandas("quantiles")) == 4
 
 

@@ -17,7 +17,8 @@ from kanab.collector.counting.layout import layouts
 from kanab.errors import PlanError
 from kanab.plan import parse_plan
 from kanab.plan.file import plan_from_dict, plan_to_dict
-from kanab.report.forest import received_forest
+from kanab.report.figure import Forest
+from kanab.report.pictures import received_figure
 from kanab.report.received_section import received_parts
 
 
@@ -131,12 +132,11 @@ def test_a_weak_assignment_is_cautioned_about_and_its_set_is_said_in_words() -> 
     assert any(caution.code == "weak-assignment" for caution in answer.cautions)
     assert "Being assigned to mail hardly changes opened (F below 10)" in " ".join(str(answer).split())
     assert "any effect but those between −" in str(answer)
-    forest = received_forest(answer.to_dict(), "spend")
-    assert forest is not None
-    values = forest.panels[0].rows
-    assert [(value["label"], value["low"] is None, value["high"] is None) for value in values] == [
-        ("assigned to mail", False, False), ("received (opened)", True, False), ("", False, True)
-    ]  # fmt: skip
+    figure = received_figure(answer.to_dict(), "spend")
+    assert figure is not None
+    assert isinstance(figure.panels[0], Forest)
+    ends = {row.label: [(bar.low is None, bar.high is None) for bar in row.bars] for row in figure.panels[0].rows}
+    assert ends == {"assigned to mail": [(False, False)], "received (opened)": [(True, False), (False, True)]}
 
 
 def test_over_several_looks_the_effect_of_receiving_waits_for_the_end() -> None:
@@ -166,7 +166,7 @@ def test_a_dose_is_said_per_unit_and_the_report_has_its_picture() -> None:
     page = answer.to_report()
     assert "Effects on spend of being assigned and of receiving" in page
     assert received_parts({"received": []}) == ()
-    assert received_forest(kb.readout(rows, arm="variant", metrics=["spend"]).to_dict(), "spend") is None
+    assert received_figure(kb.readout(rows, arm="variant", metrics=["spend"]).to_dict(), "spend") is None
 
 
 def test_a_metric_that_does_not_vary_says_so() -> None:
@@ -199,11 +199,12 @@ def test_adjusted_effects_stand_below_plain_ones_and_are_put_into_words() -> Non
         assert adjusted["assignment"] == pytest.approx(effect.estimate, rel=1e-9)
         words = " ".join(str(answer).split())
         assert f"adjusted for {', '.join(covariates)} (95 % interval" in words
-        forest = received_forest(answer.to_dict(), "spend")
-        assert forest is not None
-        labels = [row["label"] for row in forest.panels[0].rows]
+        figure = received_figure(answer.to_dict(), "spend")
+        assert figure is not None
+        assert isinstance(figure.panels[0], Forest)
+        labels = [row.label for row in figure.panels[0].rows]
         assert labels == ["assigned to mail", "received (opened)"]
-        assert f"adjusted for {', '.join(covariates)}." in forest.description
+        assert f"adjusted for {', '.join(covariates)}." in figure.description
 
 
 @pytest.mark.parametrize("slopes", ["own", "one"])

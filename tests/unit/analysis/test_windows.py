@@ -14,7 +14,8 @@ from tests.described import as_values
 import kanab as kb
 from kanab.cli.main import cli
 from kanab.errors import PlanError, SourceError
-from kanab.report.curves import effects_over_time
+from kanab.report.figure import Area, Line, Plot
+from kanab.report.pictures import readout_figures
 from kanab.report.window_section import window_parts
 
 PEOPLE = 2_000
@@ -74,22 +75,29 @@ def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
     text = str(answer)
     assert "How does the effect change with time?" in text
     assert "spend by days since the first exposure: an effect that fades may be novelty" in " ".join(text.split())
-    values = effects_over_time(answer.to_dict())["spend"].panels[0].rows
-    assert [(value["start"], value["end"]) for value in values] == [(0, 7), (7, 14), (14, 21), (21, 28)]
-    assert [value["estimate"] for value in values] == [row.effect.estimate for row in answer.effects]
-    assert values[0]["colour"] != values[1]["colour"]  # the first week is clearly better
+    (panel,) = readout_figures(answer.to_dict())["windows: spend"].panels
+    assert isinstance(panel, Plot)
+    lines = [mark for mark in panel.marks if isinstance(mark, Line)][1:]
+    weeks = [(0, 7), (7, 14), (14, 21), (21, 28)]
+    assert [line.points for line in lines] == [
+        [(start, row.effect.estimate), (end, row.effect.estimate)]
+        for (start, end), row in zip(weeks, answer.effects, strict=True)
+    ]
+    assert lines[0].colour != lines[1].colour  # the first week is clearly better
     assert "Effects on spend by days since the first exposure" in answer.to_report()
     alone = kb.readout(EXPOSURES, **as_values("readout", metrics=metrics[:1], **CHOICES)).to_dict()
     assert window_parts(alone) == ()
-    assert effects_over_time(alone) == {}
+    assert "windows: spend" not in readout_figures(alone)
 
 
 @pytest.mark.slow
 def test_one_sided_intervals_run_to_the_edge_of_the_picture() -> None:
     metrics = ["spend@0d..7d", "spend@7d..14d"]
     answer = kb.readout(EXPOSURES, **as_values("readout", metrics=metrics, alternative="greater", **CHOICES))
-    values = effects_over_time(answer.to_dict())["spend"].panels[0].rows
-    assert all(value["low"] < value["estimate"] and value["high"] is None for value in values)
+    (panel,) = readout_figures(answer.to_dict())["windows: spend"].panels
+    assert isinstance(panel, Plot)
+    tops = {max(y for _, y in mark.points) for mark in panel.marks if isinstance(mark, Area)}
+    assert tops == {panel.y.most}
 
 
 def test_what_cannot_be_counted_says_why() -> None:

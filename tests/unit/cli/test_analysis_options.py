@@ -78,6 +78,7 @@ def test_flags_and_python_say_the_same(released: Path) -> None:
 
 def test_one_prior_is_for_all_metrics(released: Path) -> None:
     assert plain(released, "--prior", "0,0.5") == python(released, prior=Prior(0, 0.5))
+    assert plain(released, "--prior", "0,5%") == python(released, prior=Prior(0, 0.05, relative=True))
 
 
 def test_arms_are_pooled_and_the_pool_may_be_the_control(released: Path) -> None:
@@ -124,6 +125,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown lower": (("--lower-is-better", "clicks"), "lower_is_better names an unknown metric"),
     "a prior without sd": (("--prior", "0"), "--prior needs a mean and a positive standard deviation"),
     "a prior of sd 0": (("--prior", "0,0"), "Write --prior 0,0.01"),
+    "a prior of a number and a percentage": (("--prior", "0.1,5%"), "--prior 0%,5% of the control's mean"),
     "two priors": (("--prior", "0,1", "--prior", "0,2"), "--prior is given twice"),
     "a prior for all and one": (("--prior", "0,1", "--prior", "spend=0,2"), "--prior is given twice"),
     "a prior of nothing": (("--prior", "clicks=0,1"), "a prior names an unknown metric"),

@@ -13,6 +13,7 @@ from tests.described import as_values
 import kanab as kb
 from kanab.cli.audit import audit
 from kanab.collector.stores.sqlite import SqliteStore
+from kanab.errors import SourceError
 from kanab.inspection.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.plan.file import plan_digest, plan_from_dict
 from kanab.privacy.ledger import Ledger, read_ledger
@@ -230,3 +231,9 @@ def test_two_buyers_of_a_class_in_a_file_of_before_are_reported_and_it_is_read(f
     result = run(str(changed(file, two_buyers)))
     assert result.exit_code == 1
     assert "BROKEN in 1 class: contributors - the rule: no amount rests on fewer than 3 people" in result.output
+
+
+def test_a_folder_that_is_no_collectors_is_a_wrong_word_and_no_broken_rule(tmp_path: Path) -> None:
+    result = run(str(tmp_path))
+    assert isinstance(result.exception, SourceError)
+    assert "BROKEN" not in result.output

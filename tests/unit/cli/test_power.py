@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
@@ -21,6 +22,7 @@ from kanab.plan.file import parse_plan
 from kanab.planning.interactions import crossed_noise, crossed_noise_of, interaction_power
 from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import solve_power
+from kanab.planning.released import noise_of_rows
 
 RATE = ("--rate", "0.1")
 SD = ("--sd", "20")
@@ -402,7 +404,7 @@ def test_the_page_of_an_interaction_has_cells_instead_of_arms(tmp_path: Path) ->
     ("words", "kind", "fact"),
     [
         ((*RATE, "--people", "9", "--effect", "1", "--power", "0.8"), PlanError, "--power are all given"),
-        ((*RATE, "--power", "0.8"), PlanError, "two of --people, --effect and --power are needed"),
+        ((*RATE, "--power", "0.8"), PlanError, "what to plan for is not said"),
         (("--people", "900", "--power", "0.8"), PlanError, "how the metric varies is not said"),
         ((*RATE, *SD, "--people", "900", "--power", "0.8"), PlanError, "--rate and --sd contradict"),
         ((*RATE, "--mean", "3", "--people", "900", "--power", "0.8"), PlanError, "--mean does not go with --rate"),
@@ -456,3 +458,89 @@ def test_unknown_names_in_a_release_are_refused(file: Path) -> None:
     assert isinstance(problem(*words, "--metric", "clicks"), LevelError)
     assert isinstance(problem(*words, "--experiment", "banner"), PlanError)
     assert isinstance(problem(*words), KanabError)  # two metrics, none named
+
+
+# ── from rows ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def rows_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("rows") / "visits.csv"
+    pd.DataFrame(shop_rows(4_000)).to_csv(path, index=False)
+    return str(path)
+
+
+def test_a_file_is_planned_from_with_80_percent_power_by_default(rows_file: str) -> None:
+    text = said(rows_file, "--metric", "spend", "--effect", "5%")
+    assert text.startswith("132,764 people in all (66,382 per arm) find a change of 0.2551 in a mean of 5.102 (+5 %)")
+    assert "95 % confidence; two-sided.\nHow spend varies is taken from everybody in these rows.\n" in text
+    assert "Internal: computed on personal data you may already read." in text
+    spend = shop_rows(4_000)["spend"]
+    found = data(rows_file, "--metric", "spend", "--effect", "5%")
+    assert (found["scope"], found["power"] > 0.8, found["mean"]) == ("own-rows", True, pytest.approx(spend.mean()))
+    noise = noise_of_rows(rows_file, "spend")
+    assert noise.variances == pytest.approx([np.var(spend, ddof=1)] * 2)
+    assert (noise.own_rows, solve_power(noise, people=900, power=0.8).own_rows) == (True, True)
+
+
+def test_rows_and_columns_of_arms_are_chosen_as_everywhere(rows_file: str) -> None:
+    rows = shop_rows(4_000)
+    in_control = rows["bought"][rows["variant"] == "A"].mean()
+    assert data(rows_file, "--metric", "bought", "--effect", "5%", "--arm", "variant")["mean"] == in_control
+    in_tier = rows["spend"][rows["tier"] == 1]
+    noise = noise_of_rows(pd.DataFrame(rows), "spend", where="tier = 1")
+    assert noise.variances == pytest.approx([np.var(in_tier, ddof=1)] * 2)
+    adjusted = noise_of_rows(rows, "spend", adjust=["prior_spend"])
+    share = 1 - np.corrcoef(rows["spend"], rows["prior_spend"])[0, 1] ** 2
+    assert adjusted.variances[0] == pytest.approx(share * np.var(rows["spend"], ddof=1), rel=1e-3)
+    ratio = noise_of_rows(rows, "spend/bought")
+    assert ratio.mean == pytest.approx(rows["spend"].sum() / rows["bought"].sum())
+
+
+def test_a_release_may_be_the_source(file: Path) -> None:
+    words = ("--metric", "spend", "--people", "40000")
+    assert said(str(file), *words) == said("--release", str(file), *words, "--power", "0.8")
+
+
+def test_where_own_rows_are_gated_the_gate_answers(rows_file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KANAB_OWN_ROWS", "gated")
+    found = data(rows_file, "--metric", "spend", "--effect", "5%")
+    assert ("scope" in found, found["people"]) == (False, 132_764)
+    few = f"prior_spend >= {np.sort(shop_rows(4_000)['prior_spend'])[-5]}"
+    refused = problem(rows_file, "--metric", "spend", "--effect", "5%", "--where", few)
+    assert refused.fact == "an arm of (everybody) holds fewer than k = 10 people"
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("--effect", "5%"), "Name it: --metric spend. Columns of the source: variant, device"),
+        (("--metric", "spend"), "Give --effect 5% for the people who see it, or --people 20000"),
+        (("--metric", "spend", "--effect", "much"), "Write --effect 5% of the control's mean, or --effect 0.01."),
+        (("--metric", "spend", "--effect", "5%", "--control", "A"), "Name the column, too: arm=… (--arm)."),
+        (
+            ("--metric", "spend", "--effect", "5%", "--interaction", "2x2"),
+            "Release them (kanab release)",
+        ),
+        (("--metric", "spend", "--effect", "5%", "--rate", "10%"), "Give one of: a file (kanab power visits.csv)"),
+        (("--metric", "bought", "--effect", "5%", "--where", "bought = 1"), "Take other rows, or give numbers"),
+    ],
+)
+def test_what_is_missing_of_rows_is_said_with_a_remedy(rows_file: str, words: tuple[str, ...], remedy: str) -> None:
+    assert remedy in problem(rows_file, *words).remedy
+
+
+def test_an_undeclared_control_is_asked_for_without_the_names_of_few(tmp_path: Path) -> None:
+    path = tmp_path / "few.csv"
+    pd.DataFrame({"page": ["red"] * 40 + ["blue"] * 40 + ["Ann"] * 3, "y": range(83)}).to_csv(path, index=False)
+    found = problem(str(path), "--metric", "y", "--effect", "5%", "--arm", "page")
+    assert str(found) == 'which arm is the control? Name it: --control blue (control="blue"). Arms: blue, red.'
+
+
+def test_percentages_are_read_everywhere() -> None:
+    assert said("--rate", "10%", "--effect", "10%", "--power", "80%") == said(*RATE, "--effect", "0.01")
+    assert said("--rate", "10%", "--effect", "5%", "--r2", "40%", "--confidence", "90%") == said(
+        *RATE, "--effect", "0.05", "--relative", "--r2", "0.4", "--confidence", "0.9"
+    )
+    margin = data(*RATE, "--effect", "0", "--margin", "non-inferiority=5%")
+    assert margin["people"] == data(*RATE, "--effect", "0", "--margin", "non-inferiority=0.005")["people"]

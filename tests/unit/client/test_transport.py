@@ -10,13 +10,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from tests.unit.client.counting_collector import CountingCollector, plan
+from tests.unit.client.counting_collector import SHOP, CountingCollector, plan
 
 from kanab.client import Client, Http, PostAnswer
 from kanab.client.client import ConfigWatch
 from kanab.client.config import read_config
-from kanab.client.state import State, unpack_state
-from kanab.collector.protocol.config import public_config
+from kanab.client.state import OVER, State, pack_state, unpack_state
+from kanab.collector.protocol.config import config_part, public_config
 from kanab.errors import KanabError
 
 
@@ -122,6 +122,25 @@ def test_a_client_needs_only_an_address(server: Any, closing: Callable[[Any], An
     person.enroll("banner")
     assert person.flush(10)
     assert [(path, body.count(b"banner")) for path, _, body, _ in server.seen if body] == [("/shop/v1/t", 1)]
+
+
+@pytest.mark.slow
+def test_a_client_may_ask_for_some_experiments_and_forgets_nothing_of_the_others(
+    server: Any, closing: Callable[[Any], Any]
+) -> None:
+    whole = public_config(plan(SHOP + '[experiments."a, b"]\narms = { A = 1, B = 1 }\n'))
+    server.pages["/v1/config.json?experiments=a%2C%20b"] = 307, {"Location": "/v1/config/abc.json?experiments=x"}, b""
+    server.pages["/v1/config/abc.json?experiments=x"] = 200, {}, config_part(whole, ["a, b"])
+    client = closing(Client(url(server), experiments=["a, b"]))
+    assert client.ready(10)
+    assert client.config is not None
+    assert {*client.config.experiments} == {"a, b"}
+    assert len(config_part(whole, ["a, b"])) < len(whole)
+    over = State(arms={"checkout": "B", "gone": "A"}, units={"checkout": OVER, "gone": OVER})
+    kept = unpack_state(client.person(pack_state(over)).save())
+    assert (kept.arms, kept.units) == (over.arms, over.units)
+    fixed = closing(Client(config_part(whole, ["a, b"]), Http(url(server))))  # which knows of no others
+    assert unpack_state(fixed.person(pack_state(over)).save()).arms == {}
 
 
 @pytest.mark.slow

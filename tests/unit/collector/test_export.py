@@ -84,7 +84,7 @@ def test_an_export_that_fails_is_noted_and_tried_again_and_the_seal_is_done(
     assert running.service.readiness.problems() == [Problem.EXPORT]
     answer = ask(Collector(running.service), "GET", "/readyz")
     assert (answer.status, answer.body.decode()) == (200, f"ok\n{Problem.EXPORT.line}\n")
-    assert "\nkanab_up 1\n" in running.service.metrics()
+    assert "\nkanab_up 1.0\n" in running.service.metrics()
     said = len(running.said)
     running.service.check_clock()  # not before a minute is over
     assert len(running.said) == said

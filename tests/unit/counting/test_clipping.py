@@ -89,6 +89,8 @@ def test_the_first_look_fixes_the_bound(tmp_path: Path) -> None:
     assert bound(later, clip={"spend": "90%"}) == first
     with pytest.raises(KanabError, match="another design: clip was"):
         bound(later, clip={"spend": "95%"})
+    with pytest.raises(KanabError, match=r"another design: clip was spend=90%\. "):
+        bound(later)
 
 
 def test_the_first_cohort_of_a_ledger_fixes_the_bound_and_noise_has_none(tmp_path: Path) -> None:

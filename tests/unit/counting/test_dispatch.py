@@ -354,6 +354,24 @@ def test_earlier_plans_are_counted_where_rows_are_added_up() -> None:
     assert counted.excluded == counted.earlier[0].excluded == 3  # seen in both arms
 
 
+@pytest.mark.parametrize("choices", [{}, {"assigned_by": "shop"}], ids=["people", "clusters"])
+def test_a_column_of_earlier_releases_that_rows_lack_is_said_to_be_the_ledgers(choices: dict[str, Any]) -> None:
+    people = range(400)
+    rows = {
+        "shop": [each // 10 for each in people],
+        "arm": [each // 10 % 2 for each in people],
+        "y": [each % 7 for each in people],
+    }
+    earlier = [make_plan("arm", ["bought", "y"])]
+    with pytest.raises(SourceError) as problem:
+        count(rows, arm="arm", metrics=["y"], earlier=earlier, **choices)
+    assert problem.value.fact == "there is no column 'bought', which earlier releases of the ledger were counted by"
+    assert "another one (--ledger FILE --new-ledger)" in problem.value.remedy
+    with pytest.raises(SourceError) as problem:
+        count(rows, arm="arm", metrics=["bought"], **choices)
+    assert problem.value.remedy == f"There are: shop, arm, y{', people' if choices else ''}."
+
+
 def test_an_earlier_control_that_is_gone_is_an_error() -> None:
     with pytest.raises(LevelError, match="unknown arm of 'variant'"):
         count(ROWS, COHORTS, earlier=[make_plan("variant", ["spend"], control="Z")])

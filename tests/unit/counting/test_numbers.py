@@ -8,9 +8,8 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
-from kanab.errors import PlanError
 from kanab.plan.file import parse_plan
-from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
 
 

@@ -126,7 +126,7 @@ def test_the_list_says_what_to_do_and_is_filtered_by_it(tmp_path: Path) -> None:
     decisions = {line.name: (line.answer, line.decision_words) for line in lines}
     assert decisions == {"checkout": ("ship", "ship B"), "banner": ("", ""), "price": ("", "")}
     decision = next(line for line in lines if line.name == "checkout").to_dict()["decision"]
-    assert decision["because"][-1] == "Its guardrail holds: spend (not clearly worse)."
+    assert decision["because"][-1] == "Not shown to be worse, without a margin: guardrail spend."
     assert [line.name for line in ListFilter.read({"decision": "ship"}).select(lines)] == ["checkout"]
     assert ListFilter.read({"decision": "shp"}).select(lines) != []
     assert ListFilter.read({"sort": "decision"}).select(lines)[0].name == "checkout"

@@ -138,7 +138,7 @@ def test_the_experiments_page_has_history_merges_and_a_way_through_it(app: Dashb
 @pytest.mark.slow
 def test_pairs_privacy_and_plan_say_what_reports_say(app: Dashboard, source: FileReleases) -> None:
     page = words(ask(app, "/interactions"))
-    assert 'class="map"' in page
+    assert '<figure class="maps">' in page
     assert "checkout × banner" in page
     assert plain(ask(app, "/v1/interactions"))["interactions"]["metrics"] == ["bought", "spend"]
     only = words(ask(app, "/interactions?metric=spend"))

@@ -149,7 +149,8 @@ def test_what_is_known_of_other_people_does_not_spoil_the_forecast() -> None:
 def test_an_asked_epsilon_is_a_table_and_a_picture() -> None:
     asked = forecast_of(PLAN, {"per_day": "900", "days": "20", "epsilon": "0.5, 1"}, Baseline(rates={"bought": 0.1}))
     assert {row.epsilon for row in asked.forecast.epsilons} == {0.5, 1.0}
-    assert "interval wider by" in asked.picture
+    assert asked.picture is not None
+    assert "interval wider by" in asked.picture.to_html()
     assert asked.problem == ""
 
 
@@ -158,7 +159,7 @@ def test_an_epsilon_that_promises_nothing_is_refused_in_a_sentence(text: str) ->
     asked = forecast_of(PLAN, {"per_day": "900", "days": "20", "epsilon": text}, Baseline(rates={"bought": 0.1}))
     assert asked.problem == "ε must be numbers from 0.001 to 100, for example 0.5,1,2."
     assert asked.forecast.epsilons == ()
-    assert asked.picture == ""
+    assert asked.picture is None
 
 
 def test_the_rule_of_a_plan_is_k_or_epsilon() -> None:

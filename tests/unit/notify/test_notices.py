@@ -118,13 +118,16 @@ def test_slack_cannot_be_made_to_call_a_channel() -> None:
     notice = Notice("1", "seal", "<!channel> & <https://evil.example|here>", link="https://ab.shop.example/?a=1&b=2")
     text = json.loads(slack_body(notice))["text"]
     assert text == (
-        "&lt;!channel&gt; &amp; &lt;https:\u2060//evil.example|here&gt;\nhttps://ab.shop.example/?a=1&amp;b=2"
+        "&lt;!channel&gt; &amp; &lt;https:\u2060//evil.\u2060example|here&gt;\nhttps://ab.shop.example/?a=1&amp;b=2"
     )
 
 
 def test_names_call_nobody_and_lead_nowhere_in_any_channel() -> None:
-    name = "@all [a](http://evil.example) www.evil.example me@shop.example"
-    safe = "@\u2060all [a]\u2060(http:\u2060//evil.example) w\u2060ww.evil.example me@shop.example"
+    name = "@all _@here [a](http://evil.example) www.evil.example evil-login.com me@shop.example mailto:me 1.5 at 12:30"
+    safe = (
+        "@\u2060all _@\u2060here [a]\u2060(http:\u2060//evil.\u2060example) w\u2060ww.evil.\u2060example "
+        "evil-login.\u2060com me@\u2060shop.\u2060example mailto:\u2060me 1.5 at 12:30"
+    )
     notice = Notice("1", "seal", name, (name,), experiments=(Told(name, (name,), {"name": name}, ""),))
     assert json.loads(slack_body(notice))["text"].splitlines() == [safe, safe, "", safe, f"• {safe}"]
     data = json.loads(json_body(notice))

@@ -80,7 +80,7 @@ primary = ["orders"]
 guardrails = ["revenue", "bought"]
 lower_is_better = ["bought"]
 non_inferiority = { revenue = "2.5%", bought = 0.01 }
-decision = { primary = "all", guardrails = "non-inferior", people = 20000 }
+decision = { primary = "all", guardrails = "non-inferior", people = 20000, worth = "2%" }
 
 [experiments.banner]
 arms = [[0, 9], [1, 1]]
@@ -153,7 +153,7 @@ def test_every_key_is_read() -> None:
         "checkout", (("A", 1), ("B", 1), ("C", 0.5)), "B", ("age", "tier"), ("tier", "member"), ("banner",),
         "2026-11", (), 0.1, {"revenue": 0.5}, 4, primary=("orders",), guardrails=("revenue", "bought"),
         lower_is_better=("bought",), non_inferiority={"revenue": (0.025, True), "bought": (0.01, False)},
-        decision=DecisionRule("all", "non-inferior", 20000),
+        decision=DecisionRule("all", "non-inferior", 20000, "2%"),
     )  # fmt: skip
     assert (banner.arms, banner.control, banner.exclude_with) == ((0, 1), 0, ("footer",))
     assert banner.tolerance == {"bought": 0.25, "orders": 0.25, "revenue": 0.25, "basket": 0.25}
@@ -270,6 +270,7 @@ MISTAKES: dict[str, str] = {
     'adjust = ["tier"] → non_inferiority = { spend = "two" }': "experiments.checkout.non_inferiority must be a finite",
     'adjust = ["tier"] → non_inferiority = { spend = "0%" }': "experiments.checkout.non_inferiority must be a positive",
     'adjust = ["tier"] → decision = { people = 0 }': "experiments.checkout.decision.people must be a whole number",
+    'adjust = ["tier"] → decision = { worth = 0 }': "experiments.checkout.decision.worth must be a positive number",
     'adjust = ["tier"] → decision = { peple = 9 }': "experiments.checkout.decision.peple is an unknown key; nearest",
     'adjust = ["tier"] → decision = { primary = "one" }': 'experiments.checkout.decision.primary must be "any"',
     'adjust = ["tier"] → guardrails = ["spend"]\ndecision = { guardrails = "non-inferior" }': (

@@ -161,6 +161,6 @@ def test_the_forecast_prints_the_account_and_has_it_as_plain_data() -> None:
     assert ["prices", "50", "%", "0.691"] in [line.split() for line in str(forecast).splitlines()]
     assert "Whoever takes part in everything spends ε = 1 of 1" in str(forecast)
     assert forecast.to_dict()["account"]["parts"][1]["name"] == "prices"
-    page = plan_report(forecast.to_dict(), "kanab.toml", "", forecast.tables(), charts={}, account=forecast.account)
+    page = plan_report(forecast.to_dict(), "kanab.toml", "", forecast.tables(), account=forecast.account)
     assert "What does one person spend?" in page
     assert "Whoever takes part in everything spends" in page

@@ -147,8 +147,14 @@ def test_effects_are_those_of_solve_power():
 def test_an_earlier_release_says_what_is_known():
     rows = shop_rows(6_000)
     earlier = release(
-        count(rows, arm="variant", metrics=[Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500))], adjust=["tier"], arms={"A": 1, "B": 1})
-    )  # fmt: skip
+        count(
+            rows,
+            arm="variant",
+            metrics=[Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500))],
+            adjust=["tier"],
+            arms={"A": 1, "B": 1},
+        )
+    )
     baseline = baseline_from_release(earlier)
     assert sum(baseline.levels["tier"].values()) == pytest.approx(1)
     forecast = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
@@ -162,9 +168,15 @@ def test_an_earlier_release_says_what_is_known():
 def test_ratios_of_an_earlier_release_are_known_too():
     earlier = release(
         count(
-            shop_rows(6_000), make_plan("variant", [Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500)), Ratio("spend", "bought")], adjust=["tier"], arms={"A": 1, "B": 1}),
+            shop_rows(6_000),
+            make_plan(
+                "variant",
+                [Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500)), Ratio("spend", "bought")],
+                adjust=["tier"],
+                arms={"A": 1, "B": 1},
+            ),
         )
-    )  # fmt: skip
+    )
     baseline = baseline_from_release(earlier)
     table = earlier.tables["variant/tier"]
     plain, adjusted = ratio_means(table, "spend", "bought"), adjusted_ratio_means(table, "spend", "bought")

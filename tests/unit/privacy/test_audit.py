@@ -8,7 +8,7 @@ import pytest
 
 import kanab as kb
 from kanab.plan.model import MetricPlan
-from kanab.privacy.audit import MEANING, Audit, Broken, Worst, audit_table
+from kanab.privacy.audit import MEANING, REMEDY, Audit, Broken, Worst, audit_table
 
 SPEND = kb.Metric.declare("y", bounds=(0, 500), resolution=0.01)
 COUNT = kb.Metric("y")
@@ -287,7 +287,7 @@ def test_audits_add() -> None:
 def test_texts_hold_no_number_of_people_and_name_the_rule() -> None:
     for rule, meaning in MEANING.items():
         broken = Broken("checkout/tier", "spend", rule, 7, least=10)
-        assert broken.sentence == f"spend in checkout/tier: {meaning.format(least=10)}"
-        assert "7" not in broken.sentence + broken.remedy
+        assert broken.meaning == meaning.format(least=10)
+        assert "7" not in broken.meaning + REMEDY
     with pytest.raises(dataclasses.FrozenInstanceError):
         broken.classes = 3

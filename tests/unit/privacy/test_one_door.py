@@ -36,7 +36,7 @@ from kanab.plan.periods import Span
 from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
-from kanab.report import forest, html, pictures, sections, text, words
+from kanab.report import html, pictures, sections, text, words
 from kanab.tally.tally import Tally
 
 SRC = Path(kb.__file__).parent
@@ -53,7 +53,7 @@ BEHIND_THE_DOOR = {
     "propose_bins", "read_ledger", "read_portfolio", "read_release",
     "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
-BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release"}
+BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release", "noise_of_rows"}
 
 
 NUMBERS_ONLY = (
@@ -161,7 +161,7 @@ def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path
     """Pages and texts take the plain data of readouts and accounts, which a tally is not."""
     for use in (
         text.readout_text, text.readout_markdown, html.readout_html, html.report_html,
-        pictures.report_pictures, forest.effect_forest, forest.segment_forest, sections.readout_sections, words.summary,
+        pictures.readout_figures, sections.readout_sections, words.summary,
         officer_page.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
         lambda one: append_release(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
     ):  # fmt: skip
@@ -208,10 +208,11 @@ def test_releases_are_made_by_the_gate_added_or_read_again() -> None:
 def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     found = calls("write_whole", "staged", "write_text", "write_bytes", "mkstemp", "fdopen", "dump", "to_csv")
     whole = found.pop("write_whole") - {
-        "collector/keys/witness",
-        "collector/export",
-        "report/chart",
-    }  # a number; sealed batches; a picture
+        "collector/keys/witness",  # numbers
+        "collector/export",  # sealed batches
+        "dashboard/guard",  # which logins ended
+        "report/figure",  # a picture
+    }
     assert {name.split("/")[0] for name in whole} == {"analysis", "cli", "demo", "privacy"}
     assert {name for name in calls("write_whole")["write_whole"] if name.startswith(("privacy", "analysis"))} == {
         "analysis/looks_file", "privacy/epsilon/witness", "privacy/ledger", "privacy/release_json",

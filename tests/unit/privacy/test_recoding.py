@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,8 +132,26 @@ def test_one_buyer_who_is_most_of_an_arm_takes_the_metric_out_and_a_bound_brings
     wide = MetricPlan("spend", bounds=(0, 10_000), resolution=0.01)
     made = released(rows, [wide, MetricPlan("bought", binary=True)])
     assert made.totals("arm").metric_names == ("bought",)
-    assert "--bounds spend=0:500" in made.receipt.left_out["arm: spend"]
+    assert "(--bounds spend=0:5000)" in made.receipt.left_out["arm: spend"]
     assert "spend" in released(rows, [MetricPlan("spend", bounds=(0, 500), resolution=0.01)]).totals("arm").metric_names
+
+
+def test_the_bounds_that_a_sentence_names_are_narrower_than_those_declared() -> None:
+    rows = shop(400)
+    rows["spend"] = np.where(np.arange(400) == 5, 90.0, 0.0)
+    made = released(rows, [MetricPlan("spend", bounds=(0, 100)), MetricPlan("bought", binary=True)])
+    assert "(--bounds spend=0:50)" in made.receipt.left_out["arm: spend"]
+
+
+def test_by_class_the_sentence_about_a_relation_names_no_flag_that_does_not_keep_it() -> None:
+    rows = shop()
+    buyers = np.flatnonzero((rows["spend"] > 0) & (rows["device"] == "phone"))
+    desktop = int(np.flatnonzero((rows["spend"] > 0) & (rows["device"] == "desktop") & (rows["arm"] == "A"))[0])
+    rows["net"] = returns(rows, [*buyers[::3], desktop])
+    made = released(rows, [SPEND, NET], adjust=("device",))
+    assert made.tables["arm/device"].metric_names == ("spend",)
+    assert made.receipt.left_out["arm/device: net"].endswith("of a class; leave out spend to have it")
+    assert released(rows, [NET], adjust=("device",)).tables["arm/device"].metric_names == ("net",)
 
 
 # ── products ───────────────────────────────────────────────────────────────────────────────────
@@ -213,7 +233,10 @@ def test_net_leaves_where_one_person_of_an_arm_returned_something() -> None:
     rows["net"] = returns(rows, [int(np.flatnonzero(rows["spend"] > 0)[0])])
     made = released(rows, [SPEND, NET])
     assert made.totals("arm").metric_names == ("spend",)
-    assert "for most people it follows from spend" in made.receipt.left_out["arm: net"]
+    why = made.receipt.left_out["arm: net"]
+    assert "for most people it follows from spend" in why
+    assert why.endswith("of an arm; leave out spend to have it")
+    assert released(rows, [NET]).totals("arm").metric_names == ("net",)
 
 
 def test_the_metric_of_lesser_role_gives_way() -> None:
@@ -292,18 +315,49 @@ def test_a_second_release_may_not_complete_what_the_first_one_left_open(tmp_path
     assert "spend" not in getattr(second.tables.get("arm/screen"), "metric_names", ())
 
 
-def test_gains_and_losses_of_one_step_are_an_amount() -> None:
-    rows = shop()
+VOTE = MetricPlan("vote", bounds=(-1, 1), resolution=1)
+
+
+def votes() -> Any:
+    """Return what counts 3,000 votes of 0 or 1, by level; three people are at −1."""
     rng = np.random.default_rng(10)
-    rows["vote"] = np.where(rng.random(6_000) < 0.01, rng.choice([-1, 1], 6_000), 0)
-    vote = MetricPlan("vote", bounds=(-1, 1), resolution=1)
-    covariates = (CovariatePlan("country"),)
-    plan = Plan((vote,), (ExperimentPlan("arm", segments=("country",)),), covariates)
-    made = kb.release(kb.count(rows, plan))
-    table = made.tables["arm/country"]
-    if "vote" in table.metric_names:
-        part = table.moments_of("vote")
-        assert np.all((part.squares["country",] == 0) | (part.squares["country",] >= 3))
+    vote = (rng.random(3_000) < 0.3).astype(int)
+    vote[[3, 500, 2_001]] = -1
+    rows = {"arm": np.arange(3_000) % 2, "level": rng.choice([*"abcdef"], 3_000), "vote": vote}
+    plan = Plan((VOTE,), (ExperimentPlan("arm", segments=("level",)),), (CovariatePlan("level"),))
+    return lambda metric=VOTE, earlier=(): kb.count(rows, replace(plan, metrics=(metric,)), earlier=earlier)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [VOTE, replace(VOTE, bounds=(-100, 100)), replace(VOTE, resolution=0.01), MetricPlan("vote")],
+    ids=["-1:1", "wider", "finer", "undeclared"],
+)
+def test_who_is_at_minus_1_is_told_by_no_squares_by_level(metric: MetricPlan) -> None:
+    part = kb.release(votes()(metric)).tables["arm/level"].moments_of("vote")
+    assert [*part.squares] == [("arm",)]
+    assert part.sums.shape == (2, 6)
+
+
+def test_an_amount_that_may_be_below_0_keeps_its_squares_by_level() -> None:
+    rng = np.random.default_rng(12)
+    rows = shop()
+    rows["net"] = rows["spend"] - np.where(rng.random(6_000) < 0.1, np.round(rng.gamma(2.0, 9.0, 6_000), 2), 0.0)
+    net = MetricPlan("net", bounds=(-500, 1_000), resolution=0.01)
+    plan = Plan((net,), (ExperimentPlan("arm", segments=("device",)),), (CovariatePlan("device"),))
+    assert ("device",) in kb.release(kb.count(rows, plan)).tables["arm/device"].moments_of("net").squares
+
+
+def test_a_ledger_of_before_with_squares_by_level_takes_another_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, path = votes(), tmp_path / "votes.ledger"
+    with monkeypatch.context() as before:
+        before.setattr("kanab.privacy.gate.squares_by_arm", lambda counted: counted)
+        old = kb.release(count(), ledger=path, new_ledger=True)
+    assert ("level",) in old.tables["arm/level"].moments_of("vote").squares
+    made = kb.release(count(earlier=kb.read_ledger(path).plans), ledger=path)
+    assert [*made.tables["arm/level"].moments_of("vote").squares] == [("arm",)]
 
 
 # ── what stays as it was ───────────────────────────────────────────────────────────────────────

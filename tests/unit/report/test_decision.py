@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from kanab.report.decision import STILL_RUNS, decide, margin_text, rule_sentences
+from kanab.report.decision import STILL_RUNS, WARNING, decide, margin_text, rule_sentences
 from kanab.report.text import readout_markdown, readout_text
 from kanab.report.words import colour_key, tone
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]
-RULE = {"primary": "any", "guardrails": "not-worse", "people": None}
+RULE = {"primary": "any", "guardrails": "not-worse", "people": None, "worth": None}
 DOWN = {"estimate": -0.5, "interval": [-0.7, -0.3], "relative": -0.05, "relative_interval": [-0.07, -0.03]}
 
 
@@ -109,8 +109,10 @@ def test_guardrails_that_hold_are_named_with_what_was_shown(experiment: Maker) -
     )
     decision = decide(data)
     assert decision is not None
-    said = "Every guardrail holds: latency (at most 2 % worse), refunds (not clearly worse), x (at most 3 worse)."
-    assert decision["because"][-1] == said
+    assert decision["because"][1:] == [
+        "Its guardrails hold: latency (at most 2 % worse), x (at most 3 worse).",
+        "Not shown to be worse, without a margin: guardrail refunds.",
+    ]
     assert margin_text(data, guard("holds", margin=3)) == "3"
     assert "no guardrail is clearly worse and every margin is kept" in rule_sentences(data | {"decision": decision})[0]
 
@@ -127,7 +129,7 @@ def test_one_of_several_primary_metrics_is_enough_unless_the_rule_says_all(exper
     assert answer(experiment({}, DOWN | {"metric": "visits"})) == "stop"
 
 
-def test_before_the_planned_people_are_in_it_goes_on_but_harm_counts_at_once(experiment: Maker) -> None:
+def test_before_the_planned_people_are_in_it_goes_on_and_harm_is_a_warning(experiment: Maker) -> None:
     early = {"rule": {"people": 2_000}}
     decision = decide(experiment({}, **early))
     assert decision is not None
@@ -135,7 +137,12 @@ def test_before_the_planned_people_are_in_it_goes_on_but_harm_counts_at_once(exp
         "keep going",
         "1,000 of 2,000 planned people are in: 1,000 to go.",
     )
-    assert answer(experiment(DOWN, **early)) == "stop"
+    harm = decide(experiment(DOWN | {"early": True}, **early))
+    assert harm is not None
+    assert (harm["answer"], harm["because"][:2]) == (
+        "keep going",
+        ["So far spend is lower with B: −0.50 (−5.0 %).", f"B looks worse so far: {WARNING}"],
+    )
     assert answer(experiment({}, rule={"people": 1_000})) == "ship"
     assert "not before 2,000 people" in rule_sentences(experiment({}, **early) | {"decision": decision})[0]
 
@@ -144,7 +151,8 @@ def test_what_still_runs_without_looks_or_people_goes_on(experiment: Maker) -> N
     decision = decide(experiment({}), running=True)
     assert decision is not None
     assert (decision["answer"], decision["because"][-1]) == ("keep going", STILL_RUNS)
-    assert answer(experiment(DOWN), running=True) == "stop"
+    assert answer(experiment(DOWN), running=True) == "keep going"
+    assert answer(experiment(DOWN), running=False) == "stop"
     assert answer(experiment({}, rule={"people": 900}), running=True) == "ship"
     look = {"sequential": {"verdict": "may stop"}}
     assert answer(experiment(look), running=True) == "ship"

@@ -27,8 +27,8 @@ Readout = dict[str, Any]
     [
         ([-0.5, 0.5], 2),
         ([-1.2, 1.2], 1),
-        ([-12, 12], 0),
-        ([-1234, 1234], 0),
+        ([-12, 12], 1),  # an effect of 0.5 is no 0
+        ([-1234, 1234], 1),
         ([-0.0996, 0.0996], 2),
         ([-0.0994, 0.0994], 3),
         ([0.3, None], 2),
@@ -142,3 +142,10 @@ def test_all_means_of_one_metric_have_the_same_decimals(hillstrom: Readout, smal
     rows = [row for row in hillstrom["effects"] if row["metric"] == "visit"]
     figures = figures_of(rows, share=True)
     assert {len(figures.bare(row["mean_arm"]).partition(".")[2]) for row in rows} == {2}
+
+
+def test_a_small_effect_keeps_a_digit_beside_a_wide_interval() -> None:
+    row = {"estimate": 0.0002, "interval": [-0.011, 0.0114]}
+    assert figures_of([row], share=True).change(0.0002, signed=True) == "+0.02 points"
+    assert figures_of([row | {"estimate": 1e-9}], share=True).decimals == 3
+    assert figures_of([row | {"estimate": 0.002}], share=True).change(0.002) == "0.2 points"

@@ -75,6 +75,14 @@ def test_that_the_rest_can_hardly_change_the_answer_is_said_below_5_percent(smal
     assert look_sentences(small(row), "spend") == [going]
 
 
+def test_what_is_worth_having_is_named_as_it_was_declared(small: Maker, effect: Maker) -> None:
+    look = {"method": "always", "looks": None, "planned": 9_000, "verdict": "keep going", "chance": 0.03}
+    for worth, words in (("2%", "2 %"), (0.25, "0.25")):
+        data = small(effect(sequential=look, verdict="unclear", role="primary"), rule={"worth": worth})
+        said = f"even if B changed spend by {words}, the chance of a finding is 3 %."
+        assert said in look_sentences(data, "spend")[1]
+
+
 def test_every_arm_has_its_own_look(small: Maker, effect: Maker) -> None:
     nothing = dict.fromkeys(("look", "looks", "planned", "until")) | {"method": "always"}
     rows = [

@@ -33,7 +33,7 @@ def claim(**changes: Any) -> Readout:
     return {
         "metric": "spend", "control": "A", "arm": "B", "method": "difference", "covariates": [],
         "claim": "non-inferiority", "better": "higher", "limits": [-0.1, None], "relative": False, "estimate": 0.5,
-        "interval": [0.336, None], "confidence": 0.95, "t": 6.0, "p": 1e-9, "shown": True,
+        "interval": [0.336, None], "confidence": 0.95, "t": 6.0, "p": 1e-9, "p_adjusted": None, "shown": True,
     } | changes  # fmt: skip
 
 
@@ -102,7 +102,11 @@ def test_a_claim_is_shown_or_not_and_never_refuted(small: Maker) -> None:
         "Superiority of B on spend is not shown: that the effect lies above +0.45 is not certain "
         "(interval at least 0.34; p = 0.310)."
     )
-    assert parts[2] == "Each claim is tested on its own, one-sided at 95 %."
+    assert parts[2] == (
+        "Each claim is tested one-sided at 95 %; those about a primary metric are corrected for each other."
+    )
+    corrected = margin_parts(small(margins=[claim(p=0.03, p_adjusted=0.06, shown=False)]))
+    assert "(interval at least 0.34; p = 0.0300, corrected 0.0600)" in str(corrected[0])
     assert [row[-1] for row in table(parts).rows] == ["yes", "no"]
 
 

@@ -267,7 +267,7 @@ def test_a_factorial_whose_joint_shares_are_declared_is_not_called_broken() -> N
     )
     assert set(verdicts(found).values()) == {"nothing found"}
     text = " ".join(str(found).split())
-    assert "(alarm below 0.05, corrected over all pairs by Holm)" in text
+    assert "(alarm below 0.001, corrected over all pairs by Holm)" in text
     assert "No sign that people are not in the joint shares that were planned: checkout × search." in text
     assert "the plain effect of either experiment holds part of the other's: checkout × search. Compare arms" in text
     data = found.to_dict()["joint_shares"]

@@ -215,3 +215,12 @@ def test_forged_messages_are_said_of_their_metric() -> None:
     caution = forged_messages("spend")
     assert (caution.code, caution.metric) == ("forged-messages", "spend")
     assert "about spend were forged or lost" in str(caution)
+
+
+def test_one_arm_in_which_nothing_varies_is_no_reason_not_to_test() -> None:
+    rows = {"arm": ["A"] * 40 + ["B"] * 40, "spend": [0.0, 3.0] * 20 + [1.0] * 40}
+    (caution,) = metric_cautions(count_columns(rows, arm="arm", metrics=["spend"]))
+    assert str(caution) == "Nothing varies in spend in arm B: errors come from the other arms alone."
+    rows |= {"spend": [1.0] * 40 + [2.0] * 40}
+    (caution,) = metric_cautions(count_columns(rows, arm="arm", metrics=["spend"]))
+    assert str(caution) == "Nothing varies in spend in arms A, B: its effects are not testable."

@@ -270,7 +270,7 @@ def _clock(store: Store, peers: Sequence[str]) -> Iterator[Diagnosis]:
 
 
 def _database(store: Store) -> Iterator[Diagnosis]:
-    from kanab.collector.stores.postgres import PostgresStore
+    from kanab.collector.stores.postgres import WEAKER_COMMITS, PostgresStore
 
     if not isinstance(store, PostgresStore):
         return
@@ -281,9 +281,10 @@ def _database(store: Store) -> Iterator[Diagnosis]:
     ):
         if settings[name] == "off":
             yield Diagnosis("database", "wrong", f"{name} is off: {why}", f"Set {name} = on in postgresql.conf.")
-    if settings["synchronous_commit"] == "off":
-        yield Diagnosis("database", "warning", "synchronous_commit is off; collectors turn it on for themselves", "")
-    yield Diagnosis("database", "ok", f"PostgreSQL {settings['server_version']}")
+    if (weak := settings["synchronous_commit"]) in WEAKER_COMMITS:
+        yield Diagnosis("database", "warning", f"synchronous_commit is {weak}; collectors turn it on for themselves")
+    waits = "waits for a synchronous standby" if settings["synchronous_standby_names"] else "waits for no standby"
+    yield Diagnosis("database", "ok", f"PostgreSQL {settings['server_version']}; a commit {waits}")
 
 
 def _backup(store: Store, path: str | None) -> Iterator[Diagnosis]:

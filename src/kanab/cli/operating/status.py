@@ -79,6 +79,7 @@ def store_state(store: Store, now: datetime) -> dict[str, Any]:
         "sealed_through": batches[-1].through if batches and batches[-1] is not None else None,
         "people": shown_accounts(ledger),
         "forged": [name_left_out(*left) for release in ledger.releases for left in release.receipt.forged.items()],
+        "deleted": [sentence for release in ledger.releases for sentence in release.receipt.deleted],
         "plan": None,
     }
     if not versions.entries:
@@ -135,7 +136,8 @@ def _ask(url: str, path: str) -> tuple[int, str]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         request = urllib.request.Request(url.rstrip("/") + path, headers=headers)
-        with urllib.request.build_opener(Staying).open(request, timeout=ANSWER_SECONDS) as answer:
+        opener = urllib.request.build_opener(Staying, urllib.request.ProxyHandler({}))  # no proxy reads the token
+        with opener.open(request, timeout=ANSWER_SECONDS) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as problem:
         return problem.code, problem.read().decode("utf-8", "replace")
@@ -168,7 +170,7 @@ def _store_lines(store: dict[str, Any]) -> Iterator[str]:
     yield f"sealed through: {store['sealed_through'] or 'nothing yet'}"
     for name, states in store["people"].items():
         yield f"people of {name}, in steps of k: {account_words(states)}"
-    yield from (f"alarm: {why}" for why in store["forged"])
+    yield from (f"alarm: {why}" for why in (*store["forged"], *store["deleted"]))
     for cohort in store.get("cohorts", ()):
         ripe = moment_text(datetime.fromisoformat(cohort["ripe_at"]))
         yield f"cohort {cohort['cohort']}: {cohort['state']}{'' if cohort['state'] == 'ripe' else f', ripe on {ripe}'}"

@@ -9,6 +9,7 @@ import click
 from kanab.choices import MetaMethod
 from kanab.cli.output import html_option, json_option, show
 from kanab.cli.released_sources import releases_by_name
+from kanab.cli.source_options import SHARE
 
 
 @click.command()
@@ -24,7 +25,7 @@ from kanab.cli.released_sources import releases_by_name
     help="One effect for all (fixed), or random effects: DerSimonian–Laird, Paule–Mandel, restricted likelihood.",
 )
 @click.option("--normal", is_flag=True, help="Random effects without Knapp and Hartung's error.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of intervals.")
+@click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Of intervals.")
 @json_option
 @html_option
 def combine(source: tuple[str, ...], **flags: Any) -> None:

@@ -8,12 +8,13 @@ import click
 
 from kanab.cli.output import html_option, json_option, show
 from kanab.cli.released_sources import releases_by_name
+from kanab.cli.source_options import SHARE
 
 
 @click.command()
 @click.argument("source", nargs=-1, required=True)
 @click.option("--metric", help="The metric that all effects are on.")
-@click.option("--confidence", type=float, default=0.95, show_default=True, help="Of intervals.")
+@click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Of intervals.")
 @json_option
 @html_option
 def portfolio(source: tuple[str, ...], **flags: Any) -> None:

@@ -20,6 +20,8 @@ from kanab.collector.http.addresses import NOBODY, Proxies, place_hash
 from kanab.collector.http.metrics import CONTENT_TYPE
 from kanab.collector.http.origins import PostingPage
 from kanab.collector.http.service import Service
+from kanab.collector.protocol.config import config_part
+from kanab.collector.protocol.encoding import decode, encode
 from kanab.collector.protocol.limits import (
     BURST_POSTS,
     MOST_CONNECTIONS,
@@ -45,6 +47,7 @@ _METRICS = (b"content-type", CONTENT_TYPE.encode())
 _SCRIPT = (b"content-type", b"text/javascript; charset=utf-8")
 _SECURITY: Headers = [(b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer")]
 _FRESH = (b"cache-control", b"no-cache")
+_PUBLIC = (b"access-control-allow-origin", b"*")
 _FOR_AN_HOUR = (b"cache-control", b"public, max-age=3600")
 _FOR_EVER = (b"cache-control", b"public, max-age=31536000, immutable")
 _DAY = 86_400
@@ -128,7 +131,9 @@ class Buckets:
 
 
 class OpenConnections:
-    """Counts the open connections of each place, by a keyed hash of its address; those without limit are not counted.
+    """Counts what each place has open, by a keyed hash of its address; those without limit are not counted.
+
+    That is connections, and behind a proxy posts that are still arriving.
 
     >>> connections = OpenConnections(most=1)
     >>> connections.begin("192.0.2.7"), connections.begin("192.0.2.7"), connections.begin("192.0.2.8")
@@ -310,24 +315,29 @@ class Collector:
 
     # ── what may be read ───────────────────────────────────────────────────────────────────────
 
+    def _config(self, path: str, scope: Scope) -> Response:
+        """Return the config, or its part about some experiments; under the name of its digest it is kept for ever."""
+        service, names = self.service, _experiments(scope)
+        if path == "/v1/config.json":
+            known = service.plan.experiment_names
+            only = "" if names is None else f"?experiments={','.join(encode(name) for name in known if name in names)}"
+            place = f"{scope.get('root_path', '')}/v1/config/{service.digest}.json{only}".encode()
+            return _response(307, b"", [(b"location", place), _FRESH, _PUBLIC])
+        config = service.config_named(path.removeprefix("/v1/config/").removesuffix(".json"))
+        if config is None:
+            return _response(404, b"there is no such config\n", [_TEXT, _FRESH, _PUBLIC])
+        return _response(200, config if names is None else config_part(config, names), [_JSON, _FOR_EVER, _PUBLIC])
+
     async def _get(self, path: str, scope: Scope, send: Send) -> None:
         """Serve script, config and health to everybody; numbers, however coarse, to this machine or with the token."""
         if scope["method"] not in ("GET", "HEAD"):
             await _answer(send, 405, b"use GET\n", [_TEXT, (b"allow", b"GET, HEAD")])
             return
         service = self.service
-        public: Headers = [(b"access-control-allow-origin", b"*")]
-        if path == "/v1/config.json":
-            place = f"{scope.get('root_path', '')}/v1/config/{service.digest}.json".encode()
-            await _answer(send, 307, b"", [(b"location", place), _FRESH, *public])
-        elif path.startswith("/v1/config/"):
-            config = service.config_named(path.removeprefix("/v1/config/").removesuffix(".json"))
-            if config is None:
-                await _answer(send, 404, b"there is no such config\n", [_TEXT, _FRESH, *public])
-            else:
-                await _answer(send, 200, config, [_JSON, _FOR_EVER, *public])
+        if path == "/v1/config.json" or path.startswith("/v1/config/"):
+            await _send(send, self._config(path, scope))
         elif path == "/kanab.js":
-            await _answer(send, 200, self._script, [_SCRIPT, _FOR_AN_HOUR, *public])
+            await _answer(send, 200, self._script, [_SCRIPT, _FOR_AN_HOUR, _PUBLIC])
         elif path == "/livez":
             await _answer(send, 200, b"ok\n", [_TEXT, _FRESH])
         elif path in ("/readyz", "/healthz", "/readyz/posts"):
@@ -360,6 +370,15 @@ class Collector:
 
 class _DisconnectedError(Exception):
     """The sender disconnected before the body was whole."""
+
+
+def _experiments(scope: Scope) -> set[str] | None:
+    """Return the experiments that a query names (`experiments=checkout,logo`); None: it does not, all are meant."""
+    for part in scope["query_string"].decode("ascii", "replace").split("&"):
+        name, _, value = part.partition("=")
+        if name == "experiments":
+            return {*map(decode, value.split(","))}
+    return None
 
 
 def _too_long() -> MessageError:

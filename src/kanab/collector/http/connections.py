@@ -107,8 +107,8 @@ _METHODS = {
 """The methods of uvicorn's protocol that the fast path overrides or calls, with the number of their arguments."""
 
 _ATTRIBUTES = (
-    "app_state", "client", "cycle", "flow.write_paused", "loop", "pipeline", "root_path", "server_state.total_requests",
-    "timeout_keep_alive", "transport",
+    "app_state", "client", "cycle", "flow.write_paused", "headers", "loop", "pipeline", "root_path",
+    "server_state.total_requests", "timeout_keep_alive", "transport",
 )  # fmt: skip
 """The attributes of a connection that the fast path reads or sets."""
 
@@ -196,6 +196,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._proxies: Proxies | None = self.app_state.get(PROXIES) or None  # most have none, and are not asked
         self._connections: OpenConnections | None = self.app_state.get(CONNECTIONS)
         self._counted = False
+        self._visitor: str | None = None  # whom a proxy speaks for, while the body of a request is still to come
         self._post = FastCycle()
         self._stopping = False
         self._arriving: tuple[PlainHead, bytes] | None = None
@@ -213,6 +214,8 @@ class PatientProtocol(HttpToolsProtocol):
         """Stop waiting."""
         self._deadline = 0.0
         self._arriving = None
+        if self._visitor is not None:
+            self._end_body()
         if self._connections is not None and self._counted:
             self._connections.end(self._address)
         if self._timer is not None:
@@ -235,6 +238,20 @@ class PatientProtocol(HttpToolsProtocol):
     def _address(self) -> str | None:
         return self.client[0] if self.client else None
 
+    def _begin_body(self, visitor: str | None) -> None:
+        """Begin to wait for a body that a proxy passes on, unless its visitor has too many of them under way."""
+        if self._connections is None or visitor == self._address:  # whose connections are counted
+            return
+        if self._connections.begin(visitor):
+            self._visitor = visitor
+        else:
+            self._give_up()
+
+    def _end_body(self) -> None:
+        if self._connections is not None and self._visitor is not None:
+            self._connections.end(self._visitor)
+            self._visitor = None
+
     # ── plain posts ────────────────────────────────────────────────────────────────────────────
 
     def _is_free(self) -> bool:
@@ -249,9 +266,13 @@ class PatientProtocol(HttpToolsProtocol):
         if len(data) < head.end:
             if self._arriving is None:
                 self._wait(self.patience)
+                if self._proxies is not None:
+                    self._begin_body(self._proxies.visitor_in_head(self._address, data[: head.start]))
             self._arriving = head, data
             return
         self._arriving = None
+        if self._visitor is not None:
+            self._end_body()
         if len(data) > head.end or self._fast_post is None:
             self._parse(data)  # another request follows without waiting for the response
         else:
@@ -318,6 +339,8 @@ class PatientProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin the body."""
         self._in_head = False
+        if self._proxies is not None:
+            self._begin_body(self._proxies.visitor_of(self._address, self.headers))
         super().on_headers_complete()
         if self._stopping and self.cycle is not None:
             self.cycle.keep_alive = False
@@ -325,6 +348,7 @@ class PatientProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """End the request."""
         self._ended = self._begun
+        self._end_body()
         self._deadline = 0.0
         super().on_message_complete()
 

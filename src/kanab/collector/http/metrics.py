@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from prometheus_client import Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from kanab.collector.figures import EDGES, FlooredHistogram
 from kanab.collector.health import LiveHealth
@@ -17,11 +22,11 @@ _OTHER_SHARES = "Do people arrive in other shares than planned"
 _STEPS = "floored to multiples of k"
 
 _PROCESS = {
-    "process_cpu_seconds_total": ("counter", "Processor time that was used, in seconds."),
-    "process_start_time_seconds": ("gauge", "When the process started, in seconds since 1970."),
-    "process_resident_memory_bytes": ("gauge", "Memory that the process has."),
-    "process_open_fds": ("gauge", "Open files and connections."),
-    "process_threads": ("gauge", "Threads of Python."),
+    "process_cpu_seconds_total": "Processor time that was used, in seconds.",
+    "process_start_time_seconds": "When the process started, in seconds since 1970.",
+    "process_resident_memory_bytes": "Memory that the process has.",
+    "process_open_fds": "Open files and connections.",
+    "process_threads": "Threads of Python.",
 }
 
 COUNTS = frozenset(
@@ -29,8 +34,6 @@ COUNTS = frozenset(
     "kanab_waiting_posts kanab_nonces kanab_post_seconds kanab_commit_seconds".split()
 )
 """What counts people or their messages: with ε not even its steps of k are shown."""
-
-Samples = Iterable[tuple[str, float]]
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class CollectorFigures:
     info: Mapping[str, str] = field(default_factory=dict)
     sealed: int = 0
     forged: int = 0
+    deleted: int = 0
     accounts: PeopleAccounts = field(default_factory=dict)
     seal_lag: float = 0.0
     clock_step: float = 0.0
@@ -66,76 +70,71 @@ def metrics_text(figures: CollectorFigures) -> str:
     >>> print(*(line for line in text.splitlines() if "kanab_people" in line or "posts_total" in line), sep="\n")
     # HELP kanab_people People per arm, floored to multiples of k, refreshed hourly.
     # TYPE kanab_people gauge
-    kanab_people{experiment="checkout",arm="A"} 120
+    kanab_people{arm="A",experiment="checkout"} 120.0
     # HELP kanab_posts_total Posts by what they were answered, floored to multiples of k.
     # TYPE kanab_posts_total counter
-    kanab_posts_total{answer="counted"} 240
+    kanab_posts_total{answer="counted"} 240.0
     """
+    return generate_latest(_Shown(figures)).decode()
+
+
+class _Shown(Collector):
+    """What is shown of figures, with the names and labels that dashboards know."""
+
+    def __init__(self, figures: CollectorFigures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        families: Iterable[Metric] = _families(self._figures)
+        if self._figures.noisy:
+            yield _family("kanab_noisy", "The plan has an ε: nothing that counts messages is shown.", 1)
+            families = (each for each in families if not COUNTS & {each.name, f"{each.name}_total"})
+        yield from families
+
+
+def _families(figures: CollectorFigures) -> Iterator[Metric]:
     live, ready = figures.live, not any(problem.stops for problem in figures.problems)
-    people: Samples = [
-        (_labels(experiment=name, arm=arm), count) for name, arms in live.people.items() for arm, count in arms.items()
-    ]
-    accounts: Samples = [
-        (_labels(experiment=name, state=state), count)
-        for name, states in figures.accounts.items()
-        for state, count in states.items()
-    ]
-    alarms: Samples = [(_labels(experiment=name), name in live.alarms) for name in live.people]
-    problems: Samples = [(_labels(problem=problem.value), problem in figures.problems) for problem in Problem]
-    drops: Samples = [(_labels(reason=reason), count) for reason, count in figures.drops.items()]
-    answers: Samples = [(_labels(answer=answer), count) for answer, count in figures.answers.items()]
-    families: list[tuple[str, str, str, Samples]] = [
-        ("kanab_up", "gauge", "Is the collector ready?", [("", ready)]),
-        ("kanab_problem", "gauge", "Is this wrong now? The words are those of /readyz.", problems),
-        ("kanab_info", "gauge", "Version, plan and epoch, as labels.", [(_labels(**figures.info), 1)]),
-        ("kanab_sealed_batches", "gauge", "Batches that were sealed.", [("", figures.sealed)]),
-        ("kanab_forged_total", "counter", "Metrics of tables that seals withheld as forged.", [("", figures.forged)]),
-        ("kanab_seal_lag_seconds", "gauge", "Since when something ripe should be sealed.", [("", figures.seal_lag)]),
-        ("kanab_clock_step_seconds", "gauge", "By how much the clock has jumped ahead.", [("", figures.clock_step)]),
-        ("kanab_people", "gauge", f"People per arm, {_STEPS}, refreshed hourly.", people),
-        (
-            "kanab_acknowledged_people",
-            "gauge",
-            f"People as of the last seal: published, held back for the next one, destroyed; {_STEPS}.",
-            accounts,
-        ),
-        ("kanab_sample_ratio_alarm", "gauge", f"{_OTHER_SHARES} (p below {LIVE_SAMPLE_RATIO_ALARM:g})?", alarms),
-        ("kanab_posts_total", "counter", f"Posts by what they were answered, {_STEPS}.", answers),
-        ("kanab_dropped_total", "counter", f"Lines and posts that were not counted, by reason, {_STEPS}.", drops),
-        ("kanab_waiting_posts", "gauge", f"Posts that wait for a commit, {_STEPS}.", [("", figures.waiting)]),
-        ("kanab_waiting_posts_limit", "gauge", "Posts that may wait for a commit.", [("", figures.most_waiting)]),
-        ("kanab_nonces", "gauge", f"Nonces that are remembered, {_STEPS}.", [("", figures.nonces)]),
-        ("kanab_post_seconds", "histogram", f"Until a post is on disk; numbers {_STEPS}.", _buckets(figures.posts)),
-        ("kanab_commit_seconds", "histogram", f"Time of a commit; numbers {_STEPS}.", _buckets(figures.commits)),
-        *((name, *_PROCESS[name], [("", value)]) for name, value in figures.process.items()),
-    ]
-    if figures.noisy:
-        families = [family for family in families if family[0] not in COUNTS]
-        families.insert(
-            0, ("kanab_noisy", "gauge", "The plan has an ε: nothing that counts messages is shown.", [("", 1)])
-        )
-    lines = []
-    for name, kind, text, samples in families:
-        lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-        lines += [f"{name}{rest} {_number(value)}" for rest, value in samples]
-    return "\n".join(lines) + "\n"
+    people = {(name, arm): count for name, arms in live.people.items() for arm, count in arms.items()}
+    accounts = {(name, state): n for name, states in figures.accounts.items() for state, n in states.items()}
+    problems = {(problem.value,): problem in figures.problems for problem in Problem}
+    alarms = {(name,): name in live.alarms for name in live.people}
+    info = {tuple(figures.info.values()): 1}
+    of_people = f"People as of the last seal: published, held back for the next one, destroyed; {_STEPS}."
+    shares = f"{_OTHER_SHARES} (p below {LIVE_SAMPLE_RATIO_ALARM:g})?"
+    yield _family("kanab_up", "Is the collector ready?", ready)
+    yield _family("kanab_problem", "Is this wrong now? The words are those of /readyz.", problems, "problem")
+    yield _family("kanab_info", "Version, plan and epoch, as labels.", info, *figures.info)
+    yield _family("kanab_sealed_batches", "Batches that were sealed.", figures.sealed)
+    yield _family("kanab_forged_total", "Metrics of tables that seals withheld as forged.", figures.forged)
+    yield _family("kanab_deleted_total", "Seals that found records deleted from the store.", figures.deleted)
+    yield _family("kanab_seal_lag_seconds", "Since when something ripe should be sealed.", figures.seal_lag)
+    yield _family("kanab_clock_step_seconds", "By how much the clock has jumped ahead.", figures.clock_step)
+    yield _family("kanab_people", f"People per arm, {_STEPS}, refreshed hourly.", people, "experiment", "arm")
+    yield _family("kanab_acknowledged_people", of_people, accounts, "experiment", "state")
+    yield _family("kanab_sample_ratio_alarm", shares, alarms, "experiment")
+    answers, drops = ({(word,): n for word, n in counts.items()} for counts in (figures.answers, figures.drops))
+    not_counted = f"Lines and posts that were not counted, by reason, {_STEPS}."
+    yield _family("kanab_posts_total", f"Posts by what they were answered, {_STEPS}.", answers, "answer")
+    yield _family("kanab_dropped_total", not_counted, drops, "reason")
+    yield _family("kanab_waiting_posts", f"Posts that wait for a commit, {_STEPS}.", figures.waiting)
+    yield _family("kanab_waiting_posts_limit", "Posts that may wait for a commit.", figures.most_waiting)
+    yield _family("kanab_nonces", f"Nonces that are remembered, {_STEPS}.", figures.nonces)
+    yield _histogram("kanab_post_seconds", f"Until a post is on disk; numbers {_STEPS}.", figures.posts)
+    yield _histogram("kanab_commit_seconds", f"Time of a commit; numbers {_STEPS}.", figures.commits)
+    for name, value in figures.process.items():
+        yield _family(name, _PROCESS[name], value)
 
 
-def _buckets(histogram: FlooredHistogram) -> Samples:
-    for edge, count in zip(EDGES, histogram.up_to, strict=True):
-        yield "_bucket" + _labels(le=_number(edge)), count
-    yield "_bucket" + _labels(le="+Inf"), histogram.total
-    yield "_sum", round(histogram.seconds, 6)
-    yield "_count", histogram.total
+def _family(name: str, text: str, values: float | Mapping[Any, float], *labels: str) -> Metric:
+    """Return a family of one number, or of one for each combination of labels."""
+    family = (CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily)(name, text, labels=labels)
+    for words, value in values.items() if isinstance(values, Mapping) else [((), values)]:
+        family.add_metric(words, value)
+    return family
 
 
-def _number(value: float) -> str:
-    return str(int(value)) if value == int(value) else repr(value)
-
-
-def _labels(**labels: str) -> str:
-    parts = []
-    for name, text in labels.items():
-        safe = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        parts.append(f'{name}="{safe}"')
-    return "{" + ",".join(parts) + "}" if parts else ""
+def _histogram(name: str, text: str, numbers: FlooredHistogram) -> Metric:
+    buckets = [(f"{edge:g}", count) for edge, count in zip(EDGES, numbers.up_to, strict=True)]
+    family = HistogramMetricFamily(name, text)
+    family.add_metric([], [*buckets, ("+Inf", numbers.total)], round(numbers.seconds, 6))
+    return family

@@ -28,7 +28,7 @@ from kanab.collector.health import LiveHealth, live_health
 from kanab.collector.http.metrics import CollectorFigures, metrics_text
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.keys.witness import Seen, Witness
+from kanab.collector.keys.witness import Witness
 from kanab.collector.log import Level, Say, say_nothing
 from kanab.collector.protocol.config import config_digest, public_config
 from kanab.collector.protocol.nonces import expired_error, seconds_of
@@ -36,7 +36,7 @@ from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
 from kanab.collector.protocol.vouchers import read_voucher_keys
 from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
-from kanab.collector.sealing import check_store_account, first_open, people_by_arm, seal_ripe
+from kanab.collector.sealing import check_store_account, first_open, missing_records, people_by_arm, seal_ripe
 from kanab.collector.stores.store import NEW, PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
@@ -126,7 +126,9 @@ class Service:
         self._told: str | None = None
         self._told_origins = False
         self._unconfirmed: float | None = None
-        acceptor = PostAcceptor(plan)  # a plan that cannot be collected is refused before anything is written
+        self._acceptor = acceptor = PostAcceptor(
+            plan
+        )  # a plan that cannot be collected is refused before anything is written
         if plan.budget is not None:  # or every seal would be refused
             check_declared(settle_missing(plan))
         now = acceptor.calendar.opening(seconds_of(self._clock())).current
@@ -156,7 +158,7 @@ class Service:
         self._due_since: datetime | None = None
         self._reported: tuple[str, float] | None = None
         self._figures = CollectorFigures()
-        self._ledger = 0, 0, 0  # its entries, the batches among them, and what these withheld as forged
+        self._ledger = 0, 0, 0, 0  # its entries, the batches, what these withheld as forged, and which lack records
         self._accounts: PeopleAccounts = {}
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
@@ -240,7 +242,7 @@ class Service:
         self.plan = self._versions.in_force(period)
         known = self._versions.known
         began = {name: self._versions.metrics(name) for name in known.experiment_names}
-        self._acceptor = PostAcceptor(known, began, self._voucher_keys)
+        self._acceptor = PostAcceptor(known, began, self._voucher_keys, checked=self._acceptor.plan)
         self.origins = frozenset(origin.encode() for origin in self.plan.origins)
         self._began = began
         self._publish()
@@ -308,7 +310,9 @@ class Service:
                 if len(entries) != self._ledger[0]:
                     ledger = verified_entries(entries, "the store")
                     forged = sum(len(release.receipt.forged) for release in ledger.releases)
-                    self._ledger, self._accounts = (len(entries), len(ledger.releases), forged), shown_accounts(ledger)
+                    deleted = sum(bool(release.receipt.deleted) for release in ledger.releases)
+                    self._ledger = len(entries), len(ledger.releases), forged, deleted
+                    self._accounts = shown_accounts(ledger)
                 self._measure()
             if self._export is not None:
                 self._export.offer(entries)
@@ -372,8 +376,14 @@ class Service:
 
     def _note_witness(self) -> None:
         """Write how far the store has come; what is acknowledged until the next time, it does not know."""
-        if self._witness is not None and self._older is None and self._writer.number:
-            self._witness.note(Seen(self._writer.epoch, self._writer.number))
+        seen = self._writer.seen.join(self._cipher.seen)
+        if self._witness is not None and self._older is None and (seen.number or seen.records):
+            self._witness.note(seen, self._sealed_through)
+
+    def _recall(self) -> None:
+        """Join what this collector has committed, and what its witness knows, for who reads the records."""
+        noted = None if self._witness is None else self._witness.read()
+        self._cipher.seen = self._writer.seen.join(self._cipher.seen).join(noted)
 
     def _follow_plan(self, now: datetime) -> None:
         """Follow another plan if a new period, or another collector with a newer plan, has put it in force."""
@@ -397,6 +407,7 @@ class Service:
                 self._say(f"kanab: {_UNCONFIRMED}", Level.WARNING)
             return
         self._due_since = self._due_since or last_tick(self.plan, now)
+        self._recall()
         for sealed in seal_ripe(self.store, self._cipher, self._versions, through):
             if sealed.release is None:
                 self._held_back = through, self.digest
@@ -406,6 +417,8 @@ class Service:
                 self._say(f"kanab: sealed the cohorts through {batch.through if batch else 'the end'}.")
                 for name, why in sealed.release.receipt.forged.items():
                     self._say(f"kanab: {name_left_out(name, why)}.", Level.WARNING)
+                for sentence in sealed.release.receipt.deleted:
+                    self._say(f"kanab: {sentence}.", Level.ERROR)
             for sentence in sealed.waiting.values():
                 self._say(f"kanab: {sentence}.", Level.WARNING)
             for sentence in sealed.destroyed.values():
@@ -425,6 +438,11 @@ class Service:
         hour = now.replace(minute=0, second=0, microsecond=0)
         if self.live.as_of == hour:
             return
+        self._recall()
+        missing = bool(missing_records(self.store, self._cipher))
+        if missing and Problem.DELETED not in self.readiness.noted:
+            self._say(f"kanab: {Problem.DELETED.line}", Level.ERROR)
+        self.readiness.set(Problem.DELETED, wrong=missing)
         if self.plan.budget is not None:  # people per arm, however coarse, would be exact
             self.live = LiveHealth(hour)
             return
@@ -481,6 +499,7 @@ class Service:
         self._figures = CollectorFigures(
             sealed=self._ledger[1],
             forged=self._ledger[2],
+            deleted=self._ledger[3],
             accounts=self._accounts,
             nonces=floor_to_k(self.store.remembered(), k),
             answers={"counted": floor_to_k(tempo.counted, k), **self.answers.floored(k)},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -33,6 +34,48 @@ def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None, 
 def config_digest(config: bytes) -> str:
     """Return the name of a config: clients may keep it for ever under this name."""
     return hashlib.sha256(config).hexdigest()[:32]
+
+
+def config_part(config: bytes, names: Collection[str]) -> bytes:
+    """Return what pages with some experiments need of a config: these, and those that are decided together with them.
+
+    They exclude each other, or are counted in pairs. Experiments that do not count every metric are always there: who
+    tracks has to know. Where pairs are drawn from all experiments, the config stays whole.
+
+    >>> from kanab.plan.model import ExperimentPlan, MetricPlan
+    >>> shop, logo = (ExperimentPlan(name, (("A", 1), ("B", 1)), "A") for name in ("checkout", "logo"))
+    >>> whole = public_config(Plan((MetricPlan("bought", binary=True),), (shop, logo)))
+    >>> [*msgspec.json.decode(config_part(whole, ["logo", "gone"]))["experiments"]]
+    ['logo']
+    """
+    document, near = _read(config)
+    if len(document["pairs"]) > MOST_PAIRS:
+        return config
+    waiting = [name for name, each in document["experiments"].items() if name in names or "metrics" in each]
+    needed: dict[str, Any] = {}
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed[name] = document["experiments"][name]
+            waiting += near[name]
+    used = {covariate for each in needed.values() for covariate in each["covariates"]}
+    part = {
+        "experiments": needed,
+        "pairs": [pair for pair in document["pairs"] if pair[0] in needed],
+        "covariates": {name: levels for name, levels in document["covariates"].items() if name in used},
+    }
+    return msgspec.json.encode(document | part, order="deterministic")
+
+
+@lru_cache(maxsize=1)
+def _read(config: bytes) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return a config as a document, and the experiments that are decided together with each one."""
+    document = msgspec.json.decode(config)
+    near = {name: [*each.get("exclude_with", ())] for name, each in document["experiments"].items()}
+    for first, second in document["pairs"]:
+        near[first].append(second)
+        near[second].append(first)
+    return document, near
 
 
 def _document(plan: Plan, began: Mapping[str, Sequence[str]]) -> dict[str, Any]:

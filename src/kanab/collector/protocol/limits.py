@@ -57,7 +57,8 @@ POSTS_PER_DAY = 200_000
 nonce is remembered, which takes 65 bytes with its row, so that one address fills at most 13 MB a day."""
 
 MOST_CONNECTIONS = 1_000
-"""Open connections of one address: a whole office that posts as fast as it may has 600 of them idle."""
+"""Open connections of one address, and posts of one that arrive through a proxy at once: a whole office that posts as
+fast as it may has 600 connections idle."""
 
 MOST_WAITING_POSTS = 20_000
 """Posts that may wait to be written; more are refused, and sent again later."""

@@ -66,6 +66,8 @@ _MIGRATIONS = (
     "ALTER TABLE kanab_sealed DROP CONSTRAINT kanab_sealed_through_key;",
     # version 4: what people were told about
     "CREATE TABLE kanab_told (mark text PRIMARY KEY);",
+    # version 5: records have numbers; what an earlier kanab merges would lack them
+    "",
 )
 SCHEMA = len(_MIGRATIONS)
 _TOLD = 4  # the version that brought it
@@ -105,6 +107,8 @@ _REMEMBER = """
     INSERT INTO kanab_nonces (hour, nonce) SELECT * FROM unnest(%b::integer[], %b::bytea[])
     ON CONFLICT DO NOTHING RETURNING nonce
 """
+_SETTLE = "UPDATE kanab_store SET forgotten = forgotten"
+"""Wait for the standby: a commit whose connection was cut while it waited is seen, and on the primary alone."""
 _ADD_RECORD = "INSERT INTO kanab_records (cohort, box) VALUES (%s, %s) RETURNING id"
 _RECORDS = """
     SELECT cohort, box FROM kanab_records
@@ -135,6 +139,8 @@ _SHORTEN = """
     WHERE name = %(name)s AND (setting::bigint = 0 OR setting::bigint > %(milliseconds)s)
 """
 """Sets a limit where the database has none, or a longer one."""
+
+WEAKER_COMMITS = ("off", "local", "remote_write")  # a crash or a failover loses what they acknowledge
 
 _REFUSED = ("the database refuses this user", "Grant it the right to create and write tables.")
 _CAUSES = {
@@ -250,6 +256,8 @@ class PostgresStore:
             keys = _keys(own)
             columns = [list(column) for column in zip(*keys, strict=True)] or [[], []]
             new = {nonce for (nonce,) in db.execute(_REMEMBER, columns, binary=True).fetchall()}
+            if not new:  # what was added before is acknowledged
+                db.execute(_SETTLE)
             fresh = [_take(new, post.nonce) for post in own]
             outcomes, sums = sort_posts(own, fresh, state.sealed_through, state.forgotten)
             boxes = [(cohort, encrypt(cohort, more, state.epoch, state.generation)) for cohort, more in sums.items()]
@@ -359,6 +367,7 @@ class PostgresStore:
 
     def _run_and_tidy(self, work: Callable[[Connection], bool]) -> bool:
         if not self._run(work):
+            self._run(lambda db: db.execute(_SETTLE))
             return False
         with suppress(StoreError):  # the entry is in the ledger; space can be given back later
             self.tidy()
@@ -374,8 +383,11 @@ class PostgresStore:
         def work(db: Connection) -> int:
             if self._read_only:
                 return int(_value(db.execute("SELECT sealed_through FROM kanab_store")))
-            self._state = self._read_state(db)
-            return self._state.sealed_through
+            state = self._read_state(db)
+            if self._state is None or state.sealed_through > self._state.sealed_through:
+                db.execute(_SETTLE)  # keys are erased by it
+            self._state = state
+            return state.sealed_through
 
         return self._run(work)
 
@@ -383,6 +395,10 @@ class PostgresStore:
         """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
         query = "SELECT greatest(forgotten, (SELECT max(hour) FROM kanab_nonces)) FROM kanab_store"
         return self._run(lambda db: int(_value(db.execute(query))))
+
+    def first_hour(self) -> int:
+        """Return the first hour that a nonce in the store was made in; 0 where there is none."""
+        return self._run(lambda db: int(_value(db.execute("SELECT coalesce(min(hour), 0) FROM kanab_nonces"))))
 
     def forgotten(self) -> int:
         """Return the hour before which nonces are forgotten; 0 in a new store."""
@@ -403,7 +419,7 @@ class PostgresStore:
 
     def server_settings(self) -> dict[str, str]:
         """Return the settings of the server on which it depends what a commit is worth, and its version."""
-        names = ["fsync", "full_page_writes", "synchronous_commit", "server_version"]
+        names = ["fsync", "full_page_writes", "synchronous_commit", "synchronous_standby_names", "server_version"]
         query = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)"
         return self._run(lambda db: dict(db.execute(query, (names,)).fetchall()))
 
@@ -526,7 +542,7 @@ def _connected(url: str, wait: float, *, new: bool) -> Connection:
     """Open a connection on which a commit is durable, and bring the tables up to date; make them in a new store."""
     with _connecting(url, wait) as db:
         db.execute("SET default_transaction_isolation TO 'read committed'")
-        if _value(db.execute("SHOW synchronous_commit")) == "off":
+        if _value(db.execute("SHOW synchronous_commit")) in WEAKER_COMMITS:
             db.execute("SET synchronous_commit TO on")
         with db.transaction():
             db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK + 1,))

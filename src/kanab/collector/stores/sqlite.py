@@ -92,6 +92,8 @@ DROP TABLE batches;
     "CREATE TABLE lost (cohort INTEGER PRIMARY KEY)",
     # version 6: what people were told about
     "CREATE TABLE told (mark TEXT PRIMARY KEY) WITHOUT ROWID",
+    # version 7: records have numbers; what an earlier kanab merges would lack them
+    "",
 )
 SCHEMA = len(_MIGRATIONS)
 _EPOCHS, _LOST, _TOLD = 3, 5, 6  # the versions that brought them
@@ -268,6 +270,11 @@ class SqliteStore:
         with self._reading() as db:
             query = "SELECT max(forgotten, coalesce((SELECT max(hour) FROM nonces), 0)) FROM store"
             return int(db.execute(query).fetchone()[0])
+
+    def first_hour(self) -> int:
+        """Return the first hour that a nonce in the store was made in; 0 where there is none."""
+        with self._reading() as db:
+            return int(db.execute("SELECT coalesce(min(hour), 0) FROM nonces").fetchone()[0])
 
     def forgotten(self) -> int:
         """Return the hour before which nonces are forgotten; 0 in a new store."""

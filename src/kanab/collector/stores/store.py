@@ -148,6 +148,9 @@ class Store(Protocol):
     def last_hour(self) -> int:
         """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
 
+    def first_hour(self) -> int:
+        """Return the first hour that a nonce in the store was made in; 0 where there is none."""
+
     def forgotten(self) -> int:
         """Return the hour before which nonces are forgotten; 0 in a new store."""
 

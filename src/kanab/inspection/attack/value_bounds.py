@@ -13,6 +13,7 @@ from kanab.errors import TallyError
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable
 from kanab.inspection.attack.reconstruct import CONTRIBUTORS
+from kanab.privacy.audit import known_bounds
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.inference import class_squares, edges, extremes_on_grid
 from kanab.tally.cells import Cells
@@ -66,9 +67,7 @@ def _views(table: AttackedTable) -> Iterator[AttackedTable]:
 def _extremes(table: AttackedTable, part: Moments, title: str, k: int) -> Iterator[Finding]:
     if part.metric.binary or not part.squares or table.hidden.any() or not _possible(table, part):
         return
-    # where no bounds are stated, amounts are taken not to be negative, if none looks so
-    unstated = (0, None) if bool(np.all(part.sums >= 0)) else (None, None)
-    bounds: tuple[int | None, int | None] = part.metric.grid_bounds or unstated
+    bounds = known_bounds(part, table.names)
     low, high = edges(*bounds)
     least, most = class_squares(part, table.names, *bounds)
     people = np.maximum(part.counts, 2)  # smaller classes are not looked at

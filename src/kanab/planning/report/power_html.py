@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
+from kanab.choices import INTERNAL
 from kanab.planning.report.power_words import (
     answer,
     basis_sentences,
@@ -15,8 +16,10 @@ from kanab.planning.report.power_words import (
     how_tested,
     otherwise,
 )
+from kanab.report.figure import Figure
 from kanab.report.figures import bind_numbers, percent
 from kanab.report.page import Page, PageSection, card_table, filled, header_html
+from kanab.report.words import is_internal
 
 Data = Mapping[str, Any]
 
@@ -28,28 +31,30 @@ PLAN_STYLE = """
 _QUESTIONS = {"people": "How many people?", "effect": "How small an effect?", "power": "How sure?"}
 
 
-def power_report(data: Data, *, charts: Mapping[str, str]) -> str:
-    """Return the page in one file without script or outside request; ``charts`` are those of ``power_charts``."""
+def power_report(data: Data, *, figures: Sequence[Figure]) -> str:
+    """Return the page in one file without script or outside request; ``figures`` are those of ``power_figures``."""
     question = _QUESTIONS[data["solved"]]
     said = " ".join([*otherwise(data), how_tested(data)])
     header = header_html("Plan of an experiment", question, _escaped(answer(data)), _escaped(said))
     sections = filled(
-        PageSection("curve", "With fewer or more people", _curves(data, charts)),
+        PageSection("curve", "With fewer or more people", _curves(data, figures)),
         PageSection("arms", "People per arm", _arms(data)),
         PageSection("basis", "What this rests on", _listed(basis_sentences(data))),
     )
-    return Page(f"{question} {answer(data)}", header, sections, "from numbers alone", PLAN_STYLE).to_html()
+    internal = INTERNAL if is_internal(data) else ""
+    made = "from counts and sums" if internal else "from numbers alone"
+    return Page(f"{question} {answer(data)}", header, sections, made, PLAN_STYLE, internal=internal).to_html()
 
 
-def _curves(data: Data, charts: Mapping[str, str]) -> str:
+def _curves(data: Data, figures: Sequence[Figure]) -> str:
     """Return both pictures side by side, then a few of their points as a table."""
     level = chance(data["curve"][0]["at_power"])
     key = (
         f"What is found with power {level}, and how likely a change of {change(data)} is to be found. "
         "The axis of people is logarithmic: equal steps multiply their number."
     )
-    figures = "".join(f"<figure>{svg}</figure>" for svg in charts.values())
-    drawn = f'<div class="pair">{figures}</div>' if len(charts) > 1 else figures
+    drawn = "".join(f"<figure>{figure.to_html()}</figure>" for figure in figures)
+    drawn = f'<div class="pair">{drawn}</div>' if len(figures) > 1 else drawn
     table = curve_table(data)
     rows = [[f"{row[0]} people", *(escape(cell.replace("> ", "≥ ")) for cell in row[1:])] for row in table.rows]
     numbers = card_table("The curves in numbers", ("", *table.header[1:]), rows, "cards wide")

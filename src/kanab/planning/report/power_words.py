@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kanab.planning.power import Power
 from kanab.tabular import Table, number
-from kanab.tally.factor import Level, label
 
 Data = Mapping[str, Any]
 _CORRECTIONS = {
@@ -23,23 +21,6 @@ def power_text(data: Data) -> str:
     """Return the answer, how it is tested, what it rests on, and the curve where it was asked for."""
     text = "\n".join([answer(data), *otherwise(data), how_tested(data), *data["notes"]])
     return text if data["curve"] is None else f"{text}\n\n{curve_table(data)}"
-
-
-def power_data(design: Power, control: Level, chosen: str = "declared") -> dict[str, Any]:
-    """Return the comparison of an arm with the control as plain data; who solved it adds mean, notes and so on."""
-    test, other = design.test, design.other
-    return {
-        "solved": design.solved, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
-        "control": label(control), "control_chosen": chosen, "arm": label(design.arm),
-        "effect": design.effect, "relative": design.relative, "power": design.power,
-        "alternative": test.alternative, "correction": test.correction,
-        "margin": None if test.margin is None else str(test.margin), "interaction": None,
-        "multiplies": design.multiplies,
-        "other": None if other is None else {
-            "multiplies": other.multiplies, "people": other.people, "arms": {label(arm): n for arm, n in other.arms},
-            "effect": other.effect, "relative": other.relative, "power": other.power,
-        },
-    }  # fmt: skip
 
 
 def answer(data: Data) -> str:

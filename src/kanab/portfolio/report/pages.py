@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from kanab.portfolio.report.charts import forest_picture, shrinkage_picture
+from kanab.portfolio.report.portfolio_pictures import combined_figure, shrinkage_figure
 from kanab.portfolio.report.words import (
     combined_heading,
     combined_sections,
@@ -14,6 +14,7 @@ from kanab.portfolio.report.words import (
     portfolio_sections,
     portfolio_title,
 )
+from kanab.report.figure import Figure
 from kanab.report.html import bullets, marked
 from kanab.report.page import Page, PageSection, header_html, table_html
 from kanab.report.sections import Section
@@ -37,7 +38,7 @@ def combined_report(data: Data) -> str:
     """Return combined effects as one HTML file, without script or outside request."""
     clean = mapped(data, printable)
     pictures = {
-        f"effect-{place}": _picture(_FOREST_KEY, forest_picture(clean, effect))
+        f"effect-{place}": _picture(_FOREST_KEY, combined_figure(clean, effect))
         for place, effect in enumerate(clean["effects"])
     }
     heading = ", ".join(dict.fromkeys(combined_heading(effect) for effect in clean["effects"]))
@@ -50,7 +51,7 @@ def combined_report(data: Data) -> str:
 def portfolio_report(data: Data) -> str:
     """Return a portfolio as one HTML file, without script or outside request."""
     clean = mapped(data, printable)
-    pictures = {"effects": _picture(_SHRINKAGE_KEY, shrinkage_picture(clean))}
+    pictures = {"effects": _picture(_SHRINKAGE_KEY, shrinkage_figure(clean))}
     heading = f"All experiments on {clean['metric']}"
     header = header_html("Portfolio", heading, marked(portfolio_title(clean)))
     return Page(
@@ -58,8 +59,8 @@ def portfolio_report(data: Data) -> str:
     ).to_html()
 
 
-def _picture(key: str, svg: str) -> str:
-    return f'<p class="key">{escape(key)}</p><figure>{svg}</figure>'
+def _picture(key: str, figure: Figure) -> str:
+    return f'<p class="key">{escape(key)}</p><figure>{figure.to_html()}</figure>'
 
 
 def _sections(sections: Iterable[Section], pictures: Mapping[str, str]) -> tuple[PageSection, ...]:

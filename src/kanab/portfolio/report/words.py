@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kanab.report.figures import Figures, Row, figures_of, percent, spoken_p
@@ -174,8 +174,3 @@ def effects_table(data: Data) -> Table:
     ]  # fmt: skip
     unit = ", points" if data["share"] else ""
     return Table(("experiment", "people", f"seen{unit}", "interval", "shrunk", "interval"), tuple(rows))
-
-
-def bars(rows: Sequence[Row]) -> list[float]:
-    """Return all ends of intervals that a picture of these rows has to show."""
-    return [end for row in rows for end in (*row["interval"], *row.get("shrunk_interval", ()))]

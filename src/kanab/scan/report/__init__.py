@@ -1,1 +1,1 @@
-"""Scans as text, tables, pages and charts; others use `html`, `tables` and `charts`."""
+"""Scans as text, tables, pages and figures; others use `html`, `tables` and `scan_pictures`."""

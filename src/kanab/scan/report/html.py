@@ -7,17 +7,17 @@ from html import escape
 from typing import Any
 
 from kanab.errors import AnalysisError
+from kanab.report.drawing import WIDTH
 from kanab.report.figures import Row, error_figures, spoken_p
 from kanab.report.html import bullets, marked
 from kanab.report.page import Page, PageSection, card_table, filled, header_html, table_html
 from kanab.report.words import is_internal
-from kanab.scan.report.charts import (
+from kanab.scan.report.scan_pictures import (
     MARKS,
-    PICTURE_STYLE,
-    effects_chart,
-    expected_chart,
+    effects_figure,
+    expected_figure,
     heat_map,
-    legend,
+    map_key,
     marks_of,
 )
 from kanab.scan.report.tables import (
@@ -43,6 +43,7 @@ from kanab.scan.report.words import (
     outcome,
     privacy_sentences,
     rest_sentences,
+    rows_repeat,
     scope_line,
     untestable_sentences,
 )
@@ -53,9 +54,7 @@ Data = Mapping[str, Any]
 OPENED = 3
 """So many flagged tests are unfolded at once; the others wait for a click."""
 
-SCAN_STYLE = (
-    PICTURE_STYLE
-    + """
+SCAN_STYLE = """
 a{color:var(--up)}
 h3{margin:1.75rem 0 .6rem}
 h2+h3,article:first-of-type h3{margin-top:0}
@@ -82,7 +81,6 @@ summary span{color:var(--muted);font-size:.9rem}
 details{break-inside:avoid}
 details::details-content{content-visibility:visible;display:block}}
 """
-)
 """What the page of a scan adds to the style sheet of all reports."""
 
 _MAP_KEY = (
@@ -144,13 +142,13 @@ def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:
 def _attention(data: Data) -> str:
     """Say the verdict in a sentence, then show the ranked table."""
     flagged, shown = alarms(data), strongest(data)
-    call = ""
+    call = "".join(f'<p class="call alarm" role="alert">{marked(caution)}</p>' for caution in rows_repeat(data))
     if sentence := outcome(data):
         alarm = ' alarm" role="alert' if flagged or data["verdicts"].get("assignment broken") else ""
         how, _, verdict_text = sentence.partition("): ") if "): " in sentence else sentence.partition(": ")
         bracket = ")" if "): " in sentence else ""
         verdict = marked(verdict_text[:1].upper() + verdict_text[1:])
-        call = f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
+        call += f'<p class="call{alarm}"><strong>{verdict}</strong> {marked(how + bracket)}.</p>'
     if not shown:
         return f"{call}<p>Nothing could be tested.</p>"
     cut = f'<p class="key">The {len(shown)} most urgent of {alarm_count(data):,}.</p>'
@@ -183,10 +181,10 @@ def _maps(data: Data, prefix: str) -> str:
             for at, pair in enumerate(data["effects"])
             if pair["metric"] == metric
         }
-        drawn, chance = heat_map(data, metric, links), expected_chart(data, metric)
-        beside = "pair" if 'class="map"' in drawn and chance else "pair words"
+        drawn, chance = heat_map(data, metric, links), expected_figure(data, metric)
+        beside = "pair" if drawn.wide <= WIDTH and chance else "pair words"
         region = f'<figure class="maps" tabindex="0" role="region" aria-label="{escape(f"Map of {metric}")}">'
-        figures = f"{region}{drawn}</figure>" + (f"<figure>{chance}</figure>" if chance else "")
+        figures = f"{region}{drawn.to_html()}</figure>" + (f"<figure>{chance.to_html()}</figure>" if chance else "")
         articles.append(f'<article>\n<h3>{escape(metric)}</h3>\n<div class="{beside}">{figures}</div>\n</article>')
     keys = [_MAP_KEY]
     if data.get("unlisted"):
@@ -194,7 +192,7 @@ def _maps(data: Data, prefix: str) -> str:
         keys.append(_LISTED_KEY.format(listed=listed, tests=listed + data["unlisted"]["tests"]))
     return (
         "".join(f'<p class="key">{escape(key)}</p>' for key in keys)
-        + f"<figure>{legend(marks_of(data))}</figure>"
+        + f"<figure>{map_key(marks_of(data)).to_html()}</figure>"
         + f'<p class="key">{escape(_EXPECTED_KEY)}</p>'
         + "\n".join(articles)
     )
@@ -224,7 +222,7 @@ def _effects_body(data: Data, pair: Row) -> str:
     """Show effects within arms in words, as means and as a picture."""
     sentences = bullets(effect_sentences(data, pair))
     means = table_html(means_table(data, pair), f"Means of {pair['metric']}: {pair['a']} × {pair['b']}", kind="grid")
-    drawn = f"<figure>{effects_chart(data, pair)}</figure>" if pair["effects"] else ""
+    drawn = f"<figure>{effects_figure(data, pair).to_html()}</figure>" if pair["effects"] else ""
     return f'<div class="pair"><div>{sentences}{means}</div>{drawn}</div>'
 
 

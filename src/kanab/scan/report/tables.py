@@ -27,6 +27,7 @@ from kanab.scan.report.words import (
     outcome,
     privacy_sentences,
     rest_sentences,
+    rows_repeat,
     scope_line,
     size_words,
     tests_of,
@@ -88,7 +89,10 @@ def attention(data: Data) -> tuple[str | Table, ...]:
     """Return the ranked table, and in words whether there is any alarm at all."""
     flagged, shown = alarms(data), strongest(data)
     broken = list(dict.fromkeys(name_sides(data, row) for row in with_verdict(data, "assignment broken")))
-    first = [f"ALARM: the assignment of {listed(broken, most=FEW_NAMED)} is broken (see Assignment)."] if broken else []
+    first = rows_repeat(data)
+    first += (
+        [f"ALARM: the assignment of {listed(broken, most=FEW_NAMED)} is broken (see Assignment)."] if broken else []
+    )
     if not shown:
         return (*first, "No test of effects could be done." if broken else "Nothing could be tested.")
     if not flagged:

@@ -13,7 +13,7 @@ from kanab.errors import listed
 from kanab.report.figures import Figures, Row, error_figures, percent
 from kanab.report.words import UNCHAINED, correction_name, ended, is_internal, spoken_arm, spoken_ps
 from kanab.scan.stats.verdicts import ALARMS, FEW_COULD, ORDER, WITHIN
-from kanab.stats.srm import alarm_limit
+from kanab.stats.srm import SAMPLE_RATIO_ALARM, alarm_limit
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
@@ -210,11 +210,19 @@ def _missed(sizes: tuple[float, float] | None, *, share: bool) -> str:
     return f"; a difference of effects of up to ± {usual} could have been missed (median; at worst ± {worst})"
 
 
+def rows_repeat(data: Data) -> list[str]:
+    """Return the cautions that rows are not people, which stand first among the notes."""
+    return [note for note in data["notes"] if note.startswith("Rows are not people: ")]
+
+
 def assignment_sentences(data: Data) -> list[str]:
     """Say whether people were assigned as if by independent coins."""
     kind = kind_of_scan(data)
     broken = with_verdict(data, "assignment broken")
-    limit = f"{alarm_limit(data['alpha'])}, corrected over all {'pairs' if kind is PAIRS else 'covariates'} by Holm"
+    if rows_repeat(data):
+        return ["Whether people were assigned as planned was not checked: rows are not people."]
+    tests = "pairs" if kind is PAIRS else "covariates"
+    limit = f"{alarm_limit(SAMPLE_RATIO_ALARM)}, corrected over all {tests} by Holm"
     if kind is SEGMENTS:
         if not broken:
             return [f"No sign that the arms are spread unevenly over any covariate ({limit})."]

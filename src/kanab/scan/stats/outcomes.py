@@ -105,7 +105,7 @@ def scan_blocks(
     assignment_p, check = np.full(tables, np.nan), np.zeros(tables, dtype=np.intp)
     for block in blocks:
         checks, reasons = check_assignment(block, planned), _reasons(block.people, rules.k, alarm)
-        assignment_p[block.places] = np.where(reasons == "", checks.combined, np.nan)
+        assignment_p[block.places] = np.nan if rules.rows_repeat else np.where(reasons == "", checks.combined, np.nan)
         check[block.places] = checks.worst
         for part in block.metrics:
             lines = block.places * len(names) + names.index(part.metric.name)

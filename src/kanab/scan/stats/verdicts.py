@@ -16,6 +16,7 @@ from kanab.errors import AnalysisError
 from kanab.scan.stats.cells import Flags
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import corrected_array
+from kanab.stats.srm import SAMPLE_RATIO_ALARM
 
 Verdict = Literal[
     "interference",
@@ -53,7 +54,8 @@ class Rules:
 
     ``family`` "metric" corrects over all tests of one metric, "all" over everything. ``tolerance``
     and ``bounds`` are in units of the metrics; ``bounds`` are for metrics that declare none.
-    Raises `AnalysisError` where one of them makes no sense.
+    Where rows are not people (``rows_repeat``), nothing is said of how people were assigned. Raises `AnalysisError`
+    where one of these makes no sense.
     """
 
     k: int = DEFAULT_K
@@ -62,6 +64,7 @@ class Rules:
     alpha: float = ALPHA
     tolerance: Mapping[str, float] = field(default_factory=dict)
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    rows_repeat: bool = False
 
     def __post_init__(self) -> None:
         if type(self.k) is not int or self.k < 1:
@@ -138,7 +141,7 @@ def decide(
         holds = evidence.p_guarded < alpha
         inside = evidence.could_miss_guarded <= evidence.tolerance
         nearly = (evidence.could_miss <= evidence.tolerance) & ~inside
-        broken = evidence.assignment < alpha
+        broken = evidence.assignment < SAMPLE_RATIO_ALARM
     cases: list[tuple[Flags, Verdict, str]] = [
         (evidence.untested, "not testable", ""),
         (broken, "assignment broken", ""),

@@ -73,6 +73,7 @@ def ask(
     *,
     client: tuple[str, int] | None = ("127.0.0.1", 50_000),
     root: str = "",
+    query: str = "",
 ) -> Answer:
     """One request through ASGI."""
     pieces = [body] if isinstance(body, bytes) else list(body)
@@ -94,7 +95,7 @@ def ask(
 
     lower = {name.lower(): value for name, value in (headers or {}).items()}
     scope = {
-        "type": "http", "method": method, "path": root + path, "root_path": root, "query_string": b"",
+        "type": "http", "method": method, "path": root + path, "root_path": root, "query_string": query.encode(),
         "headers": [(name.encode(), value.encode()) for name, value in ({"host": "localhost:8000"} | lower).items()],
         "client": client,
     }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ from tests.unit.collector.http.conftest import NOON, RunningService, ask
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import Proxies, network
 from kanab.collector.http.app import Buckets, Collector
+from kanab.collector.protocol.config import config_part, public_config
 from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.collector.readiness import Problem
 from kanab.errors import StoreError
+from kanab.plan.file import parse_plan
+from kanab.plan.model import Cohorts, ExperimentPlan, MetricPlan, Plan
 
 SECRET = "zq7secret"
 TEXT = {"Content-Type": "text/plain"}
@@ -304,6 +308,49 @@ def test_the_config_has_the_name_of_its_digest(app: Collector, running: RunningS
     assert config.headers["access-control-allow-origin"] == "*"
     assert json.loads(config.body)["experiments"]["checkout"]["arms"] == [["A", 1], ["B", 1]]
     assert int(config.headers["content-length"]) == len(config.body)
+
+
+def test_a_config_of_some_experiments_holds_these_and_what_is_decided_with_them(
+    open_service: Callable[..., RunningService],
+) -> None:
+    texts = [f"[experiments.e{number}]\narms = {{ A = 1, B = 1 }}\n" for number in range(6)]
+    texts[1] += 'adjust = ["tier"]\ninteractions = ["e2"]\n'
+    texts[3] += 'exclude_with = ["e2"]\n'
+    texts[5] = texts[5].replace("e5", '"a,b/c"')
+    head = "k = 10\n[covariates]\ntier = [1, 2]\n[metrics]\nminutes = { bounds = [0, 600] }\n"
+    app = Collector(open_service(parse_plan(head + "".join(texts))).service)
+
+    def part(query: str) -> Any:
+        answer = ask(app, "GET", "/v1/config.json", query=query)
+        assert SECRET not in repr(answer)
+        assert answer.headers["cache-control"] == "no-cache"
+        path, _, only = answer.headers["location"].partition("?")
+        config = ask(app, "GET", path, query=only)
+        assert (config.status, config.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
+        return json.loads(config.body)
+
+    whole = part("")
+    assert len(whole["experiments"]) == 6
+    assert part("experiments=e0") == whole | {
+        "experiments": {"e0": whole["experiments"]["e0"]},
+        "pairs": [],
+        "covariates": {},
+    }
+    assert {*part("v=1&experiments=e3,e3")["experiments"]} == {"e1", "e2", "e3"}  # by e2, which is counted with e1
+    assert part("experiments=e1")["pairs"] == [["e1", "e2"]]
+    assert {*part(f"experiments=a%2Cb%2Fc,{SECRET}")["experiments"]} == {"a,b/c"}
+    assert part("experiments=")["experiments"] == {}
+
+
+def test_the_config_of_two_among_a_thousand_experiments_is_small() -> None:
+    experiments = tuple(ExperimentPlan(f"e{number}", (("A", 1), ("B", 1)), "A") for number in range(1000))
+    metric = MetricPlan("minutes", (0, 600), 1)
+    whole = public_config(Plan((metric,), experiments, cohorts=Cohorts()))
+    part = config_part(whole, ["e17", "e400"])
+    assert [*json.loads(part)["experiments"]] == ["e17", "e400"]
+    assert (len(part) < 500, len(whole) > 50_000) == (True, True)
+    grown = public_config(Plan((metric,), experiments), {"e3": ()})  # began before the metric: who tracks has to know
+    assert {*json.loads(config_part(grown, ["e17"]))["experiments"]} == {"e3", "e17"}
 
 
 def test_other_configs_and_paths_are_not_there_and_not_repeated(app: Collector) -> None:

@@ -571,6 +571,34 @@ def test_an_address_has_so_many_connections_and_others_have_theirs(app: Collecto
     asyncio.run(talk())
 
 
+@pytest.mark.parametrize("length", ["Content-Length: 9", "Transfer-Encoding: chunked"])
+def test_behind_a_proxy_a_visitor_has_so_many_posts_under_way_and_others_have_theirs(
+    app: Collector, length: str
+) -> None:
+    async def talk() -> None:
+        proxies = Proxies([network("10.0.0.0/8")])
+        connections = Connections(app)
+        connections.state[CONNECTIONS] = open_ones = OpenConnections(most=2, proxies=proxies)
+        connections.state[PROXIES] = proxies
+
+        def begin(visitor: str) -> tuple[PatientProtocol, Line]:
+            protocol, line = connections.open("10.0.0.2")
+            protocol.data_received(f"POST /v1/t HTTP/1.1\r\nX-Forwarded-For: {visitor}\r\n{length}\r\n\r\n".encode())
+            return protocol, line
+
+        first, lost = begin("192.0.2.7")[0], begin("192.0.2.7")[0]
+        assert begin("192.0.2.7")[1].ended == "aborted"
+        assert begin("192.0.2.8")[1].ended == ""
+        lost.connection_lost(None)
+        first.data_received(b"too short" if "Length" in length else b"0\r\n\r\n")  # the whole body
+        for _ in range(2):
+            assert begin("192.0.2.7")[1].ended == ""
+        assert begin("192.0.2.7")[1].ended == "aborted"
+        assert sorted(open_ones._open.values()) == [1, 2]
+
+    asyncio.run(talk())
+
+
 # ── another uvicorn ────────────────────────────────────────────────────────────────────────────
 
 

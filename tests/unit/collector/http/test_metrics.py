@@ -1,13 +1,14 @@
-"""What a monitoring system reads, by a strict reader of its format."""
+"""What a monitoring system reads, by Prometheus' own parser."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.collector.http.conftest import RunningService, ask
 
 from kanab.collector.figures import EDGES, Histogram
@@ -16,53 +17,48 @@ from kanab.collector.http.app import Collector
 from kanab.collector.http.metrics import COUNTS, CollectorFigures, metrics_text
 from kanab.collector.readiness import Problem
 
-_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-_LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"'
-_SAMPLE = re.compile(rf"({_NAME})(?:\{{({_LABEL}(?:,{_LABEL})*)\}})? (\S+)")
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def parsed(text: str) -> tuple[dict[str, str], Samples]:
-    """Read the text format (version 0.0.4) as its specification says, and refuse everything else."""
-    assert text.endswith("\n")
+    """The kind of each family, and the samples by their names and labels."""
     kinds: dict[str, str] = {}
     samples: Samples = {}
-    family = helped = ""
-    for line in text[:-1].split("\n"):
-        if match := re.fullmatch(rf"# HELP ({_NAME}) (?:[^\\\n]|\\[\\n])+", line):
-            helped = match[1]
-        elif match := re.fullmatch(rf"# TYPE ({_NAME}) (counter|gauge|histogram)", line):
-            family = match[1]
-            assert family == helped
-            assert family not in kinds  # a family is one block
-            kinds[family] = match[2]
-            assert (match[2] == "counter") == family.endswith("_total")
-        else:
-            sample = _SAMPLE.fullmatch(line)
-            assert sample is not None, line
-            ends = ("_bucket", "_sum", "_count") if kinds[family] == "histogram" else ("",)
-            assert sample[1] in {family + end for end in ends}
-            labels = tuple((name, value) for name, value in re.findall(_LABEL, sample[2] or ""))
-            assert len(dict(labels)) == len(labels)
-            assert (sample[1], labels) not in samples
-            samples[sample[1], labels] = float(sample[_SAMPLE.groups])
-    for name in (name for name, kind in kinds.items() if kind == "histogram"):
-        buckets = {
-            float(dict(labels)["le"]): value for (own, labels), value in samples.items() if own == f"{name}_bucket"
-        }
-        assert list(buckets) == sorted(buckets)
-        assert list(buckets.values()) == sorted(buckets.values())
-        assert buckets[math.inf] == samples[f"{name}_count", ()]
+    for family in text_string_to_metric_families(text):
+        assert family.name not in kinds  # a family is one block
+        assert family.documentation
+        kinds[family.name] = family.type
+        for sample in family.samples:
+            name = sample.name, tuple(sample.labels.items())
+            assert name not in samples
+            samples[name] = sample.value
+        if family.type == "histogram":
+            buckets = {sample.labels["le"]: sample.value for sample in family.samples if "le" in sample.labels}
+            assert [*buckets] == [*(f"{edge:g}" for edge in EDGES), "+Inf"]
+            assert list(buckets.values()) == sorted(buckets.values())
+            assert buckets["+Inf"] == samples[f"{family.name}_count", ()]
     return kinds, samples
+
+
+def test_dashboards_find_the_families_and_labels_that_the_manual_names(running: RunningService) -> None:
+    running.service.check_clock()
+    kinds, samples = parsed(running.service.metrics())
+    manual = (Path(__file__).parents[4] / "docs" / "how-to" / "collector.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`kanab_.*?) \|", manual, re.MULTILINE)
+    named = {name: labels.split(", ") for row in rows for name, labels in re.findall(r"`(\w+)\{?([\w, ]*)\}?`", row)}
+    shown = {f"{name}_total" if kind == "counter" else name: kind for name, kind in kinds.items()}
+    assert {name for name in shown if name.startswith("kanab_")} == named.keys() - {"kanab_noisy"}
+    for name, labels in samples:
+        assert [label for label, _ in labels if label != "le"] == sorted(filter(None, named.get(name, ()))), name
+    assert not [name for name, _ in samples if name.endswith("_created")]
 
 
 def test_names_that_would_break_the_format_are_escaped() -> None:
     name = 'a "quoted"\nname\\'
     live = LiveHealth(people={name: {"B\n": 10}}, alarms=frozenset({name}))
     _, samples = parsed(metrics_text(CollectorFigures(live, [Problem.CLOCK])))
-    escaped = r"a \"quoted\"\nname\\"
-    assert samples["kanab_people", (("experiment", escaped), ("arm", r"B\n"))] == 10
-    assert samples["kanab_sample_ratio_alarm", (("experiment", escaped),)] == 1
+    assert samples["kanab_people", (("arm", "B\n"), ("experiment", name))] == 10
+    assert samples["kanab_sample_ratio_alarm", (("experiment", name),)] == 1
     assert samples["kanab_up", ()] == 0
     assert samples["kanab_problem", (("problem", "clock"),)] == 1
     assert samples["kanab_problem", (("problem", "store"),)] == 0
@@ -128,5 +124,5 @@ def test_with_epsilon_nothing_that_counts_messages_is_shown() -> None:
     figures = CollectorFigures(LiveHealth(people={"checkout": {"A": 120}}), answers={"counted": 240}, noisy=True)
     text = metrics_text(figures)
     assert not COUNTS & {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    assert "kanab_noisy 1\n" in text
+    assert "kanab_noisy 1.0\n" in text
     assert "kanab_noisy" not in metrics_text(CollectorFigures())

@@ -86,7 +86,7 @@ def test_the_tick_seals_one_batch_and_the_key_moves(running: RunningService) -> 
     assert release.tables["checkout/tier"].total == 240
     assert running.service.store.sizes() == {}
     assert running.said[-1] == "kanab: sealed the cohorts through 2026-W46."
-    assert "kanab_sealed_batches 1\n" in running.service.metrics()
+    assert "kanab_sealed_batches 1.0\n" in running.service.metrics()
     with pytest.raises(StoreError, match="has been erased"):
         running.service._cipher.keyring.key(W46)
 
@@ -95,12 +95,12 @@ def test_forged_sums_are_told_by_the_log_the_metrics_and_the_state_of_the_store(
     post_people(running, 240)
     forged = running.body("checkout/tier:B:@2026-W46:minutes:0>4")  # nobody has no tier
     asyncio.run(running.service.take(forged, None))
-    assert "\nkanab_forged_total 0\n" in running.service.metrics()
+    assert "\nkanab_forged_total 0.0\n" in running.service.metrics()
     running.now = RIPE
     running.service.check_clock()
     why = "minutes is withheld in checkout/tier: messages do not add up, some were forged or lost"
     assert running.said[-1] == f"kanab: checkout/tier: {why}."
-    assert "\nkanab_forged_total 1\n" in running.service.metrics()
+    assert "\nkanab_forged_total 1.0\n" in running.service.metrics()
     state = store_state(running.service.store, running.now)
     assert f"alarm: checkout/tier: {why}" in [*_store_lines(state)]
     (release,) = stored_ledger(running.service.store).releases
@@ -178,7 +178,7 @@ def test_an_experiment_that_ends_with_an_arm_below_k_is_alarming_before_it_is_de
     ended.now = RIPE + timedelta(minutes=3)
     ended.service.check_clock()
     assert "kanab: banner has ended, and its people are destroyed: an arm holds fewer than k people." in ended.said
-    assert 'kanab_acknowledged_people{experiment="checkout",state="published"} 250\n' in ended.service.metrics()
+    assert 'kanab_acknowledged_people{experiment="checkout",state="published"} 250.0\n' in ended.service.metrics()
     assert Problem.LOSS not in ended.service.readiness.problems()
 
 
@@ -205,7 +205,7 @@ def test_an_arm_that_fails_to_arrive_raises_the_alarm_once(running: RunningServi
         running.now = NOON + timedelta(hours=hour)
         running.service.check_clock()
     assert running.said.count("kanab: people of checkout do not arrive in the planned shares (p below 0.0001).") == 1
-    assert 'kanab_sample_ratio_alarm{experiment="checkout"} 1\n' in running.service.metrics()
+    assert 'kanab_sample_ratio_alarm{experiment="checkout"} 1.0\n' in running.service.metrics()
 
 
 def test_drop_reasons_are_shown_in_steps_of_k_as_of_the_last_beat(running: RunningService) -> None:
@@ -214,7 +214,7 @@ def test_drop_reasons_are_shown_in_steps_of_k_as_of_the_last_beat(running: Runni
         ask(app, "POST", "/v1/t", b"")
     assert 'reason="format"' not in running.service.metrics()
     running.service.check_clock()
-    assert 'kanab_dropped_total{reason="format"} 20\n' in running.service.metrics()
+    assert 'kanab_dropped_total{reason="format"} 20.0\n' in running.service.metrics()
 
 
 def test_before_a_seal_values_change_no_byte_of_what_can_be_read(open_service: Callable[..., RunningService]) -> None:
@@ -246,8 +246,8 @@ def test_a_store_that_cannot_be_read_is_told_once_a_minute_and_recovers(
         running.service.check_clock()
         assert running.said == ["kanab: the database cannot be reached. Check its address."]
         assert not is_ready(running.service)
-        assert "\nkanab_up 0\n" in running.service.metrics()
-        assert '\nkanab_problem{problem="store"} 1\n' in running.service.metrics()
+        assert "\nkanab_up 0.0\n" in running.service.metrics()
+        assert '\nkanab_problem{problem="store"} 1.0\n' in running.service.metrics()
         broken.setattr("kanab.collector.http.service.REPEAT_SECONDS", 0.0)
         running.service.check_clock()
         assert len(running.said) == 2
@@ -483,4 +483,5 @@ def test_a_store_older_than_its_witness_takes_nothing_until_another_epoch_begins
     asyncio.run(service.stop())
     seen = witness.read()
     assert seen is not None
-    assert seen == Seen(service.epoch, store.number())
+    assert seen[:2] == (service.epoch, store.number())
+    assert [*seen.records.values()] == [1]  # one record of one writer

@@ -31,6 +31,8 @@ MESSAGES, COLLECTOR = "docs/how-to/messages.md", "docs/how-to/collector.md"
         ("deploy/nginx.conf", f"client_body_timeout {limits.REQUEST_SECONDS:g}s;"),
         ("deploy/nginx.conf", f"rate={limits.POSTS_PER_SECOND:g}r/s;"),
         ("deploy/nginx.conf", f"burst={limits.BURST_POSTS:g} "),
+        ("deploy/nginx.conf", f"rate={limits.POSTS_PER_DAY / 1440:.0f}r/m;"),
+        ("deploy/nginx.conf", f"burst={limits.POSTS_PER_DAY} "),
         ("deploy/Caddyfile", f"max_size {limits.MOST_POST_BYTES // 1024}KiB"),
     ],
 )

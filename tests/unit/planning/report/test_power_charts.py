@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from kanab.cli.power import power, solve_flags
 from kanab.planning.noise import noise_of_rate
 from kanab.planning.power import solve_power
-from kanab.planning.report.line_chart import ChartLine, LineChart
-from kanab.planning.report.power_charts import effect_curve, power_of_effect
+from kanab.planning.report.planning_pictures import effect_curve, power_of_effect
+from kanab.report.drawing import MUTED
+from kanab.report.figure import Dots, Figure, Label, Line, Plot
 
 FINE = (0.25, 0.5, 1, 2, 4)
 
@@ -21,42 +21,51 @@ def asked(**given: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return data, curve(FINE)
 
 
-def line_of(chart: LineChart | None) -> ChartLine:
-    assert chart is not None
-    (line,) = chart.lines
-    return line
+def plot_of(figure: Figure | None) -> Plot:
+    assert figure is not None
+    (panel,) = figure.panels
+    assert isinstance(panel, Plot)
+    return panel
+
+
+def line_of(figure: Figure | None) -> tuple[Line, Dots]:
+    *_, line, dots = plot_of(figure).marks
+    assert isinstance(line, Line)
+    assert isinstance(dots, Dots)
+    return line, dots
 
 
 def test_rates_are_drawn_in_points_and_the_answer_is_a_dot() -> None:
     data, points = asked(rate=0.1, effect=0.01, power=0.8)
     drawn = effect_curve(data, points)
-    line = line_of(drawn)
+    line, dots = line_of(drawn)
     assert [people for people, _ in line.points] == [7374, 14749, 29498, 58996, 117992]
     noise = noise_of_rate(0.1)
     assert [y for _, y in line.points] == [
         100 * solve_power(noise, people=row["people"], power=0.8).effect for row in points
     ]
-    assert line.dots == [line.points[2]]
+    assert dots.points == [line.points[2]]
+    label = plot_of(drawn).marks[0]
+    assert isinstance(label, Label)
+    assert label.lines == ("29,498 people", "1.00 points")
     assert drawn is not None
-    assert drawn.label == ("29,498 people", "1.00 points")
     assert drawn.title == "The smallest change with power 80 %, percentage points"
 
 
 def test_power_runs_from_0_to_1_with_a_line_at_what_was_asked() -> None:
     data, points = asked(sd="20", effect=1.0, power=0.9)
     drawn = power_of_effect(data, points)
-    assert drawn is not None
-    assert (drawn.y.least, drawn.y.most) == (0, 1)
-    assert drawn.asked == (0.9, "asked: 90 %")
-    assert round(line_of(drawn).points[2][1], 4) == 0.9
-    svg = drawn.to_svg()
-    assert f'cy="{30 + 250 * 0.1:g}"' in svg  # the dot, on the line that was asked for
-    assert re.search(r'<path d="M[\d.]+ 55L[\d.]+ 55"[^>]* stroke-dasharray="4 4"', svg)
+    panel, (line, _) = plot_of(drawn), line_of(drawn)
+    assert (panel.y.least, panel.y.most) == (0, 1)
+    across = [(line.points[0][0], 0.9), (line.points[-1][0], 0.9)]
+    assert panel.marks[0] == Line(across, MUTED, wide=1, dashes="4 4")
+    assert panel.marks[1] == Label(across[0], ["asked: 90 %"], below=False, colour=MUTED)
+    assert round(line.points[2][1], 4) == 0.9
 
 
 def test_what_so_few_people_cannot_reach_is_not_drawn() -> None:
     data, points = asked(rate=0.5, people=40, power=0.8)
-    assert [people for people, _ in line_of(effect_curve(data, points)).points] == [20, 40, 80, 160]
+    assert [people for people, _ in line_of(effect_curve(data, points))[0].points] == [20, 40, 80, 160]
     none = [row | {"effect": None, "power": None} for row in points]
     assert effect_curve(data, none) is None
     assert power_of_effect(data, none) is None
@@ -64,7 +73,7 @@ def test_what_so_few_people_cannot_reach_is_not_drawn() -> None:
 
 def test_a_margin_has_its_own_words_and_a_solvers_zero_is_zero() -> None:
     data, points = asked(rate=0.05, effect=0.0, power=0.8, margin="non-inferiority=0.02", relative=True)
-    assert line_of(effect_curve(data, points)).dots == [(1_174_688, 0.0)]
+    assert line_of(effect_curve(data, points))[1].points == [(1_174_688, 0.0)]
     data, points = asked(sd="20", effect=0.0, power=0.8, margin="equivalence=1")
     drawn = effect_curve(data, points)
     assert drawn is not None
@@ -73,15 +82,12 @@ def test_a_margin_has_its_own_words_and_a_solvers_zero_is_zero() -> None:
 
 def test_people_are_marked_at_round_numbers_however_wide_the_range() -> None:
     data, points = asked(rate=0.1, effect=0.01, power=0.8)
-    drawn = effect_curve(data, points)
-    assert drawn is not None
-    assert drawn.x.ticks == [(10_000, "10k"), (20_000, "20k"), (50_000, "50k"), (100_000, "100k")]
+    assert plot_of(effect_curve(data, points)).x.ticks == [
+        (10_000, "10k"), (20_000, "20k"), (50_000, "50k"), (100_000, "100k"),
+    ]  # fmt: skip
     wide = [row | {"people": 10 ** (2 + 2 * place)} for place, row in enumerate(points)]
-    drawn = effect_curve(data, wide)
-    assert drawn is not None
-    assert [tick for tick, _ in drawn.x.ticks] == [10**place for place in range(2, 11)]
-    assert drawn.x.ticks[-1][1] == "10bn"
+    ticks = plot_of(effect_curve(data, wide)).x.ticks
+    assert [tick for tick, _ in ticks] == [10**place for place in range(2, 11)]
+    assert ticks[-1][1] == "10bn"
     near = [row | {"people": 11 + place} for place, row in enumerate(points)]
-    drawn = effect_curve(data, near)
-    assert drawn is not None
-    assert drawn.x.ticks == [(11, "11"), (15, "15")]
+    assert plot_of(effect_curve(data, near)).x.ticks == [(11, "11"), (15, "15")]

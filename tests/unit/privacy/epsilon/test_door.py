@@ -202,7 +202,7 @@ def test_the_receipt_has_nothing_of_the_data_but_noisy_numbers() -> None:
     receipt = made.receipt
     assert (receipt.clamped, receipt.missing, receipt.excluded, receipt.outside) == ({}, {}, 0, 0)
     assert (receipt.effective_k, receipt.homogeneous, receipt.not_enumerated, receipt.narrowest) == (None, 0, 0, None)
-    assert (made.ranges, made.repeats, made.bounds_declared) == ({}, (), True)
+    assert (made.ranges, made.receipt.repeats, made.bounds_declared) == ({}, (), True)
     assert made.plan.experiment("checkout").salt is None
     assert receipt.smallest_class == min(count for table in made.tables.values() for count in table.people.flat)
 

@@ -139,8 +139,14 @@ def test_a_metric_that_no_class_may_show_keeps_its_products_by_arm() -> None:
     rows["rating"] = np.where(np.arange(4000) % np.choose(rows["tier"] - 1, (9, 400, 9)) == 0, np.nan, rows["y"])
     rows["opened"] = (np.arange(4000) % 3 == 0).astype(int)
     made = release(
-        count(rows, arm="arm", metrics=[Mean("rating", bounds=(0, 300), resolution=0.01, missing="exclude")], adjust=["tier", Number("before", bounds=(0, 60), resolution=0.01)], received="opened")
-    )  # fmt: skip
+        count(
+            rows,
+            arm="arm",
+            metrics=[Mean("rating", bounds=(0, 300), resolution=0.01, missing="exclude")],
+            adjust=["tier", Number("before", bounds=(0, 60), resolution=0.01)],
+            received="opened",
+        )
+    )
     assert "rating" not in made.tables["arm/tier"].metric_names
     assert {frozenset(cross.pair) for cross in made.tables["arm"].crosses} == {
         frozenset({"before", "rating"}), frozenset({"opened", "rating"})
@@ -232,7 +238,7 @@ def test_a_number_of_other_people_is_not_said_to_stand_in_the_way(tmp_path: Path
         ),
     )
     why = release(asked, ledger=path).receipt.left_out["other: visits"]
-    assert "declare bounds, values beyond are clamped (--bounds visits=0:500)" in why
+    assert "narrower bounds may keep it, beyond which values are clamped (--bounds visits=0:500)" in why
 
 
 def test_new_classes_give_way_to_products_that_were_released_before(tmp_path: Path) -> None:

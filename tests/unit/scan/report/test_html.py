@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 import pytest
 
 from kanab.errors import AnalysisError
-from kanab.scan.report.charts import effects_chart, expected_chart, heat_map
+from kanab.report.drawing import ALARM, DOWN, INK, UP
+from kanab.report.figure import Dots, HeatMap, Line, Plot
 from kanab.scan.report.html import scan_report
+from kanab.scan.report.scan_pictures import effects_figure, expected_figure, heat_map
 
 Scan = dict[str, Any]
 STORED = Path(__file__).parent / "scan.json"
@@ -132,50 +135,62 @@ def test_two_experiments_need_no_map(six: Scan) -> None:
     assert "Every pair at a glance" in scan_report(pairs=six)
 
 
-def test_a_map_marks_verdicts_on_both_sides_of_the_diagonal(six: Scan) -> None:
+def test_a_map_marks_verdicts_and_is_darker_for_smaller_p(six: Scan) -> None:
     drawn = heat_map(six, "revenue")
-    assert (drawn.count('class="dot"'), drawn.count('class="tri"'), drawn.count('class="cross"')) == (2, 2, 2)
-    assert "marked: banner × price interference; banner × search assignment broken; price × search watch." in drawn
-    assert 'd="M40 0h40v40H40z' in drawn
+    (panel,) = drawn.panels
+    assert isinstance(panel, HeatMap)
+    marks = [(cell.a, cell.b, cell.paint.colour) for cell in panel.cells if cell.words]
+    assert marks == [(0, 1, ALARM), (0, 3, INK), (1, 3, DOWN)]
+    assert "marked: banner × price interference; banner × search assignment broken; price × search watch." in (
+        drawn.description
+    )
 
 
 def test_a_map_of_a_hundred_experiments_stays_small(six: Scan) -> None:
     drawn = heat_map(hundred(six), "revenue")
-    assert len(drawn) < 40_000
-    assert 'class="map large"' in drawn
-    assert len(re.findall("<text", drawn)) == 21 + 11
-    paths = re.findall(r'<path class="(e\d)" d="([^"]*)"', drawn)
-    squares = {name: sum(float(run) / 6.4 for run in re.findall(r"h([\d.]+)", shape)) for name, shape in paths}
-    # of p = (i + 0.5) / 4950 there are 247 below 0.05, 49 below 0.01, 5 below 0.001; each is drawn twice
-    assert squares == pytest.approx({"e1": 2 * (247 - 49), "e2": 2 * (49 - 5), "e3": 2 * 5}, abs=0.01)
+    assert len(drawn.to_html()) < 40_000
+    (panel,) = drawn.panels
+    assert isinstance(panel, HeatMap)
+    squares = Counter(cell.paint.opacity for cell in panel.cells)
+    # of p = (i + 0.5) / 4950 there are 247 below 0.05, 49 below 0.01, 5 below 0.001
+    assert squares == {0.22: 247 - 49, 0.42: 49 - 5, 0.68: 5}
+
+
+def plotted(six: Scan) -> Plot:
+    drawn = expected_figure(six, "revenue")
+    assert drawn is not None
+    (panel,) = drawn.panels
+    assert isinstance(panel, Plot)
+    return panel
 
 
 def test_p_values_on_the_line_are_drawn_on_the_line(six: Scan) -> None:
-    drawn = expected_chart(hundred(six), "revenue")
-    points = re.findall(r"M([\d.]+) ([\d.]+)h0", drawn)
-    line = re.findall(r'strong" d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)"', drawn)[0]
-    x0, y0, x1, y1 = map(float, line)
-    slope = (y1 - y0) / (x1 - x0)
-    assert len(points) == 495
-    assert all(abs(float(y) - y0 - slope * (float(x) - x0)) < 0.05 for x, y in points)
+    line, points, beyond = plotted(hundred(six)).marks
+    assert isinstance(line, Line)
+    assert isinstance(points, Dots)
+    assert (line.points[0], len(points.points)) == ((0.0, 0.0), 495)
+    assert all(x == y for x, y in [*line.points, *points.points])
+    assert isinstance(beyond, Dots)
+    assert beyond.points == []
 
 
 def test_p_of_zero_is_drawn_at_the_edge_and_no_p_at_all_not(six: Scan) -> None:
     six["quantiles"]["revenue"]["observed"][0] = 0.0
-    drawn = expected_chart(six, "revenue")
-    assert drawn.count('class="tri"') == 1
+    *_, beyond = plotted(six).marks
+    assert isinstance(beyond, Dots)
+    assert (len(beyond.points), beyond.shape) == (1, "triangle")
     six["quantiles"]["revenue"] = {"expected": [], "observed": []}
-    assert expected_chart(six, "revenue") == ""
+    assert expected_figure(six, "revenue") is None
     assert outline(scan_report(pairs=six)).wrong == []
 
 
 def test_effects_within_arms_are_drawn_with_their_intervals(six: Scan) -> None:
-    drawn = effects_chart(six, six["effects"][0])
+    drawn = effects_figure(six, six["effects"][0]).to_html()
     assert 'aria-label="Effects of banner and price on revenue"' in drawn
     assert "+6.11 (4.39 to 7.83)" in drawn
-    assert drawn.count("<circle") == 4
+    assert (drawn.count("<circle"), drawn.count(f'fill="{UP}"')) == (4, 3)
     six["effects"][0]["effects"].append(six["effects"][0]["effects"][0] | {"arm": "loud"})
-    assert "banner loud − off, price off" in effects_chart(six, six["effects"][0])
+    assert "banner loud − off, price off" in effects_figure(six, six["effects"][0]).to_html()
 
 
 def test_segments_alone_make_a_report(stored: dict[str, Scan]) -> None:

@@ -100,7 +100,7 @@ def test_the_rest_says_what_could_have_been_missed(six: Scan) -> None:
 def test_a_broken_assignment_is_told_once_and_apart(six: Scan) -> None:
     text = scan_text(six)
     assert text.count("the arms of banner and search are not independent") == 1
-    assert text.index("A broken assignment (alarm below 0.05, corrected over all pairs by Holm) is not") > text.index(
+    assert text.index("A broken assignment (alarm below 0.001, corrected over all pairs by Holm) is not") > text.index(
         "── Assignment"
     )
 
