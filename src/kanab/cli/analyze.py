@@ -27,12 +27,11 @@ from kanab.cli.source_options import (
     pairs,
     plan_of,
     rows_of,
-    share,
     source_options,
 )
 from kanab.description import Reading
 from kanab.errors import PlanError
-from kanab.fields import described
+from kanab.fields import described, share
 
 if TYPE_CHECKING:
     from kanab.analysis.dry_run import DryRun

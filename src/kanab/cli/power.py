@@ -22,11 +22,11 @@ from kanab.cli.source_options import (
     names,
     not_said,
     pairs,
-    share,
     shares_of,
 )
 from kanab.description import AnyCovariate, Mean, Number, Ratio, Rows
 from kanab.errors import AnalysisError, PlanError
+from kanab.fields import share
 
 if TYPE_CHECKING:
     from kanab.plan.model import ExperimentPlan
