@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from kanab.choices import Alternative, RateTest, Slopes, Variance
 from kanab.errors import ArgumentError
@@ -105,9 +105,37 @@ SHARE = Kind(_anything, metavar="SHARE")
 HOW = Kind(_how, metavar="HOW")
 
 
-def words_of(literal: Any) -> Kind:
-    """Return the kind of a few words that the analysis itself checks, with more to say about them."""
-    return Kind(_anything, choices=get_args(literal))
+def values_of(name: str, *, several: bool = True) -> Kind:
+    """Return the kind of a value of a class, by its name, alone or by metric: classes that compute are not imported."""
+    by_metric = f", or a dict of {name}" if several else ""
+
+    def fits(value: Any) -> bool:
+        return type(value).__name__ == name
+
+    def read(value: Any) -> Any:
+        each = value.values() if isinstance(value, Mapping) and several else [value]
+        for one in each:
+            if not all(map(fits, one if isinstance(one, (list, tuple)) and several else [one])):
+                raise WrongValueError(f"must be a {name}{by_metric}")
+        return value
+
+    return Kind(read)
+
+
+def _by_name(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise WrongValueError("must be a dict")
+    return value
+
+
+def _margins(value: Any) -> Any:
+    return values_of("Margin").read(_by_name(value))
+
+
+def _contrasts(value: Any) -> Any:
+    if not isinstance(value, (list, tuple)):
+        raise WrongValueError("must be a list")
+    return tuple(value)
 
 
 # ── what is counted ────────────────────────────────────────────────────────────────────────────
@@ -262,6 +290,19 @@ class Rows:
 # ── how results are read ───────────────────────────────────────────────────────────────────────
 
 
+class _Written(str):
+    """An example that is code, not a text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+LOOKS, PRIOR = _Written("Looks('spending', looks=5)"), _Written("Prior(0, 0.01)")
+MARGINS = _Written("{'spend': Margin('non-inferiority', 0.1)}")
+
+
 @describes
 class Reading:
     """How results are read."""
@@ -271,40 +312,55 @@ class Reading:
         "Confidence of the intervals.", NUMBER, 0.9, default=0.95, words=("alpha", "level", "ci")
     )
     alternative: Alternative = setting(
-        "Sides of the test.", words_of(Alternative), "greater", default="two-sided", words=("sides", "tail")
+        "Sides of the test.", one_of(Alternative), "greater", default="two-sided", words=("sides", "tail")
     )
     correction: AnyCorrection = setting(
-        "Correction over metrics × arms.", words_of(AnyCorrection), "bh", default="holm",
+        "Correction over metrics × arms.", one_of(AnyCorrection), "bh", default="holm",
         words=("multiplicity", "fdr", "adjustment"),
     )  # fmt: skip
     looks: Any = setting(
-        "How it is read that is looked at more than once: Looks(…).", ANYTHING, default=None, flag="",
+        "How it is read that is looked at more than once: Looks(…).",
+        values_of("Looks", several=False),
+        LOOKS, default=None, flag="",
         words=("sequential", "peeking", "always_valid"),
     )  # fmt: skip
-    pool: Mapping[Any, Any] | None = setting("Treat several arms as one.", ANYTHING, {"any": ["B", "C"]}, default=None)
-    contrasts: Any = setting("Comparisons of arms with each other.", ANYTHING, ["B - C"], default=(), flag="--contrast")
+    pool: Mapping[Any, Any] | None = setting(
+        "Treat several arms as one.", Kind(_by_name), {"any": ["B", "C"]}, default=None
+    )
+    contrasts: Any = setting(
+        "Comparisons of arms with each other.", Kind(_contrasts), ["B - C"], default=(), flag="--contrast"
+    )
     margins: Mapping[str, Any] | None = setting(
-        "Claims by metric: Margin(…).", ANYTHING, default=None, flag="", words=("claims", "non_inferiority")
+        "Claims by metric: Margin(…).",
+        Kind(_margins),
+        MARGINS,
+        default=None,
+        flag="",
+        words=("claims", "non_inferiority"),
     )
     lower_is_better: Names = setting("Metrics of which less is better.", NAMES, ["returns"], default=())
     prior: Any = setting(
-        "Prior of effects, for all metrics or by metric: Prior(…).", ANYTHING, default=None, words=("bayes", "bayesian")
+        "Prior of effects, for all metrics or by metric: Prior(…).",
+        values_of("Prior"),
+        PRIOR,
+        default=None,
+        words=("bayes", "bayesian"),
     )
     primary: Names = setting("Metrics that decide; others are guardrails or secondary.", NAMES, ["bought"], default=())
     guardrails: Names = setting("Metrics that must not get worse.", NAMES, ["latency"], default=(), flag="--guardrail")
     decision: Mapping[str, Any] | None = setting(
-        "What it takes to ship an arm.", ANYTHING, {"people": 20_000}, default=None, words=("rule",)
+        "What it takes to ship an arm.", Kind(_by_name), {"people": 20_000}, default=None, words=("rule",)
     )
     test: RateTest = setting(
-        "Test of plain effects of 0/1 metrics: Miettinen and Nurminen's score test, or Welch's t.", words_of(RateTest),
+        "Test of plain effects of 0/1 metrics: Miettinen and Nurminen's score test, or Welch's t.", one_of(RateTest),
         "welch", default="score",
     )  # fmt: skip
     variance: Variance = setting(
-        "Variance of adjusted effects: exact, or the paper's (Ding), a little smaller.", words_of(Variance), "paper",
+        "Variance of adjusted effects: exact, or the paper's (Ding), a little smaller.", one_of(Variance), "paper",
         default="exact",
     )  # fmt: skip
     slopes: Slopes = setting(
-        "Slopes of adjusted effects: every arm its own (Lin), or one for all arms (CUPED).", words_of(Slopes), "one",
+        "Slopes of adjusted effects: every arm its own (Lin), or one for all arms (CUPED).", one_of(Slopes), "one",
         default="own", words=("cuped",),
     )  # fmt: skip
 

@@ -219,7 +219,7 @@ def one_of(literal: Any) -> Kind:
     choices = get_args(literal)
 
     def read(value: Any) -> Any:
-        if value not in choices:
+        if not isinstance(value, (str, bool)) or value not in choices:
             raise WrongValueError(f"must be {' or '.join(map(repr, choices))}")
         return value
 

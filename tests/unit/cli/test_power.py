@@ -488,12 +488,12 @@ def test_rows_and_columns_of_arms_are_chosen_as_everywhere(rows_file: str) -> No
     in_control = rows["bought"][rows["variant"] == "A"].mean()
     assert data(rows_file, "--metric", "bought", "--effect", "5%", "--arm", "variant")["mean"] == in_control
     in_tier = rows["spend"][rows["tier"] == 1]
-    noise = noise_of_rows(pd.DataFrame(rows), "spend", where="tier = 1")
+    noise = noise_of_rows(pd.DataFrame(rows), "spend", rows=kb.Rows(where="tier = 1"))
     assert noise.variances == pytest.approx([np.var(in_tier, ddof=1)] * 2)
     adjusted = noise_of_rows(rows, "spend", adjust=["prior_spend"])
     share = 1 - np.corrcoef(rows["spend"], rows["prior_spend"])[0, 1] ** 2
     assert adjusted.variances[0] == pytest.approx(share * np.var(rows["spend"], ddof=1), rel=1e-3)
-    ratio = noise_of_rows(rows, "spend/bought")
+    ratio = noise_of_rows(rows, kb.Ratio("spend", "bought"))
     assert ratio.mean == pytest.approx(rows["spend"].sum() / rows["bought"].sum())
 
 
