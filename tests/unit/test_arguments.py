@@ -83,6 +83,7 @@ CALLS: list[Call] = [
     (stats.correct, ([0.1, 0.2],), {}),
     (stats.difference_in_means, (TALLY, "bought"), {}),
     (stats.fit, (TALLY, "variant", "spend"), {}),
+    (stats.effect_differs, (TALLY, "tier", "bought"), {}),
     (stats.follow_ups, (TALLY, "tier", "bought"), {}),
     (stats.segment_effects, (TALLY, "tier", "bought"), {"confidence": 0.9}),
     (stats.holm_regions, ([EFFECT],), {}),

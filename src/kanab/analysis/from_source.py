@@ -67,7 +67,7 @@ def readout(
         control, reading = None, replace(reading, control=control)
     plan = chosen_plan(plan, arm, metrics, adjust, segments, arms=arms, control=control, received=received, k=k)
     options, source = source_options(rows, metrics), load_frame(source)
-    check_choices(plan, options.choices)
+    check_choices(plan, options)
     if options.clip:
         before = clipped_before(reading.looks, plan, experiment)
         plan = clip_source(source, plan, options, before, for_release=is_gated(plan))

@@ -14,6 +14,7 @@ import numpy as np
 
 from kanab.choices import INTERNAL
 from kanab.counted import Counted
+from kanab.counting.dispatch import SourceOptions
 from kanab.errors import PlanError, PrivacyError, SourceError, flag, listed
 from kanab.plan.model import Plan, published_plan
 from kanab.plan.pairs import planned_pairs
@@ -57,9 +58,9 @@ def check_internal(plan: Plan, *flags: str) -> None:
         )
 
 
-def check_choices(plan: Plan, choices: Mapping[str, str]) -> None:
+def check_choices(plan: Plan, options: SourceOptions) -> None:
     """Raise `PrivacyError` where own rows are gated and people are chosen: two answers may differ in one of them."""
-    chosen = [f"--{name}" for name in ("where", "sql", "join") if name in choices]
+    chosen = [f"--{name}" for name in ("where", "sql", "join") if getattr(options, name) is not None]
     if chosen and is_gated(plan):
         raise PrivacyError(
             f"{chosen[0]} chooses who is counted, and people here may not read rows (own_rows = gated)",

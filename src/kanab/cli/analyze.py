@@ -336,7 +336,7 @@ def _rows(source: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Call
     check_single(source)
     plan = plan_of(flags if not flags["pool"] else {**flags, "control": None}, source[0])  # a pool may be the control
     check_internal(plan, *(word for word in ("--as-released", "--show-sql") if flags[word[2:].replace("-", "_")]))
-    check_choices(plan, rows_of(flags).choices)
+    check_choices(plan, rows_of(flags))
     if flags["clip"]:
         from kanab.analysis.looks import clipped_before
         from kanab.counting.dispatch import clip_source

@@ -71,7 +71,7 @@ def release(source: str, **flags: Any) -> None:
     plan = _with_cohorts(plan_of(flags, source), flags)
     check_internal(plan, *(word for word in ("--dry-run", "--show-sql") if flags[word[2:].replace("-", "_")]))
     if path is None:
-        check_choices(plan, rows_of(flags).choices)
+        check_choices(plan, rows_of(flags))
     budget = asked_budget(plan, flags["epsilon"], flags["delta"])
     plan = with_budget(plan, budget and within_ledger(budget, plan, before))
     plan = settle_missing(plan, rules_of(before.plans) if plan.budget is None else {})

@@ -485,7 +485,7 @@ def test_levels_that_are_taken_as_one_are_named_and_the_test_is_called_what_it_i
     )
     rates = np.where((arms == "B") & (device == "pc"), 0.17, 0.1)
     rows = {"arm": arms, "device": device, "y": rng.random(6_000) < rates, "x": rng.normal(size=6_000).round(2)}
-    found = readout(rows, arm="arm", metrics=["y", "x"], covariates=["device"])
+    found = readout(rows, arm="arm", metrics=["y", "x"], adjust=["device"], segments=["device"])
     for output in (found.to_text(), found.to_report()):
         words = " ".join(output.replace("\N{NO-BREAK SPACE}", " ").split())
         assert "; car, watch taken as one level)" in words

@@ -284,11 +284,11 @@ def test_the_only_metric_of_clusters_decides_and_their_people_are_no_metric() ->
     rows = shops(seed=7) | {"people": np.full(len(shops(seed=7)["shop"]), 1)}
     rows["people"][0] = 5_000  # one cluster has most of the people of its arm
     one = {**CHOICES, "metrics": ["spend"]}
-    data = kb.readout(shops(seed=7), **one).to_dict()
+    data = kb.readout(shops(seed=7), **as_values("readout", **one)).to_dict()
     assert [row["role"] for row in data["effects"]] == ["primary"]
     assert data["decision"]["answer"] == "ship"
-    several = kb.readout(rows, **CHOICES, primary="spend", guardrails="bought").to_dict()
+    several = kb.readout(rows, **as_values("readout", **CHOICES, primary="spend", guardrails="bought")).to_dict()
     assert [row["role"] for row in several["effects"]] == ["primary", "guardrail"]
     assert {caution["metric"] for caution in several["cautions"]} <= {"spend", "bought", None}
     with pytest.raises(AnalysisError, match="primary names an unknown metric"):
-        kb.readout(rows, **CHOICES, primary="people")
+        kb.readout(rows, **as_values("readout", **CHOICES, primary="people"))

@@ -402,7 +402,7 @@ def test_a_relative_prior_is_a_share_of_the_controls_mean() -> None:
     plain = kb.analyze(released()).to_dict()
     control = next(row["mean_control"] for row in plain["effects"] if row["method"] == "difference")
     rows = [
-        kb.analyze(released(), prior=prior).to_dict()["bayes"]
+        kb.analyze(released(), reading=kb.Reading(prior=prior)).to_dict()["bayes"]
         for prior in (Prior(0.02, 0.05, relative=True), Prior(0.02 * control, 0.05 * control))
     ]
     assert [row["effects"] for row in rows[0]] != []
@@ -412,7 +412,7 @@ def test_a_relative_prior_is_a_share_of_the_controls_mean() -> None:
                 [x for x in other.values() if isinstance(x, float)]
             )
         assert relative["prior"] == {"mean": 0.02, "sd": 0.05, "relative": True}
-    text = str(kb.analyze(released(), prior=Prior(0, 0.05, relative=True)))
+    text = str(kb.analyze(released(), reading=kb.Reading(prior=Prior(0, 0.05, relative=True))))
     assert "0 ± 5 % of the mean of A (one standard deviation)" in text
     effect = kb.stats.against_control(kb.stats.plain_means(kb.datasets.eighteen()), "B")
     with pytest.raises(AnalysisError, match="a relative prior needs a control mean"):

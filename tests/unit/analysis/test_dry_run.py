@@ -115,7 +115,9 @@ def test_the_widest_bounds_that_keep_an_arm_total_are_found_by_trying() -> None:
         return try_release(kb.count(rows, plan))
 
     def plan(high: float, *adjust: str) -> kb.Plan:
-        return kb.make_plan("variant", ["spend"], adjust=adjust, bounds={"spend": (0, high)})
+        return kb.make_plan(
+            "variant", **as_values("make_plan", metrics=["spend"], adjust=adjust, bounds={"spend": (0, high)})
+        )
 
     first = run(plan(10_000, "country"))
     assert [*first.stays_out] == ["variant: spend"]
@@ -135,7 +137,12 @@ def test_everybody_is_counted_again_only_so_often() -> None:
         return try_release(kb.count(rows, plan))
 
     first = run(
-        kb.make_plan("variant", names, bounds=dict.fromkeys(names, (0, 50)), resolution=dict.fromkeys(names, 0.5))
+        kb.make_plan(
+            "variant",
+            **as_values(
+                "make_plan", metrics=names, bounds=dict.fromkeys(names, (0, 50)), resolution=dict.fromkeys(names, 0.5)
+            ),
+        )
     )
     assert len(first.stays_out) == 8
     assert with_keeping_flags(first, run).keeping.keys() == {"variant: m0", "variant: m1", "variant: m2", "variant: m3"}

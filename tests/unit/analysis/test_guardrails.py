@@ -220,7 +220,7 @@ def test_claims_about_a_primary_metric_are_corrected_over_arms_and_margins_of_gu
     choices = {"arm": "variant", "metrics": list(margins), "primary": "speed", "guardrails": "costs"}
     ships = alone = 0
     for seed in range(40):
-        data = kb.readout(at_the_margin(seed), **choices, control=0, margins=margins).to_dict()
+        data = kb.readout(at_the_margin(seed), **as_values("readout", **choices, control=0, margins=margins)).to_dict()
         speed, costs = ([row for row in data["margins"] if row["metric"] == name] for name in margins)
         assert [row["p_adjusted"] for row in speed] == kb.stats.correct([row["p"] for row in speed], "holm")
         assert [row["p_adjusted"] for row in costs] == [None] * 6
@@ -228,7 +228,9 @@ def test_claims_about_a_primary_metric_are_corrected_over_arms_and_margins_of_gu
         ships += any(row["reading"] == "holds" for row in data["claims"])
         alone += any(row["p"] < 0.05 for row in speed)
     assert (ships, alone) == (1, 11)
-    uncorrected = kb.readout(at_the_margin(0), **choices, control=0, margins=margins, correction="none").margins
+    uncorrected = kb.readout(
+        at_the_margin(0), **as_values("readout", **choices, control=0, margins=margins, correction="none")
+    ).margins
     assert [test.p_adjusted for test in uncorrected[:6]] == [test.p for test in uncorrected[:6]]
 
 
@@ -238,11 +240,9 @@ def test_over_several_looks_a_claim_is_read_at_the_level_of_all_arms() -> None:
         limits = dict.fromkeys(("speed", "costs"), (0.5, relative))
         planned = replace(counted.plan.experiment(), non_inferiority=limits, primary=("speed",), guardrails=("costs",))
         limited = replace(counted, plan=replace(counted.plan, experiments=(planned,)))
-        rows = kb.analyze(limited, looks=kb.Looks("spending", looks=2, earlier=[])).effects
+        rows = kb.analyze(limited, reading=kb.Reading(looks=kb.Looks("spending", looks=2, earlier=[]))).effects
         ends = [row.limit_interval[1] for row in rows]
-        wide = kb.analyze(
-            limited, looks=kb.Looks("spending", looks=2, earlier=[]), confidence=1 - 0.05 / 6, correction="none"
-        )  # fmt: skip
+        wide = kb.analyze(limited, reading=kb.Reading(looks=kb.Looks("spending", looks=2, earlier=[]), confidence=1 - 0.05 / 6, correction="none"))  # fmt: skip
         same = [row.relative.interval[1] if relative else row.interval[1] for row in wide.effects[:6]]
         assert ends[:6] == pytest.approx(same)
         alone = [row.relative.interval[1] if relative else row.interval[1] for row in rows[6:]]

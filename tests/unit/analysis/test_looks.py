@@ -105,10 +105,10 @@ def test_an_effect_worth_having_is_what_going_on_is_judged_by() -> None:
     people = {"variant": np.arange(15_000) % 2, "bought": rng.random(15_000) < 0.3, "opened": rng.random(15_000) < 0.3}
     metrics = {"metrics": ["bought", "opened"], "primary": "bought"}
     planned = kb.Looks("spending", planned=20_000, earlier=[])
-    alone = kb.readout(people, **ARMS | metrics, looks=planned).effects
+    alone = kb.readout(people, **as_values("readout", **ARMS | metrics, looks=planned)).effects
     mean = float(np.mean(people["bought"][people["variant"] == 0]))
     for worth, size in (("2%", 0.02 * mean), (0.03, 0.03)):
-        readout = kb.readout(people, **ARMS | metrics, looks=planned, decision={"worth": worth})
+        readout = kb.readout(people, **as_values("readout", **ARMS | metrics, looks=planned, decision={"worth": worth}))
         first, other = readout.effects
         expected = kb.stats.planned_look(first.effect, [15_000], planned=20_000, worth=size)
         assert first.look is not None
@@ -118,7 +118,9 @@ def test_an_effect_worth_having_is_what_going_on_is_judged_by() -> None:
         because = " ".join(readout.to_dict()["decision"]["because"])
         assert (said in because, said in " ".join(readout.to_brief().split())) == (worth == "2%", worth == "2%")
     small, large = (
-        kb.readout(people, **ARMS, looks=kb.Looks("always"), decision={"worth": worth}).to_dict()
+        kb.readout(
+            people, **as_values("readout", **ARMS, looks=kb.Looks("always"), decision={"worth": worth})
+        ).to_dict()
         for worth in (0.02, 0.03)
     )
     ends = [(data["effects"][0]["sequential"]["verdict"], data["decision"]["answer"]) for data in (small, large)]

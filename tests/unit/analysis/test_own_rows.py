@@ -443,7 +443,7 @@ def test_where_rows_are_gated_nobody_chooses_people_without_a_ledger(tmp_path: P
     source.write_text("user,variant,spend\n" + "1,A,1\n2,B,2\n" * 40, encoding="utf-8")
     for word, text in choose.items():
         with pytest.raises(PrivacyError, match=f"^--{word} chooses who is counted, .*Release it into a ledger"):
-            kb.readout(rows, arm="variant", metrics=["spend"], **{word: text})
+            kb.readout(rows, **as_values("readout", arm="variant", metrics=["spend"], **{word: text}))
         done = run("analyze", str(source), "--arm", "variant", "--metric", "spend", f"--{word}", str(text))
         assert isinstance(done.exception, PrivacyError), done.output
         into = ("-o", str(tmp_path / "out.json"), "--no-ledger")

@@ -364,11 +364,11 @@ def test_a_column_of_earlier_releases_that_rows_lack_is_said_to_be_the_ledgers(c
     }
     earlier = [make_plan("arm", ["bought", "y"])]
     with pytest.raises(SourceError) as problem:
-        count(rows, arm="arm", metrics=["y"], earlier=earlier, **choices)
+        count(rows, **as_values("count", arm="arm", metrics=["y"], earlier=earlier, **choices))
     assert problem.value.fact == "there is no column 'bought', which earlier releases of the ledger were counted by"
     assert "another one (--ledger FILE --new-ledger)" in problem.value.remedy
     with pytest.raises(SourceError) as problem:
-        count(rows, arm="arm", metrics=["bought"], **choices)
+        count(rows, **as_values("count", arm="arm", metrics=["bought"], **choices))
     assert problem.value.remedy == f"There are: shop, arm, y{', people' if choices else ''}."
 
 

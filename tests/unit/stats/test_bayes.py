@@ -123,3 +123,11 @@ def test_a_prior_has_nothing_to_weigh_where_it_is_too_noisy_to_tell():
         posterior(against_control(means), Prior(0, 1))
     known = replace(means, sample=np.ones(2))
     assert posterior(against_control(known), Prior()).sd == pytest.approx(2.0)
+
+
+def test_a_relative_prior_is_in_shares_of_the_controls_mean():
+    assert Prior(0.1, 0.05, relative=True).in_units(-20) == Prior(2.0, 1.0)
+    assert Prior(0.1, 0.05).in_units(0) == Prior(0.1, 0.05)
+    for mean in (0, None):
+        with pytest.raises(AnalysisError, match="a relative prior needs a control mean other than 0"):
+            Prior(0.1, 0.05, relative=True).in_units(mean)

@@ -159,3 +159,9 @@ def test_combining_cross_products_adds_every_array() -> None:
     assert [cells.tolist() for cells in twice.squares] == [[16, 18], [36, 34]]
     assert twice.products.tolist() == [24, 22]
     assert twice.combine(PRODUCTS, operator.sub).products.tolist() == [12, 11]
+
+
+def test_squares_are_kept_at_some_margins_as_far_as_they_are_known() -> None:
+    assert plain(BY_CLASS.with_squares_at([("arm",)], AXES).squares) == {("arm",): [520, 1100]}
+    assert plain(BY_MARGIN.with_squares_at([("arm",), AXES], AXES).squares) == {("arm",): [520, 1100]}
+    assert plain(BINARY.with_squares_at([("arm",)], AXES).squares) == {}
