@@ -35,12 +35,16 @@ def as_values(function: str, **said: Any) -> dict[str, Any]:
     if (shares := said.pop("shares", None)) is not None:
         said["arms"] = shares
     of = {name: said.pop(name, None) or {} for name in (*_OF_METRICS, "quantiles", "bins", "top")}
-    more = {name: list(said.pop(name, None) or ()) for name in ("ratios", "numbers", "score", "covariates")}
+    more = {name: _listed(said.pop(name, None)) for name in ("ratios", "numbers", "score", "covariates")}
     if any(of.values()) or any(more.values()):
         said |= _columns(said, of, more, scans=function.startswith("scan"))
     if function == "scan_interactions":
         said.pop("covariates", None)
     return said | keywords
+
+
+def _listed(names: Any) -> list[str]:
+    return [names] if isinstance(names, str) else list(names or ())
 
 
 def _columns(

@@ -152,17 +152,6 @@ def test_texts_have_no_slope(people: pd.DataFrame) -> None:
     assert "--score" in problem.value.remedy
 
 
-def test_a_score_of_what_is_not_counted_is_refused(people: pd.DataFrame) -> None:
-    with pytest.raises(PlanError, match="scores name something that is not counted: 'height'"):
-        kb.count(
-            people,
-            **as_values("count", arm="arm", metrics=["spend"], adjust=["age"], bins={"age": 5}, score=["height"]),
-        )
-    plan = kb.make_plan("arm", ["spend"], adjust=["age"])
-    with pytest.raises(PlanError, match="a plan and single choices"):
-        kb.count(people, plan, **as_values("count", score=["age"]))
-
-
 def test_the_commonest_levels_have_no_slope(people: pd.DataFrame) -> None:
     with pytest.raises(PlanError, match=r"covariates\.age\.score is for numbers"):
         kb.count(people, arm="arm", metrics=["spend"], adjust=[kb.Covariate("age", top=5, score=True)])

@@ -18,7 +18,7 @@ import kanab as kb
 from kanab.analysis.compare import MetricMeans, effect_rows
 from kanab.analysis.options import CORRECTIONS, ResolvedOptions
 from kanab.analysis.shapes import shapes_of
-from kanab.errors import AnalysisError
+from kanab.errors import AnalysisError, ArgumentError
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.bayes import Prior, best_arm, posterior
 from kanab.stats.margins import Margin, against_margin
@@ -713,5 +713,5 @@ def test_welch_can_be_asked_for_and_json_says_which_test_was_used() -> None:
     assert omnibus["df"] == [2.0, None]
     welch = kb.readout(people, **as_values("readout", **choices, test="welch")).to_dict()
     assert {row["test"] for row in welch["effects"]} == {"welch", "regression"}
-    with pytest.raises(AnalysisError, match="unknown test"):
+    with pytest.raises(ArgumentError, match="test must be 'score' or 'welch'"):
         kb.readout(people, **as_values("readout", **choices, test="fisher"))

@@ -242,7 +242,12 @@ def test_over_several_looks_a_claim_is_read_at_the_level_of_all_arms() -> None:
         limited = replace(counted, plan=replace(counted.plan, experiments=(planned,)))
         rows = kb.analyze(limited, reading=kb.Reading(looks=kb.Looks("spending", looks=2, earlier=[]))).effects
         ends = [row.limit_interval[1] for row in rows]
-        wide = kb.analyze(limited, reading=kb.Reading(looks=kb.Looks("spending", looks=2, earlier=[]), confidence=1 - 0.05 / 6, correction="none"))  # fmt: skip
+        wide = kb.analyze(
+            limited,
+            reading=kb.Reading(
+                looks=kb.Looks("spending", looks=2, earlier=[]), confidence=1 - 0.05 / 6, correction="none"
+            ),
+        )
         same = [row.relative.interval[1] if relative else row.interval[1] for row in wide.effects[:6]]
         assert ends[:6] == pytest.approx(same)
         alone = [row.relative.interval[1] if relative else row.interval[1] for row in rows[6:]]

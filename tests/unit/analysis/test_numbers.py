@@ -11,7 +11,7 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
-from kanab.errors import AnalysisError
+from kanab.errors import AnalysisError, ArgumentError
 
 
 def shop(n=6_000, seed=1, effect=0.4):
@@ -133,7 +133,7 @@ def test_one_slope_for_all_arms_is_cuped():
     assert "one regression for all arms (CUPED), and Welch's variance of what it leaves" in " ".join(
         str(answer).split()
     )
-    with pytest.raises(AnalysisError, match="unknown choice of slopes"):
+    with pytest.raises(ArgumentError, match="slopes must be 'own' or 'one'"):
         read(rows, ["before"], slopes="two")
 
 
