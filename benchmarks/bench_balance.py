@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab import count, release
+from kanab.description import Mean
 from kanab.errors import PrivacyError
 from kanab.stats import check_balance
 from kanab.stats.balance import BALANCE_ALARM, log_evidence_of_imbalance
@@ -39,7 +40,13 @@ def through_the_gate(
             "device": rng.choice(["phone", "desktop", "tablet"], people, p=[0.7, 0.25, 0.05]),
             "y": np.where(rng.random(people) < 0.3, np.nan, rng.random(people) < 0.4),
         }
-        counted = count(rows, arm="arm", metrics=["y"], covariates=["tier", "device"], missing={"y": "exclude"})
+        counted = count(
+            rows,
+            arm="arm",
+            metrics=[Mean("y", missing="exclude")],
+            adjust=["tier", "device"],
+            segments=["tier", "device"],
+        )
         try:
             tables = release(counted).tables
         except PrivacyError:

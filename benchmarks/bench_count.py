@@ -31,6 +31,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.described import as_values
+
 PEERS = ("tea-tasting", "duckreg", "pyfixest", "statsmodels", "pyarrow", "ibis-framework[duckdb]", "sqlglot<30.18")
 PEERS += ("duckdb<2",)
 ROUNDS = 3  # the quick cases take turns, so that a busy moment of the machine does not hit one of them only
@@ -116,7 +118,7 @@ def kanab_one(
     from kanab.plan.model import make_plan  # noqa: PLC0415
 
     known = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}} if declared else {}
-    plan = make_plan(arm, ["spend"], adjust=[covariate], **known)
+    plan = make_plan(arm, **as_values("make_plan", metrics=["spend"], adjust=[covariate], **known))
     counted = count_table(open_table(file), plan, for_release=for_release)
     tally = counted.tallies[f"{arm}/{covariate}"]
     kb.stats.difference_in_means(tally)
@@ -158,9 +160,15 @@ def kanab_numbers(file: str, *, for_release: bool = True) -> Any:
 
     columns = ("spend", *NUMBERS)
     plan = make_plan(
-        "treated", ["spend"], adjust=["tier", *NUMBERS], bounds=dict.fromkeys(columns, (0, 500)),
-        resolution=dict.fromkeys(columns, 0.01),
-    )  # fmt: skip
+        "treated",
+        **as_values(
+            "make_plan",
+            metrics=["spend"],
+            adjust=["tier", *NUMBERS],
+            bounds=dict.fromkeys(columns, (0, 500)),
+            resolution=dict.fromkeys(columns, 0.01),
+        ),
+    )
     return len(count_table(open_table(file), plan, for_release=for_release).signatures.people)
 
 

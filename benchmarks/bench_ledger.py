@@ -55,7 +55,7 @@ def counted(number: int) -> Counted:
     periods = Periods("7d")
     week = periods.of_day(day)
     after = None if number == 0 else periods.label(week - 1)
-    return kb.count(rows, PLAN, span=Span("day", "7d", after, periods.label(week)))
+    return kb.count(rows, PLAN, rows=kb.Rows(span=Span("day", "7d", after, periods.label(week))))
 
 
 def longer(ledger: Ledger, number: int) -> Ledger:

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from tests.described import as_values
 
 import kanab as kb
 from kanab.datasets import shop_rows
@@ -135,12 +136,21 @@ def everything() -> kb.Release:
     bounds |= {"visits": (0, 50), "latency": (0, 5_000), "spent_before": (0, 200), "visits_before": (0, 12)}
     return kb.release(
         kb.count(
-            rows, arm="variant", metrics=["spend@0d..7d", "spend@7d..14d", "spend", "visits", "bought", "latency"],
-            adjust=["tier", "country", "spent_before", "visits_before"], segments=["device", "area"],
-            quantiles={"latency": [0.5, 0.9, 0.99]}, bins={"latency": [0, *range(20, 600, 20), 700, 800, 1_000, 1_500]},
-            bounds=bounds, ratios=["spend/visits"], received="opened",
+            rows,
+            **as_values(
+                "count",
+                arm="variant",
+                metrics=["spend@0d..7d", "spend@7d..14d", "spend", "visits", "bought", "latency"],
+                adjust=["tier", "country", "spent_before", "visits_before"],
+                segments=["device", "area"],
+                quantiles={"latency": [0.5, 0.9, 0.99]},
+                bins={"latency": [0, *range(20, 600, 20), 700, 800, 1_000, 1_500]},
+                bounds=bounds,
+                ratios=["spend/visits"],
+                received="opened",
+            ),
         )
-    )  # fmt: skip
+    )
 
 
 def milliseconds(question: Question, times: int) -> float:

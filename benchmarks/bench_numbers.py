@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.described import as_values
 
 import kanab as kb
 from kanab.stats.additive import additive_means
@@ -126,7 +127,9 @@ def withheld(draw: Draw, people: int, seed: int, end: float) -> bool:
         "spend": np.round(rng.gamma(1, 30, people), 2),
     }
     bounds = {"before": (0.0, end), "spend": (0.0, 1_000.0)}
-    counted = kb.count(rows, arm="variant", metrics=["spend"], adjust=["tier", "before"], bounds=bounds)
+    counted = kb.count(
+        rows, **as_values("count", arm="variant", metrics=["spend"], adjust=["tier", "before"], bounds=bounds)
+    )
     return not any(table.crosses for table in kb.release(counted).tables.values())
 
 

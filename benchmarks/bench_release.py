@@ -20,6 +20,7 @@ from pathlib import Path
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # read when NumPy is imported
 
 import numpy as np
+from tests.described import as_values
 
 import kanab as kb
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
@@ -62,9 +63,16 @@ def five_covariates(people: int = 200_000, seed: int = 1) -> kb.Counted:
     rows = {f"x{place}": rng.integers(0, size, people) for place, size in enumerate((3, 5, 8, 12, 20))}
     rows |= {"arm": rng.choice(["A", "B"], people), "spend": np.round(rng.gamma(2, 10, people), 2)}
     return kb.count(
-        rows, arm="arm", metrics=["spend"], covariates=[f"x{place}" for place in range(5)],
-        bounds={"spend": (0, 500)}, resolution={"spend": 0.01},
-    )  # fmt: skip
+        rows,
+        **as_values(
+            "count",
+            arm="arm",
+            metrics=["spend"],
+            covariates=[f"x{place}" for place in range(5)],
+            bounds={"spend": (0, 500)},
+            resolution={"spend": 0.01},
+        ),
+    )
 
 
 def two_large_covariates(people: int = 200_000, seed: int = 1) -> kb.Counted:
@@ -73,9 +81,11 @@ def two_large_covariates(people: int = 200_000, seed: int = 1) -> kb.Counted:
     rows = {"town": rng.integers(0, 200, people), "product": rng.integers(0, 500, people)}
     rows |= {"arm": rng.choice(["A", "B"], people), "spend": np.round(rng.gamma(2, 10, people), 2)}
     return kb.count(
-        rows, arm="arm", metrics=["spend"], adjust=["town", "product"], top={"town": 200, "product": 500},
-        bounds={"spend": (0, 500)}, resolution={"spend": 0.01},
-    )  # fmt: skip
+        rows,
+        arm="arm",
+        metrics=[kb.Mean("spend", bounds=(0, 500), resolution=0.01)],
+        adjust=[kb.Covariate("town", top=200), kb.Covariate("product", top=500)],
+    )
 
 
 def best(action: Callable[[], object], runs: int = 3) -> float:

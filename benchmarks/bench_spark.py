@@ -47,8 +47,13 @@ def main() -> None:
         rows = session.read.parquet(file)
         for number in range(1, ROUNDS + 1):
             before = processor_seconds(os.getpid())
-            kb.count(rows, arm="variant", metrics=["spend"], covariates=["tier"], bounds={"spend": (0, 100)},
-                     resolution={"spend": 0.01})  # fmt: skip
+            kb.count(
+                rows,
+                arm="variant",
+                metrics=[kb.Mean("spend", bounds=(0, 100), resolution=0.01)],
+                adjust=["tier"],
+                segments=["tier"],
+            )
             took = processor_seconds(os.getpid()) - before
             print(f"round {number}: {people:,} people in {took:.1f} s of processor time, {people / took:,.0f} a second")
         session.stop()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kanab.counted import Counted
     from kanab.counting.columns import count_columns
     from kanab.counting.dispatch import count
+    from kanab.description import Covariate, Mean, Number, Quantile, Ratio, Reading, Rows
     from kanab.errors import KanabError, PrivacyError
     from kanab.plan.file import read_plan
     from kanab.plan.model import Plan, make_plan
@@ -48,16 +49,23 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Counted",
+    "Covariate",
     "KanabError",
     "Ledger",
     "Looks",
     "Margin",
+    "Mean",
     "Metric",
+    "Number",
     "Plan",
     "Prior",
     "PrivacyError",
+    "Quantile",
+    "Ratio",
+    "Reading",
     "Readout",
     "Release",
+    "Rows",
     "Tally",
     "add_releases",
     "analyze",
@@ -75,16 +83,23 @@ __all__ = [
 
 _HOMES = {
     "Counted": "counted",
+    "Covariate": "description",
     "KanabError": "errors",
     "Ledger": "privacy.ledger",
     "Looks": "analysis.options",
     "Margin": "stats.margins",
+    "Mean": "description",
     "Metric": "tally.metric",
+    "Number": "description",
     "Plan": "plan.model",
     "Prior": "stats.bayes",
     "PrivacyError": "errors",
+    "Quantile": "description",
+    "Ratio": "description",
+    "Reading": "description",
     "Readout": "analysis.readout",
     "Release": "privacy.release",
+    "Rows": "description",
     "Tally": "tally.tally",
     "add_releases": "privacy.batches",
     "analyze": "analysis.api",

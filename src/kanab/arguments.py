@@ -21,26 +21,10 @@ Target = TypeVar("Target", bound=Callable[..., Any])
 EXAMPLES = {
     "adjust": "['tier']",
     "arms": "['A', 'B']",
-    "bins": "{'age': 5}",
-    "bounds": "{'spend': (0, 500)}",
-    "contrasts": "['B - C']",
-    "covariates": "['tier']",
-    "least_events": "{'bought': 10}",
-    "looks": "Looks('spending', looks=5)",
-    "lower_is_better": "['returns']",
-    "margins": "{'spend': Margin('non-inferiority', 0.1)}",
     "metrics": "['spend']",
-    "missing": "{'rating': 'exclude'}",
-    "pool": "{'any': ['B', 'C']}",
-    "prior": "Prior(0, 0.01)",
-    "quantiles": "{'latency': [0.5, 0.9]}",
-    "ratios": "['revenue/orders']",
-    "resolution": "{'spend': 0.01}",
     "segments": "['device']",
-    "shares": "{'A': 9, 'B': 1}",
     "span": "Span('enrolled_at', '7d', None, '2026-W46')",
     "tolerance": "{'revenue': 0.5}",
-    "top": "{'country': 20}",
 }
 """What to write for arguments of these names, whatever function takes them."""
 
@@ -56,6 +40,8 @@ ORIGINS = {
     "Plan": "make_plan(…) and read_plan(path) return one",
     "PlannedTest": "PlannedTest(confidence=0.9) is one",
     "Prior": "Prior(0, 0.01) is one",
+    "Reading": "Reading(confidence=0.9) is one",
+    "Rows": "Rows(unit='user_id') is one",
     "Release": "release(counted) and read_release(path) return one",
     "Tally": "count_columns(…) returns one, and a Release holds some in its tables",
 }
@@ -228,6 +214,24 @@ def _wrong_call(function: Any, name: str, named: Mapping[str, Any], problem: Typ
     if not unknown:
         told = str(problem).partition("() ")[2]
         return ArgumentError(f"{name}() {told}" if told else str(problem), f"It takes: {listed(words, most=50)}.")
-    near = difflib.get_close_matches(unknown[0], words, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]!r}?" if near else f"It takes: {listed(words, most=50)}."
+    near = difflib.get_close_matches(unknown[0], words, n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]!r}?" if near else _in_a_value(unknown[0], words)
+    hint = hint or f"It takes: {listed(words, most=50)}."
     return ArgumentError(f"{name}() has no argument {unknown[0]!r}", hint)
+
+
+def _in_a_value(word: str, parameters: Collection[str]) -> str:
+    """Return in which described value of a call a word belongs, if it is a field of one, or another word for one."""
+    from kanab.description import Covariate, Mean, Reading, Rows  # noqa: PLC0415 - it checks arguments, too
+    from kanab.fields import described  # noqa: PLC0415
+
+    places = {"reading": Reading, "rows": Rows, "metrics": Mean, "adjust": Covariate}
+    for parameter, cls in places.items():
+        if parameter in parameters:
+            fields = {name: each for each in described(cls).values() for name in (each.name, *each.setting.words)}
+            near = difflib.get_close_matches(word, fields, n=1, cutoff=0.8)
+            if near:
+                value = f"{cls.__name__}({fields[near[0]].name}=…)"
+                listed_value = f"[{value.replace('(', '(…, ')}]" if parameter in ("metrics", "adjust") else value
+                return f"Write {parameter}={listed_value}."
+    return ""

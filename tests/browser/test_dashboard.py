@@ -236,7 +236,7 @@ def test_a_checker_of_accessibility_finds_nothing_serious(go: Go, axe: str, site
 def test_numbers_on_the_page_are_those_of_the_readout(go: Go, tmp_path: Path) -> None:
     (tmp_path / "kanab.ledger").write_bytes(ledger_bytes())
     total = kb.add_releases(kb.read_ledger(tmp_path / "kanab.ledger").releases)
-    data = kb.analyze(total, "checkout", looks=kb.Looks("spending"))._shown()
+    data = kb.analyze(total, "checkout", reading=kb.Reading(looks=kb.Looks("spending")))._shown()
     page = go("full", "/experiments/checkout")
     people = page.get_by_role("table", name="People per arm").get_by_role("row").all_inner_texts()[1:]
     assert [int(row.split("\t")[1].replace(",", "")) for row in people] == list(data["arms"].values())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from tests.described import as_values
 from tests.unit.privacy.closed_forms import largest
 
 import kanab as kb
@@ -84,9 +85,9 @@ def test_the_papers_people_are_given_away_if_only_one_of_three_has_minutes() -> 
 def test_the_audit_lists_where_fewer_than_ten_of_2000_customers_bought(rows: pd.DataFrame) -> None:
     sample = rows.sample(2000, random_state=1)
     choices: dict[str, Any] = {"arm": "segment", "metrics": ["visit", "conversion"], "covariates": ["channel"]}
-    listed = list_few_events(kb.release(kb.count(sample, **choices)))
+    listed = list_few_events(kb.release(kb.count(sample, **as_values("count", **choices))))
     assert [(few.table, few.metric, few.few, few.classes) for few in listed] == [
         ("segment/channel", "conversion", 8, 9)
     ]
-    asked = kb.release(kb.count(sample, **choices, least_events={"conversion": 10}))
+    asked = kb.release(kb.count(sample, **as_values("count", **choices, least_events={"conversion": 10})))
     assert list_few_events(asked) == ()

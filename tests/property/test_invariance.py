@@ -24,6 +24,7 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import main
@@ -536,6 +537,6 @@ def test_levels_bins_and_grids_are_not_taken_from_people_in_no_experiment(tmp_pa
         folder = fresh(tmp_path)
         write(folder, strange)
         for source in (strange, str(folder / "people.csv")):
-            released = kb.release(kb.count(source, arm="variant", **choices))
+            released = kb.release(kb.count(source, **as_values("count", arm="variant", **choices)))
             texts.add(json.dumps(release_to_dict(released), sort_keys=True))
     assert len(texts) == 1

@@ -13,6 +13,7 @@ import pytest
 import statsmodels.formula.api as smf
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.described import as_values
 
 import kanab as kb
 
@@ -72,7 +73,9 @@ def test_joint_adjustment_through_the_gate_is_lins_regression_on_the_rows(
     seed: int, arms: str, names: list[str]
 ) -> None:
     rows = shop(3_000, seed, arms)
-    found = kb.readout(rows, arm="variant", metrics=["spend", "bought"], adjust=names, ratios=["spend/visits"])
+    found = kb.readout(
+        rows, **as_values("readout", arm="variant", metrics=["spend", "bought"], adjust=names, ratios=["spend/visits"])
+    )
     assume(not found.receipt.maps)  # levels as they are in the rows
     adjusted = [row.effect for row in found.effects if row.effect.method == "adjusted"]
     assert {effect.covariates for effect in adjusted} == {tuple(sorted(names))}
@@ -87,7 +90,7 @@ def test_joint_adjustment_through_the_gate_is_lins_regression_on_the_rows(
 
 def test_joint_adjustment_of_a_ratio_is_lins_regression_of_its_linear_part() -> None:
     rows = shop(4_000, 5)
-    found = kb.readout(rows, arm="variant", metrics=["bought"], adjust=["tier", "device"], ratios=["spend/visits"])
+    found = kb.readout(rows, arm="variant", metrics=["bought", kb.Ratio("spend", "visits")], adjust=["tier", "device"])
     (effect,) = [
         row.effect for row in found.effects if row.effect.metric == "spend/visits" and row.effect.method == "adjusted"
     ]

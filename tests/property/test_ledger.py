@@ -512,7 +512,7 @@ class Cohorts:
         span = Span("enrolled", "7d", None if after is None else WEEKS.label(after), WEEKS.label(self.week))
         before = read_ledger(self.ledger)
         try:
-            return into(self.ledger, kb.count(columns_of(self.people), COHORTS, span=span))
+            return into(self.ledger, kb.count(columns_of(self.people), COHORTS, rows=kb.Rows(span=span)))
         except (PrivacyError, SourceError):
             assert [one.salt for one in read_ledger(self.ledger).releases] == [one.salt for one in before.releases]
             self.refused += 1

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.described import as_values
 
 from kanab.counted import SignatureNumbers
 from kanab.counting.dispatch import count
@@ -171,7 +172,14 @@ def shops(draw: st.DrawFn) -> dict[str, NDArray[Any]]:
 @given(shops())
 def test_everybody_hides_among_as_many_people_as_the_receipt_says(rows: dict[str, NDArray[Any]]) -> None:
     bounds = {"before": (0.0, 1_000.0), "visits": (0.0, 1_000.0), "y": (0.0, 1_000.0)}
-    made = release(count(rows, arm="arm", metrics=["y"], adjust=["tier", "device", "before", "visits"], bounds=bounds))
+    made = release(
+        count(
+            rows,
+            **as_values(
+                "count", arm="arm", metrics=["y"], adjust=["tier", "device", "before", "visits"], bounds=bounds
+            ),
+        )
+    )
     columns = []
     for table in made.tables.values():
         levels = [made.receipt.maps.get("/".join(table.axes)) for _ in table.covariates]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from tests.described import as_values
 
 import kanab as kb
 from kanab import Metric, count_columns
@@ -131,7 +132,7 @@ def test_these_are_the_tests_of_kanab(values):
     _, welch, known, unknown = ps_of(control, arm)
     for study in range(4):
         rows = {"arm": ["A"] * 360 + ["B"] * 40, "y": [*control[study], *arm[study]]}
-        (row,) = kb.readout(rows, arm="arm", metrics=["y"], resolution={"y": 0.01}, shares={"A": 9, "B": 1}).effects
+        (row,) = kb.readout(rows, arm="arm", metrics=[kb.Mean("y", resolution=0.01)], arms={"A": 9, "B": 1}).effects
         assert (row.effect.p_usual, row.effect.p) == pytest.approx((welch[study], known[study]), rel=1e-7)
         means = plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y", 100)}))
         effect = against_control(replace(means, shape=Shape(skewness=None)))
@@ -208,6 +209,8 @@ def test_the_segments_that_are_drawn_by_class_are_tested_as_a_readout_does(kind)
     y = np.concatenate(events).astype(int) if rate else steps / segments.SCALE
     rows = {"arm": np.repeat(["A"] * 3 + ["B"] * 3, cells), "level": np.repeat(["l0", "l1", "l2"] * 2, cells), "y": y}
     how = {} if rate else {"resolution": {"y": 1 / segments.SCALE}}
-    answer = kb.readout(rows, arm="arm", metrics=["y"], covariates=["level"], control="A", **how)
+    answer = kb.readout(
+        rows, **as_values("readout", arm="arm", metrics=["y"], covariates=["level"], control="A", **how)
+    )
     (decides,) = [row for row in answer.segments if row.decides]
     assert effect_differs(table, shape=shape).p == pytest.approx(decides.test.p, rel=1e-9)

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
+from kanab.description import Covariate, Ratio
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
 
@@ -70,11 +72,11 @@ DECLARED = Plan(
 
 
 def _of_people(plan: Plan, **options: Any) -> Shape:
-    return lambda load: kb.count(load(PEOPLE), plan=plan, **options)
+    return lambda load: kb.count(load(PEOPLE), **as_values("count", plan=plan, **options))
 
 
 def _of_visits(plan: Plan, **options: Any) -> Shape:
-    return lambda load: kb.count(load(VISITS), plan=plan, unit="user", **options)
+    return lambda load: kb.count(load(VISITS), **as_values("count", plan=plan, unit="user", **options))
 
 
 def _of_events(load: Load) -> Counted:
@@ -82,16 +84,16 @@ def _of_events(load: Load) -> Counted:
     exposures = {name: VISITS[name] for name in ("user", "variant", "tier", "time")}
     events = {name: VISITS[name] for name in ("user", "spend", "bought", "time")}
     plan = make_plan("variant", ["spend", "bought", "spend@2d..5d"], adjust=["tier"])
-    return kb.count(load(exposures), plan=plan, unit="user", events=load(events), window="7d")
+    return kb.count(load(exposures), plan=plan, rows=kb.Rows(unit="user", events=load(events), window="7d"))
 
 
 SHAPES: Mapping[str, Shape] = {
     "declared bounds, a pair of experiments": _of_people(DECLARED),
     "open bounds": _of_people(make_plan("variant", ["spend", "orders"], adjust=["tier"], segments=["device"])),
-    "a ratio": _of_people(make_plan("variant", ["spend", "orders"], adjust=["device"], ratios=["spend/orders"])),
-    "bins at quantiles": _of_people(make_plan("variant", ["spend"], adjust=["prior"], bins={"prior": 4})),
-    "bins at edges": _of_people(make_plan("variant", ["spend"], adjust=["prior"], bins={"prior": (10.0, 60.5)})),
-    "commonest levels": _of_people(make_plan("variant", ["spend"], adjust=["device"], top={"device": 1})),
+    "a ratio": _of_people(make_plan("variant", ["spend", "orders", Ratio("spend", "orders")], adjust=["device"])),
+    "bins at quantiles": _of_people(make_plan("variant", ["spend"], adjust=[Covariate("prior", bins=4)])),
+    "bins at edges": _of_people(make_plan("variant", ["spend"], adjust=[Covariate("prior", bins=(10.0, 60.5))])),
+    "commonest levels": _of_people(make_plan("variant", ["spend"], adjust=[Covariate("device", top=1)])),
     "cohorts by a time": _of_people(COHORTS, span=Span("at", "7d", "2026-W09", "2026-W11")),
     "cohorts by a text": _of_people(COHORTS, span=Span("day", "1d", "2026-03-03", "2026-03-12")),
     "several rows per person": _of_visits(

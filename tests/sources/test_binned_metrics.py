@@ -12,6 +12,7 @@ import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.engine.sql import count_table
 from kanab.counting.rows import count_rows
+from kanab.description import Mean, Quantile
 from kanab.plan.joint import join_plans
 from kanab.plan.model import make_plan
 
@@ -27,9 +28,10 @@ ROWS = {
     "latency": [None if number % 50 == 7 else value for number, value in enumerate(LATENCY.tolist())],
 }
 PLAN = make_plan(
-    "variant", ["latency"], adjust=["tier"], bounds={"latency": (0, 5000)}, resolution={"latency": 0.01},
-    bins={"latency": EDGES}, quantiles={"latency": [0.5, 0.9]},
-)  # fmt: skip
+    "variant",
+    [Mean("latency", bounds=(0, 5000), resolution=0.01), Quantile("latency", at=[0.5, 0.9], bins=EDGES)],
+    adjust=["tier"],
+)
 
 
 def with_rule(rule: str) -> kb.Plan:
@@ -68,9 +70,11 @@ def test_a_person_of_several_rows_is_in_the_bin_of_the_sum(duckdb_loader: Loader
     visits = {"user": [n // 2 for n in range(80)], "variant": ["A", "A", "B", "B"] * 20, "latency": [30.0] * 80}
     table = duckdb_loader.load(pa.table(visits))
     counted = kb.count(
-        table, arm="variant", metrics=["latency"], unit="user", bounds={"latency": (0, 500)},
-        bins={"latency": EDGES}, quantiles={"latency": 0.5},
-    )  # fmt: skip
+        table,
+        arm="variant",
+        metrics=[kb.Mean("latency", bounds=(0, 500)), kb.Quantile("latency", at=0.5, bins=EDGES)],
+        rows=kb.Rows(unit="user"),
+    )
     assert counted.tallies["variant/latency"].people_by("latency") == {"50 – 100": 40}
 
 

@@ -14,6 +14,7 @@ from kanab.counting.connect import open_table
 from kanab.counting.engine import clickhouse
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table
+from kanab.description import Mean
 from kanab.errors import QueryError, SourceError
 from kanab.plan.model import make_plan
 
@@ -61,7 +62,7 @@ def test_bins_of_clickhouse_are_those_of_rows(clickhouse_loader: Loader) -> None
 
 def test_an_unsigned_number_beyond_63_bits_is_an_error_never_a_negative_one(clickhouse_loader: Loader) -> None:
     table = pa.table({"variant": ["A", "B"] * 2, "y": pa.array([1, 2, 3, 2**63 + 5], pa.uint64())})
-    plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
+    plan = make_plan("variant", [Mean("y", bounds=(0, 9), resolution=1)])
     with pytest.raises(QueryError, match="the engine could not finish the query") as problem:
         count_table(clickhouse_loader.load(table), plan)
     assert str(2**63 + 5) not in str(problem.value)
@@ -72,7 +73,7 @@ def test_people_without_events_have_none_and_not_zero(clickhouse_loader: Loader)
     day = datetime(2027, 1, 1)
     exposures = pa.table({"who": [1, 2, 3, 4], "variant": ["A", "B", "A", "B"], "time": [day] * 4})
     events = pa.table({"who": [1, 2], "y": [3, 4], "time": [day, day]})
-    plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1}, missing={"y": "exclude"})
+    plan = make_plan("variant", [Mean("y", bounds=(0, 9), resolution=1, missing="exclude")])
     first, then = (clickhouse_loader.load(required(rows)) for rows in (exposures, events))
     counted = count_table(first, plan, unit="who", aggregate="max", events=Events(then))
     assert counted.tallies["variant"].moments_of("y").counts.tolist() == [1, 1]

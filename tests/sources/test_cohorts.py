@@ -273,11 +273,11 @@ def test_csv_files_hold_times_as_texts(tmp_path: Path, monkeypatch: pytest.Monke
         lines.append(f"{variant or ''},{tier or ''},{spend},{at or ''}")
     file = tmp_path / "people.csv"
     file.write_text("\n".join(lines), encoding="utf-8")
-    by_engine = kb.count(file, PLAN, span=SPANS[0])
+    by_engine = kb.count(file, PLAN, rows=kb.Rows(span=SPANS[0]))
     assert_same(by_engine, count_rows(by_hand(SPANS[0]), PLAN))
     assert by_engine.span == SPANS[0]
     monkeypatch.setattr("kanab.counting.dispatch._installed", lambda _: False)
-    by_core = kb.count(file, PLAN, span=SPANS[0])
+    by_core = kb.count(file, PLAN, rows=kb.Rows(span=SPANS[0]))
     assert_same(by_core, by_engine)
     assert by_core.span == SPANS[0]
 

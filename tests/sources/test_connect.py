@@ -23,6 +23,7 @@ from kanab.counting.connect import open_beside, open_table, opened_table
 from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.engine.sql import count_table
 from kanab.counting.rows import count_rows
+from kanab.description import Covariate
 from kanab.errors import MissingExtraError, SourceError
 from kanab.plan.model import make_plan
 
@@ -275,7 +276,7 @@ def test_wrong_columns_are_refused_with_their_neighbours(engine: Loader) -> None
         (make_plan("variant", ["day"]), "metric 'day' holds something other than numbers"),
         (make_plan("variant", ["spend"], adjust=["day"]), "column 'day' holds dates, and each would be a level"),
         (
-            make_plan("variant", ["spend"], adjust=["text"], bins={"text": 3}),
+            make_plan("variant", ["spend"], adjust=[Covariate("text", bins=3)]),
             "covariate 'text' cannot be cut into bins",
         ),
     ):
@@ -290,7 +291,7 @@ def test_names_instead_of_levels_are_refused_with_the_number_and_the_remedy(engi
         count_table(table, make_plan("variant", ["y"], adjust=["id"]))
     with pytest.raises(SourceError, match=r"arm column 'id' has more than 1,000 arms"):
         count_table(table, make_plan("id", ["y"]))
-    binned = count_table(table, make_plan("variant", ["y"], adjust=["id"], bins={"id": 4}))
+    binned = count_table(table, make_plan("variant", ["y"], adjust=[Covariate("id", bins=4)]))
     assert binned.tallies["variant/id"].shape == (2, 4)
 
 

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted, Signatures, SignatureValues
 from kanab.counting.engine.sql import count_table
 from kanab.counting.rows import count_rows
+from kanab.description import Covariate, Mean, Ratio
 from kanab.errors import GridError, KanabError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.tally.metric import DOUBLE_LIMIT, Missing
@@ -161,7 +163,9 @@ def test_amounts_know_their_commonest_value_and_small_counts_are_not_asked_about
     table = SHOP.append_column("fee", pa.array([9.99, 9.99, 4.5, 9.99, 0.0, 9.99] * 100))
     bounds, cents = {"balance": (-400, 400), "fee": (0, 20)}, {"balance": 0.01, "fee": 0.01}
     names = ["balance", "fee", "orders", "bought"]
-    plan = make_plan("variant", names, adjust=["tier"], bounds=bounds, resolution=cents)
+    plan = make_plan(
+        "variant", **as_values("make_plan", metrics=names, adjust=["tier"], bounds=bounds, resolution=cents)
+    )
     counted = count_table(engine.load(table), plan)
     assert_same(counted, count_rows(table, plan))
     commonest = {name: values.commonest for name, values in counted.signatures.values.items()}
@@ -174,7 +178,7 @@ def test_amounts_know_their_commonest_value_and_small_counts_are_not_asked_about
 def test_who_lacks_a_value_that_counts_as_zero_is_off_another_commonest_value(engine: Loader, missing: Missing) -> None:
     fee = pa.array([5.0, 5.0, None, 5.0, 7.25, None] * 20)
     table = pa.table({"variant": ["A", "B"] * 60, "fee": fee})
-    plan = make_plan("variant", ["fee"], bounds={"fee": (0, 9)}, resolution={"fee": 0.25}, missing={"fee": missing})
+    plan = make_plan("variant", [Mean("fee", bounds=(0, 9), resolution=0.25, missing=missing)])
     counted = count_table(engine.load(table), plan)
     assert_same(counted, count_rows(table, plan))
     values = counted.signatures.values["fee"]
@@ -207,7 +211,7 @@ def test_what_relations_leave_is_the_same_from_every_engine(engine: Loader) -> N
         "ordered": pa.array(ordered),
         "paid": pa.array(paid),
     })  # fmt: skip
-    plan = make_plan("variant", ["gross", "net", "ordered", "paid"], adjust=["tier"], ratios=["gross/ordered"])
+    plan = make_plan("variant", ["gross", "net", "ordered", "paid", Ratio("gross", "ordered")], adjust=["tier"])
     counted, expected = count_table(engine.load(table), plan), count_rows(table, plan)
     assert_same(counted, expected)
     found = {relation.target: relation.weights for relation in counted.signatures.left}
@@ -222,7 +226,10 @@ def test_a_metric_of_an_earlier_plan_is_compared_with_those_of_this_one(engine: 
     arms, tiers = rng.choice(["A", "B"], 300), rng.integers(1, 4, 300)
     table = pa.table({"variant": pa.array(arms), "tier": pa.array(tiers), "gross": gross, "net": net})
     earlier, plan = (
-        make_plan("variant", [name], adjust=["tier"], bounds={name: (0, 99)}, resolution={name: 1})
+        make_plan(
+            "variant",
+            **as_values("make_plan", metrics=[name], adjust=["tier"], bounds={name: (0, 99)}, resolution={name: 1}),
+        )
         for name in ("gross", "net")
     )
     counted = kb.count(engine.load(table), plan=plan, earlier=[earlier])
@@ -244,10 +251,9 @@ def test_an_engine_that_nobody_knows_is_counted_with_care(
 def test_without_bounds_the_grid_comes_from_the_data(engine: Loader) -> None:
     plan = make_plan(
         "variant",
-        ["spend", "balance", "ties", "orders", "bought", "huge", "rating"],
+        ["spend", "balance", "ties", "orders", "bought", "huge", Mean("rating", missing="exclude")],
         adjust=["tier"],
         segments=["device", "vip"],
-        missing={"rating": "exclude"},
     )
     counted = count_table(engine.load(SHOP), plan)
     assert_same(counted, count_rows(SHOP, plan))
@@ -300,14 +306,14 @@ def test_products_of_a_ratio(engine: Loader) -> None:
 
 def test_arms_may_be_numbers_or_true_and_false_and_are_declared_as_texts(engine: Loader) -> None:
     for arm, shares in (("banner", {"0": 9, "1": 1}), ("vip", {"false": 1, "true": 1}), ("tier", {1.0: 1, "3": 1})):
-        plan = make_plan(arm, ["spend"], adjust=["device"], shares=shares)
+        plan = make_plan(arm, ["spend"], adjust=["device"], arms=shares)
         assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
 
 
 def test_nobody_in_a_declared_arm_is_an_error(engine: Loader) -> None:
     for shares in ({"X": 1, "Y": 1}, {1: 1, 2: 1}):
         with pytest.raises(SourceError, match="nobody is in an arm of the plan"):
-            count_table(engine.load(SHOP), make_plan("variant", ["spend"], shares=shares))
+            count_table(engine.load(SHOP), make_plan("variant", ["spend"], arms=shares))
 
 
 # ── covariates ─────────────────────────────────────────────────────────────────────────────────
@@ -320,7 +326,7 @@ def test_the_commonest_levels_stay_and_the_rest_is_other(engine: Loader) -> None
         "code": ([10] * 8 + [20] * 6 + [0] * 6 + [40] * 5 + [1, 2] + [None] * 3) * 2,
         "spend": [float(number % 7) for number in range(60)],
     }
-    plan = make_plan("variant", ["spend"], adjust=["country"], segments=["code"], top={"country": 2, "code": 3})
+    plan = make_plan("variant", ["spend"], adjust=[Covariate("country", top=2)], segments=[Covariate("code", top=3)])
     counted = count_table(engine.load(data), plan)
     assert counted.tallies["variant/country"].factor("country").levels == ("dk", "no", "other", None)
     assert counted.tallies["variant/code"].factor("code").levels == (0, 10, 20, "other", None)
@@ -328,7 +334,7 @@ def test_the_commonest_levels_stay_and_the_rest_is_other(engine: Loader) -> None
 
 
 def test_nothing_is_other_if_all_levels_are_kept(engine: Loader) -> None:
-    plan = make_plan("variant", ["spend"], adjust=["device"], segments=["vip"], top={"device": 3, "vip": 1})
+    plan = make_plan("variant", ["spend"], adjust=[Covariate("device", top=3)], segments=[Covariate("vip", top=1)])
     counted = count_table(engine.load(SHOP), plan)
     assert counted.tallies["variant/device"].factor("device").levels == ("desktop", "phone", "tv", None)
     assert counted.tallies["variant/vip"].factor("vip").levels == (False, "other", None)
@@ -337,7 +343,7 @@ def test_nothing_is_other_if_all_levels_are_kept(engine: Loader) -> None:
 
 @pytest.mark.parametrize("bins", [5, (10.0, 30.5, 400.0)])
 def test_a_number_in_bins_is_scored_by_exact_means(engine: Loader, bins: Any) -> None:
-    plan = make_plan("variant", ["spend"], adjust=["prior"], segments=["tier"], bins={"prior": bins, "tier": 2})
+    plan = make_plan("variant", ["spend"], adjust=[Covariate("prior", bins=bins)], segments=[Covariate("tier", bins=2)])
     counted = count_table(engine.load(SHOP), plan)
     assert_same(counted, count_rows(SHOP, plan))
     assert counted.tallies["variant/prior"].factor("prior").kind == "numeric"
@@ -371,7 +377,7 @@ def test_an_undeclared_level_is_refused_without_naming_it(engine: Loader) -> Non
 
 
 def test_true_and_false_can_be_cut_into_bins_too(engine: Loader) -> None:
-    plan = make_plan("variant", ["spend"], adjust=["vip"], bins={"vip": (0.5,)})
+    plan = make_plan("variant", ["spend"], adjust=[Covariate("vip", bins=(0.5,))])
     counted = count_table(engine.load(SHOP), plan)
     assert counted.tallies["variant/vip"].factor("vip").levels == ("< 0.5", "≥ 0.5", None)
     assert_same(counted, count_rows(SHOP, plan))
@@ -434,7 +440,10 @@ def test_sums_and_squares_far_beyond_64_bits_are_exact(engine: Loader) -> None:
     bounds = {"wide": (-(2.0**52) + 1, 2.0**52 - 1), "tall": (0.0, 2.0**52 - 1)}
     for plan in (
         make_plan("variant", ["wide", "tall"]),
-        make_plan("variant", ["wide", "tall"], bounds=bounds, resolution={"wide": 1, "tall": 1}),
+        make_plan(
+            "variant",
+            **as_values("make_plan", metrics=["wide", "tall"], bounds=bounds, resolution={"wide": 1, "tall": 1}),
+        ),
     ):
         counted = count_table(engine.load(data), plan)
         assert_same(counted, count_rows(data, plan))
@@ -459,7 +468,7 @@ def test_infinite_values_are_refused_with_and_without_bounds(engine: Loader, bou
         pytest.skip("MySQL stores no infinite numbers")
     data = {"variant": ["A", "B"] * 3, "y": [1.0, 2.0, 3.0, 4.0, 5.5, float("inf")]}
     with pytest.raises(SourceError, match="metric 'y' holds infinite values"):
-        count_table(engine.load(data), make_plan("variant", ["y"], bounds=bounds))
+        count_table(engine.load(data), make_plan("variant", **as_values("make_plan", metrics=["y"], bounds=bounds)))
 
 
 def test_who_is_in_no_experiment_cannot_spoil_the_count(engine: Loader) -> None:
@@ -468,7 +477,7 @@ def test_who_is_in_no_experiment_cannot_spoil_the_count(engine: Loader) -> None:
         "device": ["phone", "tv", "?", "!"] * 3,
         "y": [1.5, 2.0, 1e308 if engine.name == "mysql" else float("inf"), 1e300] * 3,
     }
-    plan = make_plan("variant", ["y"], adjust=["device"], shares={"A": 1, "B": 1})
+    plan = make_plan("variant", ["y"], adjust=["device"], arms={"A": 1, "B": 1})
     counted = count_table(engine.load(data), plan)
     assert counted.outside == 6
     assert_same(counted, count_rows(data, plan))
@@ -476,7 +485,7 @@ def test_who_is_in_no_experiment_cannot_spoil_the_count(engine: Loader) -> None:
 
 def test_missing_values_that_cannot_mean_zero_are_refused(engine: Loader) -> None:
     grid = {"bounds": {"rating": (1, 5)}, "resolution": {"rating": 1}}
-    plan = make_plan("variant", ["rating"], **grid, missing={"rating": "zero"})
+    plan = make_plan("variant", **as_values("make_plan", metrics=["rating"], **grid, missing={"rating": "zero"}))
     with pytest.raises(GridError, match="would count as 0, outside its bounds"):
         count_table(engine.load(SHOP), plan)
 
@@ -486,19 +495,25 @@ def test_people_without_a_value_are_left_out_where_no_rule_is_declared(engine: L
     plan = make_plan("variant", [*rules], adjust=["tier"])
     counted = count_table(engine.load(SHOP), plan)
     assert {metric.name: metric.missing for metric in counted.tallies["variant/tier"].metrics} == rules
-    assert_same(counted, count_table(engine.load(SHOP), make_plan("variant", [*rules], adjust=["tier"], missing=rules)))
+    assert_same(
+        counted,
+        count_table(
+            engine.load(SHOP),
+            make_plan("variant", **as_values("make_plan", metrics=[*rules], adjust=["tier"], missing=rules)),
+        ),
+    )
 
 
 def test_bounds_so_wide_that_values_collapse_are_refused(engine: Loader) -> None:
     table = engine.load(SHOP)
     with pytest.raises(GridError, match=r"the bounds of 'spend' are so wide .*--resolution spend=0.01"):
-        count_table(table, make_plan("variant", ["spend"], bounds={"spend": (0, 1e10)}))
-    count_table(table, make_plan("variant", ["orders"], bounds={"orders": (0, 1e10)}))
+        count_table(table, make_plan("variant", [Mean("spend", bounds=(0, 1e10))]))
+    count_table(table, make_plan("variant", [Mean("orders", bounds=(0, 1e10))]))
 
 
 def test_values_on_and_beyond_the_bounds(engine: Loader) -> None:
     data = {"variant": ["A", "B"] * 4, "y": [0.0, -0.004, -0.006, 5.004, 5.005, 4.995, 5.0, 1e300]}
-    plan = make_plan("variant", ["y"], bounds={"y": (0, 5)}, resolution={"y": 0.01})
+    plan = make_plan("variant", [Mean("y", bounds=(0, 5), resolution=0.01)])
     counted = count_table(engine.load(data), plan)
     assert counted.clamped == {"y": 3}
     assert_same(counted, count_rows(data, plan))
@@ -516,9 +531,17 @@ def test_columns_that_are_declared_not_null_are_counted_like_others(engine: Load
     people = SHOP.select(["variant", "device", "vip", "tier", "spend", "orders"]).drop_null()
     bounds, resolution = {"orders": (0, 3)}, {"orders": 1}
     plan = make_plan(
-        "variant", ["spend", "orders"], adjust=["tier"], segments=["device", "vip"], bounds=bounds,
-        resolution=resolution, shares={"A": 1, "B": 1},
-    )  # fmt: skip
+        "variant",
+        **as_values(
+            "make_plan",
+            metrics=["spend", "orders"],
+            adjust=["tier"],
+            segments=["device", "vip"],
+            bounds=bounds,
+            resolution=resolution,
+            shares={"A": 1, "B": 1},
+        ),
+    )
     counted = count_table(engine.load(required(people)), plan)
     assert counted.clamped["orders"] > 0
     assert counted.outside > 0
@@ -530,7 +553,7 @@ def test_rows_of_people_are_added_up_from_columns_that_are_declared_not_null(eng
         "person": [1, 1, 2, 3, 3, 4, 4], "variant": ["A", "A", "B", "A", "B", "B", "B"],
         "tier": [1, 1, 2, 1, 1, 2, 2], "orders": [2, 3, 4, 1, 1, 0, 7],
     })  # fmt: skip
-    plan = make_plan("variant", ["orders"], adjust=["tier"], bounds={"orders": (0, 9)}, resolution={"orders": 1})
+    plan = make_plan("variant", [Mean("orders", bounds=(0, 9), resolution=1)], adjust=["tier"])
     counted = count_table(engine.load(required(rows)), plan, unit="person")
     people = {"variant": ["A", "B", "B"], "tier": [1, 2, 2], "orders": [5, 4, 7]}
     assert counted.tallies == count_rows(people, plan).tallies
@@ -551,7 +574,7 @@ def assert_right_or_refused(count: Callable[[], Counted], sums: list[int], secre
         assert counted.clamped == {"y": 1}
 
 
-LITTLE = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
+LITTLE = make_plan("variant", [Mean("y", bounds=(0, 9), resolution=1)])
 
 
 def test_a_persons_rows_that_add_up_beyond_64_bits_do_not_wrap_around(engine: Loader) -> None:
@@ -570,7 +593,7 @@ def test_sums_of_the_largest_numbers_of_a_grid_are_exact_or_refused(engine: Load
     """Squares of 2^51 have 102 bits: 4,000 of them pass what decimals of 38 digits could still add tenfold."""
     most = 2**51
     columns = {"variant": ["A", "B"] * 2_000, "y": [most - place % 3 for place in range(4_000)]}
-    plan = make_plan("variant", ["y"], bounds={"y": (0, most)}, resolution={"y": 1})
+    plan = make_plan("variant", [Mean("y", bounds=(0, most), resolution=1)])
     try:
         counted = count_table(engine.load(columns), plan)
     except KanabError as problem:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
@@ -92,7 +93,9 @@ SOURCES: dict[str, Callable[[], Any]] = {
 
 
 def count(source: Any, **choices: Any) -> Counted:
-    return kb.count(source, arm="variant", metrics=["spend", "bought"], covariates=["tier", "vip"], **choices)
+    return kb.count(
+        source, **as_values("count", arm="variant", metrics=["spend", "bought"], covariates=["tier", "vip"], **choices)
+    )
 
 
 EXPECTED = count(ROWS)
@@ -115,7 +118,10 @@ def test_every_frame_gives_the_digits_of_its_rows(name: str) -> None:
 @pytest.mark.parametrize("name", ["Arrow, reader", "arro3, reader", "polars, lazy", "narwhals, lazy", "DuckDB"])
 def test_a_readout_reads_a_stream_once(name: str) -> None:
     choices: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "adjust": ["spend"]}
-    assert kb.readout(SOURCES[name](), **choices).to_dict() == kb.readout(ROWS, **choices).to_dict()
+    assert (
+        kb.readout(SOURCES[name](), **as_values("readout", **choices)).to_dict()
+        == kb.readout(ROWS, **as_values("readout", **choices)).to_dict()
+    )
 
 
 @pytest.mark.slow
@@ -135,8 +141,8 @@ def test_a_stream_may_be_joined_and_hold_events() -> None:
     people = ROWS | {"user": list(range(PEOPLE))}
     more = pa.table({"user": list(range(PEOPLE)), "region": ["north", "south"] * (PEOPLE // 2)})
     choices: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "segments": ["region"], "on": "user"}
-    streamed = kb.readout(people, join=more.to_reader(), **choices)
-    assert streamed.to_dict() == kb.readout(people, join=more, **choices).to_dict()
+    streamed = kb.readout(people, **as_values("readout", join=more.to_reader(), **choices))
+    assert streamed.to_dict() == kb.readout(people, **as_values("readout", join=more, **choices)).to_dict()
 
 
 # ── points in time ─────────────────────────────────────────────────────────────────────────────
@@ -163,10 +169,12 @@ def test_cohorts_begin_at_midnight_in_utc_whatever_the_zone(name: str) -> None:
     span = Span("at", "7d", None, "2024-W01")
     choices: dict[str, Any] = {"arms": ["A", "B"], "span": span, "arm": "variant", "metrics": ["bought"]}
     utc = ROWS | {"at": [time + datetime.timedelta(hours=5) for time in times]}
-    expected = kb.count(utc, **choices).tallies["variant"]
+    expected = kb.count(utc, **as_values("count", **choices)).tallies["variant"]
     assert 0 < expected.total < PEOPLE
-    assert kb.count(ZONED[name](times), **choices).tallies["variant"] == expected
-    assert kb.count(ZONED[name](times), where="tier > 0", **choices).tallies["variant"] == expected
+    assert kb.count(ZONED[name](times), **as_values("count", **choices)).tallies["variant"] == expected
+    assert (
+        kb.count(ZONED[name](times), **as_values("count", where="tier > 0", **choices)).tallies["variant"] == expected
+    )
 
 
 @pytest.mark.parametrize("frame", [PANDAS, POLARS], ids=["pandas", "polars"])
@@ -176,7 +184,7 @@ def test_dates_and_zoned_times_are_no_levels(frame: Any) -> None:
         dated = frame.assign(day=values) if frame is PANDAS else frame.with_columns(day=pl.Series(values))
         for choices in ({}, {"where": "tier > 0"}):
             with pytest.raises(SourceError, match="column 'day' holds dates, and each would be a level"):
-                kb.count(dated, arm="variant", segments=["day"], **choices)
+                kb.count(dated, **as_values("count", arm="variant", segments=["day"], **choices))
 
 
 # ── numbers ────────────────────────────────────────────────────────────────────────────────────
@@ -249,9 +257,9 @@ def test_nested_columns_binary_ones_and_intervals_are_refused_only_where_they_ar
     for choices in ({}, {"where": "tier > 0"}):
         assert count(beside, **choices).tallies == EXPECTED.tallies
         with pytest.raises(SourceError, match="metric 'odd' holds something other than numbers") as as_metric:
-            kb.count(beside, arm="variant", metrics=["odd"], **choices)
+            kb.count(beside, **as_values("count", arm="variant", metrics=["odd"], **choices))
         with pytest.raises(kb.KanabError, match="'odd'") as as_level:
-            kb.count(beside, arm="variant", segments=["odd"], **choices)
+            kb.count(beside, **as_values("count", arm="variant", segments=["odd"], **choices))
         assert "918273645" not in str(as_metric.value) + str(as_level.value)
 
 

@@ -14,12 +14,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table
 from kanab.counting.rows import count_rows
+from kanab.description import Covariate, Mean
 from kanab.errors import KanabError, SourceError
 from kanab.plan.file import plan_to_dict
 from kanab.plan.joint import join_plans
@@ -161,12 +163,12 @@ def test_people_of_one_plan_alone_are_in_the_signatures_of_the_other(engine: Loa
 def test_a_bound_above_zero_does_not_refuse_people_whom_the_metric_is_not_about(engine: Loader) -> None:
     people = {"variant": ["A", "B", None], "banner": [0, 1, 1], "y": [1.0, 2.0, None]}
     choices: dict[str, Any] = {"bounds": {"y": (1, 5)}, "missing": {"y": "zero"}}
-    first = make_plan("variant", ["y"], **choices)
+    first = make_plan("variant", **as_values("make_plan", metrics=["y"], **choices))
     second = make_plan("banner", [])
     counted = joined(engine.load(people), [first, second])
     assert counted.missing == {"y": 0}
     with pytest.raises(KanabError, match="outside its bounds"):
-        joined(engine.load(people), [second, make_plan("banner", ["y"], **choices)])
+        joined(engine.load(people), [second, make_plan("banner", **as_values("make_plan", metrics=["y"], **choices))])
 
 
 def test_who_is_left_out_of_a_metric_is_decided_on_the_people_of_each_plan(engine: Loader) -> None:
@@ -205,12 +207,12 @@ def test_a_column_of_nothing_is_missing_for_everybody(duckdb_loader: Loader) -> 
 def test_rows_are_added_up_once_for_all_plans(engine: Loader, duckdb_loader: Loader) -> None:
     rows = VISITS | {"banner": [None if place % 7 == 0 else place % 5 % 2 for place in range(len(VISITS["pages"]))]}
     plans = (
-        make_plan("variant", ["spend", "share", "pages"], adjust=["tier"], missing={"spend": "exclude"}),
+        make_plan("variant", [Mean("spend", missing="exclude"), "share", "pages"], adjust=["tier"]),
         Plan(
             (MetricPlan("spend", (0, 40), 0.5), MetricPlan("pages", (0, 3), 1), MetricPlan("bought")),
             (ExperimentPlan("banner", segments=("vip",)), ExperimentPlan("variant", AB, interactions=("banner",))),
         ),
-        make_plan("variant", ["pages"], adjust=["vip"], shares={"A": 1, "B": 1}),
+        make_plan("variant", ["pages"], adjust=["vip"], arms={"A": 1, "B": 1}),
     )
     in_duckdb = duckdb_loader.load(rows)
     how = {"spend": "mean", "pages": "max"}
@@ -239,10 +241,10 @@ def test_each_experiment_has_its_own_first_exposure(engine: Loader, duckdb_loade
         "spend": [None if x < 0.2 else round(30 * float(x), 2) for x in rng.random(400)],
     }
     plans = (
-        make_plan("variant", ["spend"], adjust=["tier"], shares={"A": 1, "B": 1}),
-        make_plan("banner", ["spend"], adjust=["tier"], missing={"spend": "exclude"}),
-        make_plan("variant", ["spend"], bounds={"spend": (0, 12)}),
-        make_plan("variant", ["spend"], segments=["tier"], shares={"A": 1, "B": 1}, bounds={"spend": (0, 5)}),
+        make_plan("variant", ["spend"], adjust=["tier"], arms={"A": 1, "B": 1}),
+        make_plan("banner", [Mean("spend", missing="exclude")], adjust=["tier"]),
+        make_plan("variant", [Mean("spend", bounds=(0, 12))]),
+        make_plan("variant", [Mean("spend", bounds=(0, 5))], segments=["tier"], arms={"A": 1, "B": 1}),
     )
     seen, happened = engine.load(exposures), Events(engine.load(events), window="3d")
     counted = joined(seen, plans, unit="user_id", events=happened)
@@ -279,11 +281,11 @@ def test_names_that_look_like_aliases_are_left_alone(parquet: Any) -> None:
     rows = {"variant": list("ABAB"), "tier": [1, 2, 1, 2], "tier#2": [5, 5, 6, 6], "y": [1, 2, 3, 4]}
     plans = [
         make_plan("variant", ["y"], adjust=["tier"]),
-        make_plan("variant", ["y"], adjust=["tier"], bins={"tier": (1.5,)}),
+        make_plan("variant", ["y"], adjust=[Covariate("tier", bins=(1.5,))]),
         make_plan("variant", ["y"], adjust=["tier#2"]),
     ]
     for source in (parquet(rows), rows):
-        counted = kb.count(source, plans[0], earlier=plans[1:], where="y > 0" if source is rows else None)
+        counted = kb.count(source, plans[0], earlier=plans[1:], rows=kb.Rows(where="y > 0" if source is rows else None))
         for found, plan in zip((counted, *counted.earlier), plans, strict=True):
             assert found.tallies == kb.count(rows, plan).tallies
 

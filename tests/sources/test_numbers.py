@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.dispatch import SourceOptions, count_source
+from kanab.description import Number
 from kanab.errors import SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
@@ -55,7 +57,7 @@ def test_numbers_and_their_products_have_the_same_digits_everywhere(engine: Load
 
 def test_counted_beside_an_older_plan_that_has_the_number_as_a_metric(duckdb_loader: Loader) -> None:
     old = make_plan("variant", ["prior", "spend"], adjust=["tier"])
-    new = make_plan("variant", ["spend"], adjust=["prior", "tier"], numbers=["prior"])
+    new = make_plan("variant", ["spend"], adjust=[Number("prior"), "tier"])
     expected = kb.count(SHOP, new, earlier=[old])
     counted = kb.count(duckdb_loader.load(SHOP), new, earlier=[old])
     assert_same_numbers(counted, expected)
@@ -66,8 +68,12 @@ def test_counted_beside_an_older_plan_that_has_the_number_as_a_metric(duckdb_loa
 
 def test_squares_of_numbers_by_level_stay_out_beside_older_plans_and_in_releases(duckdb_loader: Loader) -> None:
     bounds = {"spend": (0, 60), "prior": (0, 90)}
-    plan = make_plan("variant", ["spend"], adjust=["prior"], segments=["device"], bounds=bounds)
-    older = make_plan("variant", ["spend", "prior"], segments=["device"], bounds=bounds)
+    plan = make_plan(
+        "variant", **as_values("make_plan", metrics=["spend"], adjust=["prior"], segments=["device"], bounds=bounds)
+    )
+    older = make_plan(
+        "variant", **as_values("make_plan", metrics=["spend", "prior"], segments=["device"], bounds=bounds)
+    )
     for source in (SHOP, duckdb_loader.load(SHOP)):
         counted = kb.count(source, plan, earlier=[older])
         for tables in (counted.tallies, kb.release(kb.count(source, plan)).tables):
@@ -85,16 +91,16 @@ def test_a_number_of_people_with_several_rows_is_taken_like_a_covariate(duckdb_l
     twice["spend"] = [*once["spend"], *([0.0] * 400)]
     plan = make_plan("variant", ["spend"], adjust=["before"])
     expected = kb.count(once, plan)
-    assert_same_numbers(kb.count(duckdb_loader.load(twice), plan, unit="who"), expected)
+    assert_same_numbers(kb.count(duckdb_loader.load(twice), plan, rows=kb.Rows(unit="who")), expected)
     exposures = pa.table({name: once[name] for name in ("who", "variant", "before")} | {"time": ["2026-11-01"] * 400})
     events = duckdb_loader.load({"who": once["who"], "spend": once["spend"], "time": ["2026-11-02"] * 400})
     rows = SourceOptions(unit="who", events=events, window="7d")
     assert_same_numbers(count_source(duckdb_loader.load(exposures), plan, rows), expected)
     changing = twice | {"before": [*once["before"], *([1.5] * 400)]}
     with pytest.raises(SourceError, match="covariate 'before' changes among the rows of a person"):
-        kb.count(duckdb_loader.load(changing), plan, unit="who")
+        kb.count(duckdb_loader.load(changing), plan, rows=kb.Rows(unit="who"))
     with pytest.raises(SourceError, match="aggregate names a number that is adjusted for"):
-        kb.count(duckdb_loader.load(twice), plan, unit="who", aggregate={"before": "sum"})
+        kb.count(duckdb_loader.load(twice), plan, rows=kb.Rows(unit="who", aggregate={"before": "sum"}))
 
 
 def test_what_a_column_holds_decides_alike_in_files_and_frames(duckdb_loader: Loader) -> None:

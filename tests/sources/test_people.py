@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ibis.backends.duckdb import Backend
+from tests.described import as_values
 
 from kanab.counting.connect import opened_table
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table, show_sql
 from kanab.counting.rows import count_rows
+from kanab.description import Mean
 from kanab.errors import SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 
@@ -114,7 +116,11 @@ def test_an_infinite_row_is_not_hidden_by_its_sum_or_its_bounds(engine: Loader) 
     data = {"user_id": [1, 1, 2, 3, 4], "variant": list("AABAB"), "y": [1.0, float("inf"), 2.0, 3.0, 4.0]}
     for bounds in (None, {"y": (0, 5)}):
         with pytest.raises(SourceError, match="infinite"):
-            count_table(engine.load(data), make_plan("variant", ["y"], bounds=bounds), unit="user_id")
+            count_table(
+                engine.load(data),
+                make_plan("variant", **as_values("make_plan", metrics=["y"], bounds=bounds)),
+                unit="user_id",
+            )
 
 
 def test_what_happened_within_the_window_after_the_first_exposure(engine: Loader) -> None:
@@ -162,7 +168,7 @@ def test_dates_and_texts_are_points_in_time_too(engine: Loader) -> None:
 
 
 def test_a_filter_is_applied_to_the_rows_and_recorded(engine: Loader) -> None:
-    plan = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 60)})
+    plan = make_plan("variant", [Mean("spend", bounds=(0, 60))], adjust=["tier"])
     counted = count_table(engine.load(SHOP), plan, where="device = 'phone' AND spend >= 5")
     frame = SHOP.to_pandas()
     assert_same(counted, count_rows(frame[(frame.device == "phone") & (frame.spend >= 5)], plan))
@@ -187,7 +193,7 @@ def test_a_column_called_like_a_word_of_sql_can_be_filtered_by(engine: Loader) -
 
 
 def test_the_statement_can_be_shown(engine: Loader) -> None:
-    plan = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 500)}, resolution={"spend": 0.01})
+    plan = make_plan("variant", [Mean("spend", bounds=(0, 500), resolution=0.01)], adjust=["tier"])
     text = show_sql(engine.load(SHOP), plan, where="tier > 1")
     assert text.count("UNION ALL") == 4
     assert ("* 200.0" if engine.name == "duckdb" else "* 100.0") in text

@@ -14,9 +14,10 @@ from kanab.counting.connect import open_table, opened_table
 from kanab.counting.engine import dialects
 from kanab.counting.engine.dialects import first_row, query_text
 from kanab.counting.engine.sql import count_table
+from kanab.description import Mean
 from kanab.plan.model import make_plan
 
-PLAN = make_plan("variant", ["spend", "orders"], adjust=["tier"], bounds={"spend": (0, 500)})
+PLAN = make_plan("variant", [Mean("spend", bounds=(0, 500)), "orders"], adjust=["tier"])
 
 
 @pytest.fixture(autouse=True)

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
@@ -42,7 +43,7 @@ TABLE = pa.table(ROWS)
 
 
 def count(source: Any, **choices: Any) -> Counted:
-    return kb.count(source, arm="variant", metrics=["spend"], covariates=["tier"], **choices)
+    return kb.count(source, **as_values("count", arm="variant", metrics=["spend"], covariates=["tier"], **choices))
 
 
 EXPECTED = count(ROWS).tallies

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.described import as_values
 
 from kanab.counting.connect import opened_table
 from kanab.counting.engine import sql
@@ -19,6 +20,7 @@ from kanab.counting.engine.metrics import SampledMetric, quick_measure
 from kanab.counting.engine.sql import count_table
 from kanab.counting.grids import Profile
 from kanab.counting.rows import count_rows
+from kanab.description import Mean
 from kanab.plan.model import MetricPlan, Plan, make_plan
 
 from .conftest import Loader
@@ -27,10 +29,8 @@ from .test_engines import DECLARED, SHOP, assert_same
 
 OPEN = make_plan(
     "variant",
-    ["spend", "balance", "ties", "orders", "bought", "huge", "rating"],
+    ["spend", Mean("balance", resolution=0.5), "ties", "orders", "bought", "huge", Mean("rating", missing="exclude")],
     adjust=["tier"],
-    resolution={"balance": 0.5},
-    missing={"rating": "exclude"},
 )
 
 
@@ -78,7 +78,7 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
     duckdb_loader: Loader, queries: list[Any]
 ) -> None:
     steps = np.array([2**26, 2**26 + 1, 3, 5] * 2)  # squares of arm A pass 2^53 and are odd
-    table, plan = people(y=steps / 100), make_plan("variant", ["y"], bounds={"y": (0, 1e6)}, resolution={"y": 0.01})
+    table, plan = people(y=steps / 100), make_plan("variant", [Mean("y", bounds=(0, 1e6), resolution=0.01)])
     few = SampledMetric(Profile(0, 1), mean_square=1.0)
     measure = quick_measure(0, plan.metrics[0], "number", few, duckdb_engine(duckdb_loader))
     assert measure is not None
@@ -115,7 +115,12 @@ def test_amounts_in_cents_are_rounded_by_a_cast_unless_somebody_lies_between_two
     y = np.r_[np.arange(99) / 100 - 0.3, last]
     table = people(y=y, z=np.arange(100) / 2)
     bounds = {"y": (-100, 100), "z": (0, 100)}
-    plan = make_plan("variant", ["z"], adjust=["y"], bounds=bounds, resolution={"y": 0.01, "z": 0.01}, numbers=["y"])
+    plan = make_plan(
+        "variant",
+        **as_values(
+            "make_plan", metrics=["z"], adjust=["y"], bounds=bounds, resolution={"y": 0.01, "z": 0.01}, numbers=["y"]
+        ),
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 20)
         assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan), sampled=True)
@@ -130,7 +135,9 @@ def test_twice_the_steps_may_pass_what_doubles_hold_where_the_steps_do_not(
     table = people(y=steps / 100, z=np.arange(8) / 100)
     limits = {"y": (0, 1e6), "z": (0, 1)}
     grids = dict.fromkeys(limits, 0.01)
-    plan = make_plan("variant", ["y"], adjust=["z"], bounds=limits, resolution=grids, numbers=["z"])
+    plan = make_plan(
+        "variant", **as_values("make_plan", metrics=["y"], adjust=["z"], bounds=limits, resolution=grids, numbers=["z"])
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.metrics._PEOPLE_IN_DOUBLES", 0)
         assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
@@ -140,7 +147,7 @@ def test_twice_the_steps_may_pass_what_doubles_hold_where_the_steps_do_not(
 def test_steps_whose_squares_would_crowd_doubles_are_integers_at_once(
     duckdb_loader: Loader, queries: list[Any]
 ) -> None:
-    table, plan = people(y=[1 / 3, 2 / 3, 300.1, 0.2]), make_plan("variant", ["y"], bounds={"y": (0, 500)})
+    table, plan = people(y=[1 / 3, 2 / 3, 300.1, 0.2]), make_plan("variant", [Mean("y", bounds=(0, 500))])
     assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
     assert [query.measures[0].doubles for query in queries] == [False]
 
@@ -186,7 +193,7 @@ def test_people_without_a_value_are_left_out_wherever_they_are(
 ) -> None:
     monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 10)
     table = people(y=[None if place == gap else place % 7 for place in range(40)])
-    plan = make_plan("variant", ["y"], bounds={"y": (0, 9)}, resolution={"y": 1})
+    plan = make_plan("variant", [Mean("y", bounds=(0, 9), resolution=1)])
     assert_same(count_table(engine.load(table), plan), count_rows(table, plan), sampled=True)
     assert len(queries) == (2 if gap == 37 else 1)  # which the sample does not show
     assert queries[-1].measures[0].leaves_out == (gap is not None)
@@ -194,14 +201,14 @@ def test_people_without_a_value_are_left_out_wherever_they_are(
 
 def test_the_range_holds_missing_values_that_count_as_zero(engine: Loader) -> None:
     table = people(y=[3.0, None, 7.0, 6.0])
-    zero, excluded = (make_plan("variant", ["y"], missing={"y": rule}) for rule in ("zero", "exclude"))
+    zero, excluded = (make_plan("variant", [Mean("y", missing=rule)]) for rule in ("zero", "exclude"))
     assert count_table(engine.load(table), zero).ranges == count_rows(table, zero).ranges == {"y": (0, 10)}
     assert count_table(engine.load(table), excluded).ranges == count_rows(table, excluded).ranges == {"y": (2, 10)}
 
 
 def test_declared_bounds_and_conversions_have_no_range(engine: Loader) -> None:
     table = people(y=[3.0, 8.0, 7.0, 6.0], z=[0, 1, 1, 0])
-    plan = make_plan("variant", ["y", "z"], bounds={"y": (0, 10)})
+    plan = make_plan("variant", [Mean("y", bounds=(0, 10)), "z"])
     assert count_table(engine.load(table), plan).ranges == count_rows(table, plan).ranges == {}
 
 
@@ -213,7 +220,10 @@ def test_a_factor_that_is_0_or_1_in_the_sample_alone_is_a_number_like_others(
     visits = [float(place % 3 > 0) for place in range(38)]
     table = people(visits=[*visits, late, late], spend=[place % 7 * 2.5 for place in range(40)])
     bounds, grids = {"spend": (0, 20), "visits": (-1, 9)}, {"spend": 0.5, "visits": step}
-    plan = make_plan("variant", ["spend", "visits"], ratios=["spend/visits"], bounds=bounds, resolution=grids)
+    plan = make_plan(
+        "variant",
+        **as_values("make_plan", metrics=["spend", "visits"], ratios=["spend/visits"], bounds=bounds, resolution=grids),
+    )
     counted = count_table(engine.load(table), plan)
     assert_same(counted, count_rows(table, plan), sampled=True)
     assert counted.signatures is not None
@@ -247,14 +257,7 @@ def test_a_nan_that_the_statistics_of_a_file_leave_out_is_missing(tmp_path: Path
     pq.write_table(pa.table(rows), file)
     stated = pq.read_metadata(file).row_group(0).column(2).statistics
     assert (stated.min, stated.max, stated.null_count) == (0.0, 9.99, 0)
-    plan = make_plan(
-        "variant",
-        ["spend"],
-        adjust=["tier"],
-        bounds={"spend": (0, 50)},
-        resolution={"spend": 0.01},
-        missing={"spend": "exclude"},
-    )
+    plan = make_plan("variant", [Mean("spend", bounds=(0, 50), resolution=0.01, missing="exclude")], adjust=["tier"])
     with opened_table(file) as table:
         counted = count_table(table, plan)
     assert counted.missing == {"spend": 1}

@@ -57,7 +57,7 @@ ROWS = [("AB"[place % 2], ("tv", "TV")[place // 2 % 2], place / 4) for place in 
 def test_a_file_of_sqlite_is_read_by_its_url_and_left_as_it_is(tmp_path: Path) -> None:
     url = shop_file(tmp_path, "variant TEXT, device TEXT COLLATE NOCASE, spend REAL", ROWS)
     before = (tmp_path / "shop.db").read_bytes()
-    counted = kb.count(url, table="people", arm="variant", metrics=["spend"], adjust=["device"])
+    counted = kb.count(url, arm="variant", metrics=["spend"], adjust=["device"], rows=kb.Rows(table="people"))
     assert counted.tallies["variant/device"].factor("device").levels == ("TV", "tv")  # whatever NOCASE says
     assert counted.tallies["variant/device"].people.tolist() == [[20, 20], [20, 20]]
     assert (tmp_path / "shop.db").read_bytes() == before
@@ -67,20 +67,20 @@ def test_a_file_of_sqlite_is_read_by_its_url_and_left_as_it_is(tmp_path: Path) -
 def test_a_text_in_a_column_of_numbers_is_refused_by_sqlite_too(tmp_path: Path) -> None:
     url = shop_file(tmp_path, "variant TEXT, device TEXT, spend REAL", [*ROWS, ("A", "tv", "secret")])
     with pytest.raises(SourceError, match="column 'spend' holds something other than it was declared to") as problem:
-        kb.count(url, table="people", arm="variant", metrics=["spend"])
+        kb.count(url, arm="variant", metrics=["spend"], rows=kb.Rows(table="people"))
     assert "secret" not in str(problem.value)
 
 
 def test_what_is_no_database_of_sqlite_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"there is no file 'none.db'"):
-        kb.count(f"sqlite://{tmp_path}/none.db", table="people", arm="variant", metrics=["spend"])
+        kb.count(f"sqlite://{tmp_path}/none.db", arm="variant", metrics=["spend"], rows=kb.Rows(table="people"))
     assert not list(tmp_path.iterdir())
     (tmp_path / "text.db").write_text("variant,spend\n" * 100)
     with pytest.raises(SourceError, match=r"'text.db' is no database of SQLite"):
-        kb.count(f"sqlite://{tmp_path}/text.db", table="people", arm="variant", metrics=["spend"])
+        kb.count(f"sqlite://{tmp_path}/text.db", arm="variant", metrics=["spend"], rows=kb.Rows(table="people"))
     url = shop_file(tmp_path, "variant TEXT, device TEXT, spend REAL", ROWS)
     with pytest.raises(SourceError, match=r"there is no table 'peple'. Did you mean people\?"):
-        kb.count(url, table="peple", arm="variant", metrics=["spend"])
+        kb.count(url, arm="variant", metrics=["spend"], rows=kb.Rows(table="peple"))
 
 
 def test_a_connection_of_sqlite_is_closed_and_that_of_the_user_is_not(tmp_path: Path) -> None:
@@ -103,11 +103,11 @@ def test_mariadb_is_read_by_its_url_under_either_name(mariadb: Server, mariadb_l
     name = mariadb_loader.store(PEOPLE).get_name()
     expected = kb.count(PEOPLE, arm="variant", metrics=["orders"], adjust=["device"])
     for url in (mariadb.url, mariadb.url.replace("mysql:", "mariadb:")):
-        counted = kb.count(url, table=name, arm="variant", metrics=["orders"], adjust=["device"])
+        counted = kb.count(url, arm="variant", metrics=["orders"], adjust=["device"], rows=kb.Rows(table=name))
         assert counted.tallies == expected.tallies
     query = f"SELECT variant, device, orders FROM {name} WHERE orders < 4"
-    counted = kb.count(mariadb.url, sql=query, arm="variant", metrics=["orders"], adjust=["device"])
-    same = kb.count(PEOPLE, arm="variant", metrics=["orders"], adjust=["device"], where="orders < 4")
+    counted = kb.count(mariadb.url, arm="variant", metrics=["orders"], adjust=["device"], rows=kb.Rows(sql=query))
+    same = kb.count(PEOPLE, arm="variant", metrics=["orders"], adjust=["device"], rows=kb.Rows(where="orders < 4"))
     assert counted.tallies == same.tallies
     assert expected.tallies["variant/device"].factor("device").levels == ("Phone", "phone", "tv", None)
 

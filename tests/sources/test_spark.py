@@ -13,12 +13,13 @@ import pytest
 
 from kanab.counting.connect import open_table
 from kanab.counting.engine.sql import count_table
+from kanab.description import Mean
 from kanab.errors import KanabError, QueryError, SourceError
 from kanab.plan.model import make_plan
 from kanab.scan.count import engine
 from kanab.scan.count.counting import count_pairs
 
-PLAN = make_plan("variant", ["spend"], bounds={"spend": (0, 100)}, resolution={"spend": 1.0})
+PLAN = make_plan("variant", [Mean("spend", bounds=(0, 100), resolution=1.0)])
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -37,7 +38,9 @@ TABLE = pa.table(ROWS)
 
 
 def count(source: Any, **choices: Any) -> Counted:
-    return kb.count(source, arm="variant", metrics=["spend"], covariates=["tier", "code"], **choices)
+    return kb.count(
+        source, **as_values("count", arm="variant", metrics=["spend"], covariates=["tier", "code"], **choices)
+    )
 
 
 EXPECTED = count(ROWS).tallies

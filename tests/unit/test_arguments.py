@@ -26,12 +26,12 @@ FRAME = pd.DataFrame(ROWS)
 TALLY = kb.count_columns(
     ROWS, arm="variant", metrics=["bought", "spend"], covariates=["tier"], products=[("spend", "bought")]
 )
-COUNTED = kb.count(ROWS, arm="variant", metrics=["bought"], covariates=["tier"])
+COUNTED = kb.count(ROWS, arm="variant", metrics=["bought"], adjust=["tier"], segments=["tier"])
 RELEASE = kb.release(COUNTED)
 OTHER = kb.release(kb.count(shop_rows(900), arm="variant", metrics=["bought"]))
 BINNED = stats.BinnedPeople((0.0, 1.0), (1, 1, 1))
 RELEASE_IN_BINS = kb.release(
-    kb.count(ROWS, arm="variant", metrics=["spend"], quantiles={"spend": 0.5}, bins={"spend": [0, 5, 10, 20, 40]})
+    kb.count(ROWS, arm="variant", metrics=["spend", kb.Quantile("spend", at=0.5, bins=[0, 5, 10, 20, 40])])
 )
 MEANS = stats.plain_means(TALLY, "bought")
 EFFECT = stats.difference_in_means(TALLY, "bought")
@@ -120,7 +120,7 @@ CALLS: list[Call] = [
     (planning.baseline_from_release, (RELEASE,), {}),
     (planning.crossed_noise, ({"A": 1, "B": 1}, {"a": 1, "b": 1}), {"sd": 1.0}),
     (planning.crossed_noise_of, (TALLY, "tier", "bought"), {}),
-    (planning.forecast_plan, (kb.make_plan("variant", ["bought"], shares={"A": 1, "B": 1}),), {}),
+    (planning.forecast_plan, (kb.make_plan("variant", ["bought"], arms={"A": 1, "B": 1}),), {}),
     (planning.interaction_power, (CELLS,), {"people": 1000, "power": 0.8}),
     (planning.noise_of_amounts, (1.0,), {}),
     (planning.noise_of_means, (MEANS,), {}),
@@ -190,36 +190,45 @@ SENTENCES: list[tuple[Callable[[], Any], str]] = [
         "readout() has no argument 'metrcs'. Did you mean 'metrics'?",
     ),
     (lambda: kb.count(ROWS, arm="variant", segment=["tier"]), "Did you mean 'segments'?"),
-    (lambda: kb.analyze(RELEASE, confidense=0.9), "analyze() has no argument 'confidense'. Did you mean 'confidence'?"),
+    (lambda: kb.analyze(RELEASE, confidense=0.9), "has no argument 'confidense'. Write reading=Reading(confidence=…)."),
+    (lambda: kb.analyze(RELEASE, cuped="one"), "Write reading=Reading(slopes=…)."),
+    (lambda: kb.readout(ROWS, arm="variant", winsorize=0.01), "Write metrics=[Mean(…, bounds=…)]."),
+    (lambda: kb.count(ROWS, arm="variant", filter="x > 1"), "Write rows=Rows(where=…)."),
+    (lambda: kb.Mean("spend", winsorize=5), "Mean(): there is no 'winsorize'; did you mean 'bounds'?"),
+    (lambda: kb.Reading(sequential="always"), "Reading(): there is no 'sequential'; did you mean 'looks'?"),
+    (lambda: kb.analyze(RELEASE, reading={"confidence": 0.9}), "must be a Reading, not a dict of float. Reading("),
     (lambda: kb.Looks("spending", loks=5), "Looks() has no argument 'loks'. Did you mean 'looks'?"),
     (kb.release, "release() missing 1 required positional argument: 'counted'. It takes: counted, k, "),
     (lambda: kb.release(COUNTED, 10, "why"), "release() takes from 1 to 2 positional arguments but 3 were given."),
     (lambda: kb.count(ROWS, zzz=1), "count() has no argument 'zzz'. It takes: source, plan, arm, metrics, "),
+    (lambda: kb.Reading(looks=5), "Reading(): looks must be a Looks, for example looks=Looks('spending', looks=5)."),
     (
-        lambda: kb.analyze(RELEASE, looks=5),
-        "looks of analyze() must be a Looks, not an int. For example looks=Looks('spending', looks=5).",
+        lambda: kb.Reading(margins=0.1),
+        "margins must be a dict, for example margins={'spend': Margin('non-inferiority', 0.1)}.",
+    ),
+    (lambda: kb.Reading(margins={"bought": 0.1}), "margins must be a Margin, or a dict of Margin, for example"),
+    (lambda: kb.Reading(prior=0), "prior must be a Prior, or a dict of Prior, for example prior=Prior(0, 0.01)."),
+    (lambda: kb.Reading(pool=["B", "C"]), "pool must be a dict, for example pool={'any': ['B', 'C']}."),
+    (lambda: kb.Reading(contrasts="B - C"), "contrasts must be a list, for example contrasts=['B - C']."),
+    (
+        lambda: kb.Reading(confidence="high", test="t", looks=5),
+        "Reading(): confidence must be a number, for example confidence=0.9; test must be 'score' or 'welch', ",
     ),
     (
-        lambda: kb.analyze(RELEASE, margins=0.1),
-        "margins of analyze() must be a dict of Margin, not a float. "
-        "For example margins={'spend': Margin('non-inferiority', 0.1)}.",
+        lambda: kb.analyze(RELEASE, reading=kb.Reading(contrasts=[1])),
+        "a contrast is neither a text nor weights by arm. Write 'B - C'",
     ),
-    (
-        lambda: kb.analyze(RELEASE, margins={"bought": 0.1}),
-        "margins of analyze() must be a dict of Margin, not a dict of float. ",
-    ),
-    (
-        lambda: kb.analyze(RELEASE, prior=0),
-        "prior of analyze() must be a Prior or a dict of Prior, not an int. For example prior=Prior(0, 0.01).",
-    ),
-    (lambda: kb.analyze(RELEASE, pool=["B", "C"]), "For example pool={'any': ['B', 'C']}."),
-    (lambda: kb.analyze(RELEASE, contrasts="B - C"), "contrasts of analyze() must be a list, not a str. "),
-    (lambda: kb.analyze(RELEASE, contrasts=[1]), "a contrast is neither a text nor weights by arm. Write 'B - C'"),
     (lambda: kb.analyze("checkout.json"), "only a Release can be analyzed. Call release() on what count() returned."),
     (lambda: kb.analyze(FRAME), "only a Release can be analyzed."),
-    (lambda: kb.analyze(RELEASE, correction=FRAME), "correction of analyze() must be one of 'none', 'bonferroni', "),
-    (lambda: kb.count(ROWS, arm="variant", metrics="bought"), "metrics must be a list of column names. Write metrics="),
-    (lambda: kb.count(ROWS, arm="variant", metrics=["bought"], bounds=(0, 5)), "bounds={'spend': (0, 500)}."),
+    (lambda: kb.Reading(correction=FRAME), "correction must be 'none' or 'bonferroni' or "),
+    (
+        lambda: kb.count(ROWS, arm="variant", metrics=5),
+        "metrics must be a list of names, of Mean or Ratio or Quantile.",
+    ),
+    (
+        lambda: kb.Mean("bought", bounds=5),
+        "Mean(): bounds must be two numbers: (lower, upper), for example bounds=(0, 500).",
+    ),
     (
         lambda: kb.count(ROWS, "kanab.toml"),
         "a plan is needed. Read one with read_plan(path), or make one with make_plan(…).",
@@ -253,7 +262,7 @@ def test_a_wrong_call_is_one_sentence_with_a_remedy(call: Callable[[], Any], sen
 
 def test_an_argument_error_is_a_type_error_too() -> None:
     with pytest.raises(TypeError):
-        kb.analyze(RELEASE, looks=5)
+        kb.Reading(looks=5)
 
 
 def test_every_hint_names_a_class_and_functions_that_exist() -> None:

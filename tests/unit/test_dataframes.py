@@ -36,12 +36,26 @@ def shop() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def readout() -> kb.Readout:
     return kb.readout(
-        shop(), arm="variant", metrics=["bought", "spend", "rating"], adjust=["tier"], segments=["device"], k=10,
-        missing={"rating": "exclude"}, bounds={"spend": (0, 500)}, received="opened",
-        quantiles={"spend": [0.5, 0.9]}, bins={"spend": [1, 25, 50, 100]},
-        contrasts=["B - C"], margins={"spend": kb.Margin("non-inferiority", 1)}, prior={"bought": kb.Prior(0, 0.01)},
-        primary=["bought"], guardrails=["spend"], covariates=["country"],
-    )  # fmt: skip
+        shop(),
+        arm="variant",
+        metrics=[
+            "bought",
+            kb.Mean("spend", bounds=(0, 500)),
+            kb.Mean("rating", missing="exclude"),
+            kb.Quantile("spend", at=[0.5, 0.9], bins=[1, 25, 50, 100]),
+        ],
+        adjust=["tier", "country"],
+        segments=["device", "country"],
+        k=10,
+        received="opened",
+        reading=kb.Reading(
+            contrasts=["B - C"],
+            margins={"spend": kb.Margin("non-inferiority", 1)},
+            prior={"bought": kb.Prior(0, 0.01)},
+            primary=["bought"],
+            guardrails=["spend"],
+        ),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +65,7 @@ def releases() -> dict[str, kb.Release]:
     def released(effect: float) -> kb.Release:
         arm = rng.choice(["A", "B"], 600)
         rows = {"checkout": arm, "spend": rng.poisson(4 + effect * (arm == "B"))}
-        return kb.release(kb.count(rows, arm="checkout", metrics=["spend"], bounds={"spend": (0, 100)}))
+        return kb.release(kb.count(rows, arm="checkout", metrics=[kb.Mean("spend", bounds=(0, 100))]))
 
     return {name: released(effect) for name, effect in (("de", 1.0), ("fr", 0.8), ("it", 0.9))}
 
@@ -109,7 +123,7 @@ def test_sections_that_hold_arms_and_bins_become_rows(readout: kb.Readout) -> No
 
 def test_a_planned_look_is_a_column_for_each_of_its_numbers() -> None:
     looks = Looks("spending", looks=4, earlier=[])
-    looked = kb.readout(shop_rows(2_000), arm="variant", metrics=["bought"], looks=looks)
+    looked = kb.readout(shop_rows(2_000), arm="variant", metrics=["bought"], reading=kb.Reading(looks=looks))
     frame = looked.to_polars()
     assert frame["sequential_looks"].to_list() == [4]
     assert frame["sequential_p"].to_list() == [looked.to_dict()["effects"][0]["sequential"]["p"]]
@@ -143,7 +157,7 @@ def test_every_list_of_what_reads_several_releases_is_a_frame(releases: dict[str
 
 
 def test_every_list_of_a_forecast_is_a_frame() -> None:
-    plan = kb.make_plan(arm="checkout", metrics=["bought"], adjust=["tier"], shares={"A": 1, "B": 1})
+    plan = kb.make_plan(arm="checkout", metrics=["bought"], adjust=["tier"], arms={"A": 1, "B": 1})
     forecast = forecast_plan(plan, per_day=500, days=14, baseline=Baseline(rates={"bought": 0.1}))
     check_every_list_is_a_frame(forecast)
     assert forecast.to_pandas()["effect"].tolist() == [forecast.effects[0].detectable.effect]

@@ -22,12 +22,9 @@ from kanab.analysis.compare import (
 from kanab.analysis.guardrails import guardrail_rows
 from kanab.analysis.looks import current_look
 from kanab.analysis.options import (
-    AnalysisOptions,
-    AnyCorrection,
     Looks,
     PlannedRoles,
     ResolvedOptions,
-    Role,
     named_arm,
     read_contrast,
     read_lower,
@@ -45,8 +42,9 @@ from kanab.analysis.segment_looks import SegmentLooks
 from kanab.analysis.shapes import shapes_of
 from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
-from kanab.choices import Alternative, Claim, RateTest, Slopes, Variance
+from kanab.choices import Claim
 from kanab.counting.clipping import clipped_metrics
+from kanab.description import Reading, Role
 from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import are_independent
@@ -95,51 +93,25 @@ UNPLANNED = "The planned looks cannot be read: {fact}. P-values and intervals ho
 
 
 @check_arguments(skip=("released",))
-def analyze(
-    released: Tables,
-    experiment: str | None = None,
-    *,
-    control: Level = None,
-    confidence: float = 0.95,
-    alternative: Alternative = "two-sided",
-    correction: AnyCorrection = "holm",
-    looks: Looks | None = None,
-    pool: Mapping[Any, Sequence[Any]] | None = None,
-    contrasts: Sequence[str | Mapping[Any, float]] = (),
-    margins: Mapping[str, Margin | Sequence[Margin]] | None = None,
-    lower_is_better: Sequence[str] | str = (),
-    prior: Prior | Mapping[str, Prior] | None = None,
-    primary: Sequence[str] | str = (),
-    guardrails: Sequence[str] | str = (),
-    decision: Mapping[str, Any] | None = None,
-    test: RateTest = "score",
-    variance: Variance = "exact",
-    slopes: Slopes = "own",
-) -> Readout:
+def analyze(released: Tables, experiment: str | None = None, reading: Reading | None = None) -> Readout:
     """Analyze one experiment of a release: sample ratio, effects, segments, and what else is asked for.
 
-    Effects of every metric and arm are plain and adjusted, corrected over metrics × arms; whether
-    they differ by segment is decided by the robust F. ``pool`` takes several arms as one
-    ({"any": ["B", "C"]}); ``contrasts`` compare arms among themselves ("B - C"); ``margins`` are
-    claims by metric, ``lower_is_better`` the metrics where less is better; a ``prior``, for all
-    metrics or by metric, adds a Bayesian reading. ``primary`` metrics and ``guardrails`` are families
-    of their own, and lead to a decision by a rule whose switches are ``decision`` ({"people": 20000});
-    without them the plan's hold. Plain effects of 0/1 metrics are tested by the score test of Miettinen
-    and Nurminen, or as all others with ``test="welch"``. Adjusted effects have the exact variance, or the
-    paper's with ``variance="paper"``; every arm has slopes of its own, or all have one with ``slopes="one"`` (CUPED).
+    released: a release.
+    experiment: the experiment, where it holds several.
+    reading: how results are read: `Reading`; roles and looks of the plan hold where it says nothing.
+
+    Effects of every metric and arm are plain and adjusted, corrected over metrics × arms; whether they differ by
+    segment is decided by the robust F. Plain effects of 0/1 metrics are tested by the score test of Miettinen and
+    Nurminen.
 
     Raises `PrivacyError` for anything but a release, `AnalysisError` for a question that it cannot
     answer, `LevelError` and `PlanError` for an arm or an experiment that it does not hold.
     """
-    options = AnalysisOptions(
-        control, confidence, alternative, correction, looks, pool, contrasts, margins, lower_is_better, prior,
-        primary, guardrails, decision, test, variance, slopes,
-    )  # fmt: skip
-    return analyze_release(released, experiment, options)
+    return analyze_release(released, experiment, reading or Reading())
 
 
-def analyze_release(released: Tables, experiment: str | None, options: AnalysisOptions) -> Readout:
-    """Analyze one experiment of a release. What ``analyze`` does with its keywords.
+def analyze_release(released: Tables, experiment: str | None, options: Reading) -> Readout:
+    """Analyze one experiment of a release. What ``analyze`` does.
 
     Where nothing is said of looks, a release is read over those that its plan has.
     """
@@ -155,7 +127,7 @@ def analyze_release(released: Tables, experiment: str | None, options: AnalysisO
         return replace(readout, notes=(*readout.notes, UNPLANNED.format(fact=problem.fact)))
 
 
-def _analyzed(released: Tables, experiment: str | None, options: AnalysisOptions) -> Readout:
+def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Readout:
     check_sides(options.confidence, options.alternative)
     check_test(options.test)
     check_variance(options.variance)
@@ -229,7 +201,7 @@ def _analyzed(released: Tables, experiment: str | None, options: AnalysisOptions
     return answer
 
 
-def _check_adjusting(options: AnalysisOptions, plan: ExperimentPlan) -> None:
+def _check_adjusting(options: Reading, plan: ExperimentPlan) -> None:
     """Refuse choices of how to adjust that would change nothing."""
     asked = {"slopes": options.slopes != "own", "the paper's variance": options.variance != "exact"}
     for words in [words for words, said in asked.items() if said and not (plan.adjust or plan.numbers)]:
@@ -267,7 +239,7 @@ def _balance(
 
 
 def _resolved(
-    options: AnalysisOptions, released: Tables, plan: ExperimentPlan, tables: Mapping[str, Tally], pools: _Pools
+    options: Reading, released: Tables, plan: ExperimentPlan, tables: Mapping[str, Tally], pools: _Pools
 ) -> ResolvedOptions:
     """Return the options in the arms and metrics of the release."""
     arms = next(iter(tables.values())).factor(plan.name)
@@ -298,7 +270,7 @@ def _resolved(
     )  # fmt: skip
 
 
-def _check_outcomes(options: AnalysisOptions, numbers: Sequence[str], metrics: Sequence[str]) -> None:
+def _check_outcomes(options: Reading, numbers: Sequence[str], metrics: Sequence[str]) -> None:
     """Refuse a question about a number that effects are adjusted for."""
     lists = (options.primary, options.guardrails, options.lower_is_better)
     named = [name for names in lists for name in ([names] if isinstance(names, str) else names)]

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from kanab.analysis.options import ROLES, AnalysisOptions, Looks, ResolvedOptions, Role, Weights
+from kanab.analysis.options import ROLES, Looks, ResolvedOptions, Weights
 from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow, effect_place
 from kanab.analysis.verdicts import carriers, verdict
+from kanab.description import Reading, Role
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
 from kanab.plan.pairs import Pair
@@ -102,7 +103,7 @@ class AnalyzedTables:
 
 
 def metric_means(
-    analyzed: AnalyzedTables, ratios: Iterable[tuple[str, str]], options: AnalysisOptions, notes: list[str]
+    analyzed: AnalyzedTables, ratios: Iterable[tuple[str, str]], options: Reading, notes: list[str]
 ) -> list[MetricMeans]:
     """Return plain means from any table that has the metric, and adjusted ones from the covariates' tables."""
     measured: list[MetricMeans] = []
@@ -127,7 +128,7 @@ def by_role(measured: Sequence[MetricMeans], roles: Mapping[str, Role]) -> list[
     return sorted(measured, key=lambda metric: ROLES.index(roles.get(metric.means.metric, "primary")))
 
 
-def _of_metric(metric: str, options: AnalysisOptions, totals: Tally | None) -> _Functions:
+def _of_metric(metric: str, options: Reading, totals: Tally | None) -> _Functions:
     """Return how means of a metric are made; ``totals`` are what adjusted ones start from where there is noise."""
     return _Functions(
         lambda tally: plain_means(tally, metric, test=options.test),
@@ -145,7 +146,7 @@ def _of_metric(metric: str, options: AnalysisOptions, totals: Tally | None) -> _
     )
 
 
-def _of_ratio(y: str, z: str, options: AnalysisOptions, totals: Tally | None) -> _Functions:
+def _of_ratio(y: str, z: str, options: Reading, totals: Tally | None) -> _Functions:
     return _Functions(
         lambda tally: ratio_means(tally, y, z),
         lambda tally: adjusted_ratio_means(tally, y, z, variance=options.variance, totals=totals),

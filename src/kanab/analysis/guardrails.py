@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kanab.analysis.options import ResolvedOptions, Role
+from kanab.analysis.options import ResolvedOptions
 from kanab.analysis.rows import EffectRow, Plain, effect_place
+from kanab.description import Role
 from kanab.stats.margins import Margin, MarginTest
 from kanab.tally.factor import Level, label
 

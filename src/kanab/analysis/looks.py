@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from kanab.analysis.looks_file import Design, plain_design, read_looks, record_look, recorded_design
-from kanab.analysis.options import AnalysisOptions, Looks, read_rule
+from kanab.analysis.options import Looks, read_rule
 from kanab.counting.clipping import clipped_metrics
+from kanab.description import Reading
 from kanab.errors import AnalysisError
 from kanab.plan.model import ExperimentPlan, Plan
 from kanab.privacy.batches import add_releases
@@ -33,7 +34,7 @@ class CurrentLook:
     record: Callable[[], None] = lambda: None
 
 
-def current_look(released: Tables, experiment: str | None, options: AnalysisOptions) -> CurrentLook:
+def current_look(released: Tables, experiment: str | None, options: Reading) -> CurrentLook:
     """Return what is read at this look, of one experiment of a release.
 
     Raises `AnalysisError` where planned looks are read and it is not known which of them this is.
@@ -90,7 +91,7 @@ def _by_batches(released: Tables, plan: ExperimentPlan, looks: Looks) -> Current
     return CurrentLook(add_releases(used), looks, (caution,))
 
 
-def _by_file(released: Tables, plan: ExperimentPlan, options: AnalysisOptions) -> CurrentLook:
+def _by_file(released: Tables, plan: ExperimentPlan, options: Reading) -> CurrentLook:
     """Take the looks that a file holds for the earlier ones, unless the last of them had the same people."""
     looks = options.looks
     assert looks is not None
@@ -125,7 +126,7 @@ def clipped_before(looks: Looks | None, plan: Plan, experiment: str | None) -> d
     return {name: (point, bound) for name, (point, bound) in kept.items()}
 
 
-def _design(released: Tables, plan: ExperimentPlan, options: AnalysisOptions, looks: Looks) -> Design:
+def _design(released: Tables, plan: ExperimentPlan, options: Reading, looks: Looks) -> Design:
     """Return what must stay as it was planned from look to look."""
     control = plan.control if options.control is None else options.control
     clipped = clipped_metrics(released.receipt.choices, released.plan)

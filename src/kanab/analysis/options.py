@@ -9,7 +9,8 @@ from os import PathLike
 from typing import Any, Literal, get_args
 
 from kanab.arguments import check_arguments
-from kanab.choices import CORRECTIONS, TUNED_AT, Alternative, Correction, RateTest, Slopes, Variance
+from kanab.choices import CORRECTIONS, TUNED_AT, Alternative, Correction
+from kanab.description import AnyCorrection, Role
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
@@ -21,11 +22,6 @@ from kanab.stats.sequential import Look, any_time_f_p, any_time_look, planned_f_
 from kanab.stats.spending import Spending, check_spending
 from kanab.tally.factor import Factor, Level, as_level, label
 
-AnyCorrection = Correction | Literal["dunnett"]
-"""A correction of p-values by themselves, or the one that knows that all arms share the control."""
-
-
-Role = Literal["primary", "guardrail", "secondary"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 Weights = dict[Level, float]
@@ -107,28 +103,6 @@ class Looks:
     def reached_by(self, people: Sequence[int]) -> bool:
         """Return whether the latest of these looks is the first at which the planned people are there."""
         return self.planned is not None and people[-1] >= self.planned > max((0, *people[:-1]))
-
-
-@dataclass(frozen=True)
-class AnalysisOptions:
-    """How an analysis is to be read: the keywords of ``analyze``, or the flags of the command line."""
-
-    control: Level = None
-    confidence: float = 0.95
-    alternative: Alternative = "two-sided"
-    correction: AnyCorrection = "holm"
-    looks: Looks | None = None
-    pool: Mapping[Any, Sequence[Any]] | None = None
-    contrasts: Sequence[str | Mapping[Any, float]] = ()
-    margins: Mapping[str, Margin | Sequence[Margin]] | None = None
-    lower_is_better: Sequence[str] | str = ()
-    prior: Prior | Mapping[str, Prior] | None = None
-    primary: Sequence[str] | str = ()
-    guardrails: Sequence[str] | str = ()
-    decision: Mapping[str, Any] | None = None
-    test: RateTest = "score"
-    variance: Variance = "exact"
-    slopes: Slopes = "own"
 
 
 @dataclass(frozen=True)

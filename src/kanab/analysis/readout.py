@@ -8,7 +8,6 @@ from typing import Any
 
 from kanab.analysis.cluster_rows import ClusterCounts
 from kanab.analysis.guardrails import GuardrailRow
-from kanab.analysis.options import AnyCorrection
 from kanab.analysis.quantile_rows import Distribution, QuantileRow
 from kanab.analysis.received_rows import ReceivedRow
 from kanab.analysis.rows import (
@@ -26,6 +25,7 @@ from kanab.analysis.tables import ReadoutRows, readout_tables
 from kanab.arguments import check_arguments
 from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
 from kanab.dataframes import Frames, Tables
+from kanab.description import AnyCorrection
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
 from kanab.privacy.release import Receipt

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.analysis.compare import AnalyzedTables, MetricMeans
-from kanab.analysis.options import AnalysisOptions, ResolvedOptions
+from kanab.analysis.options import ResolvedOptions
 from kanab.analysis.rows import plain_interval
+from kanab.description import Reading
 from kanab.errors import AnalysisError, DesignError, listed
 from kanab.stats.cautions import Caution
 from kanab.stats.designs.received import (
@@ -64,7 +65,7 @@ def received_rows(
     analyzed: AnalyzedTables,
     measured: Sequence[MetricMeans],
     resolved: ResolvedOptions,
-    options: AnalysisOptions,
+    options: Reading,
     notes: list[str],
 ) -> list[ReceivedRow]:
     """Return the effect of receiving for every metric and arm, plain and adjusted; one that cannot be had is a note.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kanab.analysis.options import Role
+from kanab.description import Role
 from kanab.report.words import Kind, SegmentKind
 from kanab.stats.balance import BALANCE_ALARM, BalanceCheck
 from kanab.stats.bayes import Candidate, Posterior, Prior

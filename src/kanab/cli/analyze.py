@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.choices import CORRECTIONS, OWN_ROWS, SPENDING, TUNED_AT, Alternative, RateTest, Slopes, Variance
+from kanab.choices import OWN_ROWS, SPENDING, TUNED_AT
 from kanab.cli.help_pages import FlagsByTask, flags_together
 from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
-    SHARE,
     check_single,
     counted_source,
+    flag_of,
     flags_said,
     is_release,
     level,
@@ -27,14 +27,15 @@ from kanab.cli.source_options import (
     pairs,
     plan_of,
     rows_of,
-    share,
     source_options,
 )
+from kanab.description import Reading
 from kanab.errors import PlanError
+from kanab.fields import described, share
 
 if TYPE_CHECKING:
     from kanab.analysis.dry_run import DryRun
-    from kanab.analysis.options import AnalysisOptions, Looks
+    from kanab.analysis.options import Looks
     from kanab.analysis.readout import Readout
     from kanab.choices import Claim
     from kanab.counted import Counted
@@ -43,31 +44,10 @@ if TYPE_CHECKING:
     from kanab.stats.bayes import Prior
     from kanab.stats.margins import Margin
 
+_READING = described(Reading)
+
 analysis_options = flags_together(
-    click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Confidence of the intervals."),
-    click.option(
-        "--alternative",
-        type=click.Choice(get_args(Alternative)),
-        default="two-sided",
-        help="Sides of the test.",
-    ),
-    click.option(
-        "--test",
-        type=click.Choice(get_args(RateTest)),
-        default="score",
-        show_default=True,
-        help="Test of plain effects of 0/1 metrics: Miettinen and Nurminen's score test, or Welch's t.",
-    ),
-    click.option(
-        "--variance",
-        type=click.Choice(get_args(Variance)),
-        default="exact",
-        show_default=True,
-        help="Variance of adjusted effects: exact, or the paper's (Ding), a little smaller.",
-    ),
-    click.option(
-        "--correction", type=click.Choice(CORRECTIONS), default="holm", help="Correction over metrics × arms."
-    ),
+    *(flag_of(_READING[name]) for name in ("confidence", "alternative", "test", "variance", "correction", "slopes")),
     click.option(
         "--sequential",
         type=click.Choice(["spending", "always"]),
@@ -120,9 +100,7 @@ analysis_options = flags_together(
         metavar="METRIC=SIZE",
         help="Claim: the same within this; also two limits: spend=-0.5:1.",
     ),
-    names_option("--lower-is-better", metavar="METRIC", help="Metric of which less is better."),
-    names_option("--primary", metavar="METRIC", help="Metric that decides; others are guardrails or secondary."),
-    names_option("--guardrail", metavar="METRIC", help="Metric that must not get worse."),
+    *(flag_of(_READING[name]) for name in ("lower_is_better", "primary", "guardrails")),
     click.option(
         "--decision",
         multiple=True,
@@ -135,38 +113,25 @@ analysis_options = flags_together(
         metavar="MEAN,SD",
         help="Add a Bayesian reading with this prior, also 0,5% of the control's mean; for one metric: spend=0,0.5.",
     ),
-    click.option(
-        "--slopes",
-        type=click.Choice(get_args(Slopes)),
-        default="own",
-        show_default=True,
-        help="Slopes of adjusted effects: every arm its own (Lin), or one for all arms (CUPED).",
-    ),
 )
 """Gives a command the flags that say how to read what was counted."""
 
 
-def options_from(flags: Mapping[str, Any]) -> AnalysisOptions:
-    """Return what the flags say, as the keywords of ``analyze`` would."""
-    from kanab.analysis.options import AnalysisOptions
-
-    return AnalysisOptions(
-        level(flags["control"]),
-        flags["confidence"],
-        flags["alternative"],
-        flags["correction"],
-        _looks(flags),
-        {new: olds.split("+") for new, olds in pairs(flags["pool"], "--pool").items()},
-        flags["contrast"],
-        _margins(flags),
-        names(flags["lower_is_better"]),
-        _prior(flags["prior"]),
-        names(flags["primary"]),
-        names(flags["guardrail"]),
-        {switch: level(text) for switch, text in pairs(flags["decision"], "--decision").items()},
-        test=flags["test"],
-        variance=flags["variance"],
-        slopes=flags["slopes"],
+def reading_from(flags: Mapping[str, Any]) -> Reading:
+    """Return what the flags say about reading results."""
+    decision = pairs(flags["decision"], "--decision", "people=20000")
+    same = ("confidence", "alternative", "correction", "test", "variance", "slopes")
+    said: dict[str, Any] = {name: flags[name] for name in same}
+    said |= {name: names(flags[name]) for name in ("lower_is_better", "primary", "guardrails")}
+    return Reading(
+        control=level(flags["control"]),
+        looks=_looks(flags),
+        pool={new: olds.split("+") for new, olds in pairs(flags["pool"], "--pool", "any=B+C").items()},
+        contrasts=flags["contrast"],
+        margins=_margins(flags),
+        prior=_prior(flags["prior"]),
+        decision={switch: level(text) for switch, text in decision.items()},
+        **said,
     )
 
 
@@ -287,7 +252,7 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
     """
     from kanab.analysis.api import analyze_release
 
-    options = options_from(flags)
+    options = reading_from(flags)
     run = _dry_run(source, flags) if flags["as_released"] else None
     tables = _tables(source, flags) if run is None else run.own
     wanted = [flags["experiment"]] if flags["experiment"] else list(tables.plan.experiment_names)

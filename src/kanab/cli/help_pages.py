@@ -71,7 +71,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     ),
     "Metrics": (
         "--ratio", "--quantile", "--received", "--bounds", "--clip", "--resolution", "--missing",
-        "--lower-is-better", "--least-events",
+        "--lower-is-better", "--min-events",
     ),
     "Arms and covariates": (
         "--arms", "--shares", "--pool", "--contrast", "--bin", "--top", "--score", "--number", "--slopes",

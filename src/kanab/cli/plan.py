@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanab.cli.output import PAGE, json_option, output_option, show
-from kanab.cli.source_options import SHARE, numbers, share
+from kanab.cli.source_options import SHARE, numbers
 from kanab.errors import PlanError, listed
+from kanab.fields import share
 
 if TYPE_CHECKING:
     from kanab.plan.model import ExperimentPlan, Plan

@@ -14,17 +14,19 @@ import click
 from kanab.choices import INTERNAL, OWN_ROWS, Alternative, PowerCorrection
 from kanab.cli.output import PAGE, json_option, output_option, show
 from kanab.cli.source_options import (
+    SAID_OF_COLUMNS,
     SHARE,
-    bounds_of,
+    by_column,
     is_release,
     level,
     names,
     not_said,
     pairs,
-    share,
     shares_of,
 )
+from kanab.description import AnyCovariate, Mean, Number, Ratio, Rows
 from kanab.errors import AnalysisError, PlanError
+from kanab.fields import share
 
 if TYPE_CHECKING:
     from kanab.plan.model import ExperimentPlan
@@ -329,11 +331,17 @@ def _rows(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level)
 
     if not flags["metric"]:
         raise not_said("what to plan for", "Name it: --metric spend.", flags["source"], flags)
+    bounds = by_column(flags["bounds"], SAID_OF_COLUMNS["bounds"])
+    above, slash, below = flags["metric"].partition("/")
+    metric = Ratio(above, below) if slash else Mean(above, bounds=bounds.get(above))
+    adjust: list[AnyCovariate] = [
+        Number(name, bounds=bounds[name]) if name in bounds else name for name in names(flags["adjust"])
+    ]
+    said = {name: flags[name] for name in ("unit", "where", "table", "sql")}
+    said["aggregate"] = pairs(flags["aggregate"], "--aggregate", "visits=max") or None
     noise = noise_of_rows(
-        flags["source"], flags["metric"], arm=flags["arm"], control=control, adjust=names(flags["adjust"]),
-        shares=shares, grows=flags["multiplies"], bounds=bounds_of(flags["bounds"]), unit=flags["unit"],
-        aggregate=pairs(flags["aggregate"], "--aggregate") or None, where=flags["where"], table=flags["table"],
-        sql=flags["sql"],
+        flags["source"], metric, arm=flags["arm"], control=control, adjust=adjust, shares=shares,
+        grows=flags["multiplies"], rows=Rows(**said),
     )  # fmt: skip
     adjusted = f", adjusted for {flags['adjust']}" if flags["adjust"] else ""
     whose = f"the control of {flags['arm']}" if flags["arm"] else "everybody"

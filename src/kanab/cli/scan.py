@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from kanab.choices import DEFAULT_K, Correction
-from kanab.cli.help_pages import FlagsByTask
+from kanab.cli.help_pages import FlagsByTask, flags_together
 from kanab.cli.output import html_option, json_option, people_bar, progress, show
 from kanab.cli.source_options import (
+    ROWS,
+    SAID_OF_COLUMNS,
     SHARE,
-    bounds_of,
+    by_column,
     check_single,
+    flag_of,
     is_release,
     names,
     names_option,
@@ -23,8 +26,10 @@ from kanab.cli.source_options import (
     numbers,
     override_option,
     pairs,
+    said_flag,
 )
-from kanab.errors import PlanError, PrivacyError
+from kanab.description import Mean, Rows
+from kanab.errors import PlanError, PrivacyError, listed
 
 if TYPE_CHECKING:
     from kanab.scan.readout import PairReadout, SegmentReadout
@@ -35,17 +40,10 @@ if TYPE_CHECKING:
 @names_option("--experiments", help="Columns that hold arms, separated by commas; also patterns such as 'test_*'.")
 @names_option("--metric", help="Columns to compare, separated by commas.")
 @names_option("--segment", help="Covariates by which effects may differ, separated by commas.")
-@click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds revenue=0:500.")
-@click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution revenue=0.01.")
-@click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: exclude (default) or zero.")
+@flags_together(*(said_flag(SAID_OF_COLUMNS[name]) for name in ("bounds", "resolution", "missing")))
 @click.option("--k", type=int, default=DEFAULT_K, show_default=True, help="Minimum people in a class.")
 @override_option
-@click.option("--table", help="Table of the database.")
-@click.option("--sql", help="Query, instead of a table.")
-@click.option("--where", help="Count only rows where this SQL condition holds.")
-@click.option("--unit", help="Column that identifies a person, where people have several rows.")
-@click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (0/1: max), max, mean.")
-@click.option("--first-by", metavar="COLUMN", help="Time by which segments are those of a person's first row.")
+@flags_together(*(flag_of(ROWS[name]) for name in ("table", "sql", "where", "unit", "aggregate", "first_by")))
 @click.option(
     "--family", type=click.Choice(["metric", "all"]), default="metric", help="Correct within each metric, or over all."
 )
@@ -108,9 +106,9 @@ def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
         raise not_said("what to scan", "Give --experiments and --metric.", source[0], flags)
     with people_bar() as update:
         return scan_interactions(
-            source[0], names(flags["experiments"]), names(flags["metric"]), k=flags["k"], override=flags["override"],
-            progress=update, joint_shares=_joint_shares(flags["joint_shares"]), ledger=flags["ledger"],
-            new_ledger=flags["new_ledger"], **_counting(flags), **_rules(flags),
+            source[0], names(flags["experiments"]), _means(flags), k=flags["k"], override=flags["override"],
+            rows=_rows(flags), progress=update, joint_shares=_joint_shares(flags["joint_shares"]),
+            ledger=flags["ledger"], new_ledger=flags["new_ledger"], **_rules(flags),
         )  # fmt: skip
 
 
@@ -129,8 +127,9 @@ def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairRe
         return scan_segments(stored, metrics=names(flags["metric"]), covariates=covariates, **rules)
     with progress(f"counting {len(scanned.scan.experiments)} experiments by {len(covariates)} covariates"):
         return scan_segments(
-            source[0], list(scanned.scan.experiments), names(flags["metric"]), covariates, k=flags["k"],
-            override=flags["override"], first_by=flags["first_by"], ledger=flags["ledger"], **_counting(flags), **rules,
+            source[0], list(scanned.scan.experiments), _means(flags), covariates, k=flags["k"],
+            override=flags["override"], rows=replace(_rows(flags), first_by=flags["first_by"]),
+            ledger=flags["ledger"], **rules,
         )  # fmt: skip
 
 
@@ -160,15 +159,17 @@ def _rules(flags: Mapping[str, Any]) -> dict[str, Any]:
     return rules | {"tolerance": numbers(flags["tolerance"], "--tolerance")}
 
 
-def _counting(flags: Mapping[str, Any]) -> dict[str, Any]:
-    choices = {
-        "bounds": bounds_of(flags["bounds"]),
-        "resolution": numbers(flags["resolution"], "--resolution"),
-        "missing": pairs(flags["missing"], "--missing"),
-        "where": flags["where"],
-        "table": flags["table"],
-        "sql": flags["sql"],
-        "unit": flags["unit"],
-        "aggregate": pairs(flags["aggregate"], "--aggregate"),
-    }
-    return {name: value for name, value in choices.items() if value}
+def _means(flags: Mapping[str, Any]) -> list[Mean]:
+    """Return the metrics, with what flags say of them."""
+    metrics = names(flags["metric"])
+    said = {name: by_column(flags[name], SAID_OF_COLUMNS[name]) for name in ("bounds", "resolution", "missing")}
+    for field, columns in said.items():
+        if unknown := [name for name in columns if name not in metrics]:
+            fact = f"--{field} names something that is not counted: {unknown[0]!r}"
+            raise PlanError(fact, f"Counted: {listed(metrics)}.")
+    return [Mean(name, **{field: of[name] for field, of in said.items() if name in of}) for name in metrics]
+
+
+def _rows(flags: Mapping[str, Any]) -> Rows:
+    said = {name: flags[name] for name in ("where", "table", "sql", "unit")}
+    return Rows(**said, aggregate=pairs(flags["aggregate"], "--aggregate", "visits=max") or None)

@@ -17,7 +17,9 @@ import click
 from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
 from kanab.cli.help_pages import flags_together
 from kanab.cli.output import progress
+from kanab.description import HOW, SHARES, AnyCovariate, AnyMetric, Covariate, Mean, Number, Quantile, Ratio, Rows
 from kanab.errors import PlanError, listed
+from kanab.fields import NUMBER, YES, Described, WrongValueError, described, share
 
 if TYPE_CHECKING:
     from kanab.counted import Counted
@@ -48,47 +50,17 @@ def names(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]
 
 
-_EXAMPLES = {
-    "--aggregate": "visits=max",
-    "--bin": "age=5",
-    "--clip": "spend=99%",
-    "--bounds": "spend=0:500",
-    "--least-events": "bought=10",
-    "--missing": "rating=exclude",
-    "--per-day": "checkout=500",
-    "--quantile": "latency=0.5,0.9,0.99",
-    "--pool": "any=B+C",
-    "--rate": "bought=0.1",
-    "--shares": "A=50%,B=50%",
-    "--top": "country=20",
-}
-"""What to write after a flag; after the others a number for a metric."""
-
-
-def _example(flag: str) -> str:
-    return f"{flag} {_EXAMPLES.get(flag, 'spend=0.01')}"
-
-
-def pairs(texts: tuple[str, ...], flag: str) -> dict[str, str]:
+def pairs(texts: Iterable[str], flag: str, example: str = "spend=0.01") -> dict[str, str]:
     """Read ``a=1,b=2``, given once or several times, as a mapping."""
     values: dict[str, str] = {}
     for part in (part for text in texts for part in text.split(",") if part.strip()):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals or not key or not value:
-            raise PlanError(f"{flag} cannot be read", f"Write {_example(flag)}.")
+            raise PlanError(f"{flag} cannot be read", f"Write {flag} {example}.")
         if key in values:
             raise PlanError(f"{flag} names {key} twice", "Name each once.")
         values[key] = value
     return values
-
-
-def share(text: str) -> float:
-    """Read a number, or a percentage as a part of 1; raise `ValueError` for anything else.
-
-    >>> share("0.05"), share("5%"), share("-12.5 %")
-    (0.05, 0.05, -0.125)
-    """
-    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 class ShareType(click.ParamType):  # type: ignore[type-arg]  # older versions are not generic
@@ -107,17 +79,17 @@ class ShareType(click.ParamType):  # type: ignore[type-arg]  # older versions ar
 SHARE = ShareType()
 
 
-def number(text: str, flag: str, read: Callable[[str], float] = float) -> float:
+def number(text: str, flag: str, example: str = "spend=0.01", read: Callable[[str], float] = float) -> float:
     """Read a number in a flag; with ``read=share`` also a percentage."""
     try:
         return read(text)
     except ValueError:
-        raise PlanError(f"{flag} needs numbers", f"For example {_example(flag)}.") from None
+        raise PlanError(f"{flag} needs numbers", f"For example {flag} {example}.") from None
 
 
 def numbers(texts: tuple[str, ...], flag: str, read: Callable[[str], float] = float) -> dict[str, float]:
     """Read ``spend=0.01`` as a mapping to numbers."""
-    return {name: number(text, flag, read) for name, text in pairs(texts, flag).items()}
+    return {name: number(text, flag, read=read) for name, text in pairs(texts, flag).items()}
 
 
 def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
@@ -126,13 +98,14 @@ def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
     >>> shares_of(("A=90%,B=10%",))
     {'A': 90.0, 'B': 10.0}
     """
-    written = pairs(texts, "--shares")
+    example = "A=50%,B=50%"
+    written = pairs(texts, "--shares", example)
     if len(written) == 1:
-        raise PlanError("--shares names a single arm", f"Name every arm with its share: {_example('--shares')}.")
-    shares = {level(arm): number(text.removesuffix("%"), "--shares") for arm, text in written.items()}
+        raise PlanError("--shares names a single arm", f"Name every arm with its share: --shares {example}.")
+    shares = {level(arm): number(text.removesuffix("%"), "--shares", example) for arm, text in written.items()}
     percent = {text.endswith("%") for text in written.values()}
     if len(percent) > 1:
-        raise PlanError("--shares mixes percentages and numbers", f"Write all of them alike: {_example('--shares')}.")
+        raise PlanError("--shares mixes percentages and numbers", f"Write all of them alike: --shares {example}.")
     whole = math.fsum(shares.values())
     if True in percent and not _adds_up(shares.values(), 100):
         raise PlanError(f"the percentages of --shares add up to {whole:g} %, not to 100 %", "Is an arm missing?")
@@ -154,46 +127,35 @@ def _adds_up(shares: Iterable[float], whole: int) -> bool:
     return abs(sum(written, Decimal(0)) - whole) < min(room, Decimal(whole) / 20)
 
 
-def bounds_of(texts: tuple[str, ...]) -> dict[str, tuple[float, float]]:
-    """Read ``spend=0:500`` as a mapping."""
-    bounds = {}
-    for name, text in pairs(texts, "--bounds").items():
-        low, colon, high = text.partition(":")
-        if not colon:
-            raise PlanError("--bounds cannot be read", f"Write {_example('--bounds')}.")
-        bounds[name] = number(low, "--bounds"), number(high, "--bounds")
-    return bounds
+def by_column(texts: tuple[str, ...], field: Described) -> dict[str, Any]:
+    """Read what a flag says of columns as plain values of a field.
 
+    Several shares belong to the column before them.
 
-def _bins(text: str) -> int | tuple[float, ...]:
-    if ":" in text:
-        return tuple(number(edge, "--bin") for edge in text.split(":"))
-    size = number(text, "--bin")
-    if size != int(size):
-        raise PlanError("--bin cannot be read", "Write --bin age=5, or edges: --bin age=20:40:60.")
-    return int(size)
-
-
-def quantiles_of(texts: tuple[str, ...]) -> dict[str, list[float]]:
-    """Read ``latency=0.5,0.9`` as shares of people by metric; a name may come again.
-
-    >>> quantiles_of(("latency=0.5,0.9", "spend=0.5"))
-    {'latency': [0.5, 0.9], 'spend': [0.5]}
+    >>> by_column(("latency=0.5,0.9", "spend=0.5"), described(Quantile)["at"])
+    {'latency': (0.5, 0.9), 'spend': (0.5,)}
+    >>> by_column(("spend=0:500",), described(Mean)["bounds"])
+    {'spend': (0.0, 500.0)}
     """
-    shares: dict[str, list[float]] = {}
+    several: dict[str, list[str]] = {}
     name = ""
     for part in (part for text in texts for part in text.split(",") if part.strip()):
         key, equals, value = (word.strip() for word in part.rpartition("="))
         name = key if equals else name
-        if not name or not value:
-            raise PlanError("--quantile cannot be read", f"Write {_example('--quantile')}.")
-        shares.setdefault(name, []).append(number(value, "--quantile", share))
-    return shares
-
-
-def _whole(number: float) -> Any:
-    """Return a whole number as such; what is wrong with another one is said by the checks of a plan."""
-    return int(number) if number.is_integer() else number
+        if not name or not value or not (equals or field.setting.kind is SHARES):
+            raise PlanError(f"{field.flag} cannot be read", f"Write {field.keyed_example}.")
+        if name in several and field.setting.kind is not SHARES:
+            raise PlanError(f"{field.flag} names {name} twice", "Name each once.")
+        several.setdefault(name, []).append(value)
+    values = {}
+    for name, written in several.items():
+        try:
+            values[name] = field.setting.kind.read(field.setting.kind.text(",".join(written)))
+        except WrongValueError as problem:
+            raise PlanError(f"{field.flag} {problem}", f"For example {field.keyed_example}.") from None
+        except ValueError:
+            raise PlanError(f"{field.flag} needs numbers", f"For example {field.keyed_example}.") from None
+    return values
 
 
 def level(text: str | None) -> Level:
@@ -227,31 +189,46 @@ override_option = click.option(
     "--override", default="", metavar="REASON", help=f"Reason for a k below {LEAST_K_WITHOUT_OVERRIDE}; recorded."
 )
 
+SAID_OF_COLUMNS: Mapping[str, Described] = {
+    each.name: each
+    for cls in (Quantile, Covariate, Mean)
+    for each in described(cls).values()
+    if each.flag and each.setting.kind is not YES
+}
+"""What flags say of columns (--bounds spend=0:500), by the name of the field."""
+
+
+ROWS = described(Rows)
+
+
+def said_flag(field: Described) -> Callable[[Any], Any]:
+    """Return the flag that says something of columns."""
+    words = f"{field.setting.help.removesuffix('.')}: {field.keyed_example}."
+    return click.option(field.flag, field.name, multiple=True, metavar=f"NAME={field.setting.kind.metavar}", help=words)
+
+
+def flag_of(field: Described) -> Callable[[Any], Any]:
+    """Return the flag of a field."""
+    kind, words = field.setting.kind, field.setting.help
+    if kind.names:
+        return names_option(field.flag, field.name, help=words)
+    if kind is HOW:
+        return click.option(field.flag, field.name, multiple=True, metavar="NAME=HOW", help=words)
+    if kind.choices:
+        choices = click.Choice(kind.choices)
+        return click.option(field.flag, field.name, type=choices, default=field.default, show_default=True, help=words)
+    if kind is NUMBER:
+        return click.option(field.flag, field.name, type=SHARE, default=field.default, show_default=True, help=words)
+    return click.option(field.flag, field.name, default=field.default, help=words)
+
+
 source_options = flags_together(
     click.option("--plan", "plan_file", type=click.Path(), help="Plan file (kanab.toml), instead of such flags."),
     click.option("--arm", help="Column that holds the arm."),
     names_option("--metric", help="Columns to compare, separated by commas."),
     names_option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
     click.option("--received", metavar="COLUMN", help="Who got what was assigned (0/1), or how much of it."),
-    click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500."),
-    click.option(
-        "--clip", multiple=True, metavar="NAME=SHARE",
-        help="Clip a metric at a point of all arms together, such as --clip spend=99%; noted in the result.",
-    ),
-    click.option("--resolution", multiple=True, metavar="NAME=STEP", help="Grid of a metric: --resolution spend=0.01."),
-    click.option("--missing", multiple=True, metavar="NAME=RULE", help="Missing values: exclude (default) or zero."),
-    click.option(
-        "--least-events", multiple=True, metavar="NAME=N",
-        help="People of a class who must have a 0/1 metric, and lack it, or nobody: --least-events bought=10.",
-    ),
-    click.option(
-        "--bin", "bins", multiple=True, metavar="NAME=N", help="Bins of a covariate: so many quantiles, or edges a:b."
-    ),
-    click.option(
-        "--quantile", multiple=True, metavar="NAME=SHARES",
-        help="Compare quantiles of a metric, from bins of it: --quantile latency=0.5,0.9 --bin latency=0:50:100:200.",
-    ),
-    click.option("--top", multiple=True, metavar="NAME=N", help='Keep the N most common levels; the rest is "other".'),
+    *map(said_flag, SAID_OF_COLUMNS.values()),
     names_option("--score", help="Bins to adjust for by one slope, not as categories: --score age."),
     names_option("--number", help="Columns of --adjust to adjust for as they are, without classes."),
     names_option("--arms", help="Arms to count, separated by commas; people of others are left out. Default all."),
@@ -259,33 +236,14 @@ source_options = flags_together(
     click.option("--control", help="Arm to compare with."),
     click.option("--k", type=int, help=f"Minimum people in a class; default {DEFAULT_K}, or the plan's."),
     override_option,
-    click.option("--table", help="Table of the database, or sheet of an Excel file."),
-    click.option("--sql", help="Query, instead of a table; a file is the table rows: SELECT * FROM rows."),
-    click.option("--sep", help="What separates fields of a CSV file: ';', tab; default as its first lines show."),
-    click.option("--decimal", default=".", help="Decimal mark of a CSV file; default a point."),
-    click.option("--join", metavar="FILE", help="Second table or file with more columns about the same people."),
-    names_option("--on", help="Column by which --join is matched, such as user_id; several separated by commas."),
-    click.option("--where", help="Count only rows where this SQL condition holds; recorded."),
-    click.option("--unit", help="Column that identifies a person, where people have several rows."),
-    click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (0/1: max), max, mean."),
-    click.option("--first-by", metavar="COLUMN", help="Time by which covariates are those of a person's first row."),
-    click.option(
-        "--assigned-by", metavar="COLUMN",
-        help="What arms were assigned by, if not by person: a shop; or several columns, city,hour. Each counts once.",
-    ),
+    *(flag_of(each) for each in ROWS.values() if each.flag),
     click.option("--exposures", help="Table of who saw which arm when; not needed if the source is that file."),
-    click.option("--events", help="Table or file of what happened when; metrics are taken from it."),
-    click.option("--window", help="How long after a person's first exposure events count, such as 14d."),
-    click.option("--time", default="time", help="Column with the time of an event."),
-    click.option("--exposure-time", default="time", help="Column with the time of an exposure."),
     click.option("--show-sql", is_flag=True, help="Print the SQL statement that would run, and exit."),
 )  # fmt: skip
 """Gives a command the flags that say what to count."""
 
 COUNTING_FLAGS = frozenset(
-    option.opts[0]
-    for option in source_options(lambda: None).__click_params__  # type: ignore[attr-defined]
-    if option.name != "control"
+    option.opts[0] for option in source_options(lambda: None).__click_params__ if option.name != "control"
 )
 """The flags that say what is counted: all of the above but the control, which may be chosen later."""
 
@@ -324,9 +282,8 @@ def check_single(source: tuple[str, ...]) -> None:
 
 
 _IN_A_PLAN = frozenset(
-    "--arm --metric --ratio --bounds --clip --resolution --missing --least-events --bin --top --score --number "
-    "--arms --shares --quantile --adjust --segment --covariate --received".split()
-)
+    "--arm --metric --ratio --score --number --arms --shares --adjust --segment --covariate --received".split()
+) | {each.flag for each in SAID_OF_COLUMNS.values()}
 """The flags that make a plan, and so cannot stand beside one."""
 
 
@@ -340,29 +297,93 @@ def plan_of(flags: Mapping[str, Any], source: str) -> Plan:
         if clash:
             raise PlanError(f"--plan and {clash[0]} contradict each other", "Change the plan file instead.")
         return read_plan(flags["plan_file"])
-    if not flags["arm"] or not (flags["metric"] or flags["ratio"] or flags["quantile"]):
+    if not flags["arm"] or not (flags["metric"] or flags["ratio"] or flags["at"]):
         raise not_said("what to count", "Give --arm and --metric, or --plan.", source, flags)
+    arms: Any = [level(arm) for arm in names(flags["arms"])] or None
+    if shares := shares_of(flags["shares"]):
+        if arms is not None and {*map(str, arms)} != {*map(str, shares)}:
+            raise PlanError("--arms and --shares name different arms", "Give a share to each arm that is counted.")
+        arms = shares
+    said = {name: by_column(flags[name], field) for name, field in SAID_OF_COLUMNS.items()}
+    metrics, adjust, segments = _values_of(said, flags)
     return make_plan(
-        flags["arm"],
-        names(flags["metric"]),
-        adjust=names(flags.get("adjust")),
-        segments=names(flags.get("segment")),
-        bounds=bounds_of(flags["bounds"]),
-        resolution=numbers(flags["resolution"], "--resolution"),
-        missing=pairs(flags["missing"], "--missing"),  # type: ignore[arg-type]  # checked by Metric
-        least_events={name: _whole(least) for name, least in numbers(flags["least_events"], "--least-events").items()},
-        bins={name: _bins(text) for name, text in pairs(flags["bins"], "--bin").items()},
-        top={name: _whole(limit) for name, limit in numbers(flags["top"], "--top").items()},
-        score=names(flags["score"]),
-        numbers=names(flags["number"]),
-        arms=[level(arm) for arm in names(flags["arms"])] or None,
-        shares=shares_of(flags["shares"]) or None,
+        flags["arm"], metrics, adjust, segments,
+        arms=arms,
         control=level(flags["control"]),
-        ratios=names(flags["ratio"]),
-        k=DEFAULT_K if flags["k"] is None else flags["k"],
         received=flags["received"],
-        quantiles=quantiles_of(flags["quantile"]) or None,
-    )
+        k=DEFAULT_K if flags["k"] is None else flags["k"],
+    )  # fmt: skip
+
+
+def _values_of(
+    said: Mapping[str, Mapping[str, Any]], flags: Mapping[str, Any]
+) -> tuple[list[AnyMetric], list[AnyCovariate], list[AnyCovariate]]:
+    """Return metrics, what is adjusted for and segments, as flags describe them; each flag is about one of these."""
+    ratios = [_parts(ratio) for ratio in names(flags["ratio"])]
+    received = [flags["received"]] if flags["received"] else []
+    counted = list(dict.fromkeys([*names(flags["metric"]), *(part for pair in ratios for part in pair), *received]))
+    adjust, segments = names(flags.get("adjust")), names(flags.get("segment"))
+    as_numbers = [name for name in adjust if name in (*names(flags["number"]), *said["bounds"]) and name not in counted]
+    in_levels = [name for name in (*adjust, *segments) if name not in as_numbers]
+    _check_said(said, flags, [*counted, *said["at"]], in_levels, as_numbers)
+
+    def value(cls: Any, name: str) -> Any:
+        of_name = {field: said[field][name] for field in described(cls) if name in said.get(field, ())}
+        score = {"score": True} if cls is Covariate and name in names(flags["score"]) else {}
+        return cls(name, **of_name, **score)
+
+    metrics: list[AnyMetric] = [value(Mean, name) for name in dict.fromkeys([*counted, *said["at"]])]
+    metrics += [Ratio(*pair) for pair in ratios]
+    metrics += [value(Quantile, name) for name in said["at"]]
+    adjusted = [value(Number if name in as_numbers else Covariate, name) for name in dict.fromkeys(adjust)]
+    return metrics, adjusted, [value(Covariate, name) for name in dict.fromkeys(segments)]
+
+
+def _check_said(
+    said: Mapping[str, Mapping[str, Any]],
+    flags: Mapping[str, Any],
+    metrics: Sequence[str],
+    covariates: Sequence[str],
+    as_numbers: Sequence[str],
+) -> None:
+    """Raise `PlanError` where a flag is about a column that is not counted, or that has another role."""
+    for name in names(flags["number"]):
+        if name not in (*as_numbers, *metrics):
+            raise PlanError(f"--number names something that is not adjusted for: {name!r}", "Name it in --adjust, too.")
+    measured = (*metrics, *as_numbers)
+    about: dict[str, Sequence[str]] = {"top": covariates, "score": covariates, "bins": (*covariates, *said["at"])}
+    for field, columns in (*said.items(), ("score", names(flags["score"]))):
+        for name in columns:
+            if name not in about.get(field, measured):
+                raise _not_counted(field, name, metrics, covariates, about.get(field, measured))
+
+
+def _not_counted(
+    field: str, name: str, metrics: Sequence[str], covariates: Sequence[str], known: Sequence[str]
+) -> PlanError:
+    written = SAID_OF_COLUMNS[field].flag if field in SAID_OF_COLUMNS else f"--{field}"
+    if field == "bins" and name in metrics:
+        return PlanError(
+            f"--bin: bins of the metric {name!r} are for its quantiles, and none are asked for",
+            f"Name it in --quantile, too (--quantile {name}=0.5), or leave out its bins.",
+        )
+    if field in ("resolution", "missing") and name in covariates:
+        return PlanError(
+            f"{written} is of metrics and numbers, and {name!r} is not said to be one",
+            f"Adjust for it as it is (--number {name}), or leave out {written}.",
+        )
+    fact = f"{written} names something that is not counted: {name!r}"
+    if not known:
+        return PlanError(fact, "No covariates are named: name some in --adjust or --segment.")
+    return PlanError(fact, f"Counted: {listed(known)}.")
+
+
+def _parts(ratio: str) -> tuple[str, str]:
+    """Split "revenue/orders" into its two metrics."""
+    first, slash, second = (part.strip() for part in ratio.partition("/"))
+    if not slash or not first or not second or "/" in second:
+        raise PlanError("a ratio cannot be read", "Write it as --ratio revenue/orders.")
+    return first, second
 
 
 def not_said(what: str, remedy: str, source: str, flags: Mapping[str, Any]) -> PlanError:
@@ -380,24 +401,13 @@ def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
 
     if flags["exposures"] and flags["table"]:
         raise PlanError("--table and --exposures name the same thing", "Leave one out.")
-    return SourceOptions(
-        flags["unit"],
-        pairs(flags["aggregate"], "--aggregate") or None,
-        flags["where"],
-        flags["table"] or flags["exposures"],
-        flags["sql"],
-        flags["events"],
-        flags["window"] if flags["events"] or not flags.get("cohort") else None,
-        flags["time"],
-        flags["exposure_time"],
-        join=flags["join"],
-        on=names(flags["on"]) or None,
-        sep=flags["sep"],
-        decimal=flags["decimal"],
-        first_by=flags["first_by"],
-        assigned_by=names(flags["assigned_by"]) or None,
-        clip=pairs(flags["clip"], "--clip"),
-    )
+    said = {name: flags[name] for name, field in ROWS.items() if field.flag and flags[name] not in (None, ())}
+    said |= {"table": flags["table"] or flags["exposures"]}
+    said |= {"aggregate": pairs(flags["aggregate"], "--aggregate", "visits=max") or None}
+    said |= {name: names(flags[name]) for name in ("on", "assigned_by") if flags[name]}
+    if flags.get("cohort") and not flags["events"]:
+        said["window"] = None  # then it is that of the cohorts
+    return SourceOptions(**vars(Rows(**said)), clip=by_column(flags["clip"], SAID_OF_COLUMNS["clip"]))
 
 
 def counted_source(

@@ -23,7 +23,6 @@ from kanab.choices import DEFAULT_K
 from kanab.counted import Counted
 from kanab.counting.clipping import CLIPPED, clipped_plan, fixed_bounds, point_text, read_shares
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
-from kanab.counting.columns import name_list
 from kanab.counting.csvfile import CsvForm, header_of, matching_files, parse_fields, read_texts
 from kanab.counting.files import ENDINGS, file_kind, no_table, read_files
 from kanab.counting.frames import (
@@ -38,13 +37,13 @@ from kanab.counting.frames import (
 from kanab.counting.levels import named_level
 from kanab.counting.repeated_ids import id_columns
 from kanab.counting.rows import count_rows, needed_columns
+from kanab.description import AnyCovariate, AnyMetric, Mean, Rows
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed, need_extra
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
 from kanab.plan.model import ExperimentPlan, Plan, make_plan, rules_of, settle_kinds, settle_missing
 from kanab.plan.periods import Span
 from kanab.tally.factor import EVERYBODY, Level, label
-from kanab.tally.metric import Missing
 
 Plans = tuple[Plan, ...]
 """The plan that is asked for, and the earlier ones that are counted again beside it."""
@@ -53,86 +52,41 @@ SMALL_CSV = 32 << 20
 """A CSV file of up to so many bytes (about a million rows) is read into memory, which an engine takes longer for."""
 
 
-@check_arguments(skip=("plan", "metrics", "covariates", "adjust", "segments", "score", "earlier", "span", "numbers"))
+@check_arguments(skip=("plan", "metrics", "adjust", "segments", "earlier"))
 def count(
     source: Any,
     plan: Plan | None = None,
     *,
     arm: str | None = None,
-    metrics: Sequence[str] = (),
-    covariates: Sequence[str] = (),
-    adjust: Sequence[str] = (),
-    segments: Sequence[str] = (),
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    resolution: Mapping[str, float] | None = None,
-    missing: Mapping[str, Missing] | None = None,
-    least_events: Mapping[str, int] | None = None,
-    bins: Mapping[str, int | Sequence[float]] | None = None,
-    top: Mapping[str, int] | None = None,
-    score: Sequence[str] = (),
-    arms: Sequence[Any] | None = None,
-    shares: Mapping[Any, float] | None = None,
+    metrics: Sequence[AnyMetric] = (),
+    adjust: Sequence[AnyCovariate] = (),
+    segments: Sequence[AnyCovariate] = (),
+    arms: Sequence[Any] | Mapping[Any, float] | None = None,
     control: Level = None,
-    ratios: Sequence[str] = (),
-    k: int = DEFAULT_K,
-    unit: str | None = None,
-    aggregate: Mapping[str, str] | str | None = None,
-    where: str | None = None,
-    table: str | None = None,
-    sql: str | None = None,
-    events: Any = None,
-    window: str | None = None,
-    time: str = "time",
-    exposure_time: str = "time",
-    join: Any = None,
-    on: Sequence[str] | str | None = None,
-    sep: str | None = None,
-    decimal: str = ".",
-    first_by: str | None = None,
-    earlier: Sequence[Plan] = (),
-    span: Span | None = None,
-    numbers: Sequence[str] = (),
     received: str | None = None,
-    assigned_by: Sequence[str] | str | None = None,
-    quantiles: Mapping[str, Sequence[float] | float] | None = None,
-    clip: Mapping[str, str | float] | None = None,
+    k: int = DEFAULT_K,
+    rows: Rows | None = None,
+    earlier: Sequence[Plan] = (),
 ) -> Counted:
     """Count a source into the tables that a plan, or the named columns, need.
 
-    ``source`` is a dict of columns; a pandas, polars or Arrow table or stream; the path, glob or address of
-    files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``covariates`` are
-    both adjusted for and segmented by. A column in ``adjust`` is adjusted for as it is, without classes, if ``numbers``
-    or ``bounds`` name it, or if nothing is said of it and it holds fractions. With ``arms`` only these are
-    counted. ``unit`` names the person where one has several rows, and ``aggregate`` says how these become one: "sum",
-    "max" or "mean", for all metrics or by metric. A covariate must be the same in all of them, or it is taken of
-    the first by the time in ``first_by``.
-    With ``events`` (a table of the same connection, a path or an Ibis table) the source holds
-    exposures, and metrics are what happened within the ``window`` after the first. ``earlier``
-    plans are counted again in the same pass, and the signatures of all go row by row. With a
-    ``span`` only the people of those cohorts are counted. ``received`` is the metric that says who got what was
-    assigned. With ``assigned_by``, the column (or columns) by which arms were assigned, a shop or a city and an hour,
-    each of those counts once, with its people and their sums. For ``quantiles`` ({"latency": [0.5, 0.9]}) people
-    are counted by the ``bins`` of the metric. ``clip`` ({"spend": "99%"}) counts larger amounts as that point of all
-    arms together, rounded up to two digits.
+    source: a dict of columns; a pandas, polars or Arrow table or stream; the path, glob or address of files; a
+        connection URL (with a table or query in ``rows``); or an Ibis table.
+    plan: what to count, instead of ``arm`` to ``k``.
+    arm, metrics, adjust, segments, arms, control, received, k: what to count, as `make_plan` explains.
+    rows: which rows count, and how they become people: `Rows`.
+    earlier: plans that are counted again in the same pass; the signatures of all go row by row.
 
     Raises `SourceError` for a source or a column that cannot be counted, `PlanError` for a plan
     that contradicts itself, `MissingExtraError` where an engine is needed that is not installed.
 
     >>> people = {"variant": ["A", "B"] * 20, "tier": [1, 2, 2, 1] * 10, "spend": [0.5, 2.0] * 20}
-    >>> count(people, arm="variant", metrics=["spend"], covariates=["tier"])
+    >>> count(people, arm="variant", metrics=["spend"], adjust=["tier"], segments=["tier"])
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant, tier
     """
-    plan = chosen_plan(
-        plan, arm, metrics=metrics, covariates=covariates, adjust=adjust, segments=segments, ratios=ratios, k=k,
-        score=score, bounds=bounds, resolution=resolution, missing=missing, least_events=least_events,
-        bins=bins, top=top, arms=arms, shares=shares, control=control, numbers=numbers, received=received,
-        quantiles=quantiles,
-    )  # fmt: skip
-    options = SourceOptions(
-        unit, aggregate, where, table, sql, events, window, time, exposure_time, span, join, on, sep, decimal,
-        first_by, assigned_by, clip or {},
-    )  # fmt: skip
+    plan = chosen_plan(plan, arm, metrics, adjust, segments, arms=arms, control=control, received=received, k=k)
+    options = source_options(rows, metrics)
     source = load_frame(source)
     return count_source(source, clip_source(source, plan, options), options, earlier)
 
@@ -140,34 +94,31 @@ def count(
 def chosen_plan(
     plan: Plan | None,
     arm: str | None,
+    metrics: Sequence[AnyMetric],
+    adjust: Sequence[AnyCovariate],
+    segments: Sequence[AnyCovariate],
     *,
-    metrics: Sequence[str],
-    covariates: Sequence[str],
-    adjust: Sequence[str],
-    segments: Sequence[str],
-    ratios: Sequence[str],
-    score: Sequence[str],
     k: int,
-    numbers: Sequence[str] = (),
     **others: Any,
 ) -> Plan:
     """Return the plan, or the one that single choices make; raise `PlanError` where both or none are given."""
-    both = name_list(covariates, "covariates")
-    adjusted = list(dict.fromkeys([*name_list(adjust, "adjust"), *both]))
-    segmented = list(dict.fromkeys([*name_list(segments, "segments"), *both]))
-    measured, scored = name_list(metrics, "metrics"), name_list(score, "score")
-    as_they_are = name_list(numbers, "numbers")
     if plan is not None:
-        single = any(choice is not None for choice in (arm, *others.values()))
-        if single or measured or adjusted or segmented or scored or as_they_are or ratios or k != DEFAULT_K:
+        if (
+            k != DEFAULT_K
+            or any(choice is not None and len(choice) for choice in (metrics, adjust, segments))
+            or any(choice is not None for choice in (arm, *others.values()))
+        ):
             raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
         return plan
     if not isinstance(arm, str):
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
-    return make_plan(
-        arm, measured, adjust=adjusted, segments=segmented, ratios=ratios, score=scored, k=k, numbers=as_they_are,
-        **others,
-    )  # fmt: skip
+    return make_plan(arm, metrics, adjust, segments, k=k, **others)
+
+
+def source_options(rows: Rows | None, metrics: Sequence[AnyMetric] = ()) -> SourceOptions:
+    """Return the rows to count, with the points at which metrics are clipped."""
+    clip = {each.column: each.clip for each in metrics if isinstance(each, Mean) and each.clip is not None}
+    return SourceOptions(**vars(rows or Rows()), clip=clip)
 
 
 def count_source(
@@ -263,25 +214,9 @@ def _is_empty(source: Any, options: SourceOptions) -> bool:
 
 
 @dataclass(frozen=True)
-class SourceOptions:
-    """Which rows of a source count, and how they become people."""
+class SourceOptions(Rows):
+    """Which rows of a source count, with what metrics and gates add to it."""
 
-    unit: str | None = None
-    aggregate: Mapping[str, str] | str | None = None
-    where: str | None = None
-    table: str | None = None
-    sql: str | None = None
-    events: Any = None
-    window: str | None = None
-    time: str = "time"
-    exposure_time: str = "time"
-    span: Span | None = None
-    join: Any = None
-    on: Sequence[str] | str | None = None
-    sep: str | None = None
-    decimal: str = "."
-    first_by: str | None = None
-    assigned_by: Sequence[str] | str | None = None
     clip: Mapping[str, str | float] = field(default_factory=dict)
     """Points of all people at which metrics are clipped; `clip_source` makes bounds of them."""
     clamp: Mapping[str, tuple[float, float]] = field(default_factory=dict)

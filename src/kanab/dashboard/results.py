@@ -17,6 +17,7 @@ from kanab.analysis.readout import Readout
 from kanab.dashboard.background import BackgroundCache, LockedCache, NotYetError
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents, ReleaseChain
+from kanab.description import Reading
 from kanab.errors import KanabError
 from kanab.inspection.officer.account import privacy_account
 from kanab.privacy.batches import add_releases, continues
@@ -300,7 +301,7 @@ def _bundles_by_experiment(contents: Contents) -> dict[str, list[Bundle]]:
 def analyzed(released: Release, experiment: str, control: Level = None) -> Readout:
     """Return the readout, but of nothing that only holders of rows may see."""
     refuse_own_rows(released)
-    return analyze(released, experiment, control=control)
+    return analyze(released, experiment, Reading(control=control))
 
 
 def narrowed(release: Release, experiment: str) -> Release:

@@ -5,7 +5,8 @@ What a plan does not name cannot be stored or released. A plan file and command-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, groupby
@@ -13,6 +14,18 @@ from typing import Any, Literal
 
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K
+from kanab.description import (
+    AnyCovariate,
+    AnyMetric,
+    Bins,
+    Covariate,
+    Mean,
+    Number,
+    Quantile,
+    Ratio,
+    covariate_values,
+    metric_values,
+)
 from kanab.errors import PlanError, flag, listed
 from kanab.plan.joint_shares import JointShares, turned
 from kanab.plan.notify import NotifyPlan
@@ -399,7 +412,7 @@ class Plan:
     def categories(self) -> frozenset[str]:
         """The covariates in bins that are adjusted for as categories, although their bins have scores.
 
-        >>> make_plan("variant", ["spend"], adjust=["age"], bins={"age": 5}).categories
+        >>> make_plan("variant", ["spend"], adjust=[Covariate("age", bins=5)]).categories
         frozenset({'age'})
         """
         return frozenset(each.name for each in self.covariates if each.bins is not None and not each.score)
@@ -458,110 +471,122 @@ class Plan:
         return {names: tuple(own) for names, own in groupby(self.linkages, key=lambda linkage: linkage.experiments)}
 
 
-@check_arguments(skip=("k",))
+@check_arguments(skip=("metrics", "adjust", "segments", "k"))
 def make_plan(
     arm: str,
-    metrics: Sequence[str],
+    metrics: Sequence[AnyMetric],
+    adjust: Sequence[AnyCovariate] = (),
+    segments: Sequence[AnyCovariate] = (),
     *,
-    adjust: Sequence[str] = (),
-    segments: Sequence[str] = (),
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    resolution: Mapping[str, float] | None = None,
-    missing: Mapping[str, Missing] | None = None,
-    least_events: Mapping[str, int] | None = None,
-    bins: Mapping[str, int | Sequence[float]] | None = None,
-    top: Mapping[str, int] | None = None,
-    score: Sequence[str] = (),
-    arms: Sequence[Any] | None = None,
-    shares: Mapping[Any, float] | None = None,
+    arms: Sequence[Any] | Mapping[Any, float] | None = None,
     control: Level = None,
-    ratios: Sequence[str] = (),
-    k: int = DEFAULT_K,
-    numbers: Sequence[str] = (),
     received: str | None = None,
-    quantiles: Mapping[str, Sequence[float] | float] | None = None,
+    k: int = DEFAULT_K,
 ) -> Plan:
-    """Return the plan of one experiment, from the choices of a call or a command line.
+    """Return the plan of one experiment, from values or names.
 
-    ``ratios`` are written "revenue/orders"; both parts are counted, and their products per arm.
-    Only the ``arms`` are counted, or those with ``shares``; people of other arms are left out.
-    Covariates in ``bins`` are adjusted for as categories, those of ``score`` by one slope, and as they are those of
-    ``numbers`` or with ``bounds``; where nothing is said of a covariate, its column decides when it is counted.
-    ``received`` is the metric that says who got what was assigned; it is counted, too, and its products with all
-    others.
-    ``quantiles`` of metrics ({"latency": [0.5, 0.9]}) are taken from their bins.
-    Raises `PlanError` where a choice names something that is not counted.
+    arm: the column that holds the arm.
+    metrics: what is compared: names, `Mean`, `Ratio` or `Quantile`.
+    adjust: what effects are adjusted for: names, `Covariate` or `Number`; a column decides about a bare name.
+    segments: what effects may differ by: names or `Covariate`.
+    arms: the arms to count, or a dict with their planned shares; people of other arms are left out.
+    control: the arm to compare with.
+    received: the metric that says who got what was assigned.
+    k: people whom a class holds at least, or nobody.
 
-    >>> plan = make_plan("variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 500)})
+    Raises `PlanError` for values that contradict each other.
+
+    >>> plan = make_plan("variant", [Mean("spend", bounds=(0, 500))], ["tier"], ["device"])
     >>> plan.linkage_names, plan.metrics[0].declared
     (('variant/tier', 'variant/device'), True)
-    >>> plan = make_plan("variant", ["spend"], adjust=["tier", "spend_before"], numbers=["spend_before"])
+    >>> plan = make_plan("variant", ["spend"], ["tier", Number("spend_before")])
     >>> plan.experiment().adjust, plan.numbers
     (('tier',), ('spend_before',))
     """
-    parts = {ratio: _parts(ratio) for ratio in ratios}
-    shares_below = {name: _probabilities(below) for name, below in sorted((quantiles or {}).items())}
-    named = [name for pair in parts.values() for name in pair]
-    metrics = list(dict.fromkeys([*metrics, *named, *([] if received is None else [received]), *shares_below]))
-    for name in numbers:
-        if name not in adjust:
-            raise PlanError(
-                f"numbers name something that is not adjusted for: {name!r}", "Name it in adjust, too (--adjust)."
-            )
-    bounded = [name for name in adjust if name in (bounds or {}) and name not in metrics]
-    as_they_are = sorted(dict.fromkeys([*numbers, *bounded]), key=str)
-    adjust = sorted((name for name in adjust if name not in as_they_are), key=str)  # the order of typing means nothing
-    segments = sorted(segments, key=str)
-    covariates = list(dict.fromkeys([*adjust, *segments]))
-    _check_numbers(as_they_are, metrics, segments, {"bins": bins, "top": top, "score": score})
-    metrics += as_they_are
-    for word, choices, names in (
-        ("bounds", bounds, metrics), ("resolution", resolution, metrics), ("missing", missing, metrics),
-        ("least_events", least_events, metrics),
-        ("bins", bins, [*covariates, *shares_below]),
-        ("top", top, covariates), ("scores", score, covariates),
-    ):  # fmt: skip
-        for name in () if choices is None else choices:
-            if name not in names:
-                raise _not_counted(word, name, names, covariates, metrics)
+    measured = metric_values(metrics)
+    means = _by_column(each for each in measured if isinstance(each, Mean))
+    quantiles = _by_column(each for each in measured if isinstance(each, Quantile))
+    ratios = _by_column(each for each in measured if isinstance(each, Ratio))
+    parts = [part for ratio in ratios.values() for part in (ratio.numerator, ratio.denominator)]
+    counted = dict.fromkeys([*means, *parts, *([] if received is None else [received]), *sorted(quantiles)])
+    before, cut = covariate_values(adjust, "adjust"), covariate_values(segments, "segments")
+    numbers = _by_column(each for each in before if isinstance(each, Number))
+    in_levels = (*sorted(before, key=lambda each: each.column), *sorted(cut, key=lambda each: each.column))
+    covariates = _settled_covariates([each for each in in_levels if isinstance(each, Covariate)])
+    cuts = sorted({each.column for each in cut})  # the order of writing means nothing
+    _check_numbers(numbers, counted, [*covariates, *cuts])
+    roles = [each for each in measured if not isinstance(each, Quantile)]
     return Plan(
-        tuple(
-            MetricPlan(
-                name,
-                _tuple((bounds or {}).get(name)),
-                (resolution or {}).get(name),
-                missing=(missing or {}).get(name, "zero" if name in as_they_are else None),
-                least_events=(least_events or {}).get(name),
-                bins=_tuple((bins or {}).get(name)),
-            )
-            for name in metrics
-        )
-        + tuple(MetricPlan("/".join(pair), ratio=pair) for pair in parts.values()),
+        (
+            *(_metric_plan(name, means.get(name), quantiles.get(name)) for name in counted),
+            *(MetricPlan(each.column, each.bounds, each.resolution, missing="zero") for each in numbers.values()),
+            *(MetricPlan(each.column, ratio=(each.numerator, each.denominator)) for each in ratios.values()),
+        ),
         (
             ExperimentPlan(
                 arm,
-                None if shares is None else tuple((as_level(level, arm), x) for level, x in shares.items()),
+                tuple((as_level(each, arm), share) for each, share in arms.items())
+                if isinstance(arms, Mapping)
+                else None,
                 as_level(control, arm),
-                tuple(adjust),
-                tuple(segments),
-                only=_only(arms, shares, arm),
-                numbers=tuple(as_they_are),
+                tuple(sorted({each.column for each in before} - {*numbers})),
+                tuple(cuts),
+                only=None if arms is None or isinstance(arms, Mapping) else tuple(as_level(each, arm) for each in arms),
+                primary=tuple(each.column for each in roles if each.role == "primary"),
+                guardrails=tuple(each.column for each in roles if each.role == "guardrail"),
+                lower_is_better=tuple(each.column for each in roles if each.better == "lower"),
+                non_inferiority={each.column: each.margin for each in roles if isinstance(each.margin, tuple)},
+                numbers=tuple(numbers),
                 received=received,
-                quantiles=shares_below,
+                quantiles={name: _probabilities(quantiles[name].at) for name in sorted(quantiles)},
             ),
         ),
         tuple(
-            CovariatePlan(name, None, _tuple((bins or {}).get(name)), (top or {}).get(name), name in score)
-            for name in covariates
-            if name in segments or any(name in (choices or ()) for choices in (bins, top, score))
+            CovariatePlan(each.column, None, plain_bins(each.bins), each.top, each.score)
+            for each in covariates.values()
+            if each.column in cuts or each != Covariate(each.column)
         ),
         k,
     )
 
 
-def _check_numbers(
-    numbers: Sequence[str], metrics: Sequence[str], segments: Sequence[str], classes: Mapping[str, Any]
-) -> None:
+def _by_column(values: Iterable[Any]) -> dict[str, Any]:
+    """Return values by their columns, in the order of their names where that means nothing; no column twice."""
+    listed_values = list(values)
+    named = {each.column: each for each in listed_values}
+    if len(named) < len(listed_values):
+        twice = next(name for name, times in Counter(each.column for each in listed_values).items() if times > 1)
+        raise PlanError(f"{twice!r} is named twice", "Name each column once, with all that is said of it.")
+    return dict(sorted(named.items())) if listed_values and isinstance(listed_values[0], Number) else named
+
+
+def _settled_covariates(values: Sequence[Covariate]) -> dict[str, Covariate]:
+    """Return covariates by name; what is said of one in adjust or in segments holds for both."""
+    settled: dict[str, Covariate] = {}
+    for each in values:
+        known = settled.setdefault(each.column, each)
+        if known == Covariate(each.column):
+            settled[each.column] = each
+        elif each not in (known, Covariate(each.column)):
+            raise PlanError(
+                f"{each.column!r} is said to be two things, in adjust and in segments", "Write the same value in both."
+            )
+    return settled
+
+
+def _metric_plan(name: str, mean: Mean | None, quantile: Quantile | None) -> MetricPlan:
+    mean = mean or Mean(name)
+    bounds = mean.bounds or (quantile.bounds if quantile else None)
+    bins = plain_bins(quantile.bins) if quantile else None
+    return MetricPlan(name, bounds, mean.resolution, missing=mean.missing, least_events=mean.min_events, bins=bins)
+
+
+def plain_bins(bins: Bins | None) -> int | tuple[float, ...] | None:
+    """Return bins as plans hold them."""
+    return bins if bins is None or isinstance(bins, int) else tuple(bins)
+
+
+def _check_numbers(numbers: Iterable[str], metrics: Collection[str], classes: Collection[str]) -> None:
     """Raise `PlanError` where something that is adjusted for as it is has another role, or is cut into classes."""
     for name in numbers:
         if name in metrics:
@@ -569,51 +594,11 @@ def _check_numbers(
                 f"{name!r} is a metric to compare, and adjusted for as a number",
                 "What is adjusted for was measured before the experiment: leave it out of one of the two.",
             )
-        if name in segments:
+        if name in classes:
             raise PlanError(
                 f"{name!r} is adjusted for as a number, and a number has no segments",
-                f"Cut it into bins for both: bins ({flag('--bin', f'{name}=5')}), no bounds, no numbers (--number).",
+                f"Cut it into bins for both: Covariate({name!r}, bins=5) ({flag('--bin', f'{name}=5')}).",
             )
-        for word, choices in classes.items():
-            if name in (choices or ()):
-                raise PlanError(
-                    f"{name!r} is adjusted for as a number, and {word} cut it into classes", "Leave out one of the two."
-                )
-
-
-def _not_counted(
-    word: str, name: str, names: Sequence[str], covariates: Sequence[str], metrics: Sequence[str]
-) -> PlanError:
-    """Return what is wrong where a choice is about something that is not counted, or in another role."""
-    if word == "bins" and name in metrics:
-        return PlanError(
-            f"bins of the metric {name!r} are for its quantiles, and none are asked for",
-            f"Name it in quantiles, too ({flag('--quantile', f'{name}=0.5')}), or leave out its bins.",
-        )
-    if word in ("resolution", "missing") and name in covariates:
-        return PlanError(
-            f"{word} is of metrics and numbers, and {name!r} is not said to be one",
-            f"Adjust for it as it is (numbers, {flag('--number', name)}), or leave out its {word}.",
-        )
-    fact = f"{word} name something that is not counted: {name!r}"
-    if not names and names is covariates:
-        return PlanError(fact, "No covariates are named: name some in adjust or segments (--adjust, --segment).")
-    return PlanError(fact, f"Counted: {listed(names)}.")
-
-
-def _only(arms: Sequence[Any] | None, shares: Mapping[Any, float] | None, name: str) -> tuple[Level, ...] | None:
-    """Return the arms to count where no shares say so; raise `PlanError` where shares name other ones."""
-    if arms is None:
-        return None
-    only = tuple(as_level(arm, name) for arm in arms)
-    if shares is None:
-        return only
-    if {*map(str, only)} != {*map(str, shares)}:
-        raise PlanError(
-            "arms and shares name different arms",
-            f"Give a share to each arm that is counted: {listed(only)} (--arms, --shares).",
-        )
-    return None
 
 
 def settle_missing(plan: Plan, rules: Mapping[str, Missing] | Missing = "zero") -> Plan:
@@ -677,14 +662,6 @@ def rules_of(plans: Iterable[Plan]) -> dict[str, Missing]:
     return {metric.name: metric.missing for plan in plans for metric in plan.metrics if metric.missing is not None}
 
 
-def _parts(ratio: str) -> tuple[str, str]:
-    """Split "revenue/orders" into its two metrics."""
-    first, slash, second = str(ratio).partition("/")
-    if not slash or not first.strip() or not second.strip() or "/" in second:
-        raise PlanError("a ratio cannot be read", "Write it as revenue/orders.")
-    return first.strip(), second.strip()
-
-
 def _probabilities(value: Any) -> tuple[Any, ...]:
     """Return one or several shares of people, each once and in order; ``check_plan`` says what is wrong with them."""
     shares = [*value] if isinstance(value, (list, tuple, set, frozenset, range)) else [value]
@@ -692,8 +669,3 @@ def _probabilities(value: Any) -> tuple[Any, ...]:
         return tuple(sorted(set(shares)))
     except TypeError:
         return tuple(shares)
-
-
-def _tuple(value: Any) -> Any:
-    """Turn lists into tuples; ``check_plan`` says what is wrong with anything else."""
-    return tuple(value) if isinstance(value, (list, tuple, range)) else value

@@ -12,9 +12,9 @@ from kanab.analysis.options import named_arm
 from kanab.analysis.own_rows import read_rows
 from kanab.analysis.shapes import shapes_of
 from kanab.arguments import check_arguments
-from kanab.counting.columns import name_list
-from kanab.counting.dispatch import SourceOptions, count_source
+from kanab.counting.dispatch import count_source, source_options
 from kanab.counting.frames import load_frame
+from kanab.description import AnyCovariate, Mean, Ratio, Rows, covariate_values
 from kanab.errors import AnalysisError, LevelError, PlanError, flag, listed
 from kanab.plan.declared import ControlChoice, control_of
 from kanab.plan.model import ExperimentPlan, make_plan
@@ -62,25 +62,19 @@ def noise_of_release(
 @check_arguments()
 def noise_of_rows(
     source: Any,
-    metric: str,
+    metric: str | Mean | Ratio,
     *,
     arm: str | None = None,
     control: Level = None,
-    adjust: Sequence[str] = (),
+    adjust: Sequence[AnyCovariate] = (),
     shares: Mapping[Any, float] = EVEN,
     grows: bool = False,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    unit: str | None = None,
-    aggregate: Mapping[str, str] | str | None = None,
-    where: str | None = None,
-    table: str | None = None,
-    sql: str | None = None,
+    rows: Rows | None = None,
 ) -> Noise:
-    """Return how a metric, or a ratio as "revenue/orders", varies in rows: everybody's, or with ``arm`` the control's.
+    """Return how a metric or a ratio varies in rows: everybody's, or with ``arm`` the control's.
 
-    It is the noise of all arms of the next experiment, at ``shares``. ``bounds`` to ``sql`` say what is counted, as for
-    ``count``. It is internal, unless own rows are gated. Raises what ``count`` raises, and `AnalysisError` where
-    nothing varies.
+    It is the noise of all arms of the next experiment, at ``shares``. ``adjust`` and ``rows`` are as for `count`. It is
+    internal, unless own rows are gated. Raises what `count` raises, and `AnalysisError` where nothing varies.
 
     >>> from kanab.datasets import shop_rows
     >>> from kanab.planning.power import solve_power
@@ -89,16 +83,14 @@ def noise_of_rows(
     """
     if control is not None and arm is None:
         raise PlanError("a control is named, and no column of arms", "Name the column, too: arm=… (--arm).")
-    ratio, adjust = "/" in metric, name_list(adjust, "adjust")
-    wanted = make_plan(
-        arm or EVERYBODY, [] if ratio else [metric], ratios=[metric] if ratio else [], adjust=adjust, bounds=bounds,
-        arms=None if arm else [EVERYBODY], control=control,
-    )  # fmt: skip
-    options, source = SourceOptions(unit, aggregate, where, table, sql), load_frame(source)
+    before = covariate_values(adjust, "adjust")
+    wanted = make_plan(arm or EVERYBODY, [metric], before, arms=None if arm else [EVERYBODY], control=control)
+    options, source = source_options(rows), load_frame(source)
     tables = read_rows(wanted, lambda for_release: count_source(source, wanted, options, for_release=for_release))
     plan = tables.plan.experiment()
     base, _ = released_control(tables, plan)
-    means, name = _means(tables, plan, metric, adjust)
+    called = metric if isinstance(metric, str) else metric.column
+    means, name = _means(tables, plan, called, [each.column for each in before])
     place = means.arms.index(base)
     people, mean = means.people[place], float(means.means[place])
     variance = float(means.sample[place]) * people

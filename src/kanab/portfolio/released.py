@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kanab.analysis.api import analyze
 from kanab.analysis.readout import Readout
 from kanab.analysis.rows import EffectRow
+from kanab.description import Reading
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.plan.declared import ControlChoice
 from kanab.privacy.release import Release, refuse_own_rows
@@ -74,7 +75,7 @@ def released_effects(
     confidence: float = 0.95,
 ) -> list[ReleasedEffect]:
     """Return the effects of one experiment of a release that can be tested; raises what `analyze` raises."""
-    answer = analyze(released, experiment, control=control, confidence=confidence, correction="none")
+    answer = analyze(released, experiment, Reading(control=control, confidence=confidence, correction="none"))
     shares = {row.effect.metric for row in answer.effects if row.effect.rates is not None}
     return [
         _effect(row, source, answer, share=row.effect.metric in shares)

@@ -17,6 +17,7 @@ from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Correction
 from kanab.counted import Counted, floor_to_k
 from kanab.counting.dispatch import SourceOptions, count_source
 from kanab.counting.frames import load_frame
+from kanab.description import Covariate, Mean, Number, Rows, covariate_values, metric_values
 from kanab.errors import AnalysisError, PlanError, PrivacyError, SourceError, listed
 from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import JointShares
@@ -35,7 +36,6 @@ from kanab.stats.cautions import rows_not_people
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.skewness import Shapes
 from kanab.tally.factor import Level
-from kanab.tally.metric import Metric, Missing
 from kanab.tally.tally import Tally
 
 Pair = tuple[str, str]
@@ -48,11 +48,11 @@ MOST_SHOWN = 20
 """So many flagged pairs are shown with their tables; more than that is read as a list."""
 
 
-@check_arguments(skip=("k", "joint_shares"))
+@check_arguments(skip=("k", "joint_shares", "metrics"))
 def scan_interactions(
     source: Any,
     experiments: Sequence[str] | str = (),
-    metrics: Sequence[str] | Mapping[str, Metric] | str = (),
+    metrics: Sequence[str | Mean] | str = (),
     *,
     k: int = DEFAULT_K,
     override: str = "",
@@ -60,14 +60,7 @@ def scan_interactions(
     correction: Correction = PAIR_CORRECTION,
     alpha: float = ALPHA,
     tolerance: Mapping[str, float] | None = None,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    resolution: Mapping[str, float] | None = None,
-    missing: Mapping[str, Missing] | None = None,
-    where: str | None = None,
-    table: str | None = None,
-    sql: str | None = None,
-    unit: str | None = None,
-    aggregate: Mapping[str, str] | str | None = None,
+    rows: Rows | None = None,
     assignments: Any = None,
     joint_shares: Mapping[tuple[str, str], Mapping[tuple[Any, Any], float]] | None = None,
     progress: Progress | None = None,
@@ -76,17 +69,20 @@ def scan_interactions(
 ) -> PairReadout:
     """Test which pairs of concurrent experiments interfere, all of them together, and correct for their number.
 
-    ``source`` is anything that ``count`` takes, with the experiments' columns (patterns such as
-    "test_*" are fine) and metrics; or one or more releases with pair tables. ``family`` "metric"
-    corrects over all pairs of one metric, "all" over everything; interactions below ``tolerance``,
-    by metric and in its units, do not matter. ``unit`` names the person where one has several rows,
-    and ``aggregate`` says how these become one; ``assignments`` is (table, person, experiment, arm)
-    where arms are in a table of their own. ``joint_shares`` say how people were meant to be divided over two
-    experiments that were not assigned independently: {("checkout", "search"): {("A", "off"): 0.4, …}}, for every
-    pair of arms, adding up to 1; releases take them from their plans. ``progress`` is called with the people
-    counted so far, and with how many there are, if known. A scan of rows is internal; one with ``ledger`` (a path;
-    ``new_ledger`` begins one) may be shared: it notes there what it tells of every metric, and metrics of which scans
-    have told too much are left out.
+    source: anything that `count` takes, or one or more releases with pair tables.
+    experiments: the columns that hold arms; patterns such as "test_*" are fine.
+    metrics: names or `Mean`.
+    k, override: people whom a class holds at least, and the reason for a k below 5.
+    family, correction, alpha: "metric" corrects over all pairs of one metric, "all" over everything.
+    tolerance: interactions below it, by metric and in its units, do not matter.
+    rows: which rows count: a table or query, a filter, the person where one has several rows.
+    assignments: (table, person, experiment, arm) where arms are in a table of their own.
+    joint_shares: how people were meant to be divided over two experiments that were not assigned independently:
+        {("checkout", "search"): {("A", "off"): 0.4, …}}, for every pair of arms; releases take them from their plans.
+    progress: called with the people counted so far, and with how many there are, if known.
+    ledger, new_ledger: a scan of rows is internal; one with a ledger (a path; ``new_ledger`` begins one) may be
+        shared: it notes there what it tells of every metric, and metrics of which scans have told too much are left
+        out.
 
     Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
     source cannot be counted, `PrivacyError` where nothing may be shared, `LedgerError` where there is no such
@@ -94,22 +90,20 @@ def scan_interactions(
     where one is of the wrong kind.
     """
     rules = Rules(check_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
-    counting = {
-        "bounds": bounds, "resolution": resolution, "missing": missing, "where": where, "table": table, "sql": sql,
-        "unit": unit, "aggregate": aggregate, "assignments": assignments,
-    }  # fmt: skip
+    measured = _means(metrics)
     joint = _read_joint_shares({} if joint_shares is None else joint_shares)
     releases = _as_releases(source)
     if releases is not None:
-        _check_nothing_counted(experiments, counting | {"ledger": ledger})
-        return scan_stored_pairs(releases, read_names(metrics, "metrics"), rules, joint)
+        _check_nothing_counted(experiments, measured.values(), rows, assignments, ledger)
+        return scan_stored_pairs(releases, [*measured], rules, joint)
     _check_shared(ledger)
+    counting = _declared(measured) | _chosen(rows, ("where", "table", "sql", "unit", "aggregate"))
     source = load_frame(source)
-    pairs = count_pairs(source, experiments, metrics, progress=progress, **counting)
+    pairs = count_pairs(source, experiments, [*measured], progress=progress, assignments=assignments, **counting)
     repeats: tuple[str, ...] = ()
-    if unit is None and assignments is None:
+    if counting.get("unit") is None and assignments is None:
         alone = make_plan(pairs.experiments[0].name, [], k=k)
-        seen = count_source(source, alone, SourceOptions(where=where, table=table, sql=sql), for_release=False).repeats
+        seen = count_source(source, alone, SourceOptions(**vars(rows or Rows())), for_release=False).repeats
         repeats = tuple(name for name in seen if name not in {part.name for part in pairs.experiments})
         rules = replace(rules, rows_repeat=bool(repeats))
     notes = (*_repeated(repeats), *_deviations(k, override))
@@ -126,12 +120,12 @@ def scan_interactions(
     return PairReadout(scan, effects, floor_to_k(pairs.total, k), k, notes, ledger is not None, ledger is None)
 
 
-@check_arguments(skip=("k",))
+@check_arguments(skip=("k", "metrics", "covariates"))
 def scan_segments(
     source: Any,
     experiments: Sequence[str] | str = (),
-    metrics: Sequence[str] | str = (),
-    covariates: Sequence[str] | str = (),
+    metrics: Sequence[str | Mean] | str = (),
+    covariates: Sequence[str | Covariate] | str = (),
     *,
     k: int = DEFAULT_K,
     override: str = "",
@@ -139,28 +133,14 @@ def scan_segments(
     correction: Correction = SEGMENT_CORRECTION,
     alpha: float = ALPHA,
     tolerance: Mapping[str, float] | None = None,
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    resolution: Mapping[str, float] | None = None,
-    missing: Mapping[str, Missing] | None = None,
-    bins: Mapping[str, int | Sequence[float]] | None = None,
-    top: Mapping[str, int] | None = None,
-    where: str | None = None,
-    table: str | None = None,
-    sql: str | None = None,
-    unit: str | None = None,
-    aggregate: Mapping[str, str] | str | None = None,
-    events: Any = None,
-    window: str | None = None,
-    time: str | None = None,
-    exposure_time: str | None = None,
-    first_by: str | None = None,
+    rows: Rows | None = None,
     ledger: str | PathLike[str] | None = None,
     new_ledger: bool = False,
 ) -> SegmentReadout:
     """Test which effects differ between which levels: every experiment × covariate × metric together.
 
-    ``source``, ``ledger`` and ``new_ledger`` are as for ``scan_interactions``, and the choices of counting those of
-    ``count``. Sparse levels are merged to k people.
+    Arguments are as for `scan_interactions`; ``covariates`` are names or `Covariate`. Sparse levels are merged to k
+    people.
 
     Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
     source cannot be counted, `PrivacyError` where nothing may be shared, `LedgerError` where there is no such
@@ -168,28 +148,22 @@ def scan_segments(
     where one is of the wrong kind.
     """
     rules = Rules(check_k(k, override), family, correction, alpha, {} if tolerance is None else tolerance)
-    counting = {
-        "bounds": bounds, "resolution": resolution, "missing": missing, "bins": bins, "top": top, "where": where,
-        "table": table, "sql": sql, "unit": unit, "aggregate": aggregate, "events": events, "window": window,
-        "time": time, "exposure_time": exposure_time, "first_by": first_by,
-    }  # fmt: skip
-    arms, names = read_names(experiments, "experiments"), read_names(metrics, "metrics")
-    segments = read_names(covariates, "covariates")
+    measured, segments = _means(metrics), covariate_values(covariates, "covariates")
+    arms = read_names(experiments, "experiments")
     stored = _as_releases(source)
     if stored is not None:
-        _check_nothing_counted(arms, counting | {"ledger": ledger})
-        return _scan_stored_segments(stored, names, segments, rules)
-    if not arms or not names or not segments:
+        _check_nothing_counted(arms, [*measured.values(), *segments], rows, ledger)
+        return _scan_stored_segments(stored, [*measured], [each.column for each in segments], rules)
+    if not arms or not measured or not segments:
         raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
     _check_shared(ledger)
-    choices: dict[str, Any] = {name: choice for name, choice in counting.items() if choice is not None}
-    rows = _SegmentSource(source, names, segments, choices)
+    people = _SegmentSource(source, [*measured.values()], segments, SourceOptions(**vars(rows or Rows())))
     notes = _deviations(k, override)
     if ledger is not None:
-        copies = rows.copies(arms, k)
+        copies = people.copies(arms, k)
         arms = [arm for arm in arms if arm not in copies]
         notes = (*(COPY.format(copy=copy, of=of, k=k) for copy, of in copies.items()), *notes)
-    counted = rows.count(arms, k, for_release=ledger is not None)
+    counted = people.count(arms, k, for_release=ledger is not None)
     repeats = counted[0].repeats
     rules = replace(rules, rows_repeat=bool(repeats))
     tables, said = _merged_tables(counted)
@@ -211,6 +185,34 @@ def _repeated(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(rows_not_people(column)) for column in columns)
 
 
+def _means(metrics: Any) -> dict[str, Mean]:
+    """Return the metrics of a scan by name; raise `PlanError` for anything but means."""
+    values = metric_values(metrics)
+    if not all(isinstance(each, Mean) and each.clip is None for each in values):
+        raise PlanError("a scan compares means", "Name columns, or give Mean(…) without clip.")
+    means = {each.column: each for each in values if isinstance(each, Mean)}
+    if len(means) < len(values):
+        raise SourceError("metrics names a column twice", "Name each column once.")
+    return means
+
+
+def _declared(measured: Mapping[str, Mean]) -> dict[str, Any]:
+    """Return what is said of metrics, by what it is about."""
+    fields = ("bounds", "resolution", "missing")
+    return {
+        field: {name: said for name, each in measured.items() if (said := getattr(each, field)) is not None} or None
+        for field in fields
+    }
+
+
+def _chosen(rows: Rows | None, allowed: Sequence[str]) -> dict[str, Any]:
+    """Return what is said of rows; raise `PlanError` for a choice that a scan of pairs does not have."""
+    said = {name: value for name, value in vars(rows or Rows()).items() if value != getattr(Rows(), name)}
+    if other := [name for name in said if name not in allowed]:
+        raise PlanError(f"a scan of pairs has no {other[0]}", f"Rows may have: {listed(allowed)}.")
+    return said
+
+
 def _deviations(k: int, override: str) -> tuple[str, ...]:
     return (f"k = {k}: {override}",) if k < LEAST_K_WITHOUT_OVERRIDE else ()
 
@@ -220,36 +222,30 @@ class _SegmentSource:
     """What is counted for a scan of segments."""
 
     source: Any
-    metrics: Sequence[str]
-    segments: Sequence[str]
-    choices: Mapping[str, Any]
+    metrics: Sequence[Mean]
+    segments: Sequence[Covariate | Number]
+    options: SourceOptions
 
     def count(self, arms: Sequence[str], k: int, *, for_release: bool) -> list[Counted]:
         """Count experiments by all covariates, some of them at a time."""
-        planned = {name: self.choices[name] for name in _PLANNED if name in self.choices}
-        others = {name: choice for name, choice in self.choices.items() if name not in _PLANNED}
-        plan = make_plan(arms[0], self.metrics, segments=self.segments, k=k, **planned)
+        plan = make_plan(arms[0], self.metrics, segments=self.segments, k=k)
         each = tuple(replace(plan.experiments[0], name=arm) for arm in arms)
         size = max(1, TABLES_AT_ONCE // len(self.segments))
         parts = [each[start : start + size] for start in range(0, len(each), size)]
-        options = SourceOptions(**others)
         return [
-            count_source(self.source, replace(plan, experiments=part), options, for_release=for_release)
+            count_source(self.source, replace(plan, experiments=part), self.options, for_release=for_release)
             for part in parts
         ]
 
     def copies(self, arms: Sequence[str], k: int) -> dict[str, str]:
         """Return the experiments that are copies of an earlier one, and which that is."""
-        choices = {name: self.choices[name] for name in ("where", "table", "sql", "unit") if name in self.choices}
+        choices = {name: getattr(self.options, name) for name in ("where", "table", "sql", "unit")}
         try:
             pairs = count_pairs(self.source, arms, **choices)
         except (SourceError, PlanError):  # nobody is in two of them, or counting them will say what is wrong
             return {}
         names = [factor.name for factor in pairs.experiments]
         return {names[copy]: names[of] for copy, of in find_copies(pairs, range(len(names)), k).items()}
-
-
-_PLANNED = ("bounds", "resolution", "missing", "bins", "top")
 
 
 def _merged_tables(counted: Sequence[Counted]) -> tuple[list[Tally], tuple[str, ...]]:
@@ -322,8 +318,11 @@ def _as_releases(source: Any) -> list[Release] | None:
     return None
 
 
-def _check_nothing_counted(names: Sequence[str] | str, counting: Mapping[str, Any]) -> None:
-    if names or any(choice is not None for choice in counting.values()):
+def _check_nothing_counted(
+    names: Sequence[str] | str, columns: Iterable[Mean | Covariate | Number], *others: object
+) -> None:
+    described_columns = [each for each in columns if each != type(each)(each.column)]
+    if names or described_columns or any(choice is not None for choice in others):
         raise PlanError("releases already say what was counted", "Leave out experiments and choices of counting.")
 
 

@@ -12,12 +12,13 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
+from tests.described import as_values
 
 import kanab as kb
 from kanab.analysis.compare import MetricMeans, effect_rows
 from kanab.analysis.options import CORRECTIONS, ResolvedOptions
 from kanab.analysis.shapes import shapes_of
-from kanab.errors import AnalysisError
+from kanab.errors import AnalysisError, ArgumentError
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.bayes import Prior, best_arm, posterior
 from kanab.stats.margins import Margin, against_margin
@@ -49,7 +50,7 @@ def rows() -> dict[str, Any]:
 def released() -> kb.Release:
     if "release" not in ROWS:
         counted = rows()
-        ROWS["release"] = kb.release(kb.count(counted, **CHOICES))
+        ROWS["release"] = kb.release(kb.count(counted, **as_values("count", **CHOICES)))
     found: kb.Release = ROWS["release"]
     return found
 
@@ -79,8 +80,8 @@ def of(found: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("correction", [one for one in CORRECTIONS if one != "dunnett"])
 def test_every_effect_has_the_interval_of_its_family(correction: Any) -> None:
-    plain_only = kb.readout(rows(), **CHOICES | {"adjust": []}, correction=correction).to_dict()
-    with_adjusted = kb.analyze(released(), correction=correction).to_dict()
+    plain_only = kb.readout(rows(), **as_values("readout", **CHOICES | {"adjust": []}, correction=correction)).to_dict()
+    with_adjusted = kb.analyze(released(), reading=kb.Reading(correction=correction)).to_dict()
     for data, method, means in ((plain_only, "difference", plain), (with_adjusted, "adjusted", adjusted)):
         effects = [kb.stats.against_control(means(metric), name) for metric in ("minutes", "bought") for name in "BC"]
         family = simultaneous_intervals(effects, correction)
@@ -127,7 +128,7 @@ def test_plain_and_adjusted_rows_that_carry_verdicts_are_one_family() -> None:
 
 
 def test_contrasts_of_the_same_arm_carry_a_verdict_each() -> None:
-    data = kb.analyze(released(), contrasts=["C - A", "C - B"]).to_dict()
+    data = kb.analyze(released(), reading=kb.Reading(contrasts=["C - A", "C - B"])).to_dict()
     carried = [row for row in data["contrasts"] if row["carries_verdict"]]
     assert [(row["metric"], row["control"]) for row in carried] == [
         ("minutes", "A"), ("minutes", "B"), ("bought", "A"), ("bought", "B")
@@ -141,7 +142,7 @@ def symmetric() -> dict[str, Any]:
 
 def test_bonferronis_interval_is_statsmodels_at_a_quarter_of_alpha() -> None:
     people = symmetric()
-    data = kb.readout(people, **CHOICES | {"adjust": []}, correction="bonferroni").to_dict()
+    data = kb.readout(people, **as_values("readout", **CHOICES | {"adjust": []}, correction="bonferroni")).to_dict()
     (row,) = of(data["effects"], metric="minutes", arm="C", method="difference")
     of_c, of_a = (DescrStatsW(people["minutes"][people["variant"] == name]) for name in "CA")
     oracle = CompareMeans(of_c, of_a).tconfint_diff(alpha=0.05 / 4, usevar="unequal")
@@ -150,17 +151,19 @@ def test_bonferronis_interval_is_statsmodels_at_a_quarter_of_alpha() -> None:
 
 
 def test_frames_have_the_ends_of_every_interval() -> None:
-    found = kb.readout(rows(), **CHOICES | {"adjust": []}).to_pandas()
+    found = kb.readout(rows(), **as_values("readout", **CHOICES | {"adjust": []})).to_pandas()
     assert {"interval_adjusted_low", "interval_adjusted_high", "relative_interval_delta_low"} <= set(found.columns)
     assert found["interval_adjusted_low"].notna().all()
 
 
 def test_over_several_looks_the_intervals_of_a_family_hold_over_all_of_them() -> None:
-    counted = kb.release(kb.count(rows(), **CHOICES | {"adjust": []}))
-    alone = kb.analyze(counted, correction="bonferroni").to_dict()["effects"]
+    counted = kb.release(kb.count(rows(), **as_values("count", **CHOICES | {"adjust": []})))
+    alone = kb.analyze(counted, reading=kb.Reading(correction="bonferroni")).to_dict()["effects"]
     for looks in (kb.Looks("always"), kb.Looks("spending", looks=3, earlier=(1_000, 2_000))):
         for row, one in zip(
-            kb.analyze(counted, correction="bonferroni", looks=looks).to_dict()["effects"], alone, strict=True
+            kb.analyze(counted, reading=kb.Reading(correction="bonferroni", looks=looks)).to_dict()["effects"],
+            alone,
+            strict=True,
         ):
             assert row["level"] == one["level"] == 1 - 0.05 / 4
             assert row["interval_adjusted"][0] < one["interval_adjusted"][0]
@@ -173,8 +176,8 @@ def test_over_several_looks_the_intervals_of_a_family_hold_over_all_of_them() ->
 
 
 def test_dunnett_is_the_joint_t_over_arms_and_bonferroni_over_metrics() -> None:
-    plain_only = kb.readout(rows(), **CHOICES | {"adjust": []}, correction="dunnett").to_dict()
-    with_adjusted = kb.analyze(released(), correction="dunnett").to_dict()
+    plain_only = kb.readout(rows(), **as_values("readout", **CHOICES | {"adjust": []}, correction="dunnett")).to_dict()
+    with_adjusted = kb.analyze(released(), reading=kb.Reading(correction="dunnett")).to_dict()
     assert with_adjusted["correction"] == "dunnett"
     for data, method, means in ((plain_only, "difference", plain), (with_adjusted, "adjusted", adjusted)):
         for metric in ("minutes", "bought"):
@@ -189,10 +192,10 @@ def test_dunnett_is_the_joint_t_over_arms_and_bonferroni_over_metrics() -> None:
 
 def test_dunnett_of_one_metric_is_scipys_where_variances_are_alike() -> None:
     one = CHOICES | {"metrics": ["minutes"], "adjust": []}
-    data = kb.readout(rows(), correction="dunnett", **one).to_dict()
+    data = kb.readout(rows(), **as_values("readout", correction="dunnett", **one)).to_dict()
     oracle = stats.dunnett(arm("B"), arm("C"), control=arm("A"), rng=np.random.default_rng(1))
     assert [row["p_adjusted"] for row in data["effects"]] == pytest.approx(oracle.pvalue, abs=0.01)
-    holm = kb.readout(rows(), correction="bonferroni", **one).to_dict()
+    holm = kb.readout(rows(), **as_values("readout", correction="bonferroni", **one)).to_dict()
     assert all(a["p_adjusted"] < b["p_adjusted"] for a, b in zip(data["effects"], holm["effects"], strict=True))
 
 
@@ -207,15 +210,15 @@ def test_more_than_two_arms_have_one_test_for_all() -> None:
     assert data["omnibus"][1]["F"] == omnibus(adjusted("minutes")).F
     two = rows()
     two["variant"] = np.where(two["variant"] == "C", "B", two["variant"])
-    assert kb.readout(two, **CHOICES).to_dict()["omnibus"] == []
-    assert kb.analyze(released(), looks=kb.Looks("always")).to_dict()["omnibus"] == []
+    assert kb.readout(two, **as_values("readout", **CHOICES)).to_dict()["omnibus"] == []
+    assert kb.analyze(released(), reading=kb.Reading(looks=kb.Looks("always"))).to_dict()["omnibus"] == []
 
 
 def test_arms_taken_as_one_are_as_if_they_had_been_counted_so() -> None:
-    found = kb.analyze(released(), pool={"any": ["B", "C"]}).to_dict()
+    found = kb.analyze(released(), reading=kb.Reading(pool={"any": ["B", "C"]})).to_dict()
     recoded = rows()
     recoded["variant"] = np.where(recoded["variant"] == "A", "A", "any")
-    oracle = kb.readout(recoded, **CHOICES).to_dict()
+    oracle = kb.readout(recoded, **as_values("readout", **CHOICES)).to_dict()
     assert found["effects"] == oracle["effects"]
     assert found["arms"] == oracle["arms"]
     assert found["pooled"] == {"any": ["B", "C"]}
@@ -223,23 +226,25 @@ def test_arms_taken_as_one_are_as_if_they_had_been_counted_so() -> None:
 
 
 def test_a_pool_has_the_sum_of_the_shares() -> None:
-    ratio = kb.analyze(released(), pool={"any": ["B", "C"]}).to_dict()["sample_ratio"]
+    ratio = kb.analyze(released(), reading=kb.Reading(pool={"any": ["B", "C"]})).to_dict()["sample_ratio"]
     assert ratio["shares"] == pytest.approx({"A": 1 / 3, "any": 2 / 3})
     assert ratio["declared"] is False
     assert ratio["p"] > 0.01
-    planned = kb.readout(rows(), shares={"A": 2, "B": 1, "C": 1}, pool={"any": ["B", "C"]}, **CHOICES).to_dict()
+    planned = kb.readout(
+        rows(), **as_values("readout", shares={"A": 2, "B": 1, "C": 1}, pool={"any": ["B", "C"]}, **CHOICES)
+    ).to_dict()
     assert planned["sample_ratio"]["shares"] == {"A": 0.5, "any": 0.5}
     assert planned["sample_ratio"]["declared"] is True
 
 
 def test_a_control_that_is_pooled_is_the_pool() -> None:
-    assert kb.analyze(released(), pool={"old": ["A", "B"]}).control == "old"
-    assert kb.analyze(released(), control="B", pool={"old": ["A", "B"]}).control == "old"
+    assert kb.analyze(released(), reading=kb.Reading(pool={"old": ["A", "B"]})).control == "old"
+    assert kb.analyze(released(), reading=kb.Reading(control="B", pool={"old": ["A", "B"]})).control == "old"
 
 
 def test_any_contrast_is_read_plain_and_adjusted() -> None:
     asked = ["C - B", {"B": 0.5, "C": 0.5, "A": -1}]
-    data = kb.analyze(released(), contrasts=asked).to_dict()
+    data = kb.analyze(released(), reading=kb.Reading(contrasts=asked)).to_dict()
     first, second, *_ = data["contrasts"]
     pair = kb.stats.contrast(plain("minutes"), {"C": 1, "B": -1})
     assert (first["contrast"], first["arm"], first["control"]) == ({"C": 1, "B": -1}, "C", "B")
@@ -257,11 +262,16 @@ def test_any_contrast_is_read_plain_and_adjusted() -> None:
 @pytest.mark.slow
 def test_contrasts_are_joined_by_dunnett_unless_one_follows_from_the_others() -> None:
     asked = ["B-A", "C-B"]
-    data = kb.readout(rows(), correction="dunnett", contrasts=asked, **CHOICES | {"metrics": ["minutes"], "adjust": []})
+    data = kb.readout(
+        rows(),
+        **as_values(
+            "readout", correction="dunnett", contrasts=asked, **CHOICES | {"metrics": ["minutes"], "adjust": []}
+        ),
+    )
     joint = joint_contrasts(plain("minutes"), [{"B": 1, "A": -1}, {"C": 1, "B": -1}])
     assert [row.p_adjusted for row in data.contrasts] == [one.p_adjusted for one in joint]
     with pytest.raises(kb.errors.AnalysisError, match="follows from the others"):
-        kb.analyze(released(), correction="dunnett", contrasts=["B-A", "C-A", "C-B"])
+        kb.analyze(released(), reading=kb.Reading(correction="dunnett", contrasts=["B-A", "C-A", "C-B"]))
 
 
 # ── margins ────────────────────────────────────────────────────────────────────────────────────
@@ -269,7 +279,7 @@ def test_contrasts_are_joined_by_dunnett_unless_one_follows_from_the_others() ->
 
 def test_claims_are_tested_for_every_arm_and_method() -> None:
     margins = {"minutes": [Margin("non-inferiority", 0.5), Margin("equivalence", 0.05, relative=True)]}
-    data = kb.analyze(released(), margins=margins).to_dict()
+    data = kb.analyze(released(), reading=kb.Reading(margins=margins)).to_dict()
     assert len(data["margins"]) == 8
     for row in data["margins"]:
         means = plain("minutes") if row["method"] == "difference" else adjusted("minutes")
@@ -282,7 +292,9 @@ def test_claims_are_tested_for_every_arm_and_method() -> None:
 
 def test_non_inferiority_is_a_one_sided_welch_test_of_a_shifted_arm() -> None:
     people = symmetric()
-    data = kb.readout(people, **CHOICES, margins={"minutes": Margin("non-inferiority", 0.5)}).to_dict()
+    data = kb.readout(
+        people, **as_values("readout", **CHOICES, margins={"minutes": Margin("non-inferiority", 0.5)})
+    ).to_dict()
     (row,) = of(data["margins"], arm="B", method="difference")
     of_a, of_b = (people["minutes"][people["variant"] == name] for name in "AB")
     oracle = stats.ttest_ind(of_b + 0.5, of_a, equal_var=False, alternative="greater")
@@ -292,7 +304,9 @@ def test_non_inferiority_is_a_one_sided_welch_test_of_a_shifted_arm() -> None:
 
 def test_equivalence_is_statsmodels_two_one_sided_tests() -> None:
     people = symmetric()
-    data = kb.readout(people, **CHOICES, margins={"minutes": Margin("equivalence", (-0.8, 0.6))}).to_dict()
+    data = kb.readout(
+        people, **as_values("readout", **CHOICES, margins={"minutes": Margin("equivalence", (-0.8, 0.6))})
+    ).to_dict()
     (row,) = of(data["margins"], arm="B", method="difference")
     compared = CompareMeans(*(DescrStatsW(people["minutes"][people["variant"] == name]) for name in "BA"))
     assert row["p"] == pytest.approx(compared.ttost_ind(-0.8, 0.6, usevar="unequal")[0], rel=1e-8)
@@ -300,7 +314,7 @@ def test_equivalence_is_statsmodels_two_one_sided_tests() -> None:
 
 def test_where_less_is_better_the_margin_lies_above() -> None:
     margins = {"minutes": Margin("non-inferiority", 0.5)}
-    data = kb.analyze(released(), margins=margins, lower_is_better=["minutes"]).to_dict()
+    data = kb.analyze(released(), reading=kb.Reading(margins=margins, lower_is_better=["minutes"])).to_dict()
     assert {tuple(row["limits"]) for row in data["margins"]} == {(None, 0.5)}
 
 
@@ -308,7 +322,9 @@ def test_a_relative_margin_of_a_mean_near_zero_is_a_note() -> None:
     counted = rows()
     counted["minutes"] = np.round(np.random.default_rng(1).normal(0, 3, 3_000), 1)
     choices = CHOICES | {"bounds": {"minutes": (-50, 50)}}
-    found = kb.readout(counted, margins={"minutes": Margin("superiority", 0.1, relative=True)}, **choices).to_dict()
+    found = kb.readout(
+        counted, **as_values("readout", margins={"minutes": Margin("superiority", 0.1, relative=True)}, **choices)
+    ).to_dict()
     assert found["margins"] == []
     assert any(
         note == "The superiority of minutes is not tested: the control's mean cannot be told from 0. "
@@ -345,7 +361,9 @@ def test_a_control_mean_near_zero_crashes_nothing(shift: float) -> None:
     value = np.tile([-1.0, 1.0], 300) + shift
     counted = {"variant": np.repeat(["A", "B", "C"], 200), "y": value}
     asked: dict[str, Any] = {"margins": {"y": Margin("equivalence", 0.1, relative=True)}, "prior": Prior(0, 1)}
-    found = kb.readout(counted, arm="variant", metrics=["y"], contrasts=["C-B"], correction="dunnett", **asked)
+    found = kb.readout(
+        counted, **as_values("readout", arm="variant", metrics=["y"], contrasts=["C-B"], correction="dunnett", **asked)
+    )
     data = found.to_dict()
     assert all(row["relative"] is row["relative_interval"] is None for row in data["effects"])
     assert all(row["relative_interval_delta"] is None for row in data["effects"])
@@ -364,7 +382,7 @@ def test_a_control_mean_near_zero_crashes_nothing(shift: float) -> None:
 
 def test_with_a_prior_the_same_estimates_are_beliefs() -> None:
     prior = Prior(0, 0.5)
-    data = kb.analyze(released(), prior=prior).to_dict()
+    data = kb.analyze(released(), reading=kb.Reading(prior=prior)).to_dict()
     assert [(one["metric"], one["method"]) for one in data["bayes"]] == [
         ("minutes", "difference"), ("minutes", "adjusted"), ("bought", "difference"), ("bought", "adjusted"),
     ]  # fmt: skip
@@ -384,7 +402,7 @@ def test_a_relative_prior_is_a_share_of_the_controls_mean() -> None:
     plain = kb.analyze(released()).to_dict()
     control = next(row["mean_control"] for row in plain["effects"] if row["method"] == "difference")
     rows = [
-        kb.analyze(released(), prior=prior).to_dict()["bayes"]
+        kb.analyze(released(), reading=kb.Reading(prior=prior)).to_dict()["bayes"]
         for prior in (Prior(0.02, 0.05, relative=True), Prior(0.02 * control, 0.05 * control))
     ]
     assert [row["effects"] for row in rows[0]] != []
@@ -394,7 +412,7 @@ def test_a_relative_prior_is_a_share_of_the_controls_mean() -> None:
                 [x for x in other.values() if isinstance(x, float)]
             )
         assert relative["prior"] == {"mean": 0.02, "sd": 0.05, "relative": True}
-    text = str(kb.analyze(released(), prior=Prior(0, 0.05, relative=True)))
+    text = str(kb.analyze(released(), reading=kb.Reading(prior=Prior(0, 0.05, relative=True))))
     assert "0 ± 5 % of the mean of A (one standard deviation)" in text
     effect = kb.stats.against_control(kb.stats.plain_means(kb.datasets.eighteen()), "B")
     with pytest.raises(AnalysisError, match="a relative prior needs a control mean"):
@@ -406,7 +424,7 @@ def test_without_a_prior_there_are_no_beliefs() -> None:
 
 
 def test_a_prior_of_nothing_gives_the_confidence_interval_and_no_sd() -> None:
-    data = kb.analyze(released(), prior={"minutes": Prior()}).to_dict()
+    data = kb.analyze(released(), reading=kb.Reading(prior={"minutes": Prior()})).to_dict()
     assert {one["metric"] for one in data["bayes"]} == {"minutes"}
     assert data["bayes"][0]["prior"]["sd"] is None
     (row, _), (own, _) = data["bayes"][0]["effects"], of(data["effects"], metric="minutes", method="difference")
@@ -415,7 +433,9 @@ def test_a_prior_of_nothing_gives_the_confidence_interval_and_no_sd() -> None:
 
 def test_where_less_is_better_the_best_arm_is_the_lowest() -> None:
     higher, lower = (
-        kb.analyze(released(), prior={"minutes": Prior(0, 5)}, lower_is_better=less).to_dict()["bayes"][0]
+        kb.analyze(released(), reading=kb.Reading(prior={"minutes": Prior(0, 5)}, lower_is_better=less)).to_dict()[
+            "bayes"
+        ][0]
         for less in ([], ["minutes"])
     )
     assert (higher["better"], lower["better"]) == ("higher", "lower")
@@ -426,7 +446,7 @@ def test_where_less_is_better_the_best_arm_is_the_lowest() -> None:
 def test_what_does_not_vary_has_no_belief() -> None:
     counted = rows()
     counted["bought"] = np.zeros(3_000, dtype=int)
-    data = kb.readout(counted, prior=Prior(0, 1), **CHOICES).to_dict()
+    data = kb.readout(counted, **as_values("readout", prior=Prior(0, 1), **CHOICES)).to_dict()
     assert {one["metric"] for one in data["bayes"]} == {"minutes"}
     assert any(note.startswith("bought is not read with its prior: nothing varies") for note in data["notes"])
 
@@ -435,9 +455,16 @@ def test_an_effect_that_cannot_be_had_is_a_note_and_the_others_are_given() -> No
     counted = rows()
     counted["orders"] = np.where(np.arange(3_000) % 3 == 0, np.nan, np.arange(3_000) % 4 + 1)
     found = kb.readout(
-        counted, arm="variant", metrics=[], ratios=["minutes/orders"], adjust=["tier"], missing={"orders": "exclude"},
-        bounds={"minutes": (0, 200), "orders": (0, 10)}, resolution={"minutes": 0.1, "orders": 1}, contrasts=["C-B"],
-    ).to_dict()  # fmt: skip
+        counted,
+        arm="variant",
+        metrics=[
+            kb.Mean("minutes", bounds=(0, 200), resolution=0.1),
+            kb.Mean("orders", bounds=(0, 10), resolution=1, missing="exclude"),
+            kb.Ratio("minutes", "orders"),
+        ],
+        adjust=["tier"],
+        reading=kb.Reading(contrasts=["C-B"]),
+    ).to_dict()
     assert [row["method"] for row in of(found["effects"], metric="minutes/orders")] == ["difference"] * 2
     assert len(of(found["contrasts"], metric="minutes/orders")) == 1
     assert any(note.startswith("An effect on minutes/orders is not given: ") for note in found["notes"])
@@ -476,8 +503,8 @@ def test_batches_added_one_by_one_are_all_known() -> None:
 
 def test_batches_are_the_earlier_looks() -> None:
     found = kb.add_releases([batch(0.5, 1), batch(0.5, 2), batch(0.5, 3)])
-    by_batches = kb.analyze(found, looks=kb.Looks("spending", looks=5))
-    said = kb.analyze(found, looks=kb.Looks("spending", looks=5, earlier=(2_000, 4_000)))
+    by_batches = kb.analyze(found, reading=kb.Reading(looks=kb.Looks("spending", looks=5)))
+    said = kb.analyze(found, reading=kb.Reading(looks=kb.Looks("spending", looks=5, earlier=(2_000, 4_000))))
     assert by_batches.to_dict() == said.to_dict()
     assert by_batches.to_dict()["effects"][0]["sequential"]["look"] == 3
     assert kinds(by_batches) == []
@@ -494,9 +521,9 @@ def test_clamped_values_metrics_that_stand_still_and_tiny_arms_are_cautioned_abo
     }
     metrics = ["rare", "flat", "amount"]
     found = kb.readout(
-        counted, arm="variant", metrics=metrics, bounds={"amount": (0, 200)},
-        shares={"A": 59, "B": 1},
-    )  # fmt: skip
+        counted,
+        **as_values("readout", arm="variant", metrics=metrics, bounds={"amount": (0, 200)}, shares={"A": 59, "B": 1}),
+    )
     assert ("clamped", "amount") in kinds(found)
     assert ("nothing-varies", "flat") in kinds(found)
     assert ("few-events", "rare") in kinds(found)
@@ -521,12 +548,16 @@ def test_a_release_that_lost_its_parts_is_read_without_them() -> None:
 def test_nobody_stops_early_because_an_arm_has_had_no_event_yet(looks: kb.Looks, verdict: str) -> None:
     """36 of 3,600 against 0 of 400: p is 2e-9 by the variance of one arm alone, and .045 by the score test."""
     people = {"variant": ["A"] * 3_600 + ["B"] * 400, "bought": [1] * 36 + [0] * 3_964}
-    found = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}, looks=looks)
+    found = kb.readout(
+        people, arm="variant", metrics=["bought"], arms={"A": 9, "B": 1}, reading=kb.Reading(looks=looks)
+    )
     (row,) = found.effects
     assert row.look is not None
     assert row.look.verdict == verdict
     assert row.effect.p == pytest.approx(0.0449, abs=1e-3)
-    welch = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}, looks=looks, test="welch")
+    welch = kb.readout(
+        people, arm="variant", metrics=["bought"], arms={"A": 9, "B": 1}, reading=kb.Reading(looks=looks, test="welch")
+    )
     assert welch.effects[0].effect.p_usual == pytest.approx(2e-9, rel=0.2)
     assert welch.effects[0].effect.p > 1e-3  # by what is known of the rate's skewness
     assert welch.effects[0].look is not None
@@ -543,7 +574,9 @@ def with_covariates(**more: Any) -> dict[str, Any]:
 
 
 def joint(people: dict[str, Any], *names: str, **choices: Any) -> kb.Release:
-    return kb.release(kb.count(people, **(CHOICES | {"metrics": ["minutes"], "adjust": names} | choices)))
+    return kb.release(
+        kb.count(people, **as_values("count", **CHOICES | {"metrics": ["minutes"], "adjust": names} | choices))
+    )
 
 
 def adjusted_for(found: kb.Readout, metric: str = "minutes") -> set[tuple[str, ...]]:
@@ -614,7 +647,7 @@ def test_a_covariate_whose_table_lacks_the_metric_is_not_adjusted_for() -> None:
 def test_an_arm_without_events_gets_one_answer() -> None:
     """18 of 1,800 against none of 200: "not testable" and "clear effect, p = 2e-05" in one report until lately."""
     people = {"variant": ["A"] * 1_800 + ["B"] * 200, "bought": [1] * 18 + [0] * 1_982}
-    found = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1})
+    found = kb.readout(people, arm="variant", metrics=["bought"], arms={"A": 9, "B": 1})
     (row,) = found.to_dict()["effects"]
     assert (row["test"], row["verdict"]) == ("score", "unclear")
     assert row["p"] == pytest.approx(0.1556, abs=1e-3)
@@ -628,14 +661,17 @@ def test_an_arm_without_events_gets_one_answer() -> None:
 
 def test_one_event_in_a_small_arm_is_not_believed_and_as_a_guardrail_it_is_watched() -> None:
     people = {"variant": ["B"] * 20 + ["A"] * 180, "bought": [1] + [0] * 199}
-    (row,) = kb.readout(people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}).effects
+    (row,) = kb.readout(people, arm="variant", metrics=["bought"], arms={"A": 9, "B": 1}).effects
     assert row.effect.p_usual == pytest.approx(0.0027, abs=1e-4)
     assert row.effect.p == pytest.approx(0.1)
     assert row.verdict == "unclear"
     guarded = kb.readout(
-        people, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}, guardrails="bought",
-        lower_is_better="bought",
-    )  # fmt: skip
+        people,
+        arm="variant",
+        metrics=["bought"],
+        arms={"A": 9, "B": 1},
+        reading=kb.Reading(guardrails="bought", lower_is_better="bought"),
+    )
     assert guarded.effects[0].verdict == "watch"
 
 
@@ -661,7 +697,7 @@ def test_welch_can_be_asked_for_and_json_says_which_test_was_used() -> None:
         "device": rng.choice(["phone", "desk"], 3_000),
     }
     choices = {"arm": "variant", "metrics": ["bought", "spend"], "adjust": ["device"], "contrasts": ["B - C"]}
-    data = kb.readout(people, **choices).to_dict()
+    data = kb.readout(people, **as_values("readout", **choices)).to_dict()
     tests = {(row["metric"], row["method"], row["test"], row["df"] is None) for row in data["effects"]}
     assert tests == {
         ("bought", "difference", "score", True),
@@ -670,12 +706,12 @@ def test_welch_can_be_asked_for_and_json_says_which_test_was_used() -> None:
         ("spend", "adjusted", "regression", False),
     }
     assert data["contrasts"][0]["test"] == "score"
-    mixed = kb.readout(people, **choices | {"contrasts": ["B=0.5,C=0.5,A=-1"]})
+    mixed = kb.readout(people, **as_values("readout", **choices | {"contrasts": ["B=0.5,C=0.5,A=-1"]}))
     assert {row.effect.test for row in mixed.contrasts} == {"welch", "regression"}
     assert "Contrasts of more than two arms of 0/1 metrics: each arm with its own variance (Welch)." in str(mixed)
     (omnibus,) = (row for row in data["omnibus"] if row["metric"] == "bought" and row["method"] == "difference")
     assert omnibus["df"] == [2.0, None]
-    welch = kb.readout(people, **choices, test="welch").to_dict()
+    welch = kb.readout(people, **as_values("readout", **choices, test="welch")).to_dict()
     assert {row["test"] for row in welch["effects"]} == {"welch", "regression"}
-    with pytest.raises(AnalysisError, match="unknown test"):
-        kb.readout(people, **choices, test="fisher")
+    with pytest.raises(ArgumentError, match="test must be 'score' or 'welch'"):
+        kb.readout(people, **as_values("readout", **choices, test="fisher"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.report.decision import decision_words
@@ -272,10 +273,12 @@ def read(case: Case) -> kb.Readout:
     choices.setdefault("metrics", [name for name in case.rows if name in ("bought", "refunds", "visits")])
     looks, limits = how.get("looks"), how.pop("limits", {})
     if looks is None:
-        return kb.readout(case.rows, arm="variant", **choices, **how)
-    counted = kb.release(kb.count(case.rows, arm="variant", **choices))
+        return kb.readout(case.rows, **as_values("readout", arm="variant", **choices, **how))
+    counted = kb.release(kb.count(case.rows, **as_values("count", arm="variant", **choices)))
     planned = replace(counted.plan.experiment(), non_inferiority=limits)
-    return kb.analyze(replace(counted, plan=replace(counted.plan, experiments=(planned,))), **how)
+    return kb.analyze(
+        replace(counted, plan=replace(counted.plan, experiments=(planned,))), **as_values("analyze", **how)
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -302,7 +305,9 @@ def test_an_effect_that_differs_by_many_levels_names_the_largest_and_the_smalles
     parts = {f"shop {at}": bought({"A": 0.1, "B": 0.1 + 0.03 * at}, 1_000) for at in range(7)}
     rows = {name: np.concatenate([part[name] for part in parts.values()]) for name in ("variant", "bought")}
     rows["shop"] = np.repeat(list(parts), 2_000)
-    decision = kb.readout(rows, arm="variant", metrics=["bought"], covariates=["shop"]).to_dict()["decision"]
+    decision = kb.readout(rows, arm="variant", metrics=["bought"], adjust=["shop"], segments=["shop"]).to_dict()[
+        "decision"
+    ]
     assert "But it differs by shop: shop 6 +18.0, shop 5 +15.0, shop 1 +3.0, shop 0 0.0 points." in decision["because"]
 
 
@@ -332,7 +337,7 @@ def test_how_the_control_was_chosen_is_said() -> None:
     rows = bought({"blue": 0.10, "green": 0.13})
 
     def chosen(**how: Any) -> tuple[str, str]:
-        data = kb.readout(rows, arm="variant", metrics=["bought"], **how).to_dict()
+        data = kb.readout(rows, **as_values("readout", arm="variant", metrics=["bought"], **how)).to_dict()
         return data["control"], data["control_chosen"]
 
     assert chosen() == ("blue", "unknown")
@@ -351,7 +356,7 @@ def test_a_declared_control_with_the_name_of_no_control_is_pointed_out() -> None
 def test_a_pool_may_hold_the_first_of_the_declared_arms() -> None:
     rows = bought({"blue": 0.10, "green": 0.10, "red": 0.14})
     how: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "arms": ["green", "blue", "red"]}
-    data = kb.readout(rows, **how, pool={"cold": ["blue", "green"]}).to_dict()
+    data = kb.readout(rows, **as_values("readout", **how, pool={"cold": ["blue", "green"]})).to_dict()
     assert (data["control"], data["control_chosen"], data["decision"]["arm"]) == ("cold", "declared", "red")
 
 
@@ -360,7 +365,7 @@ def test_a_release_from_before_has_the_same_rule() -> None:
     assert released.plan.experiment().control is None
     data = kb.analyze(released).to_dict()
     assert (data["control"], data["control_chosen"]) == ("old", "word")
-    assert kb.analyze(released, control="new").to_dict()["control_chosen"] == "named"
+    assert kb.analyze(released, reading=kb.Reading(control="new")).to_dict()["control_chosen"] == "named"
 
 
 def test_an_unknown_control_is_in_every_output() -> None:

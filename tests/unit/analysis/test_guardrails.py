@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.errors import AnalysisError
@@ -58,7 +59,7 @@ def readings(data: dict[str, Any]) -> dict[str, str]:
 
 
 def test_each_role_is_a_family_and_primary_metrics_come_first() -> None:
-    effects = kb.readout(rows(), **CHOICES).to_dict()["effects"]
+    effects = kb.readout(rows(), **as_values("readout", **CHOICES)).to_dict()["effects"]
     assert [(row["metric"], row["role"], row["better"]) for row in effects] == [
         ("orders", "primary", "higher"), ("latency", "guardrail", "lower"), ("refunds", "guardrail", "lower"),
         ("clicks", "secondary", "higher"),
@@ -78,21 +79,23 @@ def test_without_roles_all_metrics_are_one_family_and_nothing_is_decided() -> No
 
 def test_the_only_metric_and_the_only_one_that_is_no_guardrail_are_primary() -> None:
     assert kb.readout(rows(), arm="variant", metrics=["orders"]).to_dict()["decision"]["answer"] == "ship"
-    data = kb.readout(rows(), arm="variant", metrics=["refunds", "orders"], guardrails="refunds").to_dict()
+    data = kb.readout(
+        rows(), arm="variant", metrics=["refunds", "orders"], reading=kb.Reading(guardrails="refunds")
+    ).to_dict()
     assert [(row["metric"], row["role"]) for row in data["effects"]] == [
         ("orders", "primary"), ("refunds", "guardrail")
     ]  # fmt: skip
 
 
 def test_guardrails_without_a_primary_metric_among_several_decide_nothing() -> None:
-    readout = kb.readout(rows(), arm="variant", metrics=METRICS, guardrails="refunds")
+    readout = kb.readout(rows(), arm="variant", metrics=METRICS, reading=kb.Reading(guardrails="refunds"))
     assert readout.to_dict()["decision"] is None
     assert "No decision: name a primary metric, for example --primary clicks." in str(readout)
 
 
 def test_a_guardrail_holds_within_its_margin_even_where_it_is_clearly_worse() -> None:
     margins = {"latency": kb.Margin("non-inferiority", 0.05, relative=True)}
-    data = kb.readout(rows(slower=4), **CHOICES, margins=margins).to_dict()
+    data = kb.readout(rows(slower=4), **as_values("readout", **CHOICES, margins=margins)).to_dict()
     latency = next(row for row in data["effects"] if row["metric"] == "latency")
     assert (latency["verdict"], readings(data)["latency"], data["decision"]["answer"]) == ("up", "holds", "ship")
     assert data["guardrails"][0] == {
@@ -102,30 +105,35 @@ def test_a_guardrail_holds_within_its_margin_even_where_it_is_clearly_worse() ->
 
 def test_a_guardrail_beyond_its_margin_is_worse_and_one_near_it_is_not_shown() -> None:
     tight = {"latency": kb.Margin("non-inferiority", 0.01, relative=True)}
-    worse = kb.readout(rows(slower=8), **CHOICES, margins=tight).to_dict()
+    worse = kb.readout(rows(slower=8), **as_values("readout", **CHOICES, margins=tight)).to_dict()
     assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "stop")
-    unclear = kb.readout(rows(1_500), **CHOICES, margins=tight).to_dict()
+    unclear = kb.readout(rows(1_500), **as_values("readout", **CHOICES, margins=tight)).to_dict()
     assert readings(unclear)["latency"] == "not shown"
 
 
 def test_without_a_margin_a_guardrail_holds_unless_it_is_clearly_worse() -> None:
-    assert readings(kb.readout(rows(), **CHOICES).to_dict()) == {"latency": "holds", "refunds": "holds"}
-    worse = kb.readout(rows(slower=8), **CHOICES).to_dict()
+    assert readings(kb.readout(rows(), **as_values("readout", **CHOICES)).to_dict()) == {
+        "latency": "holds",
+        "refunds": "holds",
+    }
+    worse = kb.readout(rows(slower=8), **as_values("readout", **CHOICES)).to_dict()
     assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "stop")
-    better = kb.readout(rows(slower=-8), **CHOICES).to_dict()
+    better = kb.readout(rows(slower=-8), **as_values("readout", **CHOICES)).to_dict()
     assert (readings(better)["latency"], better["decision"]["answer"]) == ("holds", "ship")
 
 
 def test_harm_is_looked_for_on_both_sides_even_where_only_a_rise_was_hoped_for() -> None:
     choices = CHOICES | {"lower_is_better": []}
-    data = kb.readout(rows(slower=-8), **choices, alternative="greater")
+    data = kb.readout(rows(slower=-8), **as_values("readout", **choices, alternative="greater"))
     assert readings(data.to_dict())["latency"] == "worse"
     assert "guardrails are tested on both sides" in str(data)
 
 
 def test_a_guardrail_that_never_happened_holds() -> None:
     quiet = rows() | {"crashes": np.zeros(12_000, dtype=int)}
-    data = kb.readout(quiet, arm="variant", metrics=["orders", "crashes"], guardrails="crashes").to_dict()
+    data = kb.readout(
+        quiet, arm="variant", metrics=["orders", "crashes"], reading=kb.Reading(guardrails="crashes")
+    ).to_dict()
     assert (readings(data), data["decision"]["answer"]) == ({"crashes": "holds"}, "ship")
 
 
@@ -135,7 +143,9 @@ def test_a_guardrail_that_only_a_few_people_made_is_to_be_watched() -> None:
         variant = np.where(rng.random(600) < 0.1, "B", "A")
         profit = np.where(rng.random(600) < 0.1, np.round(rng.lognormal(3, 1.5, 600)), 0.0)
         table = {"variant": variant, "bought": rng.integers(0, 2, 600), "profit": profit}
-        data = kb.readout(table, arm="variant", metrics=["bought", "profit"], guardrails="profit").to_dict()
+        data = kb.readout(
+            table, arm="variant", metrics=["bought", "profit"], reading=kb.Reading(guardrails="profit")
+        ).to_dict()
         row = next(row for row in data["effects"] if row["metric"] == "profit")
         alone = row["p_usual"] < 0.05 <= row["p"]
         assert (row["verdict"] == "watch") == (alone and row["estimate"] < 0)
@@ -143,7 +153,9 @@ def test_a_guardrail_that_only_a_few_people_made_is_to_be_watched() -> None:
         if row["verdict"] == "watch":
             assert row["interval"][0] < 0 < row["interval"][1]
             costs = {"guardrails": "profit", "lower_is_better": "profit"}
-            better = kb.readout(table, arm="variant", metrics=["bought", "profit"], **costs).to_dict()
+            better = kb.readout(
+                table, **as_values("readout", arm="variant", metrics=["bought", "profit"], **costs)
+            ).to_dict()
             assert next(row["verdict"] for row in better["effects"] if row["metric"] == "profit") == "unclear"
             assert readings(better)["profit"] == "holds"
             return
@@ -155,13 +167,15 @@ def test_over_several_looks_a_margin_is_kept_once_the_interval_over_all_looks_li
     plan = parse_plan(PLAN + ROLES)
     counted = kb.release(kb.count(rows(), plan))
     for looks in (kb.Looks("always"), kb.Looks("spending", looks=3, earlier=(4_000, 8_000))):
-        data = kb.analyze(counted, looks=looks).to_dict()
+        data = kb.analyze(counted, reading=kb.Reading(looks=looks)).to_dict()
         row = next(row for row in data["effects"] if row["metric"] == "latency")
         assert row["relative_interval"][1] < 0.02
         assert readings(data)["latency"] == "holds"
         assert data["margins"] == []
     tight = replace(plan.experiment(), non_inferiority={"latency": (0.1, False), "refunds": (0.01, False)})
-    data = kb.analyze(replace(counted, plan=replace(plan, experiments=(tight,))), looks=kb.Looks("always")).to_dict()
+    data = kb.analyze(
+        replace(counted, plan=replace(plan, experiments=(tight,))), reading=kb.Reading(looks=kb.Looks("always"))
+    ).to_dict()
     assert readings(data)["latency"] == "not shown"
 
 
@@ -175,7 +189,11 @@ def test_over_several_looks_a_margin_needs_the_interval_of_the_rule() -> None:
     counted = kb.release(kb.count(table, arm="variant", metrics=["orders", "costs"]))
     unknown = replace(counted, receipt=replace(counted.receipt, shapes={}))
     narrow, wide = (
-        next(row.interval[1] for row in kb.analyze(each, **design).effects if row.effect.metric == "costs")
+        next(
+            row.interval[1]
+            for row in kb.analyze(each, **as_values("analyze", **design)).effects
+            if row.effect.metric == "costs"
+        )
         for each in (counted, unknown)
     )
     counted = unknown
@@ -183,7 +201,7 @@ def test_over_several_looks_a_margin_needs_the_interval_of_the_rule() -> None:
     for size, reading in (((narrow + wide) / 2, "not shown"), (wide + 0.01, "holds")):
         planned = replace(counted.plan.experiment(), non_inferiority={"costs": (size, False)})
         limited = replace(counted, plan=replace(counted.plan, experiments=(planned,)))
-        assert readings(kb.analyze(limited, **design).to_dict())["costs"] == reading
+        assert readings(kb.analyze(limited, **as_values("analyze", **design)).to_dict())["costs"] == reading
 
 
 def at_the_margin(seed: int, arms: int = 6, people: int = 400) -> dict[str, Any]:
@@ -202,7 +220,7 @@ def test_claims_about_a_primary_metric_are_corrected_over_arms_and_margins_of_gu
     choices = {"arm": "variant", "metrics": list(margins), "primary": "speed", "guardrails": "costs"}
     ships = alone = 0
     for seed in range(40):
-        data = kb.readout(at_the_margin(seed), **choices, control=0, margins=margins).to_dict()
+        data = kb.readout(at_the_margin(seed), **as_values("readout", **choices, control=0, margins=margins)).to_dict()
         speed, costs = ([row for row in data["margins"] if row["metric"] == name] for name in margins)
         assert [row["p_adjusted"] for row in speed] == kb.stats.correct([row["p"] for row in speed], "holm")
         assert [row["p_adjusted"] for row in costs] == [None] * 6
@@ -210,7 +228,9 @@ def test_claims_about_a_primary_metric_are_corrected_over_arms_and_margins_of_gu
         ships += any(row["reading"] == "holds" for row in data["claims"])
         alone += any(row["p"] < 0.05 for row in speed)
     assert (ships, alone) == (1, 11)
-    uncorrected = kb.readout(at_the_margin(0), **choices, control=0, margins=margins, correction="none").margins
+    uncorrected = kb.readout(
+        at_the_margin(0), **as_values("readout", **choices, control=0, margins=margins, correction="none")
+    ).margins
     assert [test.p_adjusted for test in uncorrected[:6]] == [test.p for test in uncorrected[:6]]
 
 
@@ -220,11 +240,14 @@ def test_over_several_looks_a_claim_is_read_at_the_level_of_all_arms() -> None:
         limits = dict.fromkeys(("speed", "costs"), (0.5, relative))
         planned = replace(counted.plan.experiment(), non_inferiority=limits, primary=("speed",), guardrails=("costs",))
         limited = replace(counted, plan=replace(counted.plan, experiments=(planned,)))
-        rows = kb.analyze(limited, looks=kb.Looks("spending", looks=2, earlier=[])).effects
+        rows = kb.analyze(limited, reading=kb.Reading(looks=kb.Looks("spending", looks=2, earlier=[]))).effects
         ends = [row.limit_interval[1] for row in rows]
         wide = kb.analyze(
-            limited, looks=kb.Looks("spending", looks=2, earlier=[]), confidence=1 - 0.05 / 6, correction="none"
-        )  # fmt: skip
+            limited,
+            reading=kb.Reading(
+                looks=kb.Looks("spending", looks=2, earlier=[]), confidence=1 - 0.05 / 6, correction="none"
+            ),
+        )
         same = [row.relative.interval[1] if relative else row.interval[1] for row in wide.effects[:6]]
         assert ends[:6] == pytest.approx(same)
         alone = [row.relative.interval[1] if relative else row.interval[1] for row in rows[6:]]
@@ -237,12 +260,14 @@ def test_what_a_plan_says_is_read_and_may_be_overridden() -> None:
     assert data["decision"]["answer"] == "ship"
     assert data["rule"] == {"primary": "any", "guardrails": "not-worse", "people": 8_000, "worth": None}
     assert [row["margin"] for row in data["guardrails"]] == [0.02, 0.01]
-    other = kb.analyze(counted, primary="clicks", guardrails="orders", decision={"people": 20_000}).to_dict()
+    other = kb.analyze(
+        counted, reading=kb.Reading(primary="clicks", guardrails="orders", decision={"people": 20_000})
+    ).to_dict()
     assert {row["metric"]: row["role"] for row in other["effects"] if row["role"] != "secondary"} == {
         "clicks": "primary", "orders": "guardrail"
     }  # fmt: skip
     assert other["rule"]["people"] == 20_000
-    moved = kb.analyze(counted, primary="latency").to_dict()
+    moved = kb.analyze(counted, reading=kb.Reading(primary="latency")).to_dict()
     assert {row["metric"] for row in moved["guardrails"]} == {"refunds"}
 
 
@@ -276,7 +301,7 @@ def test_roles_do_not_change_what_is_counted() -> None:
 )
 def test_roles_and_switches_that_cannot_be_are_refused(asked: dict[str, Any], fact: str) -> None:
     with pytest.raises(AnalysisError, match=fact):
-        kb.readout(rows(300), arm="variant", metrics=METRICS, **asked)
+        kb.readout(rows(300), **as_values("readout", arm="variant", metrics=METRICS, **asked))
 
 
 def test_the_rule_of_a_readout_is_the_default_one() -> None:

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from click.testing import CliRunner
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
-from kanab.errors import AnalysisError
+from kanab.errors import AnalysisError, ArgumentError
 
 
 def shop(n=6_000, seed=1, effect=0.4):
@@ -37,7 +38,7 @@ def chosen(adjust, **choices):
 
 
 def read(rows, adjust, **choices):
-    return kb.readout(rows, **chosen(adjust, **choices))
+    return kb.readout(rows, **as_values("readout", **chosen(adjust, **choices)))
 
 
 def on_rows(rows, adjust, metric="spend"):
@@ -132,7 +133,7 @@ def test_one_slope_for_all_arms_is_cuped():
     assert "one regression for all arms (CUPED), and Welch's variance of what it leaves" in " ".join(
         str(answer).split()
     )
-    with pytest.raises(AnalysisError, match="unknown choice of slopes"):
+    with pytest.raises(ArgumentError, match="slopes must be 'own' or 'one'"):
         read(rows, ["before"], slopes="two")
 
 
@@ -169,18 +170,22 @@ def test_a_number_that_cannot_be_used_is_a_note_and_the_rest_is_adjusted_for():
 
 
 def test_products_that_the_gate_withholds_leave_the_other_covariates_and_a_remedy():
-    answer = kb.analyze(kb.release(kb.count(shop(2_000), **chosen(["before", "tier"]))))
+    answer = kb.analyze(kb.release(kb.count(shop(2_000), **as_values("count", **chosen(["before", "tier"])))))
     assert answer.effects[1].effect.covariates == ("tier",)
     assert any("declare tighter bounds" in note and "before" in note for note in answer.notes)
     reason = "The effect on spend is not adjusted for before: the products of before and spend are not in the tables."
     assert reason in answer.notes
-    clamped = kb.count(shop(2_000), **chosen(["before", "tier"], bounds=BOUNDS | {"before": (0, 40)}))
+    clamped = kb.count(
+        shop(2_000), **as_values("count", **chosen(["before", "tier"], bounds=BOUNDS | {"before": (0, 40)}))
+    )
     for each in (kb.analyze(kb.release(clamped)), read(shop(2_000), ["before", "tier"])):
         assert each.effects[1].effect.covariates == ("before", "tier")
 
 
 def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(tmp_path):
-    counted = kb.count(shop(), arm="variant", metrics=["spend"], adjust=["before", "tier"], bounds=BOUNDS)
+    counted = kb.count(
+        shop(), **as_values("count", arm="variant", metrics=["spend"], adjust=["before", "tier"], bounds=BOUNDS)
+    )
     path = tmp_path / "release.json"
     kb.write_release(kb.release(counted), path)
     for flags, slopes in (([], "own"), (["--slopes", "one"], "one")):
@@ -193,7 +198,7 @@ def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(
 
 
 def test_a_withheld_number_is_no_lost_effect():
-    counted = kb.count(shop() | {"before": np.full(6_000, 7.5)}, **chosen(["before", "tier"]))
+    counted = kb.count(shop() | {"before": np.full(6_000, 7.5)}, **as_values("count", **chosen(["before", "tier"])))
     answer = kb.analyze(kb.release(counted))
     assert not [sentence for sentence in answer.to_dict()["privacy"]["costs"] if "effect on before" in sentence]
 

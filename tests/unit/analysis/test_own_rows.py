@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.described import as_values
 
 import kanab as kb
 from kanab.agents.answers import Answers
@@ -97,7 +98,7 @@ def test_twenty_clusters_give_an_effect() -> None:
         "shop": shops,
         "spend": np.round(rng.gamma(2, 10, 1_000), 2),
     }
-    (row,) = kb.readout(rows, arm="variant", metrics=["spend"], assigned_by="shop").effects
+    (row,) = kb.readout(rows, arm="variant", metrics=["spend"], rows=kb.Rows(assigned_by="shop")).effects
     a, b = (rows["spend"][rows["variant"] == arm].mean() for arm in "AB")
     assert row.effect.estimate == pytest.approx(b - a, rel=1e-9)
 
@@ -136,7 +137,10 @@ def test_covariates_of_many_levels_are_adjusted_for_together_within_seconds() ->
 def test_an_engine_gives_the_digits_of_memory_and_asks_for_nothing_that_rules_alone_need() -> None:
     rows = shop() | {"before": np.round(np.random.default_rng(2).normal(0, 1, 2_000), 3)}
     choices: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "adjust": ["before", "tier"]}
-    memory, engine = kb.readout(rows, **choices), kb.readout(rows, **choices, where="1 = 1")
+    memory, engine = (
+        kb.readout(rows, **as_values("readout", **choices)),
+        kb.readout(rows, **as_values("readout", **choices, where="1 = 1")),
+    )
     assert memory.to_dict()["effects"] == engine.to_dict()["effects"]
     plan = make_plan("variant", ["spend"], adjust=["before", "tier"])
     for where in (None, "1 = 1"):
@@ -179,7 +183,7 @@ def test_an_arm_of_fewer_than_two_people_is_an_error_that_names_no_undeclared_ar
     rows["variant"] = np.where(np.arange(2_000) < strays, "Wolpertinger", rows["variant"])
     arms = {} if strays else {"arms": ["A", "B", "C"]}
     with pytest.raises(SourceError) as problem:
-        kb.readout(rows, arm="variant", metrics=["spend"], **arms)
+        kb.readout(rows, **as_values("readout", arm="variant", metrics=["spend"], **arms))
     assert "fewer than two people are in an arm of variant" in str(problem.value)
     assert "--arms A,B" in str(problem.value)
     assert "Wolpertinger" not in str(problem.value)
@@ -200,7 +204,7 @@ def test_a_plan_with_epsilon_is_read_exactly() -> None:
 
 
 def own(rows: dict[str, Any], **choices: Any) -> OwnRows:
-    plan = make_plan("variant", ["spend"], **choices)
+    plan = make_plan("variant", **as_values("make_plan", metrics=["spend"], **choices))
     return own_rows(count_source(rows, plan, SourceOptions(), for_release=False))
 
 
@@ -364,7 +368,7 @@ def test_the_dashboard_and_assistants_name_the_file_and_show_nothing_of_it(tmp_p
 def test_a_ledger_with_such_an_entry_is_refused(tmp_path: Path) -> None:
     ledger = tmp_path / "kanab.ledger"
     kb.release(
-        kb.count(shop(), arm="variant", metrics=["spend"], bounds={"spend": (0, 500)}), ledger=ledger, new_ledger=True
+        kb.count(shop(), arm="variant", metrics=[kb.Mean("spend", bounds=(0, 500))]), ledger=ledger, new_ledger=True
     )
     forged = answer().to_dict() | {"previous": "", "hash": "0" * 64}
     ledger.write_text(f"{ledger.read_text(encoding='utf-8')}{json.dumps(forged)}\n", encoding="utf-8")
@@ -439,7 +443,7 @@ def test_where_rows_are_gated_nobody_chooses_people_without_a_ledger(tmp_path: P
     source.write_text("user,variant,spend\n" + "1,A,1\n2,B,2\n" * 40, encoding="utf-8")
     for word, text in choose.items():
         with pytest.raises(PrivacyError, match=f"^--{word} chooses who is counted, .*Release it into a ledger"):
-            kb.readout(rows, arm="variant", metrics=["spend"], **{word: text})
+            kb.readout(rows, **as_values("readout", arm="variant", metrics=["spend"], **{word: text}))
         done = run("analyze", str(source), "--arm", "variant", "--metric", "spend", f"--{word}", str(text))
         assert isinstance(done.exception, PrivacyError), done.output
         into = ("-o", str(tmp_path / "out.json"), "--no-ledger")

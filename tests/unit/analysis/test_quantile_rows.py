@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.described import as_values
 
 import kanab as kb
 from kanab.analysis.quantile_rows import binned_people
@@ -40,7 +41,7 @@ ASKED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def answer() -> kb.Readout:
-    return kb.readout(ROWS, **ASKED)
+    return kb.readout(ROWS, **as_values("readout", **ASKED))
 
 
 def test_every_share_and_arm_is_a_row_near_the_quantiles_of_the_rows(answer: kb.Readout) -> None:
@@ -56,7 +57,7 @@ def test_every_share_and_arm_is_a_row_near_the_quantiles_of_the_rows(answer: kb.
 def test_p_values_of_quantiles_are_a_family_of_their_own(answer: kb.Readout) -> None:
     rows = answer.to_dict()["quantiles"]
     assert [row["p_adjusted"] for row in rows] == correct([row["p"] for row in rows], "holm")
-    alone = kb.readout(ROWS, **{**ASKED, "quantiles": None, "bins": None})
+    alone = kb.readout(ROWS, **as_values("readout", **{**ASKED, "quantiles": None, "bins": None}))
     assert alone.to_dict()["effects"] == answer.to_dict()["effects"]
     assert alone.to_dict()["balance"] == answer.to_dict()["balance"]
 
@@ -83,7 +84,7 @@ def test_the_readout_says_it_in_words_and_draws_it(answer: kb.Readout) -> None:
 
 
 def test_a_quantile_beyond_the_bins_is_a_note() -> None:
-    narrow = kb.readout(ROWS, **{**ASKED, "bins": {"latency": [100, 150, 200]}})
+    narrow = kb.readout(ROWS, **as_values("readout", **{**ASKED, "bins": {"latency": [100, 150, 200]}}))
     p90 = next(row for row in narrow.to_dict()["quantiles"] if row["probability"] == 0.9)
     assert (p90["estimate"], p90["interval"], p90["p"], p90["verdict"]) == (None, None, None, "untestable")
     assert p90["note"].startswith("that of A lies above 200, where the bins end")
@@ -91,26 +92,26 @@ def test_a_quantile_beyond_the_bins_is_a_note() -> None:
 
 
 def test_bins_that_were_merged_away_are_a_note() -> None:
-    few = kb.readout(visits(75), **{**ASKED, "adjust": []})
+    few = kb.readout(visits(75), **as_values("readout", **{**ASKED, "adjust": []}))
     assert few.quantiles == ()
     assert any(note.startswith("latency is left out: its levels are too sparse") for note in few.notes)
 
 
 def test_with_looks_and_arms_as_one() -> None:
-    released = kb.release(kb.count(ROWS, **ASKED))
-    looked = kb.analyze(released, looks=kb.Looks("always"))
+    released = kb.release(kb.count(ROWS, **as_values("count", **ASKED)))
+    looked = kb.analyze(released, reading=kb.Reading(looks=kb.Looks("always")))
     assert looked.quantiles == ()
     assert "Quantiles are compared once, at the end: without looks." in looked.notes
-    pooled = kb.analyze(released, pool={"any": ["B", "C"]}, correction="dunnett")
+    pooled = kb.analyze(released, reading=kb.Reading(pool={"any": ["B", "C"]}, correction="dunnett"))
     assert [row.arm for row in pooled.quantiles] == ["any", "any"]
 
 
 def test_a_release_proposes_bins_or_says_that_it_has_none() -> None:
-    edges = kb.planning.propose_bins(kb.release(kb.count(ROWS, **ASKED)), "latency", 20)
+    edges = kb.planning.propose_bins(kb.release(kb.count(ROWS, **as_values("count", **ASKED))), "latency", 20)
     assert (edges[0], edges[-1]) == (0, 450)
     assert list(edges) == sorted(edges)
     with pytest.raises(AnalysisError, match="the release has no bins of 'spend'"):
-        kb.planning.propose_bins(kb.release(kb.count(ROWS, **ASKED)), "spend")
+        kb.planning.propose_bins(kb.release(kb.count(ROWS, **as_values("count", **ASKED))), "spend")
 
 
 @pytest.mark.slow
@@ -137,7 +138,7 @@ def test_merged_bins_and_missing_values_are_read_back_from_their_names() -> None
 
 def test_batches_add_up_and_the_officer_reads_what_the_table_is_for() -> None:
     shares = {**ASKED, "shares": {"A": 1, "B": 1, "C": 1}, "resolution": {"latency": 0.01}}
-    first, second = (kb.release(kb.count(rows, **shares)) for rows in (visits(3_000), ROWS))
+    first, second = (kb.release(kb.count(rows, **as_values("count", **shares))) for rows in (visits(3_000), ROWS))
     both = kb.add_releases([first, second])
     assert both.tables["variant/latency"].total == 9_000
     assert len(kb.analyze(both).quantiles) == 4

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -37,7 +38,7 @@ CHOICES: dict[str, Any] = {"arm": "variant", "metrics": ["spend", "bought"], "co
 
 def test_a_readout_has_the_effect_of_receiving_beside_that_of_being_assigned() -> None:
     rows = mailing()
-    answer = kb.readout(rows, **CHOICES)
+    answer = kb.readout(rows, **as_values("readout", **CHOICES))
     data = answer.to_dict()
     assert [(row["metric"], row["arm"]) for row in data["received"]] == [("spend", "mail"), ("bought", "mail")]
     spend = data["received"][0]
@@ -66,7 +67,10 @@ def test_files_counted_by_an_engine_give_the_same_digits_as_rows_in_memory(tmp_p
               "--received", "opened", "--json"],
     )  # fmt: skip
     assert shown.exit_code == 0, shown.output
-    assert json.loads(shown.output)["received"] == kb.readout(rows, **CHOICES).to_dict()["received"]
+    assert (
+        json.loads(shown.output)["received"]
+        == kb.readout(rows, **as_values("readout", **CHOICES)).to_dict()["received"]
+    )
 
 
 def test_a_plan_file_names_what_was_received_and_releases_keep_it(tmp_path: Path) -> None:
@@ -110,7 +114,7 @@ def test_a_plan_that_names_something_else_as_received_is_refused() -> None:
 def test_where_fewer_than_k_people_received_it_products_are_withheld_and_a_note_says_what_to_do() -> None:
     rows = mailing(600)
     rows["opened"] = ((rows["variant"] == "mail") & (np.cumsum(rows["variant"] == "mail") <= 7)).astype(int)
-    answer = kb.analyze(kb.release(kb.count(rows, **CHOICES)))
+    answer = kb.analyze(kb.release(kb.count(rows, **as_values("count", **CHOICES))))
     assert answer.received == ()
     note = next(note for note in answer.notes if note.startswith("The effect of receiving on spend is not given"))
     assert note.endswith("wait until more people have received it.")
@@ -121,7 +125,7 @@ def test_a_weak_assignment_is_cautioned_about_and_its_set_is_said_in_words() -> 
     rows = mailing(opening=0.02, anyway=0.5)
     rows["opened"] = (np.arange(4_000) % 2).astype(int)
     rows["spend"] = rows["spend"] + 6 * (rows["variant"] == "mail")
-    answer = kb.readout(rows, **CHOICES)
+    answer = kb.readout(rows, **as_values("readout", **CHOICES))
     row = answer.to_dict()["received"][0]
     assert row["weak"]
     assert [ends.count(None) for ends in row["ranges"]] == [1, 1]
@@ -137,7 +141,7 @@ def test_a_weak_assignment_is_cautioned_about_and_its_set_is_said_in_words() -> 
 
 def test_over_several_looks_the_effect_of_receiving_waits_for_the_end() -> None:
     looks = kb.Looks("spending", looks=2, earlier=[2_000])
-    answer = kb.readout(mailing(), **CHOICES, looks=looks)
+    answer = kb.readout(mailing(), **as_values("readout", **CHOICES, looks=looks))
     assert answer.received == ()
     assert "The effect of receiving is read once, at the end: without looks." in answer.notes
 
@@ -147,7 +151,7 @@ def test_arms_that_received_alike_have_no_effect_of_receiving() -> None:
     half = np.arange(400) % 2 == 0
     rows["variant"] = np.where(np.arange(400) // 2 % 2 == 0, "mail", "none")
     rows["opened"] = half.astype(int)
-    answer = kb.readout(rows, **CHOICES)
+    answer = kb.readout(rows, **as_values("readout", **CHOICES))
     assert answer.received == ()
     assert any("both arms have the same mean of 'opened'" in note for note in answer.notes)
 
@@ -156,7 +160,7 @@ def test_arms_that_received_alike_have_no_effect_of_receiving() -> None:
 def test_a_dose_is_said_per_unit_and_the_report_has_its_picture() -> None:
     rows = mailing(anyway=0.1)
     rows["opened"] = rows["opened"] * (1 + np.arange(4_000) % 3)
-    answer = kb.readout(rows, **CHOICES)
+    answer = kb.readout(rows, **as_values("readout", **CHOICES))
     assert "per unit of opened" in str(answer)
     assert answer.to_dict()["received"][0]["mean_with"] is None
     page = answer.to_report()
@@ -167,7 +171,7 @@ def test_a_dose_is_said_per_unit_and_the_report_has_its_picture() -> None:
 
 def test_a_metric_that_does_not_vary_says_so() -> None:
     rows = mailing(400) | {"spend": np.ones(400)}
-    answer = kb.readout(rows, **CHOICES)
+    answer = kb.readout(rows, **as_values("readout", **CHOICES))
     assert "spend: receiving because of mail changed it by 0" in str(answer)
     assert "(nothing varies)" in str(answer)
 
@@ -187,7 +191,7 @@ def test_adjusted_effects_stand_below_plain_ones_and_are_put_into_words() -> Non
     tier, device = np.arange(4_000) % 3, np.arange(4_000) // 3 % 2
     rows |= {"tier": tier, "device": device, "spend": np.round(rows["spend"] + 30 * tier + 9 * device, 2)}
     for covariates in (["tier"], ["device", "tier"]):
-        answer = kb.readout(rows, **CHOICES, adjust=covariates)
+        answer = kb.readout(rows, **as_values("readout", **CHOICES, adjust=covariates))
         plain, adjusted = answer.to_dict()["received"][:2]
         assert (plain["covariates"], adjusted["covariates"]) == ([], covariates)
         assert adjusted["se"] < 0.8 * plain["se"]
@@ -208,7 +212,9 @@ def test_it_is_adjusted_for_numbers_as_the_effect_of_being_assigned_is(slopes: A
     rows = mailing()
     before = np.round(np.random.default_rng(3).gamma(2, 20, 4_000), 2)
     rows |= {"tier": np.arange(4_000) % 3, "before": before, "spend": np.round(rows["spend"] + before, 2)}
-    answer = kb.readout(rows, **CHOICES, adjust=["before", "tier"], bounds={"before": (0, 120)}, slopes=slopes)
+    answer = kb.readout(
+        rows, **as_values("readout", **CHOICES, adjust=["before", "tier"], bounds={"before": (0, 120)}, slopes=slopes)
+    )
     plain, adjusted = answer.to_dict()["received"][:2]
     effect = next(row.effect for row in answer.effects if row.effect.method == "adjusted")
     assert adjusted["covariates"] == list(effect.covariates) == ["before", "tier"]
@@ -220,7 +226,7 @@ def test_it_is_adjusted_for_numbers_as_the_effect_of_being_assigned_is(slopes: A
 
 def test_ratios_have_no_effect_of_receiving_and_need_no_note() -> None:
     rows = mailing() | {"orders": 1 + np.arange(4_000) % 3}
-    answer = kb.readout(rows, **CHOICES, ratios=["spend/orders"])
+    answer = kb.readout(rows, **as_values("readout", **CHOICES, ratios=["spend/orders"]))
     assert [row.effect.metric for row in answer.received] == ["spend", "bought", "orders"]
     assert not [note for note in answer.notes if "receiving" in note]
 
@@ -230,5 +236,7 @@ def test_the_share_who_received_is_that_of_all_people_though_some_lack_a_metric(
     receivers = np.flatnonzero(table["opened"])
     rating = np.random.default_rng(2).gamma(2, 30, len(table["opened"])).round(1)
     rating[receivers[:300]] = np.nan
-    answer = kb.readout(table | {"rating": rating}, **CHOICES | {"metrics": ["spend", "rating"]})
+    answer = kb.readout(
+        table | {"rating": rating}, **as_values("readout", **CHOICES | {"metrics": ["spend", "rating"]})
+    )
     assert "opened in mail: 40.4 %; in none: nobody" in str(answer)

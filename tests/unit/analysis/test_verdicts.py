@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
 import kanab as kb
@@ -66,7 +67,7 @@ def test_a_small_arm_that_lacks_large_values_is_not_said_to_lower_them_and_a_gua
     usual, kinds = 0, []
     for seed in range(60):
         roles: dict[str, Any] = {"primary": "spend"} if role == "primary" else {"guardrails": "spend"}
-        readout = kb.readout(spend(seed=seed), arm="variant", metrics=["spend"], **roles)
+        readout = kb.readout(spend(seed=seed), **as_values("readout", arm="variant", metrics=["spend"], **roles))
         (row,) = readout.effects
         assert row.effect.p is not None
         assert row.effect.p_usual is not None
@@ -103,7 +104,7 @@ def test_the_usual_p_is_corrected_over_the_same_family(correction: Any) -> None:
         "y": rng.gamma(0.3, 3, 1_060),
         "z": rng.poisson(9, 1_060),
     }
-    rows = kb.readout(data, arm="variant", metrics=["y", "z"], correction=correction).effects
+    rows = kb.readout(data, arm="variant", metrics=["y", "z"], reading=kb.Reading(correction=correction)).effects
     stepwise = "holm" if correction == "dunnett" else correction  # the joint t is about the rule's p alone
     usual = kb.stats.correct([row.effect.p_usual for row in rows], stepwise)
     assert [row.p_usual_adjusted for row in rows] == usual
@@ -118,7 +119,9 @@ def test_nobody_may_stop_on_what_is_only_to_be_watched() -> None:
     for seed in range(60):
         data = spend(seed=seed)
         for looks in (planned, kb.Looks("always", tuned_at=2_000)):
-            (row,) = kb.readout(data, arm="variant", metrics=["spend"], guardrails="spend", looks=looks).effects
+            (row,) = kb.readout(
+                data, arm="variant", metrics=["spend"], reading=kb.Reading(guardrails="spend", looks=looks)
+            ).effects
             assert row.look is not None
             assert row.look.p is not None
             assert (row.p, row.interval) == (row.look.p, row.look.interval)
@@ -134,7 +137,11 @@ def test_nobody_may_stop_on_what_is_only_to_be_watched() -> None:
 def test_a_rate_that_is_to_be_watched_has_no_bound_to_declare() -> None:
     data = {"variant": ["B"] * 30 + ["A"] * 270, "bought": [1] * 2 + [0] * 28 + [1] * 2 + [0] * 268}
     readout = kb.readout(
-        data, arm="variant", metrics=["bought"], shares={"A": 9, "B": 1}, guardrails="bought", lower_is_better="bought"
+        data,
+        arm="variant",
+        metrics=["bought"],
+        arms={"A": 9, "B": 1},
+        reading=kb.Reading(guardrails="bought", lower_is_better="bought"),
     )
     (row,) = readout.effects
     assert row.verdict == "watch"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -52,7 +53,7 @@ def by_hand(low: float, high: float, value: str, how: str) -> float:
 @pytest.mark.slow
 def test_metrics_of_several_windows_are_those_of_the_rows_in_them() -> None:
     metrics = ["spend", "spend@0d..7d", "spend@7d..14d", "visit@7d..14d"]
-    answer = kb.readout(EXPOSURES, metrics=metrics, aggregate={"visit": "max"}, **CHOICES)
+    answer = kb.readout(EXPOSURES, **as_values("readout", metrics=metrics, aggregate={"visit": "max"}, **CHOICES))
     shown = {row.effect.metric: row.effect.estimate for row in answer.effects}
     expected = {
         "spend": by_hand(0, 28, "spend", "sum"),
@@ -61,14 +62,16 @@ def test_metrics_of_several_windows_are_those_of_the_rows_in_them() -> None:
         "visit@7d..14d": by_hand(7, 14, "visit", "max"),  # retention in the second week
     }
     assert shown == pytest.approx(expected, rel=1e-9)
-    again = kb.readout(EXPOSURES, metrics=metrics, aggregate={"visit@7d..14d": "max"}, **CHOICES)
+    again = kb.readout(
+        EXPOSURES, **as_values("readout", metrics=metrics, aggregate={"visit@7d..14d": "max"}, **CHOICES)
+    )
     assert again.effects == answer.effects
 
 
 @pytest.mark.slow
 def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
     metrics = [f"spend@{7 * week}d..{7 * week + 7}d" for week in range(4)]
-    answer = kb.readout(EXPOSURES, metrics=metrics, **CHOICES)
+    answer = kb.readout(EXPOSURES, **as_values("readout", metrics=metrics, **CHOICES))
     text = str(answer)
     assert "How does the effect change with time?" in text
     assert "spend by days since the first exposure: an effect that fades may be novelty" in " ".join(text.split())
@@ -82,7 +85,7 @@ def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
     ]
     assert lines[0].colour != lines[1].colour  # the first week is clearly better
     assert "Effects on spend by days since the first exposure" in answer.to_report()
-    alone = kb.readout(EXPOSURES, metrics=metrics[:1], **CHOICES).to_dict()
+    alone = kb.readout(EXPOSURES, **as_values("readout", metrics=metrics[:1], **CHOICES)).to_dict()
     assert window_parts(alone) == ()
     assert "windows: spend" not in readout_figures(alone)
 
@@ -90,7 +93,7 @@ def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
 @pytest.mark.slow
 def test_one_sided_intervals_run_to_the_edge_of_the_picture() -> None:
     metrics = ["spend@0d..7d", "spend@7d..14d"]
-    answer = kb.readout(EXPOSURES, metrics=metrics, alternative="greater", **CHOICES)
+    answer = kb.readout(EXPOSURES, **as_values("readout", metrics=metrics, alternative="greater", **CHOICES))
     (panel,) = readout_figures(answer.to_dict())["windows: spend"].panels
     assert isinstance(panel, Plot)
     tops = {max(y for _, y in mark.points) for mark in panel.marks if isinstance(mark, Area)}
@@ -99,18 +102,18 @@ def test_one_sided_intervals_run_to_the_edge_of_the_picture() -> None:
 
 def test_what_cannot_be_counted_says_why() -> None:
     with pytest.raises(SourceError, match=r"'spend@21d\.\.30d' ends after the window in which events count"):
-        kb.readout(EXPOSURES, metrics=["spend@21d..30d"], **CHOICES)
+        kb.readout(EXPOSURES, **as_values("readout", metrics=["spend@21d..30d"], **CHOICES))
     with pytest.raises(SourceError, match="there is no column 'spent'"):
-        kb.readout(EXPOSURES, metrics=["spent@0d..7d"], **CHOICES)
+        kb.readout(EXPOSURES, **as_values("readout", metrics=["spent@0d..7d"], **CHOICES))
     with pytest.raises(PlanError, match="is empty"):
-        kb.readout(EXPOSURES, metrics=["spend@7d..7d"], **CHOICES)
+        kb.readout(EXPOSURES, **as_values("readout", metrics=["spend@7d..7d"], **CHOICES))
     with pytest.raises(SourceError, match="aggregate names a metric that is not counted"):
-        kb.readout(EXPOSURES, metrics=["spend@0d..7d"], aggregate={"visit": "max"}, **CHOICES)
+        kb.readout(EXPOSURES, **as_values("readout", metrics=["spend@0d..7d"], aggregate={"visit": "max"}, **CHOICES))
 
 
 def test_a_column_of_such_a_name_counts_as_it_is() -> None:
     events = EVENTS.assign(**{"spend@7d..14d": 1})
-    answer = kb.readout(EXPOSURES, metrics=["spend@7d..14d"], **CHOICES | {"events": events})
+    answer = kb.readout(EXPOSURES, **as_values("readout", metrics=["spend@7d..14d"], **CHOICES | {"events": events}))
     assert answer.effects[0].effect.estimate == pytest.approx(by_hand(0, 28, "visit", "sum"), rel=1e-9)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -26,9 +27,12 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = shop_rows(PEOPLE)
     rows["variant"] = np.random.default_rng(2).choice(["A", "B", "B-2"], PEOPLE)
     counted = kb.count(
-        rows, arm="variant", metrics=["bought", "spend"], adjust=["tier"], bounds={"spend": (0, 500)},
-        resolution={"spend": 0.01}, control="A",
-    )  # fmt: skip
+        rows,
+        arm="variant",
+        metrics=["bought", kb.Mean("spend", bounds=(0, 500), resolution=0.01)],
+        adjust=["tier"],
+        control="A",
+    )
     file = tmp_path_factory.mktemp("arms") / "arms.json"
     kb.write_release(kb.release(counted), file)
     return file
@@ -47,7 +51,7 @@ def plain(file: Path, *arguments: str) -> Any:
 
 
 def python(file: Path, **choices: Any) -> Any:
-    return json.loads(json.dumps(kb.analyze(kb.read_release(file), **choices).to_dict()))
+    return json.loads(json.dumps(kb.analyze(kb.read_release(file), **as_values("analyze", **choices)).to_dict()))
 
 
 def test_flags_and_python_say_the_same(released: Path) -> None:
@@ -94,7 +98,9 @@ def test_the_pool_may_be_the_control_of_a_source(tmp_path: Path) -> None:
     flags = ("--arm", "variant", "--metric", "bought", "--pool", "new=B+C", "--control", "new")
     found = plain(file, *flags)
     assert (found["control"], found["effects"][0]["arm"]) == ("new", "A")
-    by_call = kb.readout(rows, arm="variant", metrics=["bought"], pool={"new": ["B", "C"]}, control="new").to_dict()
+    by_call = kb.readout(
+        rows, arm="variant", metrics=["bought"], control="new", reading=kb.Reading(pool={"new": ["B", "C"]})
+    ).to_dict()
     assert found["effects"] == by_call["effects"]
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.attack import attack
 from kanab.datasets import shop_rows
+from kanab.description import Mean
 from kanab.errors import KanabError, SourceError
 from kanab.inspection.attack.run import DOES
 from kanab.plan.model import make_plan
@@ -30,7 +32,12 @@ def run(*arguments: str) -> Result:
 def release_file(path: Path, people: int = 1_003) -> str:
     rows = {name: values[:people] for name, values in ROWS.items()}
     bounds, resolution = {"spend": (0, 500), "bought": (0, 1)}, {"spend": 0.01, "bought": 1}
-    plan = make_plan("variant", ["bought", "spend"], segments=["tier", "country"], bounds=bounds, resolution=resolution)
+    plan = make_plan(
+        "variant",
+        **as_values(
+            "make_plan", metrics=["bought", "spend"], segments=["tier", "country"], bounds=bounds, resolution=resolution
+        ),
+    )
     path.write_text(json.dumps(release_to_dict(kb.release(kb.count(rows, plan)))), encoding="utf-8")
     return str(path)
 
@@ -129,9 +136,12 @@ def test_json_holds_every_finding(ours: str) -> None:
 def test_a_scan_is_said_not_to_be_attacked(tmp_path: Path, ours: str) -> None:
     users = {name: ROWS[name] for name in ("variant", "spend")} | {"banner": ROWS["tier"] % 2}
     shared = scan_interactions(
-        users, ["variant", "banner"], ["spend"], bounds={"spend": (0, 500)}, resolution={"spend": 0.01},
-        ledger=tmp_path / "kanab.ledger", new_ledger=True,
-    )  # fmt: skip
+        users,
+        ["variant", "banner"],
+        [Mean("spend", bounds=(0, 500), resolution=0.01)],
+        ledger=tmp_path / "kanab.ledger",
+        new_ledger=True,
+    )
     (tmp_path / "scan.json").write_text(json.dumps(shared.to_dict()), encoding="utf-8")
     with pytest.raises(SourceError, match=r"this is a scan, and attacks do not solve F statistics - at scan\.json"):
         run(ours, str(tmp_path / "scan.json"))
@@ -180,7 +190,10 @@ def test_people_who_are_not_those_of_the_release_are_said_to_be_others(tmp_path:
 def test_a_ledger_is_attacked_as_all_of_its_releases_together(tmp_path: Path) -> None:
     bounds, resolution, earlier = {"spend": (0, 500)}, {"spend": 0.01}, []
     for covariate in ("tier", "device"):
-        plan = make_plan("variant", ["spend"], segments=[covariate], bounds=bounds, resolution=resolution)
+        plan = make_plan(
+            "variant",
+            **as_values("make_plan", metrics=["spend"], segments=[covariate], bounds=bounds, resolution=resolution),
+        )
         counted = kb.count(ROWS, plan, earlier=earlier)
         kb.release(counted, ledger=str(tmp_path / "kanab.ledger"), new_ledger=not earlier)
         earlier.append(plan)

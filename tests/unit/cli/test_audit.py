@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.audit import audit
@@ -36,7 +37,7 @@ def shop(n: int = 900, seed: int = 1) -> dict[str, Any]:
 
 def counted(rows: dict[str, Any] | None = None, **choices: Any) -> kb.Counted:
     given: dict[str, Any] = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}, "covariates": ["tier"]}
-    return kb.count(rows or shop(), arm="variant", metrics=["spend", "bought"], **(given | choices))
+    return kb.count(rows or shop(), **as_values("count", arm="variant", metrics=["spend", "bought"], **given | choices))
 
 
 @pytest.fixture

@@ -48,9 +48,12 @@ def problem(*words: str) -> KanabError:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = shop_rows(8_000)
     found = kb.count(
-        rows, arm="variant", metrics=["spend", "bought"], covariates=["tier"], bounds={"spend": (0, 500)},
-        resolution={"spend": 0.01},
-    )  # fmt: skip
+        rows,
+        arm="variant",
+        metrics=[kb.Mean("spend", bounds=(0, 500), resolution=0.01), "bought"],
+        adjust=["tier"],
+        segments=["tier"],
+    )
     path = tmp_path_factory.mktemp("power") / "shop.json"
     kb.write_release(kb.release(found), path)
     return path
@@ -235,9 +238,11 @@ def test_numbers_that_a_release_was_adjusted_for_save_people_and_are_no_metrics(
     before = np.random.default_rng(1).gamma(2, 5, 8_000).round(2)
     rows |= {"before": before, "spend": np.round(np.minimum(rows["spend"], 30) + 2 * before, 2)}
     counted = kb.count(
-        rows, arm="variant", metrics=["spend"], adjust=["before", "device", "tier"],
-        bounds={"spend": (0, 150), "before": (0, 40)}, resolution={"spend": 0.01, "before": 0.01},
-    )  # fmt: skip
+        rows,
+        arm="variant",
+        metrics=[kb.Mean("spend", bounds=(0, 150), resolution=0.01)],
+        adjust=[kb.Number("before", bounds=(0, 40), resolution=0.01), "device", "tier"],
+    )
     released = kb.release(counted)
     path = tmp_path / "shop.json"
     kb.write_release(released, path)
@@ -483,12 +488,12 @@ def test_rows_and_columns_of_arms_are_chosen_as_everywhere(rows_file: str) -> No
     in_control = rows["bought"][rows["variant"] == "A"].mean()
     assert data(rows_file, "--metric", "bought", "--effect", "5%", "--arm", "variant")["mean"] == in_control
     in_tier = rows["spend"][rows["tier"] == 1]
-    noise = noise_of_rows(pd.DataFrame(rows), "spend", where="tier = 1")
+    noise = noise_of_rows(pd.DataFrame(rows), "spend", rows=kb.Rows(where="tier = 1"))
     assert noise.variances == pytest.approx([np.var(in_tier, ddof=1)] * 2)
     adjusted = noise_of_rows(rows, "spend", adjust=["prior_spend"])
     share = 1 - np.corrcoef(rows["spend"], rows["prior_spend"])[0, 1] ** 2
     assert adjusted.variances[0] == pytest.approx(share * np.var(rows["spend"], ddof=1), rel=1e-3)
-    ratio = noise_of_rows(rows, "spend/bought")
+    ratio = noise_of_rows(rows, kb.Ratio("spend", "bought"))
     assert ratio.mean == pytest.approx(rows["spend"].sum() / rows["bought"].sum())
 
 

@@ -347,14 +347,14 @@ def test_a_batch_of_nobody_is_refused_like_one_of_a_few(plan: tuple[str, ...], t
 
 def test_a_release_says_which_metric_has_too_few_people_with_it(tmp_path: Path) -> None:
     source = write(tmp_path / "visits.csv", shop())
-    flags = (*FLAGS, "--covariate", "device", "--least-events", "bought=200")
+    flags = (*FLAGS, "--covariate", "device", "--min-events", "bought=200")
     output = done(*beginning(source, *flags, "-o", str(tmp_path / "1.json")))
     assert "a class has fewer than 200 people with it, or without it" in output
     made = read_release(tmp_path / "1.json")
     assert {metric.name: metric.least_events for metric in made.plan.metrics} == {"spend": None, "bought": 200}
     assert "bought" not in made.tables["variant/device"].metric_names
     for wrong in ("bought=2.5", "spend=5", "bought"):
-        result = run("release", source, *FLAGS, "--least-events", wrong, "-o", str(tmp_path / "2.json"))
+        result = run("release", source, *FLAGS, "--min-events", wrong, "-o", str(tmp_path / "2.json"))
         assert isinstance(result.exception, PlanError)
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
+from kanab.description import Mean, Quantile, Ratio
 from kanab.errors import PlanError
 from kanab.plan import parse_plan
 from kanab.plan.model import MetricPlan, Plan, make_plan
 
 
 def test_a_plan_of_clusters_has_sums_people_and_every_metric_per_person() -> None:
-    plan = by_clusters(make_plan("variant", ["spend", "orders"], ratios=["spend/orders"], bounds={"spend": (0, 500)}))
+    plan = by_clusters(make_plan("variant", [Mean("spend", bounds=(0, 500)), "orders", Ratio("spend", "orders")]))
     assert plan.metric_names == ("spend", "orders", "people", "spend/orders", "spend/people", "orders/people")
     assert plan.metrics_by_name["spend"].bounds is None  # how large a cluster is, nobody said
     assert by_clusters(plan) is plan
@@ -47,12 +48,12 @@ def changed(plan: Plan, **choices: object) -> Plan:
     [
         (make_plan("variant", ["spend"], segments=["tier"]), "segments are of people"),
         (
-            make_plan("variant", ["spend"], quantiles={"spend": 0.5}, bins={"spend": [0, 5, 9]}),
+            make_plan("variant", ["spend", Quantile("spend", at=0.5, bins=[0, 5, 9])]),
             "quantiles are of people",
         ),
         (make_plan("variant", ["spend"], received="opened"), "received is of people"),
-        (make_plan("variant", ["spend"], missing={"spend": "exclude"}), "a missing value is 0"),
-        (make_plan("variant", ["spend"], least_events={"spend": 5}), "rules about people with a value"),
+        (make_plan("variant", [Mean("spend", missing="exclude")]), "a missing value is 0"),
+        (make_plan("variant", [Mean("spend", min_events=5)]), "rules about people with a value"),
         (changed(make_plan("variant", ["spend"]), interactions=("banner",)), "interactions are of people"),
         (changed(make_plan("variant", ["spend"]), numbers=("before",)), "names a number of people"),
         (make_plan("variant", ["people"]), "only the people of clusters are counted"),

@@ -12,12 +12,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from tests.described import as_values
 
 from kanab import KanabError
 from kanab.counted import Counted
 from kanab.counting import dispatch
 from kanab.counting.dispatch import count
 from kanab.counting.rows import count_rows
+from kanab.description import Covariate, Mean, Rows
 from kanab.errors import LevelError, MissingExtraError, PlanError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
@@ -56,22 +58,31 @@ def same(first: Counted, second: Counted) -> bool:
 
 def test_flags_build_the_plan_that_is_counted() -> None:
     counted = count(
-        ROWS, arm="variant", metrics=["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 5)},
-        resolution={"spend": 0.5}, missing={"spend": "exclude"}, bins={"tier": [2]}, top={"device": 1},
-        shares={"B": 1, "A": 2}, control="A", k=7,
-    )  # fmt: skip
+        ROWS,
+        arm="variant",
+        metrics=[Mean("spend", bounds=(0, 5), resolution=0.5, missing="exclude")],
+        adjust=[Covariate("tier", bins=[2])],
+        segments=[Covariate("device", top=1)],
+        arms={"B": 1, "A": 2},
+        control="A",
+        k=7,
+    )
     assert counted.plan == make_plan(
-        "variant", ["spend"], adjust=["tier"], segments=["device"], bounds={"spend": (0, 5)},
-        resolution={"spend": 0.5}, missing={"spend": "exclude"}, bins={"tier": [2]}, top={"device": 1},
-        shares={"B": 1, "A": 2}, control="A", k=7,
-    )  # fmt: skip
+        "variant",
+        [Mean("spend", bounds=(0, 5), resolution=0.5, missing="exclude")],
+        adjust=[Covariate("tier", bins=[2])],
+        segments=[Covariate("device", top=1)],
+        arms={"B": 1, "A": 2},
+        control="A",
+        k=7,
+    )
     assert list(counted.tallies) == ["variant/tier", "variant/device"]
     assert counted.tallies["variant/tier"].factor("tier").levels == ("< 2", "≥ 2")
     assert counted.clamped == {"spend": 1}
 
 
 def test_covariates_are_both_adjusted_for_and_segmented_by() -> None:
-    plan = count(ROWS, arm="variant", covariates=["tier"], adjust=["device", "tier"]).plan
+    plan = count(ROWS, arm="variant", adjust=["device", "tier"], segments=["tier"]).plan
     assert (plan.experiment().adjust, plan.experiment().segments) == (("device", "tier"), ("tier",))
 
 
@@ -93,13 +104,12 @@ def test_a_plan_is_counted_as_it_is() -> None:
         {"metrics": ["spend"]},
         {"covariates": ["tier"]},
         {"control": 10},
-        {"top": {"x": 1}},
         {"k": 5},
     ],
 )
 def test_a_plan_and_flags_together_are_refused(flags: dict[str, Any]) -> None:
     with pytest.raises(PlanError, match="a plan and single choices are given"):
-        count(ROWS, make_plan("variant", []), **flags)
+        count(ROWS, make_plan("variant", []), **as_values("count", **flags))
 
 
 def test_without_a_plan_the_arm_must_be_named() -> None:
@@ -107,16 +117,22 @@ def test_without_a_plan_the_arm_must_be_named() -> None:
         count(ROWS, metrics=["spend"])
 
 
-def test_a_single_text_is_no_list_of_columns() -> None:
-    for name in ("metrics", "covariates", "adjust", "segments"):
-        with pytest.raises(SourceError, match=rf"{name} must be a list of column names\. Write {name}=\['spend'\]\."):
-            count(ROWS, arm="variant", **{name: "spend"})  # type: ignore[arg-type]
+def test_a_single_name_is_a_list_of_one() -> None:
+    one = count(ROWS, arm="variant", metrics="spend", adjust="tier", segments=Covariate("tier"))
+    assert same(one, count(ROWS, arm="variant", metrics=["spend"], adjust=["tier"], segments=["tier"]))
 
 
 def test_mistakes_in_flags_are_named_with_their_paths() -> None:
     with pytest.raises(PlanError) as refused:
-        count(ROWS, arm="variant", metrics=["spend"], adjust=["spend"], bounds={"spend": (5, 0)}, control="C", k=1,
-              shares={"A": 1, "B": -1})  # fmt: skip
+        count(
+            ROWS,
+            arm="variant",
+            metrics=[Mean("spend", bounds=(5, 0))],
+            adjust=["spend"],
+            control="C",
+            k=1,
+            arms={"A": 1, "B": -1},
+        )
     assert str(refused.value).splitlines()[0] == "5 mistakes in the plan:"
     assert "  metrics.spend.bounds: the bounds of 'spend' must be two finite numbers, the lower" in str(refused.value)
     assert "  experiments.variant.arms.B must have a positive share" in str(refused.value)
@@ -160,7 +176,7 @@ FRAMES: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("kind", FRAMES)
 def test_every_frame_is_counted_by_the_core(kind: str, bare: None) -> None:
     flags: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "covariates": ["tier"]}
-    assert same(count(FRAMES[kind](), **flags), count(ROWS, **flags))
+    assert same(count(FRAMES[kind](), **as_values("count", **flags)), count(ROWS, **as_values("count", **flags)))
 
 
 @pytest.mark.slow
@@ -176,12 +192,12 @@ def test_frames_are_counted_without_importing_an_engine() -> None:
 @pytest.mark.parametrize("choice", [{"unit": "tier"}, {"where": "tier > 1"}, {"aggregate": "max"}])
 def test_choosing_rows_of_a_frame_without_the_extra_names_it(choice: dict[str, Any], bare: None) -> None:
     with pytest.raises(MissingExtraError, match=r"Run: pip install 'kanab\[sql\]'"):
-        count(ROWS, arm="variant", **choice)
+        count(ROWS, **as_values("count", arm="variant", **choice))
 
 
 def test_a_table_of_a_frame_is_refused() -> None:
     with pytest.raises(SourceError, match="the source is a table by itself"):
-        count(ROWS, arm="variant", table="users")
+        count(ROWS, arm="variant", rows=Rows(table="users"))
 
 
 @pytest.mark.parametrize("source", [3, None, [1, 2], object()])
@@ -197,7 +213,7 @@ FLAGS: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "adjust": ["tie
 
 @pytest.mark.parametrize("spelling", [str, Path, lambda file: str(file).replace("visits", "vis*")])
 def test_a_csv_file_needs_no_extra(spelling: Any, visits: Path, bare: None) -> None:
-    assert same(count(spelling(visits), **FLAGS), count(ROWS, **FLAGS))
+    assert same(count(spelling(visits), **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS)))
 
 
 def test_compressed_files_and_several_of_them_are_one_table(tmp_path: Path, bare: None) -> None:
@@ -205,26 +221,26 @@ def test_compressed_files_and_several_of_them_are_one_table(tmp_path: Path, bare
     for name, part in (("a", lines[:2]), ("b", lines[2:])):
         with gzip.open(tmp_path / f"{name}.csv.gz", "wt", encoding="utf-8") as file:
             file.write(header + "".join(part))
-    assert same(count(tmp_path / "*.csv.gz", **FLAGS), count(ROWS, **FLAGS))
+    assert same(count(tmp_path / "*.csv.gz", **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS)))
 
 
 def test_a_file_whose_name_looks_like_a_pattern_is_that_file(tmp_path: Path, bare: None) -> None:
     file = tmp_path / "visits[1].csv"
     file.write_text(CSV, encoding="utf-8")
-    assert same(count(file, **FLAGS), count(ROWS, **FLAGS))
+    assert same(count(file, **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS)))
 
 
 def test_a_missing_file_or_a_pattern_without_files_is_refused_by_its_name(tmp_path: Path, bare: None) -> None:
     with pytest.raises(SourceError, match=r"^there is no file 'visits\.csv'\. Check the path\.$"):
-        count(tmp_path / "visits.csv", **FLAGS)
+        count(tmp_path / "visits.csv", **as_values("count", **FLAGS))
     with pytest.raises(SourceError, match=r"^no file matches '\*\.csv'\. Check the path\.$"):
-        count(tmp_path / "*.csv", **FLAGS)
+        count(tmp_path / "*.csv", **as_values("count", **FLAGS))
 
 
 @pytest.mark.parametrize("place", ["visits.parquet", "postgresql://db/shop", "s3://bucket/visits.csv"])
 def test_other_files_and_connections_name_the_extra(place: str, bare: None) -> None:
     with pytest.raises(MissingExtraError, match=r"needs an extra\. Run: pip install 'kanab\[sql\]'"):
-        count(place, **FLAGS)
+        count(place, **as_values("count", **FLAGS))
 
 
 @pytest.mark.parametrize("choice", [{"unit": "tier"}, {"where": "1 = 1"}, {"sql": "select 1"}])
@@ -232,7 +248,7 @@ def test_choosing_rows_of_a_csv_file_without_the_extra_names_it(
     choice: dict[str, Any], visits: Path, bare: None
 ) -> None:
     with pytest.raises(MissingExtraError, match="where"):
-        count(visits, **FLAGS, **choice)
+        count(visits, **as_values("count", **FLAGS, **choice))
 
 
 def test_only_the_columns_of_the_plan_are_read(visits: Path, bare: None) -> None:
@@ -253,7 +269,7 @@ def test_no_refusal_names_a_value_of_the_data(tmp_path: Path, bare: None) -> Non
     ]
     for flags in attempts:
         with pytest.raises(KanabError) as refused:
-            count(file, **flags)
+            count(file, **as_values("count", **flags))
         assert "s3cr3t" not in str(refused.value)
 
 
@@ -262,25 +278,31 @@ def test_no_refusal_names_a_value_of_the_data(tmp_path: Path, bare: None) -> Non
 
 @pytest.mark.slow
 def test_a_csv_file_is_the_same_by_an_engine(visits: Path) -> None:
-    assert same(count(visits, **FLAGS), count(ROWS, **FLAGS))
+    assert same(count(visits, **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS)))
 
 
 @pytest.mark.slow
 def test_a_parquet_file_is_the_same_as_its_frame(tmp_path: Path) -> None:
     pl.DataFrame(ROWS).write_parquet(tmp_path / "visits.parquet")
-    assert same(count(tmp_path / "visits.parquet", **FLAGS), count(ROWS, **FLAGS))
-    assert same(count(str(tmp_path / "*.parquet"), **FLAGS), count(ROWS, **FLAGS))
+    assert same(
+        count(tmp_path / "visits.parquet", **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS))
+    )
+    assert same(
+        count(str(tmp_path / "*.parquet"), **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS))
+    )
 
 
 def test_an_ibis_table_is_counted() -> None:
     ibis = pytest.importorskip("ibis")
-    assert same(count(ibis.memtable(pa.table(ROWS)), **FLAGS), count(ROWS, **FLAGS))
+    assert same(
+        count(ibis.memtable(pa.table(ROWS)), **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS))
+    )
 
 
 @pytest.mark.parametrize("kind", ["dict", *FRAMES])
 def test_rows_of_a_frame_can_be_chosen(kind: str) -> None:
     frame = ROWS if kind == "dict" else FRAMES[kind]()
-    counted = count(frame, arm="variant", metrics=["spend"], where="tier > 1")
+    counted = count(frame, arm="variant", metrics=["spend"], rows=Rows(where="tier > 1"))
     assert counted.tallies["variant"].people_by() == {"A": 2, "B": 2}
     assert counted.where == "tier > 1"
 
@@ -288,20 +310,20 @@ def test_rows_of_a_frame_can_be_chosen(kind: str) -> None:
 @pytest.mark.slow
 def test_several_rows_of_a_person_are_added_up_first() -> None:
     rows = {"who": [1, 1, 2, 3, 3], "variant": ["A", "A", "B", "A", "B"], "spend": [1, 2, 4, 8, 16]}
-    counted = count(rows, arm="variant", metrics=["spend"], unit="who")
+    counted = count(rows, arm="variant", metrics=["spend"], rows=Rows(unit="who"))
     assert counted.tallies["variant"].people_by() == {"A": 1, "B": 1}
     assert counted.tallies["variant"].moments_of("spend").sums.tolist() == [3, 4]
     assert counted.excluded == 1
-    most = count(rows, arm="variant", metrics=["spend"], unit="who", aggregate={"spend": "max"})
+    most = count(rows, arm="variant", metrics=["spend"], rows=Rows(unit="who", aggregate={"spend": "max"}))
     assert most.tallies["variant"].moments_of("spend").sums.tolist() == [2, 4]
     for wrong in ("median", {"spend": "median"}):
         with pytest.raises(KanabError):
-            count(rows, arm="variant", metrics=["spend"], unit="who", aggregate=wrong)
+            count(rows, arm="variant", metrics=["spend"], rows=Rows(unit="who", aggregate=wrong))
 
 
 # ── earlier plans and cohorts ──────────────────────────────────────────────────────────────────
 
-OLD = make_plan("variant", ["spend"], adjust=["device"], control="B", missing={"spend": "zero"})
+OLD = make_plan("variant", [Mean("spend", missing="zero")], adjust=["device"], control="B")
 COHORTS = Plan(
     (MetricPlan("spend", (0, 10), 0.01, missing="zero"),),
     (ExperimentPlan("variant", (("A", 1), ("B", 1)), adjust=("tier",)),),
@@ -326,9 +348,9 @@ def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path
 def test_earlier_plans_are_counted_where_rows_are_added_up() -> None:
     rows = {name: values * 2 for name, values in ROWS.items()} | {"who": [*range(6), 0, 2, 2, 3, 5, 4]}
     choices: dict[str, Any] = {"unit": "who", "aggregate": {"spend": "max"}}
-    counted = count(rows, COHORTS, earlier=[OLD], **choices)
-    assert same(counted, count(rows, COHORTS, **choices))
-    assert same(counted.earlier[0], count(rows, OLD, **choices))
+    counted = count(rows, COHORTS, **as_values("count", earlier=[OLD], **choices))
+    assert same(counted, count(rows, COHORTS, **as_values("count", **choices)))
+    assert same(counted.earlier[0], count(rows, OLD, **as_values("count", **choices)))
     assert counted.excluded == counted.earlier[0].excluded == 3  # seen in both arms
 
 
@@ -342,11 +364,11 @@ def test_a_column_of_earlier_releases_that_rows_lack_is_said_to_be_the_ledgers(c
     }
     earlier = [make_plan("arm", ["bought", "y"])]
     with pytest.raises(SourceError) as problem:
-        count(rows, arm="arm", metrics=["y"], earlier=earlier, **choices)
+        count(rows, **as_values("count", arm="arm", metrics=["y"], earlier=earlier, **choices))
     assert problem.value.fact == "there is no column 'bought', which earlier releases of the ledger were counted by"
     assert "another one (--ledger FILE --new-ledger)" in problem.value.remedy
     with pytest.raises(SourceError) as problem:
-        count(rows, arm="arm", metrics=["bought"], **choices)
+        count(rows, **as_values("count", arm="arm", metrics=["bought"], **choices))
     assert problem.value.remedy == f"There are: shop, arm, y{', people' if choices else ''}."
 
 
@@ -374,7 +396,7 @@ def test_only_the_cohorts_of_a_span_are_counted(visits: Path, tmp_path: Path) ->
     rows = ROWS | {"day": DAYS}
     expected = {"variant": ["B", "A"], "tier": [2, 3], "device": ["tv", "phone"], "spend": [0.0, 3.5]}
     for source in (rows, pd.DataFrame(rows), pl.DataFrame(rows), file):
-        counted = count(source, COHORTS, span=WEEK, earlier=[COHORTS])
+        counted = count(source, COHORTS, earlier=[COHORTS], rows=Rows(span=WEEK))
         assert same(counted, count(expected, COHORTS))
         assert (counted.span, counted.earlier[0].span, counted.outside) == (WEEK, WEEK, 0)
 
@@ -383,10 +405,10 @@ def test_the_core_counts_cohorts_of_csv_files_too(bare: None, tmp_path: Path) ->
     file = tmp_path / "dated.csv"
     lines = [f"{line},{day}" for line, day in zip(CSV.splitlines(), ["day", *(day or "" for day in DAYS)], strict=True)]
     file.write_text("\n".join(lines), encoding="utf-8")
-    counted = count(file, COHORTS, span=WEEK, earlier=[COHORTS])
+    counted = count(file, COHORTS, earlier=[COHORTS], rows=Rows(span=WEEK))
     assert counted.tallies["variant/tier"].people.tolist() == [[0, 0, 1], [0, 1, 0]]
     with pytest.raises(MissingExtraError):
-        count(file, COHORTS, span=WEEK, unit="tier")
+        count(file, COHORTS, rows=Rows(span=WEEK, unit="tier"))
 
 
 @pytest.mark.parametrize(
@@ -401,7 +423,7 @@ def test_what_batches_would_choose_differently_is_refused(covariate: CovariatePl
     open_plan = replace(COHORTS, covariates=(covariate,) if covariate else ())
     for plan, earlier in ((open_plan, []), (COHORTS, [open_plan])):
         with pytest.raises(PlanError, match=words):
-            count(ROWS | {"day": DAYS}, plan, span=WEEK, earlier=earlier)
+            count(ROWS | {"day": DAYS}, plan, earlier=earlier, rows=Rows(span=WEEK))
 
 
 def test_cohorts_need_declared_arms_and_may_have_given_bins() -> None:
@@ -409,14 +431,14 @@ def test_cohorts_need_declared_arms_and_may_have_given_bins() -> None:
     with pytest.raises(
         PlanError, match=r"experiments\.variant takes its arms from the data; declare them \(--shares\)"
     ):
-        count(rows, replace(COHORTS, experiments=(ExperimentPlan("variant"),)), span=WEEK)
+        count(rows, replace(COHORTS, experiments=(ExperimentPlan("variant"),)), rows=Rows(span=WEEK))
     binned = replace(COHORTS, covariates=(CovariatePlan("tier", bins=(2.5,)),))
-    assert count(rows, binned, span=WEEK).tallies["variant/tier"].factor("tier").levels == ("< 2.5", "≥ 2.5")
+    assert count(rows, binned, rows=Rows(span=WEEK)).tallies["variant/tier"].factor("tier").levels == ("< 2.5", "≥ 2.5")
 
 
 def test_a_span_is_a_span() -> None:
     with pytest.raises(PlanError, match="something other than a Span"):
-        count(ROWS, COHORTS, span=("day", "7d", None, "2026-W46"))  # type: ignore[arg-type]
+        count(ROWS, COHORTS, rows=Rows(span=("day", "7d", None, "2026-W46")))  # type: ignore[arg-type]
 
 
 def test_the_statement_of_several_plans_can_be_shown(visits: Path) -> None:
@@ -442,7 +464,7 @@ def test_a_small_csv_file_is_read_into_memory_and_a_large_one_by_the_engine(
     assert not asked
     for size, choices in ((file.stat().st_size - 1, {}), (file.stat().st_size, {"where": "tier >= 0"})):
         monkeypatch.setattr(dispatch, "SMALL_CSV", size)
-        large = count(file, arm="variant", metrics=["spend"], adjust=["tier"], **choices)
+        large = count(file, **as_values("count", arm="variant", metrics=["spend"], adjust=["tier"], **choices))
         assert same(small, large)
         assert small.repeats == large.repeats == ("user_id",)
     assert len(asked) == 2

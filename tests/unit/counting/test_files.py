@@ -15,6 +15,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
@@ -110,7 +111,9 @@ def tables(counted: Counted) -> dict[str, Any]:
 
 
 def counted(source: Any, **choices: Any) -> Counted:
-    return kb.count(source, arm="variant", metrics=["spend"], covariates=["code", "vip", "tier"], **choices)
+    return kb.count(
+        source, **as_values("count", arm="variant", metrics=["spend"], covariates=["code", "vip", "tier"], **choices)
+    )
 
 
 @pytest.fixture(params=["engine", "core"])
@@ -176,7 +179,7 @@ def test_what_separates_fields_is_asked_where_two_marks_do(tmp_path: Path, reade
         SourceError, match=r"fields of rows\.csv may be separated by commas or by semicolons\. Say which it is: sep=','"
     ):
         kb.count(tmp_path / "rows.csv", arm="variant")
-    assert kb.count(tmp_path / "rows.csv", arm="variant", sep=",").tallies["variant"].total == 60
+    assert kb.count(tmp_path / "rows.csv", arm="variant", rows=kb.Rows(sep=",")).tallies["variant"].total == 60
 
 
 @pytest.mark.parametrize(
@@ -294,9 +297,9 @@ def days(count: int, kind: str) -> dict[str, Any]:
 def test_dates_as_a_covariate_are_pointed_to_months(count: int, kind: str, engine: bool) -> None:
     choices = {"sql": "SELECT * FROM rows"} if engine else {}
     with pytest.raises(SourceError, match=r"column 'signup' holds dates, and each would be .* --sql") as told:
-        kb.count(days(count, kind), arm="variant", segments=["signup"], **choices)
+        kb.count(days(count, kind), **as_values("count", arm="variant", segments=["signup"], **choices))
     query = told.value.remedy.partition('"')[2].removesuffix('".')
-    made = kb.count(days(200, kind), arm="variant", segments=["signup"], sql=query)
+    made = kb.count(days(200, kind), arm="variant", segments=["signup"], rows=kb.Rows(sql=query))
     assert made.tallies["variant/signup"].factor("signup").levels[:2] == ("2026-01", "2026-02")
 
 

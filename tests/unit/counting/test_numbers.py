@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
-from kanab.errors import PlanError
 from kanab.plan.file import parse_plan
-from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
 
 
@@ -51,7 +51,7 @@ def test_a_number_stands_in_the_tables_with_its_products_and_squares_by_arm():
     ],
 )
 def test_fractions_and_what_is_said_so_are_numbers_all_else_is_levels(said, number):
-    plan = kb.count(shop(), arm="variant", metrics=["spend"], **said).plan
+    plan = kb.count(shop(), **as_values("count", arm="variant", metrics=["spend"], **said)).plan
     assert plan.numbers == (tuple(said["adjust"]) if number else ())
     assert plan.experiment().adjust == (() if number else tuple(said["adjust"]))
 
@@ -100,7 +100,7 @@ def test_numbers_are_only_in_tables_of_experiments_that_are_adjusted_for_them():
 def test_signatures_know_the_smallest_and_largest_numbers_their_sums_and_products():
     rows = shop()
     signatures = kb.count(
-        rows, arm="variant", metrics=["spend"], adjust=["tier", "before", "visits"], numbers=["visits"]
+        rows, arm="variant", metrics=["spend"], adjust=["tier", "before", kb.Number("visits")]
     ).signatures
     assert signatures.numbers.names == ("before", "visits")
     x = np.stack([np.round(rows["before"] * 100), rows["visits"]], axis=1)
@@ -129,26 +129,6 @@ def test_groups_of_people_add_up_and_people_outside_the_plan_have_zero():
     assert wider.numbers.products.tolist() == [[[0]], [[53]]]
 
 
-@pytest.mark.parametrize(
-    ("said", "problem"),
-    [
-        ({"adjust": ["tier"], "numbers": ["before"]}, "not adjusted for: 'before'"),
-        ({"adjust": ["spend"], "numbers": ["spend"]}, "'spend' is a metric to compare, and adjusted for as a number"),
-        ({"adjust": ["before"], "numbers": ["before"], "segments": ["before"]}, "a number has no segments"),
-        ({"adjust": ["before"], "numbers": ["before"], "bins": {"before": 5}}, "bins cut it into classes"),
-        ({"adjust": ["before"], "bounds": {"before": (0, 9)}, "top": {"before": 5}}, "top cut it into classes"),
-    ],
-)
-def test_what_contradicts_itself_is_refused_with_a_remedy(said, problem):
-    with pytest.raises(PlanError, match=problem):
-        make_plan("variant", ["spend"], **said)
-
-
-def test_a_plan_and_numbers_beside_it_are_refused():
-    with pytest.raises(PlanError, match="a plan and single choices"):
-        kb.count(shop(), make_plan("variant", ["spend"]), numbers=["before"])
-
-
 def test_batches_with_numbers_add_up_to_counting_everybody_together():
     plan = parse_plan(
         """
@@ -165,6 +145,8 @@ def test_batches_with_numbers_add_up_to_counting_everybody_together():
     )
     rows = shop(2_000) | {"day": np.where(np.arange(2_000) % 2, "2026-11-03", "2026-11-10")}
     weeks = [Span("day", "7d", "2026-W44", "2026-W45"), Span("day", "7d", "2026-W45", "2026-W46")]
-    first, second, whole = (kb.count(rows, plan, span=week).tallies["variant/tier"] for week in (*weeks, None))
+    first, second, whole = (
+        kb.count(rows, plan, rows=kb.Rows(span=week)).tallies["variant/tier"] for week in (*weeks, None)
+    )
     assert first + second == whole
     assert [cross.pair for cross in whole.crosses] == [("before", "spend")]

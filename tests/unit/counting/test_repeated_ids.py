@@ -91,7 +91,7 @@ def test_memory_and_engines_notice_the_same(name: str, rows_each: int, tmp_path:
         with sqlite3.connect(tmp_path / f"{place}.db") as database:
             frame.to_sql("visits", database)
         counted = [
-            kb.count(source, arm="variant", metrics=["spend"], table=table)
+            kb.count(source, arm="variant", metrics=["spend"], rows=kb.Rows(table=table))
             for source, table in (
                 (frame, None),
                 (tmp_path / f"{place}.parquet", None),
@@ -119,14 +119,14 @@ def test_rows_counted_as_people_are_told_for_every_source_and_no_number_with_it(
         assert str(caution).startswith("Rows are not people: user_id looks like a person's id and repeats")
         assert "(--unit user_id)" in str(caution)
         assert not any(sign.isdigit() for sign in str(caution))
-        cautions = kb.readout(source, arm="variant", metrics=["spend"], unit="user_id").cautions
+        cautions = kb.readout(source, arm="variant", metrics=["spend"], rows=kb.Rows(unit="user_id")).cautions
         assert "rows-not-people" not in {each.code for each in cautions}
 
 
 def test_one_row_per_person_is_no_reason_to_warn() -> None:
     once = VISITS | {"user_id": list(range(400))}
     assert kb.count(once, arm="variant", metrics=["spend"]).repeats == ()
-    assert kb.count(once, arm="variant", metrics=["spend"], where="spend >= 0").repeats == ()
+    assert kb.count(once, arm="variant", metrics=["spend"], rows=kb.Rows(where="spend >= 0")).repeats == ()
 
 
 REPEATED = {
@@ -154,7 +154,7 @@ def test_a_scan_says_so_first_and_calls_no_assignment_broken_because_of_it() -> 
 
 
 def test_a_release_keeps_it_and_so_do_its_readouts_sums_and_scans(tmp_path: Path) -> None:
-    plan = kb.make_plan("t1", ["y"], shares={"A": 1, "B": 1})
+    plan = kb.make_plan("t1", ["y"], arms={"A": 1, "B": 1})
     released = kb.release(kb.count(REPEATED, plan))
     kb.write_release(released, tmp_path / "rep.json")
     again = kb.read_release(tmp_path / "rep.json")

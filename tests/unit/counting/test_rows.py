@@ -14,12 +14,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.described import as_values
 
 import kanab as kb
 from kanab import KanabError, Metric, count_columns
 from kanab.counted import Counted
 from kanab.counting.levels import find_levels, named_level
 from kanab.counting.rows import count_rows
+from kanab.description import Covariate, Mean
 from kanab.errors import GridError, LevelError, SourceError
 from kanab.plan.model import MOST_LEVELS, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
@@ -136,7 +138,7 @@ def test_one_table_of_a_plan_is_what_counting_its_columns_gives() -> None:
 def test_people_without_a_declared_arm_are_in_no_experiment() -> None:
     counted = count_rows(ROWS, PLAN)
     assert counted.outside == 1  # the last one: arm C, no banner
-    assert count_rows(ROWS, make_plan("checkout", [], shares=dict(AB))).outside == 2
+    assert count_rows(ROWS, make_plan("checkout", [], arms=dict(AB))).outside == 2
 
 
 def test_arms_that_nobody_declared_are_those_found_and_a_missing_one_is_outside() -> None:
@@ -172,7 +174,7 @@ def test_an_undeclared_level_is_refused_without_being_named() -> None:
 
 
 def test_levels_of_people_outside_do_not_matter() -> None:
-    plan = make_plan("checkout", [], adjust=["device"], shares={"A": 1, "C": 1})
+    plan = make_plan("checkout", [], adjust=["device"], arms={"A": 1, "C": 1})
     assert count_rows(ROWS, plan).tallies["checkout/device"].factor("device").levels == ("desk", "phone")
 
 
@@ -190,12 +192,12 @@ def test_a_covariate_that_nobody_has_is_one_missing_level() -> None:
 
 @pytest.mark.parametrize("values", [[0, 1, 1], [0.0, 1.0, 1.0], ["0", "1", "1"], np.array([0, 1, 1], dtype=np.int8)])
 def test_arms_written_as_texts_are_found_among_numbers(values: Any) -> None:
-    counted = count_rows({"variant": values}, make_plan("variant", [], shares={"0": 1, "1": 1}))
+    counted = count_rows({"variant": values}, make_plan("variant", [], arms={"0": 1, "1": 1}))
     assert counted.tallies["variant"].people_by() == {"0": 1, "1": 2}
 
 
 def test_arms_written_as_texts_are_found_among_truths() -> None:
-    counted = count_rows({"variant": [True, False, True]}, make_plan("variant", [], shares={"false": 1, "true": 1}))
+    counted = count_rows({"variant": [True, False, True]}, make_plan("variant", [], arms={"false": 1, "true": 1}))
     assert counted.tallies["variant"].people_by() == {"false": 1, "true": 2}
 
 
@@ -245,7 +247,7 @@ def test_bounds_so_wide_that_values_collapse_are_refused_with_the_resolution_to_
     prices = {"arm": ["A", "B"] * 500, "price": np.round(rng.gamma(2, 10, 1000), 2), "items": rng.poisson(3, 1000)}
     wide = (0, 1e10)
     with pytest.raises(GridError) as refused:
-        kb.count(prices, arm="arm", metrics=["price"], bounds={"price": wide}, where=where)
+        kb.count(prices, arm="arm", metrics=[kb.Mean("price", bounds=wide)], rows=kb.Rows(where=where))
     assert str(refused.value) == (
         "the bounds of 'price' are so wide that its values would be rounded to steps of 1. "
         "Declare its resolution (--resolution price=0.01, at the finest 1e-05), or narrower bounds."
@@ -255,30 +257,33 @@ def test_bounds_so_wide_that_values_collapse_are_refused_with_the_resolution_to_
         {"metrics": ["price"], "bounds": {"price": (0, 1e6)}},
         {"metrics": ["items"], "bounds": {"items": wide}},  # whole numbers lie on the steps
     ):
-        (metric,) = kb.count(prices, arm="arm", where=where, **choices).tallies["arm"].metrics
+        (metric,) = kb.count(prices, **as_values("count", arm="arm", where=where, **choices)).tallies["arm"].metrics
         assert metric.bounds is not None
 
 
 @pytest.mark.parametrize("where", [None, "1 = 1"])
 def test_a_price_that_is_the_same_for_everybody_is_no_fault_of_its_bounds(where: str | None) -> None:
     prices = {"arm": ["A", "B"] * 500, "price": [9.99] * 1000}
-    counted = kb.count(prices, arm="arm", metrics=["price"], bounds={"price": (0, 100)}, where=where)
+    counted = kb.count(prices, arm="arm", metrics=[kb.Mean("price", bounds=(0, 100))], rows=kb.Rows(where=where))
     assert counted.tallies["arm"].moments_of("price").counts.tolist() == [500, 500]
     with pytest.raises(GridError, match="rounded to steps of 1"):
-        kb.count(prices, arm="arm", metrics=["price"], bounds={"price": (0, 1e10)}, where=where)
+        kb.count(prices, arm="arm", metrics=[kb.Mean("price", bounds=(0, 1e10))], rows=kb.Rows(where=where))
 
 
 def test_a_missing_value_is_zero_or_left_out_as_declared() -> None:
-    zero = count_rows(ROWS, make_plan("banner", ["spend"], missing={"spend": "zero"})).tallies["banner"]
+    zero = count_rows(ROWS, make_plan("banner", [Mean("spend", missing="zero")])).tallies["banner"]
     assert zero.moments_of("spend").counts.tolist() == [2, 3]
     for choices in ({}, {"missing": {"spend": "exclude"}}, {"bounds": {"spend": (0, 500)}}):
-        out = count_rows(ROWS, make_plan("banner", ["spend"], **choices)).tallies["banner"]
+        out = count_rows(ROWS, make_plan("banner", **as_values("make_plan", metrics=["spend"], **choices))).tallies[
+            "banner"
+        ]
         assert out.moments_of("spend").counts.tolist() == [2, 2]
 
 
 def test_a_metric_that_nobody_lacks_is_counted_as_if_missing_values_were_zeros() -> None:
     plain, zero = (
-        count_rows(ROWS, make_plan("banner", ["bought"], missing=rule)) for rule in (None, {"bought": "zero"})
+        count_rows(ROWS, make_plan("banner", **as_values("make_plan", metrics=["bought"], missing=rule)))
+        for rule in (None, {"bought": "zero"})
     )
     assert plain.tallies["banner"].to_dict() == zero.tallies["banner"].to_dict()
     assert (plain.signatures.metrics, plain.signatures.present) == ((), None)
@@ -286,7 +291,7 @@ def test_a_metric_that_nobody_lacks_is_counted_as_if_missing_values_were_zeros()
 
 def test_a_missing_value_that_cannot_be_zero_is_refused() -> None:
     with pytest.raises(GridError, match="missing values of 'spend' would count as 0, outside its bounds"):
-        count_rows(ROWS, make_plan("banner", ["spend"], bounds={"spend": (1, 500)}, missing={"spend": "zero"}))
+        count_rows(ROWS, make_plan("banner", [Mean("spend", bounds=(1, 500), missing="zero")]))
 
 
 @pytest.mark.parametrize(
@@ -308,7 +313,7 @@ def test_an_undeclared_metric_gets_the_simplest_grid_that_holds_it(values: list[
 
 
 def test_a_resolution_without_bounds_is_kept() -> None:
-    plan = make_plan("arm", ["y"], resolution={"y": 0.5})
+    plan = make_plan("arm", [Mean("y", resolution=0.5)])
     tally = count_rows({"arm": list("AABB"), "y": [0.4, 0.6, 1.3, 7]}, plan).tallies["arm"]
     assert tally.metrics == (Metric("y", 2),)
     assert tally.moments_of("y").sums.tolist() == [2, 17]
@@ -318,7 +323,7 @@ def test_bounds_are_declared_only_if_those_of_every_metric_are() -> None:
     assert count_rows(ROWS, PLAN).bounds_declared
     assert count_rows(ROWS, make_plan("banner", ["bought"])).bounds_declared
     assert not count_rows(ROWS, make_plan("banner", ["bought", "spend"])).bounds_declared
-    assert count_rows(ROWS, make_plan("banner", ["bought", "spend"], bounds={"spend": (0, 9)})).bounds_declared
+    assert count_rows(ROWS, make_plan("banner", ["bought", Mean("spend", bounds=(0, 9))])).bounds_declared
 
 
 # ── bins and the most frequent levels ──────────────────────────────────────────────────────────
@@ -327,7 +332,7 @@ AGES = {"arm": ["A", "B"] * 4, "age": [18, 20, 30, 31, 40, 41, None, 64.5], "y":
 
 
 def ages(bins: Any) -> Any:
-    return count_rows(AGES, make_plan("arm", ["y"], adjust=["age"], bins={"age": bins})).tallies["arm/age"]
+    return count_rows(AGES, make_plan("arm", ["y"], adjust=[Covariate("age", bins=bins)])).tallies["arm/age"]
 
 
 def test_given_edges_cut_a_number_and_each_bin_is_scored_by_its_mean() -> None:
@@ -351,13 +356,13 @@ def test_bins_that_nobody_is_in_are_left_out() -> None:
 def test_bins_of_a_covariate_that_nobody_has_are_the_missing_level() -> None:
     rows = {"arm": ["A", "B"], "age": [None, None]}
     for bins in (3, [30]):
-        tally = count_rows(rows, make_plan("arm", [], adjust=["age"], bins={"age": bins})).tallies["arm/age"]
+        tally = count_rows(rows, make_plan("arm", [], adjust=[Covariate("age", bins=bins)])).tallies["arm/age"]
         assert tally.factor("age").levels == (None,)
 
 
 def test_bins_look_only_at_people_in_the_experiment() -> None:
     rows = {"arm": ["A", "B", None], "age": [1, 3, 1000]}
-    tally = count_rows(rows, make_plan("arm", [], adjust=["age"], bins={"age": 2})).tallies["arm/age"]
+    tally = count_rows(rows, make_plan("arm", [], adjust=[Covariate("age", bins=2)])).tallies["arm/age"]
     assert tally.factor("age").scores == (1.0, 3.0)
 
 
@@ -365,7 +370,7 @@ COUNTRIES = {"arm": ["A", "B"] * 5, "country": ["de", "fr", "fr", "at", "at", "d
 
 
 def countries(top: int, **rows: Any) -> Any:
-    plan = make_plan("arm", [], segments=["country"], top={"country": top})
+    plan = make_plan("arm", [], segments=[Covariate("country", top=top)])
     return count_rows(COUNTRIES | rows, plan).tallies["arm/country"].people_by("country")
 
 
@@ -399,13 +404,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "arms": (lambda: count_rows(MANY, make_plan("city", [])), "arm column 'city' has more than 1,000 arms"),
     "bins of texts": (
-        lambda: count_rows(MANY, make_plan("arm", [], adjust=["city"], bins={"city": 5})),
+        lambda: count_rows(MANY, make_plan("arm", [], adjust=[Covariate("city", bins=5)])),
         r"covariate 'city' cannot be cut into bins: .* \(--top city=20\)",
     ),
     "one arm": (lambda: count_rows({"arm": [SECRET] * 3}, make_plan("arm", [])), "column 'arm' holds a single arm"),
     "no arm": (lambda: count_rows({"arm": [None] * 3}, make_plan("arm", [])), "column 'arm' holds no arm"),
     "other arms": (
-        lambda: count_rows({"arm": [SECRET, "y"]}, make_plan("arm", [], shares={"A": 1, "B": 1})),
+        lambda: count_rows({"arm": [SECRET, "y"]}, make_plan("arm", [], arms={"A": 1, "B": 1})),
         "nobody is in an arm of the plan",
     ),
     "text metric": (
@@ -491,9 +496,14 @@ def test_signatures_of_many_tables_outgrow_no_integer() -> None:
 def test_who_has_a_value_splits_signatures_only_where_others_are_left_out() -> None:
     rows = {"arm": list("AABB"), "rating": [1, None, 2, 3], "spend": [None, 1, None, 2]}
     zeros = {"rating": "zero", "spend": "zero"}
-    plain = count_rows(rows, make_plan("arm", ["rating", "spend"], missing=zeros)).signatures
+    plain = count_rows(
+        rows, make_plan("arm", **as_values("make_plan", metrics=["rating", "spend"], missing=zeros))
+    ).signatures
     assert (plain.people.tolist(), plain.metrics, plain.present) == ([2, 2], (), None)
-    split = count_rows(rows, make_plan("arm", ["rating", "spend"], missing=zeros | {"rating": "exclude"})).signatures
+    split = count_rows(
+        rows,
+        make_plan("arm", **as_values("make_plan", metrics=["rating", "spend"], missing=zeros | {"rating": "exclude"})),
+    ).signatures
     assert split.metrics == ("rating",)
     assert list(zip(split.cells[:, 0].tolist(), split.present[:, 0].tolist(), split.people.tolist(), strict=True)) == [
         (0, False, 1),

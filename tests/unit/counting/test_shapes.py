@@ -12,6 +12,7 @@ import kanab as kb
 from kanab.counted import CountedShape
 from kanab.counting.columns import MetricSteps
 from kanab.counting.shapes import shapes_of_rows, skewness_of
+from kanab.description import Mean
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.tally.metric import Metric
 
@@ -80,10 +81,10 @@ def test_values_are_cut_to_the_bounds_before_their_skewness_is_taken() -> None:
     rng = np.random.default_rng(4)
     rows = {"variant": rng.choice(["A", "B"], 4_000), "spend": np.round(rng.lognormal(2, 1.5, 4_000), 2)}
     cut = rows | {"spend": rows["spend"].clip(0, 50)}
-    bounded = make_plan("variant", ["spend"], bounds={"spend": (0, 50)}, resolution={"spend": 0.01})
+    bounded = make_plan("variant", [Mean("spend", bounds=(0, 50), resolution=0.01)])
     shapes = [kb.count(each, bounded).shapes["variant"]["spend"] for each in (rows, cut)]
     assert shapes[0] == shapes[1]
-    free = kb.count(rows, make_plan("variant", ["spend"], resolution={"spend": 0.01}))
+    free = kb.count(rows, make_plan("variant", [Mean("spend", resolution=0.01)]))
     assert free.shapes["variant"]["spend"].skewness > 2 * shapes[0].skewness
 
 

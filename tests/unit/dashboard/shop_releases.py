@@ -60,7 +60,7 @@ def release_weeks(path: Path, plan: Plan = PLAN, rows: Mapping[str, Any] | None 
     """So many weekly batches into one ledger."""
     before: str | None = None
     for week in WEEKS[:weeks]:
-        counted = kb.count(rows or people(), plan, span=Span("day", "7d", before, week))
+        counted = kb.count(rows or people(), plan, rows=kb.Rows(span=Span("day", "7d", before, week)))
         kb.release(counted, ledger=path, new_ledger=before is None)
         before = week
 

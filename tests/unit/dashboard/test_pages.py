@@ -98,7 +98,7 @@ def test_the_list_has_a_line_per_experiment_with_people_in_steps_of_k(app: Dashb
 
 @pytest.mark.slow
 def test_an_experiments_page_has_the_numbers_of_its_readout(app: Dashboard, total: kb.Release) -> None:
-    readout = kb.analyze(total, "checkout", looks=kb.Looks("spending"))
+    readout = kb.analyze(total, "checkout", reading=kb.Reading(looks=kb.Looks("spending")))
     page = html.unescape(re.sub(r"<[^>]+>", " ", words(ask(app, "/experiments/checkout")))).replace("\xa0", " ")
     page = " ".join(page.split())
     text = readout_text(readout._shown(), width=10_000)
@@ -113,7 +113,7 @@ def test_an_experiments_page_has_the_numbers_of_its_readout(app: Dashboard, tota
 @pytest.mark.slow
 def test_the_plain_data_are_the_readout(app: Dashboard, total: kb.Release) -> None:
     found = plain(ask(app, "/v1/experiments/checkout"))
-    readout = kb.analyze(total, "checkout", looks=kb.Looks("spending")).to_dict()
+    readout = kb.analyze(total, "checkout", reading=kb.Reading(looks=kb.Looks("spending"))).to_dict()
     assert found["readout"] == json.loads(json.dumps(readout))
     assert [one["through"] for one in found["history"]] == ["2026-W36", "2026-W37", "2026-W38"]
     newest = {(row["metric"], row["arm"]): row for row in found["history"][-1]["effects"]}

@@ -18,6 +18,7 @@ from kanab.dashboard.plan_page import (
     plan_toml,
     rule_sentence,
 )
+from kanab.description import Mean, Number, Quantile, Ratio
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, CovariatePlan, make_plan
 from kanab.planning.forecast import Baseline
@@ -85,10 +86,13 @@ def test_people_by_bins_have_no_squares() -> None:
 
 def test_numbers_receiving_and_quantiles_are_asked_for_and_survive_the_download() -> None:
     plan = make_plan(
-        "variant", ["spend"], adjust=["tier", "before"], numbers=["before"], received="opened", k=20,
-        quantiles={"spend": 0.5}, bins={"spend": [0, 10, 50]}, shares={"A": 1, "B": 1},
-        bounds={"spend": (0, 100), "before": (0, 50), "opened": (0, 1)},
-    )  # fmt: skip
+        "variant",
+        [Mean("spend", bounds=(0, 100)), Mean("opened", bounds=(0, 1)), Quantile("spend", at=0.5, bins=[0, 10, 50])],
+        adjust=["tier", Number("before", bounds=(0, 50))],
+        received="opened",
+        k=20,
+        arms={"A": 1, "B": 1},
+    )
     assert experiment_table(plan).rows[0][2] == (
         "adjusted for before, tier; effect of receiving (opened); quantiles of spend"
     )
@@ -105,7 +109,7 @@ def test_experiments_that_are_assigned_together_are_named() -> None:
 
 def test_what_a_plan_leaves_to_the_data_is_said() -> None:
     plan = replace(
-        make_plan("variant", ["spend"], ratios=["spend/visits"], adjust=["tier"]), covariates=(CovariatePlan("tier"),)
+        make_plan("variant", ["spend", Ratio("spend", "visits")], adjust=["tier"]), covariates=(CovariatePlan("tier"),)
     )
     assert metric_table(plan).rows == (
         ("spend", "a number", "from the data", "counts as 0"), ("visits", "a number", "from the data", "counts as 0"),

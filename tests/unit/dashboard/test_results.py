@@ -48,7 +48,7 @@ def test_a_readout_is_that_of_all_batches_added(results: Results) -> None:
         assert found.to_dict() == kb.analyze(total, name).to_dict()
     found = readouts["checkout"][-1].readout
     assert found is not None
-    assert found.to_dict() == kb.analyze(total, "checkout", looks=kb.Looks("spending")).to_dict()
+    assert found.to_dict() == kb.analyze(total, "checkout", reading=kb.Reading(looks=kb.Looks("spending"))).to_dict()
     looks = [row["sequential"] for row in found.to_dict()["effects"]]
     assert {(one["look"], one["looks"]) for one in looks} == {(3, 3)}
 
@@ -68,7 +68,9 @@ def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(resul
     readout = results.readouts(contents)["checkout"][-1]
     points = results.history("checkout", readout.bundle)
     assert [one.through for one in points] == ["2026-W36", "2026-W37", "2026-W38"]
-    first = kb.analyze(next(iter(contents.releases.values())), "checkout", looks=kb.Looks("spending"))
+    first = kb.analyze(
+        next(iter(contents.releases.values())), "checkout", reading=kb.Reading(looks=kb.Looks("spending"))
+    )
     for data, known in ((points[0].data, first._shown()), (points[-1].data, readout.data)):
         assert len(data["effects"]) == len(known["effects"]) == 4
         for row, other in zip(data["effects"], known["effects"], strict=True):
@@ -106,7 +108,7 @@ def test_an_experiment_that_joined_later_is_read_from_its_own_batches(tmp_path: 
     rows = people()
     release_weeks(path, early, rows, weeks=1)
     for before, week in (("2026-W36", "2026-W37"), ("2026-W37", "2026-W38")):
-        kb.release(kb.count(rows, late, span=Span("day", "7d", before, week)), ledger=path)
+        kb.release(kb.count(rows, late, rows=kb.Rows(span=Span("day", "7d", before, week))), ledger=path)
     results = Results(FixedSource(as_source(path)), patience=60)
     readouts = results.readouts(results.source.read())
     assert {name: len(own[-1].bundle.releases) for name, own in readouts.items()} == {"banner": 3, "price": 2}
@@ -119,7 +121,7 @@ def test_after_the_last_planned_look_the_page_keeps_its_answer(tmp_path: Path) -
     results = Results(FixedSource(as_source(tmp_path / "kanab.ledger")), patience=60)
     readout = results.readouts(results.source.read())["banner"][-1]
     ledger = kb.read_ledger(tmp_path / "kanab.ledger")
-    last = kb.analyze(kb.add_releases(ledger.releases[:2]), "banner", looks=kb.Looks("spending"))
+    last = kb.analyze(kb.add_releases(ledger.releases[:2]), "banner", reading=kb.Reading(looks=kb.Looks("spending")))
     assert len(ledger.releases) == 3
     assert readout.data["effects"] == last._shown()["effects"]
     assert readout.data["effects"][0]["sequential"]["look"] == 2

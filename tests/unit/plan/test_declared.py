@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kanab.description import Covariate
 from kanab.plan.declared import bin_labels, declared_arms, declared_levels
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
@@ -46,7 +47,7 @@ def test_bins_of_a_metric_have_a_missing_level_only_where_it_may_be_missing() ->
 def test_labels_of_bins_are_those_of_counting() -> None:
     assert bin_labels(()) == ("any",)
     assert bin_labels((1.5,)) == ("< 1.5", "≥ 1.5")
-    assert declared_levels(make_plan("x", ["y"], adjust=["z"], bins={"z": [1.5]}), "z").levels == (
+    assert declared_levels(make_plan("x", ["y"], adjust=[Covariate("z", bins=[1.5])]), "z").levels == (
         "< 1.5",
         "≥ 1.5",
         None,

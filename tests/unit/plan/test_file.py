@@ -388,7 +388,7 @@ def test_a_plan_survives_the_way_through_json(text: str) -> None:
 
 
 def test_a_plan_from_flags_survives_the_way_through_json() -> None:
-    plan = make_plan("variant", ["spend"], adjust=["tier"], shares={False: 1, True: 2}, control=False, k=3)
+    plan = make_plan("variant", ["spend"], adjust=["tier"], arms={False: 1, True: 2}, control=False, k=3)
     again = plan_from_dict(json.loads(json.dumps(plan_to_dict(plan))))
     assert again == plan
     assert again.experiment().control is False

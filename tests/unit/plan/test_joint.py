@@ -4,7 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.described import as_values
 
+from kanab.description import Covariate, Mean
 from kanab.errors import PlanError, SourceError
 from kanab.plan.check import check_plan
 from kanab.plan.joint import (
@@ -44,9 +46,9 @@ def test_a_plan_joined_with_itself_is_itself() -> None:
 
 
 def test_tables_of_one_experiment_are_united_each_once() -> None:
-    other = make_plan("checkout", ["spend"], adjust=["device"], segments=["tier"], shares={"A": 3, "B": 1})
-    first = make_plan("checkout", ["spend"], adjust=["tier"], shares={"A": 1, "B": 1})
-    joint = join_plans([first, other, make_plan("checkout", ["spend"], shares={"A": 1, "B": 1})])
+    other = make_plan("checkout", ["spend"], adjust=["device"], segments=["tier"], arms={"A": 3, "B": 1})
+    first = make_plan("checkout", ["spend"], adjust=["tier"], arms={"A": 1, "B": 1})
+    joint = join_plans([first, other, make_plan("checkout", ["spend"], arms={"A": 1, "B": 1})])
     assert joint.linkages == (
         Linkage(("checkout",), "tier", "marginals"),
         Linkage(("checkout",), "device"),
@@ -146,7 +148,7 @@ def test_plans_about_other_people_share_nothing_if_they_are_kept_apart() -> None
 
 
 def test_a_metric_is_about_the_people_of_the_plans_that_have_it() -> None:
-    others = [make_plan(name, ["spend"], bounds={"spend": (0, 9)}, missing={"spend": "zero"}) for name in ("a", "b")]
+    others = [make_plan(name, [Mean("spend", bounds=(0, 9), missing="zero")]) for name in ("a", "b")]
     joint = join_plans([*others, make_plan("c", [])])
     assert joint.about == {"spend": ("a", "b")}
 
@@ -182,13 +184,15 @@ def test_a_name_in_two_roles_is_two_names() -> None:
 
 def test_an_alias_is_no_name_that_anything_has() -> None:
     one = make_plan("v", ["y"], adjust=["x"])
-    other = make_plan("v", ["y"], adjust=["x", "x#2"], bins={"x": 2})
+    other = make_plan("v", ["y"], adjust=[Covariate("x", bins=2), "x#2"])
     assert join_plans([one, other], taken=["x#3"]).copies == {"x#4": "x"}
 
 
 def test_an_alias_of_a_long_name_is_short_enough_for_every_engine() -> None:
     name = "ö" * 60
-    one, other = (make_plan("v", ["y"], adjust=[name], bins={name: bins}) for bins in (2, 3))
+    one, other = (
+        make_plan("v", **as_values("make_plan", metrics=["y"], adjust=[name], bins={name: bins})) for bins in (2, 3)
+    )
     assert join_plans([one, other]).copies == {f"{'ö' * 25}#2": name}
 
 

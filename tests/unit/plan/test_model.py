@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kanab.description import Covariate, Mean, Number
 from kanab.errors import PlanError
 from kanab.plan.check import check_plan
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, make_plan
@@ -99,10 +100,14 @@ def test_cohorts_are_weeks_sealed_at_the_end_unless_said() -> None:
 
 def test_flags_build_the_whole_plan() -> None:
     plan = make_plan(
-        "variant", ["spend", "bought"], adjust=["tier"], segments=["country"], bounds={"spend": [0, 500]},  # type: ignore[dict-item]
-        resolution={"spend": 0.01}, missing={"spend": "exclude"}, bins={"tier": [10, 20]}, top={"country": 20},
-        shares={"A": 9, "B": 1}, control="B", k=20,
-    )  # fmt: skip
+        "variant",
+        [Mean("spend", bounds=[0, 500], resolution=0.01, missing="exclude"), "bought"],
+        adjust=[Covariate("tier", bins=[10, 20])],
+        segments=[Covariate("country", top=20)],
+        arms={"A": 9, "B": 1},
+        control="B",
+        k=20,
+    )
     assert plan == Plan(
         (MetricPlan("spend", (0, 500), 0.01, missing="exclude"), MetricPlan("bought")),
         (ExperimentPlan("variant", (("A", 9), ("B", 1)), "B", ("tier",), ("country",)),),
@@ -113,17 +118,28 @@ def test_flags_build_the_whole_plan() -> None:
 
 
 def test_flags_spell_arms_as_levels() -> None:
-    plan = make_plan("variant", ["spend"], shares={0.0: 1, True: 1}, control=0.0)
+    plan = make_plan("variant", ["spend"], arms={0.0: 1, True: 1}, control=0.0)
     assert plan.experiment().arms == (0, True)
     assert plan.experiment().control == 0
 
 
-@pytest.mark.parametrize("choice", ["bounds", "resolution", "missing", "bins", "top", "score"])
-def test_a_choice_about_something_that_is_not_counted_is_refused(choice: str) -> None:
-    with pytest.raises(PlanError, match=f"{choice}s? name something that is not counted"):
-        make_plan("variant", ["spend"], adjust=["tier"], **{choice: {"elsewhere": 1}})  # type: ignore[arg-type]
+def test_values_that_contradict_each_other_are_refused() -> None:
+    for metrics, adjust, segments, fact in (
+        (["spend", Mean("spend", bounds=(0, 5))], [], [], "'spend' is named twice"),
+        (["spend"], [Number("spend")], [], "'spend' is a metric to compare, and adjusted for as a number"),
+        (["spend"], [Number("age")], ["age"], "'age' is adjusted for as a number, and a number has no segments"),
+        (["spend"], [Covariate("age", bins=5)], [Covariate("age", bins=3)], "'age' is said to be two things"),
+    ):
+        with pytest.raises(PlanError, match=fact):
+            make_plan("variant", metrics, adjust, segments)
 
 
+def test_what_is_said_of_a_covariate_once_holds_in_both_of_its_roles() -> None:
+    plans = [make_plan("variant", ["spend"], *sides) for sides in (([BINS], ["age"]), (["age"], [BINS]))]
+    assert plans[0] == plans[1] == make_plan("variant", ["spend"], [BINS], [BINS])
+
+
+BINS = Covariate("age", bins=5)
 SHOP = plan_of(
     ExperimentPlan("checkout", adjust=("tier", "age"), segments=("device", "tier")),
     ExperimentPlan("banner", segments=("device",), interactions=("checkout",)),

@@ -89,7 +89,7 @@ def test_an_unknown_mean_is_taken_to_be_the_worst() -> None:
 
 def test_ratios_and_metrics_without_bounds_have_no_forecast() -> None:
     varies = noise_of_rate(0.1, shares=SHARES)
-    unbounded = kb.make_plan("checkout", ["visits"], shares={"A": 1, "B": 1})
+    unbounded = kb.make_plan("checkout", ["visits"], arms={"A": 1, "B": 1})
     assert forecast_epsilon(PLAN, Budget(1.0), ("checkout", "per_order"), varies, 20_000) is None
     assert forecast_epsilon(unbounded, Budget(1.0), ("checkout", "visits"), varies, 20_000) is None
     assert forecast_epsilon(PLAN, Budget(1.0), ("checkout", "bought"), varies, 2) is None

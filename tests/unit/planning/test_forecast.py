@@ -8,6 +8,7 @@ from scipy import stats
 
 from kanab import count, make_plan, release
 from kanab.datasets import shop_rows
+from kanab.description import Mean, Ratio
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
@@ -147,10 +148,13 @@ def test_an_earlier_release_says_what_is_known():
     rows = shop_rows(6_000)
     earlier = release(
         count(
-            rows, arm="variant", metrics=["bought", "spend"], adjust=["tier"], shares={"A": 1, "B": 1},
-            bounds={"spend": (0, 500), "bought": (0, 1)},
+            rows,
+            arm="variant",
+            metrics=[Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500))],
+            adjust=["tier"],
+            arms={"A": 1, "B": 1},
         )
-    )  # fmt: skip
+    )
     baseline = baseline_from_release(earlier)
     assert sum(baseline.levels["tier"].values()) == pytest.approx(1)
     forecast = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
@@ -164,10 +168,15 @@ def test_an_earlier_release_says_what_is_known():
 def test_ratios_of_an_earlier_release_are_known_too():
     earlier = release(
         count(
-            shop_rows(6_000), make_plan("variant", ["bought", "spend"], adjust=["tier"], shares={"A": 1, "B": 1},
-            bounds={"spend": (0, 500), "bought": (0, 1)}, ratios=["spend/bought"]),
+            shop_rows(6_000),
+            make_plan(
+                "variant",
+                [Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500)), Ratio("spend", "bought")],
+                adjust=["tier"],
+                arms={"A": 1, "B": 1},
+            ),
         )
-    )  # fmt: skip
+    )
     baseline = baseline_from_release(earlier)
     table = earlier.tables["variant/tier"]
     plain, adjusted = ratio_means(table, "spend", "bought"), adjusted_ratio_means(table, "spend", "bought")

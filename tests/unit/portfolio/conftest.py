@@ -19,7 +19,7 @@ def made_up(seed: int, effect: float, experiment: str = "checkout", arms: tuple[
     arm = rng.choice(arms, 2000)
     spend = (rng.gamma(2, 5, 2000) + effect * (arm != arms[0])).round(2)
     rows = {experiment: arm, "spend": spend, "bought": rng.random(2000) < 0.2}
-    return kb.release(kb.count(rows, arm=experiment, metrics=["spend", "bought"], bounds={"spend": (0, 80)}))
+    return kb.release(kb.count(rows, arm=experiment, metrics=[kb.Mean("spend", bounds=(0, 80)), "bought"]))
 
 
 @pytest.fixture(scope="session")

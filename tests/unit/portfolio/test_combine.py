@@ -78,7 +78,7 @@ def test_a_sum_of_batches_is_combined_each_with_its_own_control() -> None:
     batches = []
     for week in (1, 2):  # everything doubles in the second week, also the control
         rows = {"arm": rng.choice(["A", "B"], 900), "spend": rng.poisson(5, 900) * week}
-        batches.append(kb.release(kb.count(rows, kb.make_plan("arm", ["spend"], bounds={"spend": (0, 60)}))))
+        batches.append(kb.release(kb.count(rows, kb.make_plan("arm", [kb.Mean("spend", bounds=(0, 60))]))))
     (effect,) = combine([kb.add_releases(batches)]).effects
     assert len(effect.parts) == 2
     assert effect == combine(batches).effects[0]

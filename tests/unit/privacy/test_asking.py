@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.described import as_values
 from tests.unit.cli.program import Program
 
 import kanab as kb
@@ -108,11 +109,13 @@ def test_whatever_else_decides_who_is_counted_is_compared(
 @pytest.mark.slow
 def test_in_python_choices_are_compared_before_any_rule_looks_at_the_data(tmp_path: Path) -> None:
     path, source = tmp_path / "shop.ledger", write(tmp_path, people())
-    kb.release(kb.count(source, **CHOICES), ledger=path, new_ledger=True)
-    few = kb.count(source, **CHOICES, where="name <> 'p7'", earlier=read_ledger(path).plans)
+    kb.release(kb.count(source, **as_values("count", **CHOICES)), ledger=path, new_ledger=True)
+    few = kb.count(source, **as_values("count", **CHOICES, where="name <> 'p7'", earlier=read_ledger(path).plans))
     with pytest.raises(PrivacyError, match="made without --where"):
         kb.release(few, ledger=path)
-    kb.release(kb.count(people(), **CHOICES, earlier=read_ledger(path).plans), ledger=path)  # a frame has no choices
+    kb.release(
+        kb.count(people(), **as_values("count", **CHOICES, earlier=read_ledger(path).plans)), ledger=path
+    )  # a frame has no choices
     assert len(read_ledger(path).releases) == 2
 
 
@@ -172,7 +175,7 @@ def test_of_a_joined_file_the_name_is_recorded_and_not_its_folder(tmp_path: Path
     write(tmp_path, {name: rows[name] for name in ("name", "variant", "bought")})
     more = Path(write(tmp_path, {name: rows[name] for name in ("name", "tier")})).rename(tmp_path / "more.csv")
     source = write(tmp_path, {name: rows[name] for name in ("name", "variant", "bought")})
-    made = kb.release(kb.count(source, **CHOICES, covariates=["tier"], join=more, on=["name"]))
+    made = kb.release(kb.count(source, **as_values("count", **CHOICES, covariates=["tier"], join=more, on=["name"])))
     assert made.receipt.choices == {"join": "more.csv", "on": "name"}
     assert "Columns were joined from more.csv by name." in kb.analyze(made).to_dict()["notes"]
 
@@ -191,7 +194,7 @@ def test_a_ledger_that_is_not_there_is_not_begun_silently(tmp_path: Path, progra
     )
     assert list(other.iterdir()) == []
     with pytest.raises(LedgerError, match="there is no ledger"):
-        kb.release(kb.count(people(), **CHOICES), ledger=other / "kanab.ledger")
+        kb.release(kb.count(people(), **as_values("count", **CHOICES)), ledger=other / "kanab.ledger")
 
 
 def test_a_ledger_that_holds_releases_is_not_begun_again(tmp_path: Path, program: Program) -> None:
@@ -319,7 +322,7 @@ def test_after_so_many_refused_attempts_somebody_has_to_look(tmp_path: Path, pro
     ledger = read_ledger(path)
     assert (ledger.notes[-1].kind, ledger.notes[-1].says) == ("reviewed", "a loop over tiers, stopped")
     assert ledger.unreviewed == ()
-    again = kb.count(people(), **CHOICES, earlier=ledger.plans)
+    again = kb.count(people(), **as_values("count", **CHOICES, earlier=ledger.plans))
     kb.release(again, ledger=path)
     assert len(read_ledger(path).releases) == 3
 
@@ -358,7 +361,7 @@ def test_notes_hold_no_number_of_the_data(tmp_path: Path) -> None:
         rows = people() | {"variant": ["A"] * (400 - few) + ["B"] * few}
         path = tmp_path / f"{few}.ledger"
         with pytest.raises(PrivacyError, match="fewer than k"):
-            kb.release(kb.count(rows, **CHOICES), ledger=path, new_ledger=True)
+            kb.release(kb.count(rows, **as_values("count", **CHOICES)), ledger=path, new_ledger=True)
         notes.append(replace(read_ledger(path).notes[0], salt=""))
     assert notes[0] == notes[1]
 

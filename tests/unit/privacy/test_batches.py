@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from kanab.analysis.api import analyze
+from kanab.description import Mean
 from kanab.errors import PrivacyError
 from kanab.plan.model import make_plan
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 
 Counting = Callable[..., Any]
-PLAN = make_plan(
-    "arm", ["y"], adjust=["tier"], segments=["device"], bounds={"y": (-50, 50)}, resolution={"y": 0.01}, k=10
-)
+PLAN = make_plan("arm", [Mean("y", bounds=(-50, 50), resolution=0.01)], adjust=["tier"], segments=["device"], k=10)
 
 
 def batch(seed: int, n: int = 800, **shares: list[float]) -> dict[str, Any]:
@@ -88,7 +87,7 @@ def test_one_release_is_its_own_sum(counting: Counting) -> None:
 
 
 def test_releases_of_different_plans_are_refused(counting: Counting) -> None:
-    other = make_plan("arm", ["y"], bounds={"y": (-60, 60)}, resolution={"y": 0.01})
+    other = make_plan("arm", [Mean("y", bounds=(-60, 60), resolution=0.01)])
     found = [release(counting(batch(1), PLAN)), release(counting(batch(2), other))]
     with pytest.raises(PrivacyError, match="different plans"):
         add_releases(found)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
@@ -43,7 +44,7 @@ def test_the_cost_of_merging_is_near_what_the_unmerged_table_would_have_shown(sp
     rng = np.random.default_rng(3)
     said, true = [], []
     for _ in range(60):
-        counted = kb.count(people(rng, spread), arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+        counted = kb.count(people(rng, spread), **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
         released = kb.release(counted)
         table = released.tables["arm/x"]
         levels = released.receipt.maps["arm/x"]
@@ -58,7 +59,7 @@ def test_the_cost_of_merging_is_near_what_the_unmerged_table_would_have_shown(sp
 def test_the_cost_follows_from_the_file_alone_and_says_nothing_of_what_was_merged() -> None:
     rng = np.random.default_rng(5)
     rows = people(rng, 1.0)
-    released = kb.release(kb.count(rows, arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
+    released = kb.release(kb.count(rows, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)))
     assert costs_of(release_from_dict(release_to_dict(released))) == costs_of(released)
     swapped = dict(rows)  # other people, and other means, behind the same merged level
     levels = released.receipt.maps["arm/x"]
@@ -67,14 +68,17 @@ def test_the_cost_follows_from_the_file_alone_and_says_nothing_of_what_was_merge
         inside = np.flatnonzero(merged & (rows["arm"] == arm))
         swapped["x"] = swapped["x"].copy()
         swapped["x"][inside] = rng.permutation(swapped["x"][inside])
-    again = kb.release(kb.count(swapped, arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
+    again = kb.release(kb.count(swapped, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)))
     assert again.tables["arm/x"] == released.tables["arm/x"]
     assert costs_of(again) == costs_of(released)
 
 
 def test_a_wider_interval_is_said_with_its_share() -> None:
     released = kb.release(
-        kb.count(people(np.random.default_rng(5), 1.5), arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+        kb.count(
+            people(np.random.default_rng(5), 1.5),
+            **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS),
+        )
     )
     (sentence,) = costs_of(released)
     assert sentence.startswith("the interval of y adjusted for x is about ")
@@ -105,7 +109,9 @@ def test_of_several_experiments_every_sentence_says_which_one_it_is_of() -> None
 
 def test_where_merging_costs_little_a_smaller_k_is_said_to_gain_nothing() -> None:
     released = kb.release(
-        kb.count(people(np.random.default_rng(5), 0), arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+        kb.count(
+            people(np.random.default_rng(5), 0), **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+        )
     )
     assert costs_of(released) == [
         "merging levels of x makes adjusted intervals less than 1 % wider, if merged levels differ as much as the "
@@ -120,7 +126,7 @@ def test_neighbouring_numbers_cost_what_their_trend_says() -> None:
     for _ in range(40):
         age = rng.integers(18, 78, 900)
         rows = {"arm": rng.choice(["A", "B"], 900), "x": age, "y": np.round(age / 18 + rng.normal(0, 1, 900), 2)}
-        counted = kb.count(rows, arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
+        counted = kb.count(rows, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
         released = kb.release(counted)
         table, levels = released.tables["arm/x"], released.receipt.maps["arm/x"]
         share = wider_by(table, levels, table.moments_of("y"))
@@ -132,7 +138,7 @@ def test_neighbouring_numbers_cost_what_their_trend_says() -> None:
 
 def test_nothing_merged_costs_nothing() -> None:
     rows = {"arm": ["A", "B"] * 200, "x": ["a", "a", "b", "b"] * 100, "y": np.arange(400) % 7}
-    released = kb.release(kb.count(rows, arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
+    released = kb.release(kb.count(rows, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)))
     assert costs_of(released) == []
 
 

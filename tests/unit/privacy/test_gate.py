@@ -10,9 +10,11 @@ import pytest
 import statsmodels.api as sm
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.described import as_values
 
 import kanab as kb
 from kanab.analysis.api import analyze
+from kanab.description import Mean
 from kanab.errors import PlanError, PrivacyError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.privacy.class_rules import smallest_share
@@ -144,7 +146,7 @@ def test_a_metric_with_few_missing_values_in_a_class_is_withheld_there(counting:
     rows = people(n=400, levels=2)
     rows["y"] = rows["y"].copy()
     rows["y"][:3] = np.nan
-    plan = make_plan("arm", ["y"], adjust=["x"], **choices(missing={"y": "exclude"}))
+    plan = make_plan("arm", **as_values("make_plan", metrics=["y"], adjust=["x"], **choices(missing={"y": "exclude"})))
     found = release(counting(rows, plan))
     assert [metric.name for metric in found.tables["arm/x"].metrics] == []
     assert "arm" not in found.tables
@@ -158,7 +160,7 @@ def test_a_metric_withheld_from_classes_still_has_its_arm_totals(counting: Count
     gone = (rows["x"] == "level 0") & (rng.random(2000) < 0.5)
     gone |= np.arange(2000) == np.flatnonzero((rows["x"] == "level 1") & (rows["arm"] == "A"))[0]
     rows["y"] = np.where(gone, np.nan, rows["y"])
-    plan = make_plan("arm", ["y"], adjust=["x"], **choices(missing={"y": "exclude"}))
+    plan = make_plan("arm", **as_values("make_plan", metrics=["y"], adjust=["x"], **choices(missing={"y": "exclude"})))
     found = release(counting(rows, plan))
     assert found.tables["arm/x"].metrics == ()
     assert [metric.name for metric in found.tables["arm"].metrics] == ["y"]
@@ -267,7 +269,7 @@ def test_a_sensitive_metric_with_few_people_in_an_arm_is_withheld_altogether() -
 )
 def test_least_events_holds_on_both_sides_of_any_0_1_metric(share: float, least: int, shown: bool) -> None:
     rows = patients(share=share)
-    made = release(kb.count(rows, arm="trial", metrics=["ill"], segments=["region"], least_events={"ill": least}))
+    made = release(kb.count(rows, arm="trial", metrics=[kb.Mean("ill", min_events=least)], segments=["region"]))
     assert ("ill" in made.tables["trial/region"].metric_names) is shown
 
 
@@ -297,7 +299,7 @@ def test_a_shape_is_told_of_what_is_published_alone() -> None:
 def test_a_share_of_unusual_people_is_none_where_they_are_fewer_than_k(k: int, told: bool) -> None:
     rng = np.random.default_rng(3)
     rows = {"arm": rng.choice(["A", "B"], 1_200), "y": np.where(np.arange(1_200) < 40, rng.integers(1, 90, 1_200), 0)}
-    plan = make_plan("arm", ["y"], bounds={"y": (0, 100)}, resolution={"y": 1}, k=k)
+    plan = make_plan("arm", [Mean("y", bounds=(0, 100), resolution=1)], k=k)
     shapes = release(kb.count(rows, plan)).receipt.shapes
     assert (shapes["arm"]["y"][1] > 0) == told
 
@@ -307,16 +309,16 @@ def test_least_events_of_an_amount_is_refused() -> None:
     with pytest.raises(
         PlanError, match=r"^least_events of 'cost': that is not a 0/1 metric. Ask for it of a 0/1 metric"
     ):
-        release(kb.count(rows, arm="trial", metrics=["cost"], least_events={"cost": 5}))
+        release(kb.count(rows, arm="trial", metrics=[kb.Mean("cost", min_events=5)]))
     with pytest.raises(PlanError, match="least_events name something that is not counted: 'il'"):
-        kb.count(rows, arm="trial", metrics=["ill"], least_events={"il": 5})
+        kb.count(rows, **as_values("count", arm="trial", metrics=["ill"], least_events={"il": 5}))
     for wrong in (0, 2.5, True):
         with pytest.raises(PlanError):
-            kb.count(rows, arm="trial", metrics=["ill"], least_events={"ill": wrong})
+            kb.count(rows, arm="trial", metrics=[kb.Mean("ill", min_events=wrong)])
 
 
 def test_the_published_plan_says_how_many_events_were_asked_for() -> None:
-    made = release(kb.count(patients(share=0.5), arm="trial", metrics=["ill"], least_events={"ill": 20}))
+    made = release(kb.count(patients(share=0.5), arm="trial", metrics=[kb.Mean("ill", min_events=20)]))
     assert release_to_dict(made)["plan"]["metrics"]["ill"]["least_events"] == 20
     silent = release(kb.count(patients(share=0.5), arm="trial", metrics=["ill"]))
     assert "least_events" not in release_to_dict(silent)["plan"]["metrics"]["ill"]

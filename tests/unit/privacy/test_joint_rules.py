@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 from kanab.analysis.api import Looks, analyze
 from kanab.counted import Counted
 from kanab.counting.rows import count_rows
+from kanab.description import Reading
 from kanab.errors import PrivacyError
 from kanab.inspection.auditor import check_release
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
@@ -46,7 +48,9 @@ def nested(n: int = 1000, few: int = 1, seed: int = 1) -> dict[str, Any]:
 
 
 def plan(*covariates: str, metrics: tuple[str, ...] = ("y",), **choices: Any) -> Plan:
-    return make_plan("arm", list(metrics), adjust=list(covariates), **(BOUNDS | choices))
+    return make_plan(
+        "arm", **as_values("make_plan", metrics=list(metrics), adjust=list(covariates), **BOUNDS | choices)
+    )
 
 
 # ── several tables of one release ──────────────────────────────────────────────────────────────
@@ -245,7 +249,7 @@ def test_where_even_the_arms_would_give_people_away_nothing_is_released(tmp_path
     release(count_rows(rows, plan("x")), ledger=ledger, new_ledger=True)
     rows["other"] = np.where((rows["arm"] == "A") & (rows["x"] == "a"), "on", "off")
     rows["other"][np.flatnonzero(rows["x"] == "b")[:2]] = "on"
-    other = make_plan("other", ["y"], **BOUNDS)
+    other = make_plan("other", **as_values("make_plan", metrics=["y"], **BOUNDS))
     with pytest.raises(PrivacyError, match="together with what was released before"):
         release(count_rows(rows, other, earlier=read_ledger(ledger).plans), ledger=ledger)
     assert len(read_ledger(ledger).releases) == 1
@@ -437,7 +441,10 @@ def test_batches_with_and_without_an_experiment_are_added_each_over_its_own(tmp_
     assert [one.name for one in both.plan.experiments] == ["arm", "banner"]
     assert [sum(analyze(both, name).arms.values()) for name in ("arm", "banner")] == [1300, 400]
     looks = Looks("spending", looks=4)
-    assert [analyze(both, name, looks=looks).effects[0].look.look for name in ("arm", "banner")] == [2, 1]
+    assert [analyze(both, name, reading=Reading(looks=looks)).effects[0].look.look for name in ("arm", "banner")] == [
+        2,
+        1,
+    ]
 
 
 def test_the_shares_of_a_sum_are_weighted_by_the_people_of_each_phase(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.described import as_values
 
 import kanab as kb
 from kanab.errors import KanabError, LedgerError, SourceError
@@ -31,7 +32,9 @@ def released(seed: int = 1, n: int = 900) -> Release:
         "tier": rng.choice([1, 2, 3], n),
         "spend": np.round(rng.gamma(2, 10, n), 2),
     }
-    return kb.release(kb.count(rows, arm="variant", metrics=["spend"], covariates=["tier"], **BOUNDS))
+    return kb.release(
+        kb.count(rows, **as_values("count", arm="variant", metrics=["spend"], covariates=["tier"], **BOUNDS))
+    )
 
 
 def filled(path: Path, entries: int = 3) -> Ledger:

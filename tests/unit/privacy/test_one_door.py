@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli, main
@@ -107,9 +108,8 @@ def people(n: int = 400) -> dict[str, Any]:
 
 def counted(n: int = 400) -> Counted:
     return kb.count(
-        people(n), arm="variant", metrics=["spend"], adjust=["tier"], bounds={"spend": (0, 500)},
-        resolution={"spend": 0.01},
-    )  # fmt: skip
+        people(n), arm="variant", metrics=[kb.Mean("spend", bounds=(0, 500), resolution=0.01)], adjust=["tier"]
+    )
 
 
 def kind(thing: Any) -> str:
@@ -151,7 +151,9 @@ def test_a_shared_scan_leaves_out_experiments_with_an_arm_below_k(tmp_path: Path
     rows = people() | {"other": np.array(["on"] * 393 + ["off"] * 7)}
     shared = {"bounds": {"spend": (0, 500)}, "ledger": tmp_path / "kanab.ledger", "new_ledger": True}
     with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10 people"):
-        kb.scan.scan_interactions(rows, ["variant", "other"], ["spend"], **shared)
+        kb.scan.scan_interactions(
+            rows, ["variant", "other"], **as_values("scan_interactions", metrics=["spend"], **shared)
+        )
 
 
 @pytest.mark.parametrize("thing", not_released(), ids=kind)
@@ -329,7 +331,12 @@ def rows(n: int, **other: Any) -> dict[str, Any]:
 
 
 def plan(**choices: Any) -> Plan:
-    return make_plan("variant", ["spend"], **({"bounds": {"spend": (0, 500)}, "shares": {"A": 1, "B": 1}} | choices))
+    return make_plan(
+        "variant",
+        **as_values(
+            "make_plan", metrics=["spend"], **{"bounds": {"spend": (0, 500)}, "shares": {"A": 1, "B": 1}} | choices
+        ),
+    )
 
 
 DECLARED = Plan(
@@ -339,7 +346,9 @@ ARMS = Span("day", "7d", None, "2026-W40")
 
 COUNTING: dict[str, Callable[[int], Any]] = {
     "a metric of texts": lambda n: kb.count(rows(n, spend=f"{NAME} {SENTINEL}"), plan()),
-    "a metric of texts, by an engine": lambda n: kb.count(rows(n, spend=f"{NAME} {SENTINEL}"), plan(), where="1 = 1"),
+    "a metric of texts, by an engine": lambda n: kb.count(
+        rows(n, spend=f"{NAME} {SENTINEL}"), plan(), rows=kb.Rows(where="1 = 1")
+    ),
     "infinite values": lambda n: kb.count(rows(n, spend=np.inf), plan()),
     "values beyond every grid": lambda n: kb.count(rows(n, spend=SENTINEL * 1e12), plan(bounds=None)),
     "a grid too fine": lambda n: kb.count(rows(n), plan(bounds=None, resolution={"spend": 1e-12})),
@@ -347,21 +356,25 @@ COUNTING: dict[str, Callable[[int], Any]] = {
         rows(n, spend=np.nan), plan(bounds={"spend": (1, 500)}, missing={"spend": "zero"})
     ),
     "an undeclared level": lambda n: kb.count(rows(n), DECLARED),
-    "an undeclared level, by an engine": lambda n: kb.count(rows(n), DECLARED, where="1 = 1"),
+    "an undeclared level, by an engine": lambda n: kb.count(rows(n), DECLARED, rows=kb.Rows(where="1 = 1")),
     "bins of texts": lambda n: kb.count(rows(n), plan(adjust=["x"], bins={"x": 3})),
-    "bins of texts, by an engine": lambda n: kb.count(rows(n), plan(adjust=["x"], bins={"x": 3}), where="1 = 1"),
+    "bins of texts, by an engine": lambda n: kb.count(
+        rows(n), plan(adjust=["x"], bins={"x": 3}), rows=kb.Rows(where="1 = 1")
+    ),
     "bins of infinite numbers": lambda n: kb.count(rows(n, z=np.inf), plan(adjust=["z"], bins={"z": 3})),
     "levels that are no levels": lambda n: kb.count(rows(n) | {"x": [[SENTINEL]] * n}, plan(adjust=["x"])),
     "one arm": lambda n: kb.count(rows(n, variant=NAME), plan(shares=None)),
     "nobody": lambda n: kb.count(rows(n, variant=NAME), plan()),
-    "no points in time": lambda n: kb.count(rows(n, day=NAME), plan(), span=ARMS),
-    "numbers for times": lambda n: kb.count(rows(n, day=int(SENTINEL)), plan(), span=ARMS),
+    "no points in time": lambda n: kb.count(rows(n, day=NAME), plan(), rows=kb.Rows(span=ARMS)),
+    "numbers for times": lambda n: kb.count(rows(n, day=int(SENTINEL)), plan(), rows=kb.Rows(span=ARMS)),
     "an unknown column": lambda n: kb.count(rows(n), plan(adjust=["y"])),
     "columns of several lengths": lambda n: kb.count(rows(n) | {"spend": [SENTINEL]}, plan()),
-    "people in two arms": lambda n: kb.count(rows(n, id=int(SENTINEL)), plan(), unit="id"),
-    "a filter that is no condition": lambda n: kb.count(rows(n), plan(), where="nothing > 3"),
-    "a filter that fails on a value": lambda n: kb.count(rows(n), plan(), where="cast(x as integer) > 3"),
-    "a value that cannot be averaged": lambda n: kb.count(rows(n), plan(), unit="id", aggregate={"spend": "median"}),
+    "people in two arms": lambda n: kb.count(rows(n, id=int(SENTINEL)), plan(), rows=kb.Rows(unit="id")),
+    "a filter that is no condition": lambda n: kb.count(rows(n), plan(), rows=kb.Rows(where="nothing > 3")),
+    "a filter that fails on a value": lambda n: kb.count(rows(n), plan(), rows=kb.Rows(where="cast(x as integer) > 3")),
+    "a value that cannot be averaged": lambda n: kb.count(
+        rows(n), plan(), rows=kb.Rows(unit="id", aggregate={"spend": "median"})
+    ),
 }
 
 
@@ -409,13 +422,19 @@ RELEASING: dict[str, Callable[[int], Any]] = {
     "k below 5": lambda n: kb.release(counted(n), 3),
     "k that is no number": lambda n: kb.release(counted(n), NAME),  # type: ignore[arg-type]
     "an unknown experiment": lambda n: kb.analyze(kb.release(counted(n)), "nothing"),
-    "an unknown control": lambda n: kb.analyze(kb.release(counted(n)), control="nothing"),
-    "confidence beyond 1": lambda n: kb.analyze(kb.release(counted(n)), confidence=SENTINEL),
-    "a contrast of nothing": lambda n: kb.analyze(kb.release(counted(n)), contrasts=["A - nothing"]),
-    "a pool of one arm": lambda n: kb.analyze(kb.release(counted(n)), pool={"any": ["A"]}),
-    "a margin of nothing": lambda n: kb.analyze(kb.release(counted(n)), margins={"x": kb.Margin("superiority", 1)}),
-    "a prior of nothing": lambda n: kb.analyze(kb.release(counted(n)), prior={"x": kb.Prior(0, 1)}),
-    "assigned by nothing": lambda n: kb.readout(rows(n), arm="variant", metrics=["spend"], assigned_by="nothing"),
+    "an unknown control": lambda n: kb.analyze(kb.release(counted(n)), reading=kb.Reading(control="nothing")),
+    "confidence beyond 1": lambda n: kb.analyze(kb.release(counted(n)), reading=kb.Reading(confidence=SENTINEL)),
+    "a contrast of nothing": lambda n: kb.analyze(
+        kb.release(counted(n)), reading=kb.Reading(contrasts=["A - nothing"])
+    ),
+    "a pool of one arm": lambda n: kb.analyze(kb.release(counted(n)), reading=kb.Reading(pool={"any": ["A"]})),
+    "a margin of nothing": lambda n: kb.analyze(
+        kb.release(counted(n)), reading=kb.Reading(margins={"x": kb.Margin("superiority", 1)})
+    ),
+    "a prior of nothing": lambda n: kb.analyze(kb.release(counted(n)), reading=kb.Reading(prior={"x": kb.Prior(0, 1)})),
+    "assigned by nothing": lambda n: kb.readout(
+        rows(n), arm="variant", metrics=["spend"], rows=kb.Rows(assigned_by="nothing")
+    ),
     "bounds from the data in a file": lambda n: release_text(kb.release(kb.count(rows(n), plan(bounds=None)))),
     "a changed release": lambda n: release_from_dict(unlike(kb.release(counted(n)), previous=NAME)),
     "a release of nothing": lambda n: release_from_dict({"format": "kanab-release/1", "tables": {NAME: n}}),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
@@ -44,7 +45,7 @@ def people(n: int = 2_000, seed: int = 1, rare: float = 0.2) -> Rows:
 
 
 def plan(*covariates: str, **choices: Any) -> Plan:
-    return make_plan("arm", ["y"], adjust=covariates, **(BOUNDS | choices))
+    return make_plan("arm", **as_values("make_plan", metrics=["y"], adjust=covariates, **BOUNDS | choices))
 
 
 def by_hand(rows: Rows, first: str, second: str) -> list[int]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.described import as_values
 
 from kanab.analysis.api import analyze
 from kanab.atomicfile import write_whole
@@ -33,7 +34,12 @@ def shop(n: int = 900, seed: int = 1) -> dict[str, Any]:
 def released(**choices: Any) -> Release:
     given = {"bounds": {"spend": (0, 500)}, "resolution": {"spend": 0.01}, **choices}
     return release(
-        count(shop(), arm="variant", metrics=["spend", "bought"], adjust=["tier"], segments=["device"], **given)
+        count(
+            shop(),
+            **as_values(
+                "count", arm="variant", metrics=["spend", "bought"], adjust=["tier"], segments=["device"], **given
+            ),
+        )
     )
 
 

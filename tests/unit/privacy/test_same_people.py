@@ -18,7 +18,7 @@ def released(seed: int, previous: str | None, *, experiment: str = "checkout", *
     """A release that says where it is from."""
     rng = np.random.default_rng(seed)
     rows = {experiment: rng.choice(["A", "B"], 400), "spend": rng.integers(0, 9, 400)}
-    made = kb.release(kb.count(rows, arm=experiment, metrics=["spend"], bounds={"spend": (0, 9)}))
+    made = kb.release(kb.count(rows, arm=experiment, metrics=[kb.Mean("spend", bounds=(0, 9))]))
     return replace(made, previous=previous, receipt=replace(made.receipt, **receipt))
 
 

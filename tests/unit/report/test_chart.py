@@ -73,7 +73,7 @@ def test_combined_effects_and_portfolios_are_drawn() -> None:
     def released(effect: float) -> kb.Release:
         arm = rng.choice(["A", "B"], 600)
         rows = {"checkout": arm, "spend": rng.poisson(4 + effect * (arm == "B"))}
-        return kb.release(kb.count(rows, arm="checkout", metrics=["spend"], bounds={"spend": (0, 100)}))
+        return kb.release(kb.count(rows, arm="checkout", metrics=[kb.Mean("spend", bounds=(0, 100))]))
 
     releases = {name: released(1.0) for name in ("de", "fr", "it")}
     assert [text for text in words(combine(releases).chart()) if text in (*releases, "together")] == [
@@ -85,7 +85,7 @@ def test_combined_effects_and_portfolios_are_drawn() -> None:
 
 
 def test_forecasts_and_power_curves_are_drawn() -> None:
-    plan = kb.make_plan(arm="checkout", metrics=["bought"], shares={"A": 1, "B": 1})
+    plan = kb.make_plan(arm="checkout", metrics=["bought"], arms={"A": 1, "B": 1})
     forecast = forecast_plan(plan, per_day=500, days=14, baseline=Baseline(rates={"bought": 0.1}))
     assert "0.02099 (+21 %)" in words(forecast.chart())
     assert "The smallest change of bought that is found with power" in words(forecast.chart())[0]

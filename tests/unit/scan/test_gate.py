@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.bad_releases import BAD_RELEASES, tabulate
+from tests.described import as_values
 
 import kanab as kb
 from kanab.errors import LedgerError, PlanError, PrivacyError
@@ -194,11 +195,11 @@ def test_people_who_lack_a_value_are_rare_like_those_who_have_another() -> None:
 def test_a_metric_that_few_people_have_is_left_out_and_the_others_are_shared(tmp_path: Path) -> None:
     rows = people(rare=(np.arange(4_000) % 200 == 0).astype(int))
     choices: dict[str, Any] = {"ledger": tmp_path / "ledger", "new_ledger": True, "tolerance": {"rare": 0.1}}
-    found = scan_interactions(rows, "t*", ["y", "rare"], **Y, **choices)
+    found = scan_interactions(rows, "t*", **as_values("scan_interactions", metrics=["y", "rare"], **Y, **choices))
     assert [metric.name for metric in found.scan.metrics] == ["y"]
     assert found.notes[0].startswith("rare is left out: with earlier scans there would be too many numbers for so few")
     with pytest.raises(PrivacyError, match=r"rare is left out.*Share the earlier scan, scan fewer experiments"):
-        scan_interactions(rows, "t*", ["rare"], **choices)
+        scan_interactions(rows, "t*", **as_values("scan_interactions", metrics=["rare"], **choices))
 
 
 def test_a_shared_scan_is_not_marked_and_an_internal_one_is(tmp_path: Path) -> None:
@@ -222,7 +223,9 @@ def test_the_same_scan_spends_once_and_another_of_the_same_experiments_is_refuse
     one_more = {name: np.append(column, column[0]) for name, column in rows.items()}
     with pytest.raises(PrivacyError, match=r"t0, t1, t2, … \(4 in all\) were scanned for it before"):
         scan_interactions(one_more, "t*", ["d"], ledger=path)
-    scan_interactions(one_more, "t*", ["y"], ledger=path, **Y)  # of another metric nothing was told
+    scan_interactions(
+        one_more, "t*", **as_values("scan_interactions", metrics=["y"], ledger=path, **Y)
+    )  # of another metric nothing was told
     assert [note.kind for note in read_ledger(path).notes] == ["scanned", "scanned"]
 
 
@@ -254,7 +257,18 @@ def test_segments_spend_people_off_the_commonest_value_of_every_arm(tmp_path: Pa
     on = int(((rows["t0"] == "on") & (rows["d"] == 1)).sum())
     fewest = min(on, 100 - on) // 10 * 10
     choices: dict[str, Any] = {"ledger": tmp_path / "ledger", "new_ledger": True}
-    scan_segments(rows, "t0", ["y", "d"], ["c"], bounds={"y": (0, 100)}, resolution={"y": 1}, **choices)
+    scan_segments(
+        rows,
+        "t0",
+        **as_values(
+            "scan_segments",
+            metrics=["y", "d"],
+            covariates=["c"],
+            bounds={"y": (0, 100)},
+            resolution={"y": 1},
+            **choices,
+        ),
+    )
     spent = [note.asked[name].split()[1] for note in read_ledger(tmp_path / "ledger").notes for name in ("y", "d")]
     assert [float(text) for text in spent] == [2 / fewest, 2 / fewest]
 
@@ -275,7 +289,9 @@ def test_means_that_may_rest_on_one_or_two_people_are_not_shared(tmp_path: Path)
     rows["y"] = np.where(both, rng.integers(5, 15, 4_000), rng.integers(0, 3, 4_000)).astype(float)
     for bounds, effects in (((0, 20), 1), ((0, 5_000), 0)):
         choices: dict[str, Any] = {"bounds": {"y": bounds}, "resolution": {"y": 1}, "new_ledger": True}
-        shared = scan_interactions(rows, "t*", ["y"], ledger=tmp_path / str(bounds), **choices)
+        shared = scan_interactions(
+            rows, "t*", **as_values("scan_interactions", metrics=["y"], ledger=tmp_path / str(bounds), **choices)
+        )
         assert len(shared.effects) == effects
         assert len(shared.scan.flagged) == 1
     table = kb.count_columns(rows, arm="t0", metrics=["y", "d"], covariates=["c"])
@@ -287,7 +303,7 @@ def test_a_scan_goes_into_a_ledger_that_is_there_and_has_no_noise(tmp_path: Path
     with pytest.raises(LedgerError, match="there is no ledger"):
         scan_interactions(people(), "t*", ["d"], ledger=tmp_path / "ledger")
     noisy: dict[str, Any] = {"epsilon": 1.0, "ledger": tmp_path / "noisy", "new_ledger": True}
-    two = kb.count(people(), arm="t0", metrics=["d"], shares={"off": 1, "on": 1}, bounds={"d": (0, 1)})
+    two = kb.count(people(), arm="t0", metrics=[kb.Mean("d", bounds=(0, 1))], arms={"off": 1, "on": 1})
     kb.release(two, **noisy)
     with pytest.raises(PrivacyError, match="the ledger holds releases with ε"):
         scan_interactions(people(), "t*", ["d"], ledger=tmp_path / "noisy")

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 import kanab as kb
+from kanab.description import Mean, Rows
 from kanab.errors import AnalysisError, ArgumentError, PlanError, PrivacyError, SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.scan import scan_interactions, scan_segments
@@ -28,7 +30,7 @@ def users(n: int = 6_000, tests: int = 5, seed: int = 1) -> dict[str, Any]:
 
 
 def test_the_planted_pair_is_found_and_told() -> None:
-    found = scan_interactions(users(), "t*", ["y", "d"], **COUNTING)
+    found = scan_interactions(users(), "t*", **as_values("scan_interactions", metrics=["y", "d"], **COUNTING))
     data = found.to_dict()
     alarms = [(row["a"], row["b"], row["metric"]) for row in data["pairs"] if row["verdict"] == "interference"]
     assert alarms == [("t1", "t3", "y")]
@@ -52,10 +54,10 @@ def test_what_a_large_scan_does_not_list_is_counted_and_told_alike(monkeypatch: 
     rows["t7"] = np.where(np.arange(8_000) < 200, rows["t7"], None)
     rows["t6"] = np.where(np.arange(8_000) < 225, None, rows["t6"])
     choices = COUNTING | {"tolerance": {"d": 0.5}}
-    whole = scan_interactions(rows, "t*", ["y", "d"], **choices)
+    whole = scan_interactions(rows, "t*", **as_values("scan_interactions", metrics=["y", "d"], **choices))
     assert whole.to_dict()["unlisted"] is None
     monkeypatch.setattr(outcomes, "MOST_LISTED", 12)
-    found = scan_interactions(rows, "t*", ["y", "d"], **choices)
+    found = scan_interactions(rows, "t*", **as_values("scan_interactions", metrics=["y", "d"], **choices))
     data = found.to_dict()
     assert len(data["pairs"]) == 12
     assert [row["verdict"] for row in data["pairs"]].count("interference") == 1
@@ -90,7 +92,7 @@ def test_alarms_that_are_not_listed_are_counted(monkeypatch: pytest.MonkeyPatch)
 def test_of_thirty_thousand_pairs_the_most_urgent_are_listed() -> None:
     rng = np.random.default_rng(4)
     rows: dict[str, Any] = {f"t{i:03}": rng.integers(0, 2, 3_000, dtype=np.int8) for i in range(250)}
-    found = scan_interactions(rows | {"y": np.round(rng.gamma(1, 20, 3_000), 2)}, "t*", ["y"], bounds={"y": (0, 200)})
+    found = scan_interactions(rows | {"y": np.round(rng.gamma(1, 20, 3_000), 2)}, "t*", [Mean("y", bounds=(0, 200))])
     data = found.to_dict()
     assert data["unlisted"]["tests"] == 31_125 - len(data["pairs"])
     assert "250 experiments, 31,125 pairs, 1 metric (y)" in str(found)
@@ -99,7 +101,7 @@ def test_of_thirty_thousand_pairs_the_most_urgent_are_listed() -> None:
 
 
 def test_whatever_the_number_of_people_an_internal_scan_holds_every_test() -> None:
-    found = scan_interactions(users(600, 14), "t*", ["y", "d"], **COUNTING)
+    found = scan_interactions(users(600, 14), "t*", **as_values("scan_interactions", metrics=["y", "d"], **COUNTING))
     assert len([row for row in found.scan if row.F is not None]) == 2 * 91
     assert [(pair["a"], pair["b"], pair["metric"]) for pair in found.to_dict()["effects"]] == [("t1", "t12", "y")]
 
@@ -128,7 +130,9 @@ def test_stored_pair_tables_give_the_same_answer() -> None:
     )
     stored = kb.release(kb.count(users(), plan))
     rows = {(row["a"], row["b"]): row for row in scan_interactions(stored).to_dict()["pairs"]}
-    direct = scan_interactions(users(), ["t1", "t2", "t3"], ["y"], **COUNTING).to_dict()["pairs"]
+    direct = scan_interactions(
+        users(), ["t1", "t2", "t3"], **as_values("scan_interactions", metrics=["y"], **COUNTING)
+    ).to_dict()["pairs"]
     for row in direct:
         if (row["a"], row["b"]) in rows:
             other = rows[row["a"], row["b"]]
@@ -138,7 +142,9 @@ def test_stored_pair_tables_give_the_same_answer() -> None:
 
 
 def test_segments_of_many_experiments_are_scanned_together() -> None:
-    found = scan_segments(users(seed=2), ["t0", "t2"], ["y"], ["device"], **COUNTING)
+    found = scan_segments(
+        users(seed=2), ["t0", "t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING)
+    )
     data = found.to_dict()
     assert [(row["experiment"], row["covariate"], row["verdict"]) for row in data["segments"]] == [
         ("t0", "device", "nothing found"),
@@ -150,18 +156,23 @@ def test_segments_of_many_experiments_are_scanned_together() -> None:
 
 
 def test_frames_have_a_row_per_test() -> None:
-    found = scan_interactions(users(1_000, 3), "t*", ["y"], **COUNTING)
+    found = scan_interactions(users(1_000, 3), "t*", **as_values("scan_interactions", metrics=["y"], **COUNTING))
     assert list(found.to_pandas().columns[:2]) == ["a", "b"] or {"a", "b", "df_numerator"} <= set(
         found.to_pandas().columns
     )
     assert found.to_polars().height == 3
-    assert scan_segments(users(), ["t0"], ["y"], ["device"], **COUNTING).to_pandas().shape[0] == 1
+    assert (
+        scan_segments(users(), ["t0"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING))
+        .to_pandas()
+        .shape[0]
+        == 1
+    )
 
 
 def test_what_is_missing_or_too_much_is_said() -> None:
     with pytest.raises(PlanError, match="what to compare is not said"):
         scan_segments(users())
-    plain = kb.release(kb.count(users(), arm="t1", metrics=["y"], **COUNTING))
+    plain = kb.release(kb.count(users(), **as_values("count", arm="t1", metrics=["y"], **COUNTING)))
     with pytest.raises(AnalysisError, match="hold no table of two experiments"):
         scan_interactions(plain)
     with pytest.raises(AnalysisError, match="no table by a covariate"):
@@ -186,25 +197,40 @@ def test_a_mistyped_or_wrong_argument_is_one_sentence_with_a_remedy() -> None:
 
 
 def test_single_names_need_no_list() -> None:
-    listed = scan_segments(users(), ["t2"], ["y"], ["device"], **COUNTING).to_dict()
-    assert scan_segments(users(), "t2", "y", "device", **COUNTING).to_dict() == listed
-    stored = kb.release(kb.count(users(), arm="t2", metrics=["y"], segments=["device"], **COUNTING))
+    listed = scan_segments(
+        users(), ["t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING)
+    ).to_dict()
+    assert (
+        scan_segments(
+            users(), "t2", **as_values("scan_segments", metrics="y", covariates="device", **COUNTING)
+        ).to_dict()
+        == listed
+    )
+    stored = kb.release(
+        kb.count(users(), **as_values("count", arm="t2", metrics=["y"], segments=["device"], **COUNTING))
+    )
     assert scan_segments(stored, metrics="y").to_dict()["segments"] == listed["segments"]
 
 
 def test_releases_take_no_choices_of_counting() -> None:
-    stored = kb.release(kb.count(users(), arm="t2", metrics=["y"], segments=["device"], **COUNTING))
+    stored = kb.release(
+        kb.count(users(), **as_values("count", arm="t2", metrics=["y"], segments=["device"], **COUNTING))
+    )
     with pytest.raises(PlanError, match="releases already say what was counted"):
         scan_segments(stored, experiments=["checkout"], covariates=["device"])
     with pytest.raises(PlanError, match="releases already say what was counted"):
-        scan_segments(stored, where="d > 0")
+        scan_segments(stored, rows=Rows(where="d > 0"))
 
 
 def test_the_reference_names_every_field_of_both_scans() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference.md").read_text(encoding="utf-8")
     documented = text.split("### A scan\n")[1].split("### ")[0]
-    pairs = scan_interactions(users(1_000, 3), "t*", ["y"], **COUNTING).to_dict()
-    segments = scan_segments(users(), ["t2"], ["y"], ["device"], **COUNTING).to_dict()
+    pairs = scan_interactions(
+        users(1_000, 3), "t*", **as_values("scan_interactions", metrics=["y"], **COUNTING)
+    ).to_dict()
+    segments = scan_segments(
+        users(), ["t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING)
+    ).to_dict()
     rows = {*pairs["pairs"][0], *segments["segments"][0]}
     assert [name for name in {*pairs, *segments, *rows} if f"`{name}`" not in documented] == []
 
@@ -230,11 +256,15 @@ def verdicts(found: kb.scan.PairReadout) -> dict[tuple[str, str], str]:
 
 def test_a_factorial_whose_joint_shares_are_declared_is_not_called_broken() -> None:
     rows = factorial()
-    before = scan_interactions(rows, NAMES, ["y"], **COUNTING)
+    before = scan_interactions(rows, NAMES, **as_values("scan_interactions", metrics=["y"], **COUNTING))
     assert verdicts(before)["checkout", "search"] == "assignment broken"
     text = " ".join(str(before).split())
     assert "If two of them were assigned together on purpose, declare their joint shares (--joint-shares)." in text
-    found = scan_interactions(rows, NAMES, ["y"], joint_shares={("checkout", "search"): FACTORIAL}, **COUNTING)
+    found = scan_interactions(
+        rows,
+        NAMES,
+        **as_values("scan_interactions", metrics=["y"], joint_shares={("checkout", "search"): FACTORIAL}, **COUNTING),
+    )
     assert set(verdicts(found).values()) == {"nothing found"}
     text = " ".join(str(found).split())
     assert "(alarm below 0.001, corrected over all pairs by Holm)" in text
@@ -248,14 +278,24 @@ def test_a_factorial_whose_joint_shares_are_declared_is_not_called_broken() -> N
 def test_joint_shares_may_name_the_experiments_in_either_order() -> None:
     rows = factorial()
     turned = {("search", "checkout"): {(b, a): share for (a, b), share in FACTORIAL.items()}}
-    found = scan_interactions(rows, NAMES, ["y"], joint_shares=turned, **COUNTING)
-    same = scan_interactions(rows, NAMES, ["y"], joint_shares={("checkout", "search"): FACTORIAL}, **COUNTING)
+    found = scan_interactions(
+        rows, NAMES, **as_values("scan_interactions", metrics=["y"], joint_shares=turned, **COUNTING)
+    )
+    same = scan_interactions(
+        rows,
+        NAMES,
+        **as_values("scan_interactions", metrics=["y"], joint_shares={("checkout", "search"): FACTORIAL}, **COUNTING),
+    )
     assert found.to_dict() == same.to_dict()
 
 
 def test_people_in_other_joint_shares_than_planned_are_a_broken_assignment() -> None:
     other = dict(zip(FACTORIAL, (0.3, 0.3, 0.2, 0.2), strict=True))
-    found = scan_interactions(factorial(), NAMES, ["y"], joint_shares={("checkout", "search"): other}, **COUNTING)
+    found = scan_interactions(
+        factorial(),
+        NAMES,
+        **as_values("scan_interactions", metrics=["y"], joint_shares={("checkout", "search"): other}, **COUNTING),
+    )
     assert verdicts(found)["checkout", "search"] == "assignment broken"
     assert "people are not in the joint shares that were planned for checkout and search" in str(found)
     assert "No sign that people are not in" not in str(found)
@@ -300,7 +340,9 @@ def test_releases_take_joint_shares_from_their_plan_and_analyze_says_what_they_m
 )
 def test_joint_shares_that_do_not_fit_are_refused(declared: Any, fact: str) -> None:
     with pytest.raises(PlanError, match=fact):
-        scan_interactions(factorial(400), NAMES, ["y"], joint_shares=declared, **COUNTING)
+        scan_interactions(
+            factorial(400), NAMES, **as_values("scan_interactions", metrics=["y"], joint_shares=declared, **COUNTING)
+        )
 
 
 @pytest.mark.slow
@@ -309,20 +351,37 @@ def test_segments_are_those_of_a_persons_first_row() -> None:
     later = first | {"day": np.repeat("2026-11-02", 3_000), "device": np.repeat("tablet", 3_000), "y": np.zeros(3_000)}
     rows = {name: np.concatenate([later[name], first[name]]) for name in first}
     with pytest.raises(SourceError, match=r"'device' changes among the rows of a person.*first_by"):
-        scan_segments(rows, ["t2"], ["y"], ["device"], unit="person", **COUNTING)
-    taken = scan_segments(rows, ["t2"], ["y"], ["device"], unit="person", first_by="day", **COUNTING).to_dict()
-    assert taken["segments"] == scan_segments(first, ["t2"], ["y"], ["device"], **COUNTING).to_dict()["segments"]
+        scan_segments(
+            rows, ["t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], unit="person", **COUNTING)
+        )
+    taken = scan_segments(
+        rows,
+        ["t2"],
+        **as_values("scan_segments", metrics=["y"], covariates=["device"], unit="person", first_by="day", **COUNTING),
+    ).to_dict()
+    assert (
+        taken["segments"]
+        == scan_segments(
+            first, ["t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING)
+        ).to_dict()["segments"]
+    )
 
 
 def test_fewer_bins_than_asked_for_are_said() -> None:
     rows = users() | {"visits": np.where(np.arange(6_000) % 2, 0, np.arange(6_000) % 50)}
-    scanned = scan_segments(rows, ["t1", "t2"], ["y"], ["visits"], bins={"visits": 5}, **COUNTING)
+    scanned = scan_segments(
+        rows,
+        ["t1", "t2"],
+        **as_values("scan_segments", metrics=["y"], covariates=["visits"], bins={"visits": 5}, **COUNTING),
+    )
     assert str(scanned).count("visits: 3 bins instead of 5, because many people share a value") == 1
 
 
 def test_effects_within_arms_are_against_the_control_and_say_how_it_is_known() -> None:
     rows = users()
     rows |= {"t1": np.where(rows["t1"] == "on", "challenger", "original"), "t3": np.where(rows["t3"] == "on", "x", "y")}
-    (pair,) = scan_interactions(rows, ["t1", "t3"], ["y"], **COUNTING).to_dict()["effects"]
+    (pair,) = scan_interactions(
+        rows, ["t1", "t3"], **as_values("scan_interactions", metrics=["y"], **COUNTING)
+    ).to_dict()["effects"]
     assert {(row["experiment"], row["control"]) for row in pair["effects"]} == {("t1", "original"), ("t3", "x")}
     assert pair["control_chosen"] == ["word", "unknown"]

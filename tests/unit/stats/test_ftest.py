@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from statsmodels.stats.oneway import anova_oneway
+from tests.described import as_values
 from tests.unit.stats.noisy_tables import restated, shop, stated_noise, with_noise
 
 import kanab as kb
@@ -420,9 +421,13 @@ def tailed(n=4_000):
 )
 def test_a_readout_and_a_scan_of_rows_test_segments_alike(metric, choices):
     rows = tailed()
-    data = kb.readout(rows, arm="variant", metrics=[metric], segments=["device"], **choices)
+    data = kb.readout(rows, **as_values("readout", arm="variant", metrics=[metric], segments=["device"], **choices))
     (test,) = [row.test for row in data.segments if row.decides]
-    lines = kb.scan.scan_segments(rows, ["variant"], [metric], ["device"], correction="none", **choices).scan.lines
+    lines = kb.scan.scan_segments(
+        rows,
+        ["variant"],
+        **as_values("scan_segments", metrics=[metric], covariates=["device"], correction="none", **choices),
+    ).scan.lines
     assert test.p == pytest.approx(float(lines.p_robust[0]), rel=1e-9)
 
 

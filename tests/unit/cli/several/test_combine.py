@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, name in enumerate(("de", "fr", "nl")):
         rng = np.random.default_rng(seed)
         rows = {"checkout": rng.choice(["A", "B"], 800), "orders": rng.poisson(3, 800)}
-        released = kb.release(kb.count(rows, arm="checkout", metrics=["orders"], bounds={"orders": (0, 30)}))
+        released = kb.release(kb.count(rows, arm="checkout", metrics=[kb.Mean("orders", bounds=(0, 30))]))
         kb.write_release(released, path / f"{name}.release.json")
     return path
 

@@ -73,7 +73,7 @@ def test_an_assistant_reads_releases_over_standard_input_and_output(folder: Path
     ]
     total = kb.add_releases(list(kb.read_ledger(folder / "kanab.ledger").releases))
     effects = {row["metric"]: row for row in readout.structured_content["effects"]}
-    expected = kb.analyze(total, "checkout", looks=kb.Looks("spending")).to_dict()["effects"]
+    expected = kb.analyze(total, "checkout", reading=kb.Reading(looks=kb.Looks("spending"))).to_dict()["effects"]
     for row in (row for row in expected if row["carries_verdict"]):
         assert effects[row["metric"]]["estimate"] == pytest.approx(row["estimate"], rel=1e-5)
     assert [row["verdict"] for row in compared.structured_content["effects"]] == ["better", "unclear"]

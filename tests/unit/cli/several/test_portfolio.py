@@ -23,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rng = np.random.default_rng(seed)
         arm = rng.choice(["A", "B"], 900)
         rows = {name: arm, "orders": rng.poisson(3 + 0.7 * (name == "price") * (arm == "B"))}
-        counted = kb.count(rows, arm=name, metrics=["orders"], bounds={"orders": (0, 30)})
+        counted = kb.count(rows, arm=name, metrics=[kb.Mean("orders", bounds=(0, 30))])
         kb.write_release(kb.release(counted), path / f"{name}.json")
     return path
 

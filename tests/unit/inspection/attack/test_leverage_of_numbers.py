@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from tests.bad_releases import outlier_in_number
+from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -42,7 +43,9 @@ def shop(people: int, seed: int, largest: float) -> dict[str, Any]:
 
 def released(rows: dict[str, Any], adjust: tuple[str, ...] = ("tier", "device", "before")) -> Release:
     ends = {"spend": (0, 500), "before": (0, 20_000)}
-    return kb.release(kb.count(rows, arm="variant", metrics=["spend"], adjust=list(adjust), bounds=ends))
+    return kb.release(
+        kb.count(rows, **as_values("count", arm="variant", metrics=["spend"], adjust=list(adjust), bounds=ends))
+    )
 
 
 def without_the_rule(rows: dict[str, Any]) -> Release:

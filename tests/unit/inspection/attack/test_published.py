@@ -36,8 +36,14 @@ def plain(**more: Any) -> dict[str, Any]:
 
 def test_a_release_of_ours_is_read_as_it_was_written() -> None:
     rows = shop_rows(2_000)
-    made = kb.release(kb.count(rows, arm="variant", metrics=["bought", "spend"], segments=["country"],
-                               bounds={"spend": (0, 500)}, resolution={"spend": 0.01}))  # fmt: skip
+    made = kb.release(
+        kb.count(
+            rows,
+            arm="variant",
+            metrics=["bought", kb.Mean("spend", bounds=(0, 500), resolution=0.01)],
+            segments=["country"],
+        )
+    )
     read = published_from_dict(json.loads(json.dumps(release_to_dict(made))), "ours")
     assert (read.name, read.k, read.cohorts) == ("ours", 10, "")
     table = next(one for one in read.tables if one.name == "variant/country")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.bad_releases import BAD_RELEASES, BadRelease
+from tests.described import as_values
 
 import kanab as kb
 from kanab.datasets import shop_rows
@@ -176,8 +177,17 @@ def test_the_papers_value_lies_between_itself_and_itself() -> None:
 
 
 def ours(rows: dict[str, Any], covariates: list[str], **more: Any) -> AttackedRelease:
-    plan = make_plan("variant", ["bought", "spend"], segments=covariates, bounds={"bought": (0, 1), "spend": (0, 500)},
-                     resolution={"bought": 1, "spend": 0.01}, **more)  # fmt: skip
+    plan = make_plan(
+        "variant",
+        **as_values(
+            "make_plan",
+            metrics=["bought", "spend"],
+            segments=covariates,
+            bounds={"bought": (0, 1), "spend": (0, 500)},
+            resolution={"bought": 1, "spend": 0.01},
+            **more,
+        ),
+    )
     return published_from_dict(release_to_dict(kb.release(kb.count(rows, plan))), "ours")
 
 

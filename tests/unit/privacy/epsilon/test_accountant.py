@@ -281,7 +281,7 @@ def test_cohorts_with_epsilon_are_other_people_so_the_largest_counts(
     assert "no further cohort is ripe" in other.err
     plan = replace(parse_plan(f"{PLAN}[privacy]\nepsilon = 1"), cohorts=Cohorts("7d", "7d"))
     week = kb.plan.Span("enrolled", "7d", "2026-W37", "2026-W38")
-    second = kb.release(kb.count(ROWS, plan, span=week), ledger=tmp_path / "kanab.ledger")
+    second = kb.release(kb.count(ROWS, plan, rows=kb.Rows(span=week)), ledger=tmp_path / "kanab.ledger")
     assert (noise(second).spent, noise(second).left) == (pytest.approx(1), 0)
     batches = [release.receipt.batch for release in read_ledger(tmp_path / "kanab.ledger").noisy]
     assert [batch and batch.through for batch in batches] == ["2026-W37", "2026-W38"]
@@ -291,7 +291,7 @@ def test_batches_keep_the_map_of_the_first_and_their_noise_adds_up(tmp_path: Pat
     plan = replace(parse_plan(f"{PLAN}[privacy]\nepsilon = 1"), cohorts=Cohorts("7d", "7d"))
     rows, ledger = shop(9000), tmp_path / "shop.ledger"
     for after, through in ((None, "2026-W37"), ("2026-W37", "2026-W38")):
-        week = kb.count(rows, plan, span=kb.plan.Span("enrolled", "7d", after, through))
+        week = kb.count(rows, plan, rows=kb.Rows(span=kb.plan.Span("enrolled", "7d", after, through)))
         kb.release(week, ledger=ledger, new_ledger=after is None)
     first, second = read_ledger(ledger).releases
     assert first.receipt.maps == second.receipt.maps
@@ -310,7 +310,7 @@ def test_batches_keep_the_map_of_the_first_and_their_noise_adds_up(tmp_path: Pat
     with pytest.raises(PrivacyError, match="is not a release of its own"):
         kb.write_release(both, tmp_path / "both.json")
     week = kb.plan.Span("enrolled", "7d", "2026-W38", "2026-W39")
-    exact = kb.release(kb.count(rows, replace(plan, budget=None), span=week))
+    exact = kb.release(kb.count(rows, replace(plan, budget=None), rows=kb.Rows(span=week)))
     with pytest.raises(PrivacyError, match="some of these releases have an ε"):
         kb.add_releases([first, exact])
 

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 from tests.unit.privacy.epsilon.shop import SHOP, SMALL, counted, few, people, silent
 
 from kanab.counting.dispatch import count
+from kanab.description import Mean, Rows
 from kanab.errors import MissingExtraError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, make_plan
@@ -270,7 +272,7 @@ ROWS = few() | {"shop": [1, 2, 3, 4] * 100, "age": [20, 40] * 200}
 
 def bad(**choices: Any) -> Callable[[], Any]:
     plan = {"arm": "variant", "metrics": ["spend"], "bounds": {"spend": (0, 7)}, "arms": ["A", "B"]} | choices
-    return lambda: count(ROWS, **plan)
+    return lambda: count(ROWS, **as_values("count", **plan))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +303,9 @@ def test_what_the_data_would_decide_is_refused(
 def test_clusters_are_refused() -> None:
     pytest.importorskip("ibis")
     rows = ROWS | {"shop": [f"{arm}{place % 7}" for place, arm in enumerate(ROWS["variant"])]}
-    exact = count(rows, arm="variant", metrics=["spend"], arms=["A", "B"], bounds={"spend": (0, 7)}, assigned_by="shop")
+    exact = count(
+        rows, arm="variant", metrics=[Mean("spend", bounds=(0, 7))], arms=["A", "B"], rows=Rows(assigned_by="shop")
+    )
     with pytest.raises(PrivacyError, match="arms were assigned to clusters"):
         release(exact, epsilon=1.0)
 
@@ -326,7 +330,7 @@ def test_a_small_k_and_a_large_delta_stand_in_the_receipt() -> None:
 
 
 def test_the_exact_grid_is_the_plans() -> None:
-    exact = count(few(), make_plan("variant", ["spend"], arms=["A", "B"], bounds={"spend": (0, 7)}))
+    exact = count(few(), make_plan("variant", [Mean("spend", bounds=(0, 7))], arms=["A", "B"]))
     made = door.release_with_noise(exact, Budget(1.0), 10)
     assert made.tables["variant"].metrics == (replace(exact.plan.metrics[0], missing="exclude").metric(),)
 

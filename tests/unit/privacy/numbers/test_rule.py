@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.described import as_values
 
 from kanab.analysis.api import analyze
 from kanab.counted import Counted
 from kanab.counting.dispatch import count
+from kanab.description import Mean, Number
 from kanab.errors import PrivacyError
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
@@ -40,12 +42,15 @@ def counted(rows: dict[str, Any], adjust: list[str], **choices: Any) -> Counted:
     steps = dict.fromkeys(bounds, 0.01)
     return count(
         rows,
-        arm="arm",
-        metrics=choices.pop("metrics", ["y"]),
-        adjust=adjust,
-        bounds=bounds,
-        resolution=steps,
-        **choices,
+        **as_values(
+            "count",
+            arm="arm",
+            metrics=choices.pop("metrics", ["y"]),
+            adjust=adjust,
+            bounds=bounds,
+            resolution=steps,
+            **choices,
+        ),
     )
 
 
@@ -135,11 +140,13 @@ def test_a_metric_that_no_class_may_show_keeps_its_products_by_arm() -> None:
     rows["opened"] = (np.arange(4000) % 3 == 0).astype(int)
     made = release(
         count(
-            rows, arm="arm", metrics=["rating"], adjust=["tier", "before"], received="opened",
-            bounds={"rating": (0, 300), "before": (0, 60)}, resolution={"rating": 0.01, "before": 0.01},
-            missing={"rating": "exclude"},
+            rows,
+            arm="arm",
+            metrics=[Mean("rating", bounds=(0, 300), resolution=0.01, missing="exclude")],
+            adjust=["tier", Number("before", bounds=(0, 60), resolution=0.01)],
+            received="opened",
         )
-    )  # fmt: skip
+    )
     assert "rating" not in made.tables["arm/tier"].metric_names
     assert {frozenset(cross.pair) for cross in made.tables["arm"].crosses} == {
         frozenset({"before", "rating"}), frozenset({"opened", "rating"})
@@ -219,9 +226,17 @@ def test_a_number_of_other_people_is_not_said_to_stand_in_the_way(tmp_path: Path
     rows["visits"][1] = 900
     bounds = {"visits": (0.0, 1000.0), "y": (0.0, 300.0)}
     asked = count(
-        rows, arm="other", metrics=["y"], adjust=["visits"], bounds=bounds, resolution=dict.fromkeys(bounds, 0.01),
-        earlier=read_ledger(path).plans,
-    )  # fmt: skip
+        rows,
+        **as_values(
+            "count",
+            arm="other",
+            metrics=["y"],
+            adjust=["visits"],
+            bounds=bounds,
+            resolution=dict.fromkeys(bounds, 0.01),
+            earlier=read_ledger(path).plans,
+        ),
+    )
     why = release(asked, ledger=path).receipt.left_out["other: visits"]
     assert "narrower bounds may keep it, beyond which values are clamped (--bounds visits=0:500)" in why
 

@@ -1,0 +1,256 @@
+"""Fields that describe themselves: what a constructor checks, flags, and the reference are made from them.
+
+Nothing is computed here, so that help of commands stays quick.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from numbers import Real
+from typing import Any, TypeVar, cast, dataclass_transform, get_args
+
+from kanab.errors import ArgumentError
+
+T = TypeVar("T")
+
+
+class WrongValueError(Exception):
+    """What a value must be, in words that follow its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value: how a value of Python is read, what the text of a flag means and how help calls and shows it.
+
+    ``names`` says that it is a list of names; ``choices`` are the only words that it may be.
+    """
+
+    read: Callable[[Any], Any]
+    text: Callable[[str], Any] = str
+    metavar: str | None = None
+    show: Callable[[Any], str] = str
+    names: bool = False
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known of a field besides its type: a line of help, its kind, an example, its flag, other words for it.
+
+    ``flag`` is made of the name where it is None; an empty one says that there is none. ``of`` is the column of the
+    example, where a flag names one: --top country=20.
+    """
+
+    help: str
+    kind: Kind
+    example: Any = None
+    flag: str | None = None
+    words: tuple[str, ...] = ()
+    of: str = "spend"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A field with its name, setting and default."""
+
+    name: str
+    setting: Setting
+    default: Any
+
+    @property
+    def flag(self) -> str:
+        """The flag, such as --min-events."""
+        made = f"--{self.name.replace('_', '-')}"
+        return made if self.setting.flag is None else self.setting.flag
+
+    @property
+    def keyed_example(self) -> str:
+        """An example of its flag where that names a column, such as --bounds spend=0:500."""
+        return f"{self.flag} {self.setting.of}={self.setting.kind.show(self.setting.example)}"
+
+    @property
+    def such_as(self) -> str:
+        """An example, as the end of a sentence."""
+        example = self.setting.example
+        return "" if example is None else f", for example {self.name}={example!r}"
+
+    def read(self, value: Any) -> Any:
+        """Return a value as the field holds it; its default goes without reading."""
+        return value if value is self.default else self.setting.kind.read(value)
+
+
+def setting(help: str, kind: Kind, example: Any = None, *, default: Any = MISSING, **more: Any) -> Any:
+    """Return a field of a described class."""
+    return field(default=default, metadata={"setting": Setting(help, kind, example, **more)})
+
+
+@cache
+def described(cls: Any) -> Mapping[str, Described]:
+    """Return the fields of a class by their names, in order."""
+    return {
+        each.name: Described(each.name, each.metadata["setting"], each.default)
+        for each in fields(cls)
+        if "setting" in each.metadata
+    }
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(setting,))
+def describes(cls: type[T]) -> type[T]:
+    """Make a frozen dataclass whose constructor names everything that is wrong with a call at once."""
+    made = dataclass(frozen=True)(cls)
+    plain = made.__init__
+    lines = (f"    {each.name}: {each.setting.help}" for each in described(cast(Any, made)).values())
+    made.__doc__ = "\n".join([f"{made.__doc__}\n", *lines])
+
+    def checked_init(self: Any, *args: Any, **named: Any) -> None:
+        known = described(cast(Any, made))
+        given = dict(zip(known, args, strict=False)) | named
+        values, wrong = _checked(made, given)
+        if len(args) > len(known):
+            wrong.append(f"it takes {len(known)} arguments, not {len(args)}")
+        if wrong:
+            raise ArgumentError(f"{cls.__name__}(): {'; '.join(wrong)}")
+        plain(self, **values)
+
+    checked_init.__wrapped__ = plain  # type: ignore[attr-defined]  # help() and inspect.signature see the fields
+    made.__init__ = checked_init  # type: ignore[method-assign]
+    return made
+
+
+def _checked(cls: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values that can be read, and a sentence for each that cannot, is unknown or is missing."""
+    known = described(cls)
+    values: dict[str, Any] = {}
+    wrong: list[str] = []
+    for name, value in given.items():
+        if name not in known:
+            wrong.append(f"there is no {name!r}; {meant(name, known)}")
+            continue
+        try:
+            values[name] = known[name].read(value)
+        except WrongValueError as problem:
+            wrong.append(f"{name} {problem}{known[name].such_as}")
+    wrong += [
+        f"{name} is missing{each.such_as}"
+        for name, each in known.items()
+        if each.default is MISSING and name not in given
+    ]
+    return values, wrong
+
+
+def meant(name: str, known: Mapping[str, Described]) -> str:
+    """Say which field was perhaps meant, by its spelling or by another word for it, or which there are."""
+    words = {word: each.name for each in known.values() for word in (each.name, *each.setting.words)}
+    near = difflib.get_close_matches(name, words, n=1, cutoff=0.6)
+    return f"did you mean {words[near[0]]!r}?" if near else f"it takes {', '.join(known)}"
+
+
+# ── kinds ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise WrongValueError("must be a text")
+    return value
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise WrongValueError("must be a number")
+    return float(value)
+
+
+def _whole(value: Any) -> Any:
+    number = _number(value)
+    if not number.is_integer() or number < 1:
+        raise WrongValueError("must be a whole number, at least 1")
+    return int(number)
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise WrongValueError("must be two numbers: (lower, upper)")
+    return _number(value[0]), _number(value[1])
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise WrongValueError("must be a list of names")
+    return tuple(_text(name) for name in value)
+
+
+def _yes(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise WrongValueError("must be true or false")
+    return value
+
+
+def plain_number(text: str) -> float:
+    """Return the number that a flag's text is; a whole one as such."""
+    value = float(text)
+    return int(value) if value.is_integer() else value
+
+
+def share(text: str) -> float:
+    """Read a number, or a percentage as a part of 1; raise `ValueError` for anything else.
+
+    >>> share("0.05"), share("5%"), share("-12.5 %")
+    (0.05, 0.05, -0.125)
+    """
+    return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+
+
+def one_of(literal: Any) -> Kind:
+    """Return the kind of one of a few words.
+
+    >>> from typing import Literal
+    >>> one_of(Literal["own", "one"]).metavar
+    'own|one'
+    """
+    choices = get_args(literal)
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, (str, bool)) or value not in choices:
+            raise WrongValueError(f"must be {' or '.join(map(repr, choices))}")
+        return value
+
+    return Kind(read, metavar="|".join(map(str, choices)), choices=choices)
+
+
+def _pair_text(text: str) -> Any:
+    return [plain_number(part) for part in text.split(":")]
+
+
+def _pair_shown(pair: Iterable[float]) -> str:
+    return ":".join(f"{end:g}" for end in pair)
+
+
+ANYTHING = Kind(_anything)
+NAME = Kind(_text, metavar="COLUMN")
+TEXT = Kind(_text)
+NUMBER = Kind(_number, plain_number, "NUMBER")
+WHOLE = Kind(_whole, plain_number, "N")
+BOUNDS = Kind(_pair, _pair_text, "LOW:HIGH", _pair_shown)
+NAMES = Kind(_names, metavar="COLUMNS", names=True)
+YES = Kind(_yes)
+
+
+def reference(cls: type) -> str:
+    """Return a class's fields as a table in Markdown, for the reference."""
+    lines = [f"| field of `{cls.__name__}` | flag | default | |", "|---|---|---|---|"]
+    for each in described(cls).values():
+        default = "" if each.default is MISSING else f"`{each.default!r}`"
+        example = "" if each.setting.example is None else f" `{each.name}={each.setting.example!r}`"
+        lines.append(
+            f"| `{each.name}` | {f'`{each.flag}`' if each.flag else ''} | {default} | {each.setting.help}{example} |"
+        )
+    return "\n".join(lines)
