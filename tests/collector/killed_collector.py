@@ -2,9 +2,10 @@
 
 STORE KEY STEP …    does one after the other, each a list in JSON:
 
-["send", POSTS, SIZE]    posts what a file holds, in groups of a size, and prints each one that was acknowledged
+["send", POSTS, SIZE]    posts what a file holds, in groups of a size, and prints each one that was acknowledged;
+                         the witness is written after each group
 ["compact"]              merges the records of every cohort, forgets old nonces, gives room back
-["seal", COHORT]         seals everything through a cohort
+["seal", COHORT]         seals everything through a cohort, and writes the witness
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from posting import submit
+from posting import recalling, submit, witness_of
 
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -41,6 +42,7 @@ def send(store: Store, keyring: Keyring, file: str, size: int) -> None:
         for (nonce, _), future in zip(group, futures, strict=True):
             future.result(30)
             os.write(1, f"{nonce}\n".encode())  # at once, whole
+        witness_of(keyring).note(writer.seen)
     writer.close()
 
 
@@ -52,7 +54,9 @@ def compact(store: Store, keyring: Keyring) -> None:
 
 
 def seal(store: Store, keyring: Keyring, through: int) -> None:
-    seal_ripe(store, RecordCipher(keyring), Versions.read(store), through)
+    cipher = recalling(store, keyring)
+    seal_ripe(store, cipher, Versions.read(store), through)
+    witness_of(keyring).note(cipher.seen, store.sealed_through())
 
 
 if __name__ == "__main__":

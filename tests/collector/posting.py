@@ -1,4 +1,4 @@
-"""Posts to a writer from any thread, each with a future; a collector posts from its event loop alone."""
+"""Posts to a writer from any thread, each with a future (a collector posts from its event loop); and its witness."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import Future
 from functools import cache
+from pathlib import Path
 from threading import Thread
 
 from kanab.collector.counting.counters import Counters
-from kanab.collector.stores.store import PostOutcome
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.witness import Seen, Witness, witness_beside
+from kanab.collector.stores.store import PostOutcome, Store
 from kanab.collector.writer import Writer
 from kanab.errors import StoreError
 
@@ -37,3 +41,14 @@ def submit(writer: Writer, nonce: bytes, deltas: Mapping[int, Counters], epoch: 
 
     asyncio.run_coroutine_threadsafe(post(), running_loop()).result(10)
     return outcome
+
+
+def witness_of(keyring: Keyring) -> Witness:
+    return Witness(witness_beside(keyring.path or Path()), keyring.fingerprint)
+
+
+def recalling(store: Store, keyring: Keyring) -> RecordCipher:
+    """Return a cipher that knows what the witness knows, as that of a collector that starts."""
+    cipher = RecordCipher(keyring)
+    cipher.seen = Seen(store.epoch(), 0).join(witness_of(keyring).read())
+    return cipher

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.posting import submit
+from tests.collector.posting import recalling, submit
 
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.sealing import missing_records
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, PostOutcome, Store
@@ -100,6 +101,9 @@ def test_processes_killed_while_they_append_lose_and_double_nothing(
     store = closing(PostgresStore(place) if place.startswith("postgresql") else SqliteStore(place))
     assert total(store, key) == truth(PEOPLE)
     assert 40 <= len(acknowledged) <= PEOPLE
+    cipher = recalling(store, Keyring.from_file(key))
+    assert sum(cipher.seen.records.values()) >= PEOPLE / 40  # what the witness knows
+    assert missing_records(store, cipher) == 0  # is there
 
 
 # ── a full disk ─────────────────────────────────────────────────────────────────────────────────

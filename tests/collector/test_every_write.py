@@ -1,7 +1,8 @@
 """Posting, compacting, sealing with people who wait, and restoring, each killed before every step that writes.
 
 What was under way is done again, as clients, collectors and operators do, and all goes on. In the end the ledger holds
-the batches of a store to which nothing happened, digit for digit.
+the batches of a store to which nothing happened, digit for digit. And no record looks deleted: the witness may be
+behind the store, never ahead, and numbers have no gaps.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.collector.collector_process import Done, ForkServer, Place
+from tests.collector.posting import recalling, witness_of
 from tests.collector.test_sealing import MONDAY, PLAN, cohort, people, posts, send
 
 from kanab.collector.counting.accept import PostAcceptor
@@ -26,7 +28,7 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import make_nonce
-from kanab.collector.sealing import stored_ledger
+from kanab.collector.sealing import missing_records, stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Store
@@ -66,6 +68,8 @@ class Site:
             store.claim(cipher.keyring.fingerprint)
             for seed in range(4):  # as many records
                 send(store, cipher, posts(people(90, seed, banner=0), "2026-W46"), MONDAY)
+                cipher.settle([cohort(MONDAY)])
+            witness_of(cipher.keyring).note(cipher.seen)
         for name, rows, now in (("this", people(4, 5), MONDAY), ("next", people(200, 6), LATER)):
             bodies = posts(rows, now.strftime("%G-W%V"))
             (self.place.root / f"{name}.json").write_text(json.dumps([counted(body, now) for body in bodies]))
@@ -91,12 +95,18 @@ class Site:
         given = (self.store, self.place.key, *map(json.dumps, steps))
         return self.place.run(*given, script=SCRIPT, cwd=str(self.place.root), die_at=die_at)
 
+    def missing(self) -> int:
+        with self.open() as store:
+            return missing_records(store, recalling(store, Keyring.from_file(self.place.key)))
+
     def live(self, steps: list[list[Any]]) -> list[Any]:
         """Do what is left to do; the batches in the end, whose chain holds, without their salts."""
         assert (done := self.run(steps)).code == 0, done.err
+        assert self.missing() == 0
         with self.open() as store:
             assert store.records() == []
-            assert len(stored_ledger(store).releases) == len(store.sealed())
+            releases = stored_ledger(store).releases
+            assert [release.receipt.deleted for release in releases] == [()] * len(store.sealed())
             batches = [json.loads(each) for each in store.sealed()]
         return [{name: batch[name] for name in batch.keys() - {"salt", "hash", "previous"}} for batch in batches]
 
@@ -123,6 +133,7 @@ def test_it_may_be_killed_before_any_write(site: Site, at: int) -> None:
     while code == -signal.SIGKILL:
         attempt = site.copy(f"attempt{kills}")
         done = attempt.run([LIFE[at]], die_at=kills)
+        assert attempt.missing() == 0, kills
         file = attempt.place.root / "this.json"  # clients send again what was not acknowledged
         file.write_text(json.dumps([each for each in json.loads(file.read_text()) if each[0] not in done.out]))
         assert attempt.live(LIFE[at:]) == batches, kills

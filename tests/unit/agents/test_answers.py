@@ -60,7 +60,7 @@ def test_a_readout_is_that_of_kanab_analyze_brief_and_says_whether_effects_diffe
     readout = kb.analyze(read_release(folder / "checkout.release.json"), "checkout")
     brief, _, more = answer.text.partition("\nNo sign that the effect differs: ")
     assert brief == readout.to_brief()
-    assert more == "bought by device (p = 0.726), spend by device (p = 0.679, corrected 0.726)."
+    assert more == "bought by device (p = 0.726), spend by device (p = 0.682, corrected 0.726)."
     assert (answer.data["look"], answer.data["may_stop"]) == (None, None)
     row = next(row for row in readout.to_dict()["effects"] if row["metric"] == "spend" and row["carries_verdict"])
     told = next(row for row in answer.data["effects"] if row["metric"] == "spend")
