@@ -76,15 +76,15 @@ class Site:
         self.server = _Listener((HOST, 0), type("Handler", (_Handler,), {"site": self}))
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
-    def serve(self, text: str) -> Server:
+    def serve(self, text: str, *flags: str) -> Server:
         """Start a collector with a plan; on the port of the one before, if there was one."""
         self.text = text
-        return Server(self.place, "--plan", self.place.plan(text), "--data", self.place.data).start()
+        return Server(self.place, "--plan", self.place.plan(text), "--data", self.place.data, *flags).start()
 
-    def restart(self, text: str | None = None) -> None:
+    def restart(self, text: str | None = None, *flags: str) -> None:
         """Killed without warning, and started again, with another plan if one is given."""
         self.collector.close()
-        self.collector = self.serve(text or self.text)
+        self.collector = self.serve(text or self.text, *flags)
 
     def anew(self, text: str) -> None:
         """Another plan, on an empty store: what a plan may not change while people are counted."""
