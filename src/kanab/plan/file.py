@@ -20,6 +20,7 @@ from kanab.arguments import check_arguments
 from kanab.atomicfile import read_text
 from kanab.choices import DEFAULT_K
 from kanab.errors import PlanError
+from kanab.fields import WrongValueError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
 from kanab.plan.joint_shares import nested, plain_number
@@ -141,7 +142,7 @@ class _Table:
         """Read a value, or return its default where it is absent or wrong."""
         try:
             return read(self.keys[key]) if key in self.keys else default
-        except values.WrongValueError as problem:
+        except WrongValueError as problem:
             self.wrong(key, str(problem))
             return default
 
