@@ -18,6 +18,7 @@ import pytest
 
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.http.app import Collector, Response
+from kanab.collector.http.origins import PostingPage
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
@@ -157,7 +158,7 @@ class Counted:
                 answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
                 def send(kind: str = kind, body: bytes = body, answered: Any = answered) -> None:
-                    app._gathered.append((kind, None, "192.0.2.7", body, answered.set_result))
+                    app._gathered.append((kind, PostingPage(), "192.0.2.7", body, answered.set_result))
                     app._begin_all()
 
                 costs[name] = steps(send)
