@@ -26,7 +26,7 @@ from kanab.plan.file import parse_plan
 
 NOW = datetime(2026, 11, 15, 16, 30, tzinfo=UTC)  # the last day of week 46
 NONCE = "00079b70{:024x}"
-STEPS_PER_BYTE, STEPS_PER_POST = 100, 3_000
+STEPS_PER_BYTE, STEPS_PER_POST = 100, 3_500
 
 
 def plan(experiments: int = 1, levels: int = 3, others: int = 0) -> str:
