@@ -14,11 +14,7 @@ _READING = {each.name for each in fields(Reading)}
 
 
 def as_values(function: str, **said: Any) -> dict[str, Any]:
-    """Return the keywords of a function, where ``bounds={"spend": (0, 500)}`` is ``metrics=[Mean("spend", bounds=…)]``.
-
-    >>> as_values("readout", metrics=["spend"], bounds={"spend": (0, 500)}, shares={"A": 9, "B": 1}, confidence=0.9)
-    {'arms': {'A': 9, 'B': 1}, 'metrics': [Mean(column='spend', bounds=(0.0, 500.0), ...)], 'reading': Reading(...)}
-    """
+    """Return the keywords of a function: ``bounds={"spend": (0, 500)}`` as ``metrics=[Mean("spend", bounds=…)]``."""
     if said.get("plan") is not None and not said.get("metrics"):
         said = {name: value for name, value in said.items() if name not in ("metrics", "adjust", "segments")}
     keywords: dict[str, Any] = {}

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,7 @@ import kanab.privacy
 import kanab.scan
 import kanab.stats
 import kanab.tally
+from kanab import description, fields
 from kanab.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
@@ -40,6 +42,10 @@ PUBLIC = (
     kanab.tally,
 )
 """The door and the second storey: every name in their ``__all__`` is documented."""
+
+DESCRIBED = (kanab.Mean, kanab.Ratio, kanab.Quantile, kanab.Covariate, kanab.Number, kanab.Rows, kanab.Reading)
+MOST_PARAMETERS = 15
+"""What is longer takes a value, as ``readout`` takes `Rows` and `Reading`."""
 
 
 HEAVY = """import sys, kanab.cli.main
@@ -104,11 +110,38 @@ def test_calls_in_the_reference_are_those_of_the_code() -> None:
     assert checked > 50
 
 
-def test_every_keyword_of_the_long_signatures_is_documented() -> None:
+LONG = (kanab.readout, kanab.count, kanab.make_plan, kanab.analyze)
+
+
+@pytest.mark.parametrize("function", LONG, ids=lambda function: function.__name__)
+def test_every_argument_of_what_counts_is_in_the_table_of_arguments(function: Callable[..., object]) -> None:
     reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    for function in (kanab.readout, kanab.count, kanab.analyze):
-        missing = [name for name in inspect.signature(function).parameters if not re.search(rf"\b{name}\b", reference)]
-        assert missing == []
+    table = reference.split("| argument of `readout`")[1].split("\n\n")[0]
+    named = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    assert set(inspect.signature(function).parameters) - {"source", "released"} <= named
+
+
+@pytest.mark.parametrize("cls", DESCRIBED, ids=lambda cls: cls.__name__)
+def test_the_reference_shows_the_fields_of_every_described_value(cls: type) -> None:
+    reference = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    head, *rows = fields.reference(cls).splitlines()
+    shown = reference.partition(f"{head}\n")[2].partition("\n\n")[0].splitlines()
+    assert shown == rows
+
+
+def test_the_reference_shows_every_class_of_described_values() -> None:
+    classes = {value for value in vars(description).values() if inspect.isclass(value)}
+    own = {cls for cls in classes if cls.__module__ == description.__name__ and not cls.__name__.startswith("_")}
+    assert own == {*DESCRIBED}
+
+
+def test_no_public_function_has_more_than_fifteen_parameters() -> None:
+    functions = {name: getattr(module, name) for module in PUBLIC for name in module.__all__}
+    counts = {
+        name: len(inspect.signature(each).parameters) for name, each in functions.items() if inspect.isfunction(each)
+    }
+    assert len(counts) > 50
+    assert {name: count for name, count in counts.items() if count > MOST_PARAMETERS} == {}
 
 
 def test_every_command_and_option_is_documented() -> None:

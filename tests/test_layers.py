@@ -19,6 +19,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "kanab"
 # Things on one row are siblings and never meet.
 CORE = (
     ("choices", "errors", "tabular"),
+    ("fields",),
+    ("description",),
     ("arguments",),
     ("atomicfile", "dataframes", "tally"),
     ("plan", "stats"),

@@ -215,23 +215,27 @@ def _wrong_call(function: Any, name: str, named: Mapping[str, Any], problem: Typ
         told = str(problem).partition("() ")[2]
         return ArgumentError(f"{name}() {told}" if told else str(problem), f"It takes: {listed(words, most=50)}.")
     near = difflib.get_close_matches(unknown[0], words, n=1, cutoff=0.6)
-    hint = f"Did you mean {near[0]!r}?" if near else _in_a_value(unknown[0], words)
-    hint = hint or f"It takes: {listed(words, most=50)}."
+    hint = _in_a_value(unknown[0], words, cutoff=1.0) or (f"Did you mean {near[0]!r}?" if near else "")
+    hint = hint or _in_a_value(unknown[0], words, cutoff=0.8) or f"It takes: {listed(words, most=50)}."
     return ArgumentError(f"{name}() has no argument {unknown[0]!r}", hint)
 
 
-def _in_a_value(word: str, parameters: Collection[str]) -> str:
-    """Return in which described value of a call a word belongs, if it is a field of one, or another word for one."""
-    from kanab.description import Covariate, Mean, Reading, Rows  # noqa: PLC0415 - it checks arguments, too
+def _in_a_value(word: str, parameters: Collection[str], cutoff: float) -> str:
+    """Return in which value of a call a word belongs, where it is a field of one, another word for it, or the value."""
+    from kanab import description as known  # noqa: PLC0415 - it checks arguments, too
     from kanab.fields import described  # noqa: PLC0415
 
-    places = {"reading": Reading, "rows": Rows, "metrics": Mean, "adjust": Covariate}
-    for parameter, cls in places.items():
-        if parameter in parameters:
-            fields = {name: each for each in described(cls).values() for name in (each.name, *each.setting.words)}
-            near = difflib.get_close_matches(word, fields, n=1, cutoff=0.8)
-            if near:
-                value = f"{cls.__name__}({fields[near[0]].name}=…)"
-                listed_value = f"[{value.replace('(', '(…, ')}]" if parameter in ("metrics", "adjust") else value
-                return f"Write {parameter}={listed_value}."
+    in_lists = {known.Mean: "metrics", known.Ratio: "metrics", known.Quantile: "metrics"}
+    in_lists |= {known.Covariate: "adjust", known.Number: "adjust"}
+    for cls, parameter in {known.Reading: "reading", known.Rows: "rows", **in_lists}.items():
+        if parameter not in parameters:
+            continue
+        if word == f"{cls.__name__.lower()}s" and cls in in_lists:
+            return f"Write {parameter}=[{cls.__name__}(…)]."
+        columns = [each for each in described(cls).values() if each.setting.flag != "" or cls not in in_lists]
+        fields = {name: each for each in columns for name in (each.name, *each.setting.words)}
+        if near := difflib.get_close_matches(word, fields, n=1, cutoff=cutoff):
+            field = fields[near[0]].name
+            value = f"[{cls.__name__}(…, {field}=…)]" if cls in in_lists else f"{cls.__name__}({field}=…)"
+            return f"Write {parameter}={value}."
     return ""

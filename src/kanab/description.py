@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from kanab.choices import Alternative, RateTest, Slopes, Variance
 from kanab.errors import ArgumentError
@@ -28,9 +28,6 @@ from kanab.fields import (
     setting,
     share,
 )
-
-if TYPE_CHECKING:
-    from kanab.tally.factor import Level
 
 Role = Literal["primary", "guardrail", "secondary"]
 Better = Literal["higher", "lower"]
@@ -113,9 +110,8 @@ def values_of(name: str, *, several: bool = True) -> Kind:
         return type(value).__name__ == name
 
     def read(value: Any) -> Any:
-        each = value.values() if isinstance(value, Mapping) and several else [value]
-        for one in each:
-            if not all(map(fits, one if isinstance(one, (list, tuple)) and several else [one])):
+        for said in value.values() if isinstance(value, Mapping) and several else [value]:
+            if not all(map(fits, said if isinstance(said, (list, tuple)) and several else [said])):
                 raise WrongValueError(f"must be a {name}{by_metric}")
         return value
 
@@ -307,7 +303,7 @@ MARGINS = _Written("{'spend': Margin('non-inferiority', 0.1)}")
 class Reading:
     """How results are read."""
 
-    control: Level = setting("Arm to compare with.", ANYTHING, "A", default=None, words=("baseline", "reference"))
+    control: Any = setting("Arm to compare with.", ANYTHING, "A", default=None, words=("baseline", "reference"))
     confidence: float = setting(
         "Confidence of the intervals.", NUMBER, 0.9, default=0.95, words=("alpha", "level", "ci")
     )

@@ -17,6 +17,8 @@ from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Store
 
+collect_ignore = ["killed_collector.py"]  # a script, which imports what stands beside it
+
 Opener = Callable[[], Store]
 
 

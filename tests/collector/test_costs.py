@@ -18,6 +18,7 @@ import pytest
 
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.http.app import Collector, Response
+from kanab.collector.http.origins import PostingPage
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
@@ -25,7 +26,7 @@ from kanab.plan.file import parse_plan
 
 NOW = datetime(2026, 11, 15, 16, 30, tzinfo=UTC)  # the last day of week 46
 NONCE = "00079b70{:024x}"
-STEPS_PER_BYTE, STEPS_PER_POST = 100, 3_000
+STEPS_PER_BYTE, STEPS_PER_POST = 100, 3_500
 
 
 def plan(experiments: int = 1, levels: int = 3, others: int = 0) -> str:
@@ -157,7 +158,7 @@ class Counted:
                 answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
                 def send(kind: str = kind, body: bytes = body, answered: Any = answered) -> None:
-                    app._gathered.append((kind, None, "192.0.2.7", body, answered.set_result))
+                    app._gathered.append((kind, PostingPage(), "192.0.2.7", body, answered.set_result))
                     app._begin_all()
 
                 costs[name] = steps(send)

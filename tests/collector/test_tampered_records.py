@@ -246,7 +246,7 @@ def test_kanab_seal_status_and_audit_tell_that_rows_of_a_collector_that_stopped_
     store._db.execute(f"DELETE FROM records WHERE id IN (SELECT id FROM records ORDER BY id {order} LIMIT 5)")
     service.check_clock()
     assert Problem.DELETED in service.readiness.problems()
-    assert 'kanab_problem{problem="deleted"} 1\n' in service.metrics()
+    assert 'kanab_problem{problem="deleted"} 1.0\n' in service.metrics()
     store.close()
 
     data, sentence = str(tmp_path / "data"), "records are missing from the store, because somebody deleted rows: 5"

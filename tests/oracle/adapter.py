@@ -20,9 +20,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
+from tests.described import as_values
+
 import kanab as kb
 from kanab.analysis.api import analyze_release
-from kanab.analysis.options import AnalysisOptions, Looks
+from kanab.analysis.options import Looks
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -31,7 +33,8 @@ from kanab.collector.protocol.nonces import hour_of
 from kanab.collector.sealing import Sealed, seal_cohorts, seal_ripe, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, Store
-from kanab.errors import KanabError, MessageError
+from kanab.description import Reading
+from kanab.errors import AnalysisError, ArgumentError, KanabError, MessageError
 from kanab.plan import file as plan_file
 from kanab.plan.periods import Span
 from kanab.planning import Baseline, PlannedTest, forecast_plan, noise_of_amounts, noise_of_rate, power_curve
@@ -160,9 +163,12 @@ def build_release(given: Data) -> Tables:
     return replace(released, bounds_declared=given["bounds_declared"], **known)
 
 
-def read_options(given: Data) -> AnalysisOptions:
-    """Read the options of an analysis."""
-    return AnalysisOptions(**_translated(given, OPTIONS, {"looks": lambda looks: Looks(**looks), **_CLAIMS}))
+def read_options(given: Data) -> Reading:
+    """Read the options of an analysis; what was no option was refused by the analysis then."""
+    try:
+        return Reading(**_translated(given, OPTIONS, {"looks": lambda looks: Looks(**looks), **_CLAIMS}))
+    except ArgumentError as problem:
+        raise AnalysisError(problem.fact) from None
 
 
 def read_keywords(given: Data, engine: str = "memory") -> dict[str, Any]:
@@ -220,8 +226,8 @@ def count_rows(given: Data) -> Answer:
     engine = given["engine"]
     rows, keywords = load(given["rows"], engine), read_keywords(given["keywords"], engine)
     if given["door"] == "readout":
-        return _read(kb.readout(rows, **keywords))
-    return Answer(_release_data(kb.release(kb.count(rows, **keywords), **given["release"])))
+        return _read(kb.readout(rows, **as_values("readout", **keywords)))
+    return Answer(_release_data(kb.release(kb.count(rows, **as_values("count", **keywords)), **given["release"])))
 
 
 def _release_data(released: Release) -> Data:
@@ -250,8 +256,8 @@ def parse_plan(given: Data) -> Answer:
 def scan(given: Data) -> Answer:
     """Scan pairs of experiments, or segments, of rows or of releases."""
     source = load(given["rows"], "memory") if "rows" in given else [build_release(each) for each in given["releases"]]
-    verbs: dict[str, Callable[..., Any]] = {"pairs": scan_interactions, "segments": scan_segments}
-    return _in_words(verbs[given["of"]](source, **read_keywords(given["keywords"])))
+    verb: Callable[..., Any] = {"pairs": scan_interactions, "segments": scan_segments}[given["of"]]
+    return _in_words(verb(source, **as_values(verb.__name__, **read_keywords(given["keywords"]))))
 
 
 def read_together(given: Data) -> Answer:

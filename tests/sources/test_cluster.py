@@ -60,7 +60,7 @@ except Exception as problem:
     print("rows", "maxResultSize" in str(problem))
 session.stop()
 again = kb.count(
-    f"{{master}}?{{options}}", make_plan("variant", ["spend"]), sql=f"SELECT * FROM parquet.`{{folder}}`"
+    f"{{master}}?{{options}}", make_plan("variant", ["spend"]), rows=kb.Rows(sql=f"SELECT * FROM parquet.`{{folder}}`")
 )
 print("closed", again.tallies["variant"].total, SparkContext._active_spark_context)
 """

@@ -12,9 +12,10 @@ from kanab.arguments import check_arguments
 from kanab.choices import CORRECTIONS, TUNED_AT, Alternative, Correction
 from kanab.description import AnyCorrection, Role
 from kanab.errors import AnalysisError, LevelError, listed
+from kanab.fields import WrongValueError
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
-from kanab.plan.values import SWITCHES, WrongValueError
+from kanab.plan.values import SWITCHES
 from kanab.stats.bayes import Prior
 from kanab.stats.effect import Effect
 from kanab.stats.margins import Better, Margin

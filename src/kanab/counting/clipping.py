@@ -1,4 +1,4 @@
-"""Bounds at a point of all arms together: ``clip={"spend": "99%"}`` counts larger amounts as that point.
+"""Bounds at a point of all arms together: ``Mean("spend", clip="99%")`` counts larger amounts as that point.
 
 People are counted by the numbers of two digits that their values lie between, however rows become people. So the
 bound is the point rounded up to two digits, the same in every engine.

@@ -36,10 +36,12 @@ def by_clusters(plan: Plan) -> Plan:
     bounds of ``people`` are declared, too. A plan of clusters stays as it is. Raises `PlanError` for what clusters
     cannot have.
 
+    >>> from kanab.description import Mean
     >>> from kanab.plan.model import make_plan
-    >>> plan = by_clusters(make_plan("variant", ["spend", "people"], bounds={"spend": (-5, 500), "people": (1, 900)}))
+    >>> spend, people = Mean("spend", bounds=(-5, 500)), Mean("people", bounds=(1, 900))
+    >>> plan = by_clusters(make_plan("variant", [spend, people]))
     >>> [(metric.name, metric.bounds) for metric in plan.metrics]
-    [('spend', (-4500, 450000)), ('people', (0, 900)), ('spend/people', None)]
+    [('spend', (-4500.0, 450000.0)), ('people', (0, 900.0)), ('spend/people', None)]
     """
     if any(PEOPLE in pair for pair in plan.ratios):
         return plan

@@ -20,6 +20,7 @@ from kanab.arguments import check_arguments
 from kanab.atomicfile import read_text
 from kanab.choices import DEFAULT_K
 from kanab.errors import PlanError
+from kanab.fields import WrongValueError
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
 from kanab.plan.joint_shares import nested, plain_number
@@ -74,8 +75,9 @@ def plan_from_dict(data: Any) -> Plan:
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return the plan as plain data in the shape of its file, ready for JSON; defaults are left out.
 
+    >>> from kanab.description import Mean
     >>> from kanab.plan.model import make_plan
-    >>> plan_to_dict(make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 500)}))["metrics"]
+    >>> plan_to_dict(make_plan("variant", [Mean("spend", bounds=(0, 500))], adjust=["tier"]))["metrics"]
     {'spend': {'bounds': [0, 500]}}
     """
     cohorts = plan.cohorts
@@ -140,7 +142,7 @@ class _Table:
         """Read a value, or return its default where it is absent or wrong."""
         try:
             return read(self.keys[key]) if key in self.keys else default
-        except values.WrongValueError as problem:
+        except WrongValueError as problem:
             self.wrong(key, str(problem))
             return default
 

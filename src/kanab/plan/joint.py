@@ -150,9 +150,10 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
     exposures, each experiment has a first one of its own, and what happened after it. Raises `PlanError`
     where different tables would have the same name.
 
+    >>> from kanab.description import Covariate, Mean
     >>> from kanab.plan.model import make_plan
-    >>> first = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 500)})
-    >>> other = make_plan("variant", ["spend"], adjust=["tier"], bounds={"spend": (0, 90)}, bins={"tier": 3})
+    >>> first = make_plan("variant", [Mean("spend", bounds=(0, 500))], adjust=["tier"])
+    >>> other = make_plan("variant", [Mean("spend", bounds=(0, 90))], adjust=[Covariate("tier", bins=3)])
     >>> joint = join_plans([first, other])
     >>> joint.linkage_names, joint.metric_names, dict(joint.copies)
     (('variant/tier', 'variant/tier#2'), ('spend', 'spend#2'), {'tier#2': 'tier', 'spend#2': 'spend'})

@@ -9,16 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 from kanab.errors import PlanError
+from kanab.fields import WrongValueError
 from kanab.plan.check import unfit_name
 from kanab.plan.joint_shares import JointShares
 from kanab.plan.notify import web_address_problem
 from kanab.tally.factor import Level, as_level
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-class WrongValueError(Exception):
-    """Says what a value must be instead; the reader of the file adds the path."""
 
 
 MOST_PROSE = 2_000

@@ -37,10 +37,8 @@ def costs_of(release: Tables) -> list[str]:
 
     >>> import kanab as kb
     >>> from kanab.datasets import shop_rows
-    >>> counted = kb.count(
-    ...     shop_rows(4_000), arm="variant", metrics=["spend"], adjust=["country"],
-    ...     bounds={"spend": (0, 500)}, resolution={"spend": 0.01},
-    ... )
+    >>> spend = kb.Mean("spend", bounds=(0, 500), resolution=0.01)
+    >>> counted = kb.count(shop_rows(4_000), arm="variant", metrics=[spend], adjust=["country"])
     >>> costs_of(kb.release(counted))  # doctest: +NORMALIZE_WHITESPACE
     ['merging levels of country makes adjusted intervals less than 1 % wider, if merged levels differ as much as the
     others do: a smaller k would gain next to nothing']

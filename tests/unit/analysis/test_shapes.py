@@ -106,7 +106,7 @@ def test_with_noise_nothing_is_told_of_a_shape() -> None:
     pytest.importorskip("opendp")
     plan = parse_plan(
         """
-        privacy = { epsilon = 3 }
+        privacy = { epsilon = 9 }
         metrics.spend = { bounds = [0, 500], resolution = 0.01 }
         experiments.variant = { arms = { A = 9, B = 1 } }
         """

@@ -45,6 +45,7 @@ SRC = Path(kb.__file__).parent
 
 MAKE_TALLIES = {"count", "count_columns", "count_csv", "read_classes"}
 DECLARE = {"Factor", "Looks", "Metric", "Plan", "Span", "make_plan", "parse_plan", "plan_digest", "read_plan"}
+DECLARE |= {"Covariate", "Mean", "Number", "Quantile", "Ratio", "Reading", "Rows"}
 THE_DOOR = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally", "fit"}
 BEHIND_THE_DOOR = {

@@ -33,7 +33,7 @@ _NAMES_OF_OBJECTS = frozenset(
 
 
 @dataclass(frozen=True)
-class Ratio:
+class RatioLayout:
     """A declared ratio. Where nobody can lack a value, everything but the products is known already.
 
     It is not demanded of clients of an experiment that began before it: they may have an older config.
@@ -61,7 +61,7 @@ class TableLayout:
     factors: tuple[Factor, ...]
     metrics: tuple[Metric, ...]
     marginals: dict[str, tuple[By, ...]]
-    ratios: tuple[Ratio, ...]
+    ratios: tuple[RatioLayout, ...]
     bins: tuple[MetricBins, ...] = ()
 
     @cached_property
@@ -201,7 +201,7 @@ def _layout(
         tuple(factors),
         tuple(metrics.values()),
         {metric.name: _marginals(metric, linkage, factors) for metric in plan.counted_metrics},
-        tuple(Ratio(pair, all(part in whole for part in pair), demanded) for pair, demanded in pairs.items()),
+        tuple(RatioLayout(pair, all(part in whole for part in pair), demanded) for pair, demanded in pairs.items()),
     )
 
 

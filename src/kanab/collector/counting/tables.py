@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from kanab.collector.counting.counters import CONTRIBUTORS
-from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout, layouts
+from kanab.collector.counting.layout import RATIO_PARTS, RatioLayout, TableLayout, layouts
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import TallyError
 from kanab.plan.model import Plan
@@ -290,7 +290,7 @@ def _moments(layout: TableLayout, metric: Metric, people: Cells, counters: Mappi
 
 
 def _cross(
-    layout: TableLayout, ratio: Ratio, arm: Factor, moments: Sequence[Moments], counters: Mapping[str, int]
+    layout: TableLayout, ratio: RatioLayout, arm: Factor, moments: Sequence[Moments], counters: Mapping[str, int]
 ) -> Cross:
     by, axes = (arm.name,), tuple(factor.name for factor in layout.factors)
 

@@ -45,7 +45,7 @@ def vouch_for(nonce: str, key: bytes) -> str:
     """Return the voucher with the hour and the serial of a nonce.
 
     >>> vouch_for("00079b70000102030405060708090a0b", bytes(32))
-    '00079b7000010203045a023dc9c79b'
+    '00079b700001020304035a023dc9c79b'
     """
     head = nonce[:_HEAD_DIGITS]
     mac = hmac.digest(key, f"kanab/1 voucher {head}".encode(), "sha256").hex()

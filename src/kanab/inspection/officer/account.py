@@ -46,11 +46,12 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
     ``ledger`` is the verified one, or the problem why it could not be verified. Raises `SourceError` where there is
     no release, or one is given twice.
 
+    >>> from kanab.description import Mean
     >>> from kanab.plan.model import make_plan
     >>> from kanab.privacy.gate import release
     >>> from kanab.counting.rows import count_rows
     >>> rows = {"arm": ["A", "B"] * 40, "bought": [0, 0, 1, 1] * 20}
-    >>> plan = make_plan("arm", ["bought"], bounds={"bought": (0, 1)}, resolution={"bought": 1})
+    >>> plan = make_plan("arm", [Mean("bought", bounds=(0, 1), resolution=1)])
     >>> account = privacy_account({"shop.json": release(count_rows(rows, plan))})
     >>> account["verdict"]["state"], account["verdict"]["not_evaluated"]
     ('passed', ['ledger'])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 from kanab.collector.counting.counters import CONTRIBUTORS, JOINT, Counters
-from kanab.collector.counting.layout import RATIO_PARTS, Ratio, TableLayout, layouts
+from kanab.collector.counting.layout import RATIO_PARTS, RatioLayout, TableLayout, layouts
 from kanab.collector.counting.tables import Levels, possible_tables
 from kanab.collector.protocol.encoding import encode
 from kanab.plan.model import Plan
@@ -51,7 +51,7 @@ def _metric_counters(layout: TableLayout, part: Moments, factors: Sequence[Facto
     return counters
 
 
-def _ratio_counters(layout: TableLayout, ratio: Ratio, arm: Factor, cross: Cross) -> Counters:
+def _ratio_counters(layout: TableLayout, ratio: RatioLayout, arm: Factor, cross: Cross) -> Counters:
     cells = (cross.counts, *cross.sums, *cross.squares, cross.products)
     parts = [*zip(RATIO_PARTS, cells, strict=True)][-1 if ratio.whole else 0 :]
     return {
