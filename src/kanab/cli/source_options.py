@@ -328,7 +328,8 @@ def _values_of(
     _check_said(said, flags, [*counted, *said["at"]], in_levels, as_numbers)
 
     def value(cls: Any, name: str) -> Any:
-        of_name = {field: said[field][name] for field in described(cls) if name in said.get(field, ())}
+        fields = [field for field in described(cls) if field != "clip"]  # which is of the rows: `rows_of`
+        of_name = {field: said[field][name] for field in fields if name in said.get(field, ())}
         score = {"score": True} if cls is Covariate and name in names(flags["score"]) else {}
         return cls(name, **of_name, **score)
 

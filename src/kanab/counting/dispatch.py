@@ -37,7 +37,7 @@ from kanab.counting.frames import (
 from kanab.counting.levels import named_level
 from kanab.counting.repeated_ids import id_columns
 from kanab.counting.rows import count_rows, needed_columns
-from kanab.description import AnyCovariate, AnyMetric, Mean, Rows
+from kanab.description import AnyCovariate, AnyMetric, Mean, Rows, covariate_values, metric_values
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed, need_extra
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint import join_plans, own_names
@@ -102,22 +102,23 @@ def chosen_plan(
     **others: Any,
 ) -> Plan:
     """Return the plan, or the one that single choices make; raise `PlanError` where both or none are given."""
+    measured = metric_values(metrics)
+    columns = (*measured, *covariate_values(adjust, "adjust"), *covariate_values(segments, "segments"))
     if plan is not None:
-        if (
-            k != DEFAULT_K
-            or any(choice is not None and len(choice) for choice in (metrics, adjust, segments))
-            or any(choice is not None for choice in (arm, *others.values()))
-        ):
+        if k != DEFAULT_K or columns or any(choice is not None for choice in (arm, *others.values())):
             raise PlanError("a plan and single choices are given", "Put the choices into the plan, or leave it out.")
         return plan
     if not isinstance(arm, str):
         raise PlanError("the column that holds the arm is not named", "Name it: arm=… (--arm), or give a plan.")
-    return make_plan(arm, metrics, adjust, segments, k=k, **others)
+    unclipped = [replace(each, clip=None) if isinstance(each, Mean) else each for each in measured]
+    return make_plan(arm, unclipped, adjust, segments, k=k, **others)
 
 
 def source_options(rows: Rows | None, metrics: Sequence[AnyMetric] = ()) -> SourceOptions:
     """Return the rows to count, with the points at which metrics are clipped."""
-    clip = {each.column: each.clip for each in metrics if isinstance(each, Mean) and each.clip is not None}
+    clip = {
+        each.column: each.clip for each in metric_values(metrics) if isinstance(each, Mean) and each.clip is not None
+    }
     return SourceOptions(**vars(rows or Rows()), clip=clip)
 
 

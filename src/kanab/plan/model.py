@@ -505,6 +505,12 @@ def make_plan(
     """
     measured = metric_values(metrics)
     means = _by_column(each for each in measured if isinstance(each, Mean))
+    for mean in means.values():
+        if mean.clip is not None:
+            raise PlanError(
+                f"the clip of {mean.column!r} is a point of the rows, and a plan knows none",
+                "Give it to count() or readout(), or give bounds.",
+            )
     quantiles = _by_column(each for each in measured if isinstance(each, Quantile))
     ratios = _by_column(each for each in measured if isinstance(each, Ratio))
     parts = [part for ratio in ratios.values() for part in (ratio.numerator, ratio.denominator)]

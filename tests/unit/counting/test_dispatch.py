@@ -118,7 +118,10 @@ def test_without_a_plan_the_arm_must_be_named() -> None:
 
 
 def test_a_single_name_is_a_list_of_one() -> None:
-    one = count(ROWS, arm="variant", metrics="spend", adjust="tier", segments=Covariate("tier"))
+    one = count(ROWS, arm="variant", metrics=Mean("spend"), adjust="tier", segments=Covariate("tier"))
+    assert same(one, count(ROWS, arm="variant", metrics="spend", adjust=["tier"], segments=["tier"]))
+    with pytest.raises(PlanError, match="a plan and single choices are given"):
+        count(ROWS, make_plan("variant", ["spend"]), metrics=Mean("spend"))
     assert same(one, count(ROWS, arm="variant", metrics=["spend"], adjust=["tier"], segments=["tier"]))
 
 

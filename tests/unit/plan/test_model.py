@@ -126,6 +126,7 @@ def test_flags_spell_arms_as_levels() -> None:
 def test_values_that_contradict_each_other_are_refused() -> None:
     for metrics, adjust, segments, fact in (
         (["spend", Mean("spend", bounds=(0, 5))], [], [], "'spend' is named twice"),
+        ([Mean("spend", clip="99%")], [], [], "the clip of 'spend' is a point of the rows"),
         (["spend"], [Number("spend")], [], "'spend' is a metric to compare, and adjusted for as a number"),
         (["spend"], [Number("age")], ["age"], "'age' is adjusted for as a number, and a number has no segments"),
         (["spend"], [Covariate("age", bins=5)], [Covariate("age", bins=3)], "'age' is said to be two things"),
