@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from kanab.report.html import readout_html, report_html
+from kanab.analysis.document import readout_html
+from kanab.analysis.page import report_html
 
 Readout = dict[str, Any]
 Open = Callable[..., Page]

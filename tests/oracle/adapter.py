@@ -65,7 +65,7 @@ REMOVED: tuple[str, ...] = ()
 """Paths of then whose keys were removed on purpose, with all that they held."""
 ADDED: tuple[str, ...] = ()
 """Paths of today whose keys are new on purpose."""
-KEYS_IN_ORDER = True
+KEYS_IN_ORDER = False
 """Whether keys come in their old order."""
 PROSE = ("because", "costs", "deviations", "left_out", "note", "notes", "promise", "sentence")
 """Keys of today that hold sentences: these are words, and compared as such."""

@@ -6,21 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kanab.analysis import methods
 from kanab.analysis.cluster_rows import clusters_of, hidden_metrics, per_person
 from kanab.analysis.compare import (
     AnalyzedTables,
-    bayes_rows,
     by_role,
-    contrast_rows,
     effect_rows,
-    margin_tests,
     metric_means,
-    omnibus_rows,
     with_off_commonest,
     with_worth,
 )
-from kanab.analysis.guardrails import guardrail_rows
 from kanab.analysis.looks import current_look
+from kanab.analysis.methods.base import Facts, read_methods
 from kanab.analysis.options import (
     Looks,
     PlannedRoles,
@@ -34,9 +31,7 @@ from kanab.analysis.options import (
     read_roles,
     read_rule,
 )
-from kanab.analysis.quantile_rows import distributions, quantile_rows
 from kanab.analysis.readout import Readout
-from kanab.analysis.received_rows import received_cautions, received_rows
 from kanab.analysis.rows import SegmentEffectRow, SegmentRow
 from kanab.analysis.segment_looks import SegmentLooks
 from kanab.analysis.shapes import shapes_of
@@ -154,12 +149,11 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
         means = with_off_commonest(means, tables, released.ranges)
     means = with_worth(by_role(means, resolved.roles), resolved)
     effects = effect_rows(means, resolved)
-    claims = margin_tests(means, effects, resolved, notes)
+    facts = Facts(released, analyzed, options, resolved, pools.groups, means, effects)
+    results = read_methods(methods.METHODS, facts)
     segment_looks = SegmentLooks.of(resolved, means)
     segments, follow_up_rows = _segments(analyzed, tables, segment_looks, notes)
-    received = received_rows(analyzed, means, resolved, options, notes)
-    read = distributions(released, plan, pools.groups, notes)
-    quantiles = quantile_rows(plan, read, resolved, notes)
+    notes += [note for result in results.values() for note in result.notes]
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
@@ -167,16 +161,13 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
         plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
         options.correction, ratio, tuple(effects), tuple(segments), tuple(follow_up_rows),
         replace(released.receipt, left_out=released.why_left_out(plan.name)),
+        results=results,
         own_rows=isinstance(released, OwnRows),
         costs=tuple(experiment_costs(released, released.plan.experiment(plan.name))),
-        omnibus=tuple(omnibus_rows(means, resolved)),
-        contrasts=tuple(contrast_rows(means, resolved)),
-        margins=tuple(claims),
-        bayes=tuple(bayes_rows(means, resolved, notes)),
         cautions=(
             *current.cautions,
             *_cautions(released, plan, tables, sequential=looks is not None),
-            *received_cautions(received),
+            *(caution for result in results.values() for caution in result.cautions),
             *([] if clusters is None else few_clusters(clusters.clusters, clusters.by)),
         ),
         pooled=pools.groups,
@@ -188,13 +179,9 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
         variance=options.variance,
         slopes=options.slopes,
         balance=tuple(_balance(analyzed, shares, resolved)),
-        guardrails=tuple(guardrail_rows(effects, claims, resolved)),
         control_chosen=resolved.control_chosen,
         rule=resolved.rule,
-        received=tuple(received),
         clusters=clusters,
-        quantiles=tuple(quantiles),
-        distributions=tuple(read),
         rates=tuple(sorted({metric.name for table in tables.values() for metric in table.metrics if metric.binary})),
     )  # fmt: skip
     current.record()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from kanab.analysis.options import ROLES, Looks, ResolvedOptions, Weights
-from kanab.analysis.rows import BayesRow, EffectRow, OmnibusRow, effect_place
+from kanab.analysis.rows import EffectRow
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.description import Reading, Role
 from kanab.errors import AnalysisError, DesignError
@@ -18,11 +18,9 @@ from kanab.plan.values import size
 from kanab.privacy.merging import LevelMap
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
-from kanab.stats.arms import joint_contrasts, omnibus
-from kanab.stats.bayes import best_arm, posterior
+from kanab.stats.arms import joint_contrasts
 from kanab.stats.cautions import people_off_commonest
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
-from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, correct, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 from kanab.stats.relative import odds_ratio, relative_delta, relative_effect
@@ -261,15 +259,16 @@ def with_worth(measured: Sequence[MetricMeans], options: ResolvedOptions) -> lis
 
 def effect_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[EffectRow]:
     """Compare every arm with the control, corrected over metrics × arms."""
-    return _rows(measured, lambda means: _against_control(means, options), options)
+    return _rows(measured, lambda means: against_control(means, options), options)
 
 
 def contrast_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[EffectRow]:
     """Compare the arms of each contrast, corrected over metrics × contrasts, apart from the effects."""
-    return _rows(measured, lambda _: list(options.contrasts), options) if options.contrasts else []
+    return _rows(measured, lambda _: list(options.contrasts), options)
 
 
-def _against_control(means: ArmMeans, options: ResolvedOptions) -> list[Weights]:
+def against_control(means: ArmMeans, options: ResolvedOptions) -> list[Weights]:
+    """Return the contrast of every arm with the control."""
     return [{arm: 1.0, options.control: -1.0} for arm in means.arms if arm != options.control]
 
 
@@ -411,55 +410,3 @@ def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]
         for simultaneous, row in zip(joint, rows, strict=True):
             p = simultaneous.p_adjusted
             yield replace(simultaneous, effect=row.effect, p_adjusted=None if p is None else min(1.0, metrics * p))
-
-
-def omnibus_rows(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[OmnibusRow]:
-    """Test whether any arms differ, where there are more than two, and for one look only."""
-    if options.looks is not None:
-        return []
-    return [
-        OmnibusRow(metric.means.method, metric.means.covariates, omnibus(metric.means))
-        for metric in measured
-        if len(metric.means.arms) > 2
-    ]
-
-
-def margin_tests(
-    measured: Sequence[MetricMeans], rows: Sequence[EffectRow], options: ResolvedOptions, notes: list[str]
-) -> list[MarginTest]:
-    """Test every claim for every arm, those that decide about primary metrics as a family; what cannot be is a note."""
-    tests: list[MarginTest] = []
-    for means in (metric.means for metric in measured):
-        for margin in options.margins.get(means.metric, ()):
-            try:
-                for weights in _against_control(means, options):
-                    effect = contrast(means, weights, confidence=options.confidence)
-                    tests.append(against_margin(effect, margin, means=means))
-            except AnalysisError as problem:
-                notes.append(f"The {margin.claim} of {means.metric} is not tested: {problem.fact}. {problem.remedy}")
-    primary = [effect_place(row.effect) for row in rows if row.carries_verdict and row.role == "primary"]
-    places = [place for place, test in enumerate(tests) if effect_place(test.effect) in primary]
-    for place, p in zip(places, correct([tests[place].p for place in places], options.stepwise), strict=True):
-        tests[place] = replace(tests[place], p_adjusted=p)
-    return tests
-
-
-def bayes_rows(measured: Sequence[MetricMeans], options: ResolvedOptions, notes: list[str]) -> list[BayesRow]:
-    """Read the same estimates with a prior, for the metrics that have one."""
-    rows: list[BayesRow] = []
-    for means in (metric.means for metric in measured):
-        prior = options.priors.get(means.metric)
-        if prior is None:
-            continue
-        better = options.better(means.metric)
-        try:
-            contrasts = _against_control(means, options)
-            effects = [contrast(means, weights, confidence=options.confidence) for weights in contrasts]
-            candidates = best_arm(means, prior, control=options.control, better=better)
-            in_units = prior.in_units(float(means.means[means.arms.index(options.control)]))
-            posteriors = tuple(posterior(effect, in_units) for effect in effects)
-        except AnalysisError as problem:
-            notes.append(f"{means.metric} is not read with its prior: {problem.fact}.")
-            continue
-        rows.append(BayesRow(means.metric, means.method, means.covariates, prior, better, posteriors, candidates))
-    return rows

@@ -6,22 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kanab.analysis import methods
 from kanab.analysis.cluster_rows import ClusterCounts
-from kanab.analysis.guardrails import GuardrailRow
-from kanab.analysis.quantile_rows import Distribution, QuantileRow
-from kanab.analysis.received_rows import ReceivedRow
+from kanab.analysis.document import readout_figure, readout_html, readout_markdown, readout_text
+from kanab.analysis.methods.base import Findings, plain_tables
+from kanab.analysis.page import report_html
 from kanab.analysis.rows import (
-    BayesRow,
     EffectRow,
-    OmnibusRow,
     SegmentEffectRow,
     SegmentRow,
     balance_dict,
     caution_dict,
     follow_up_dict,
-    margin_dict,
 )
-from kanab.analysis.tables import ReadoutRows, readout_tables
+from kanab.analysis.tables import readout_tables
 from kanab.arguments import check_arguments
 from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
 from kanab.dataframes import Frames, Tables
@@ -32,12 +30,8 @@ from kanab.privacy.release import Receipt
 from kanab.report.brief import brief_text
 from kanab.report.decision import decide
 from kanab.report.figure import Figure
-from kanab.report.html import readout_html, report_html
-from kanab.report.pictures import ReadoutChart, readout_figure
-from kanab.report.text import readout_markdown, readout_text
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
-from kanab.stats.margins import MarginTest
 from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
@@ -46,12 +40,12 @@ from kanab.tally.metric import Missing
 
 
 @dataclass(frozen=True, repr=False)
-class Readout(Frames[ReadoutRows]):
+class Readout(Frames[str]):
     """Everything known about one experiment. ``to_dict`` is documented and stable.
 
     ``missing`` says by metric what became of missing values, and how many people at least have none. ``rates`` are the
     metrics that are 0 or 1 for everybody; they are named in `to_dict` where noise hides it. ``own_rows`` says
-    that it is internal: computed on rows, without the gate.
+    that it is internal: computed on rows, without the gate. ``results`` are what each method found, by its name.
     """
 
     experiment: str
@@ -65,10 +59,7 @@ class Readout(Frames[ReadoutRows]):
     segments: tuple[SegmentRow, ...]
     follow_ups: tuple[FollowUp, ...]
     receipt: Receipt
-    omnibus: tuple[OmnibusRow, ...] = ()
-    contrasts: tuple[EffectRow, ...] = ()
-    margins: tuple[MarginTest, ...] = ()
-    bayes: tuple[BayesRow, ...] = ()
+    results: Mapping[str, Findings] = field(default_factory=dict)
     cautions: tuple[Caution, ...] = ()
     pooled: Mapping[Level, Sequence[Level]] = field(default_factory=dict)
     missing: Mapping[str, tuple[Missing, int]] = field(default_factory=dict)
@@ -79,14 +70,10 @@ class Readout(Frames[ReadoutRows]):
     slopes: Slopes = "own"
     segment_effects: tuple[SegmentEffectRow, ...] = ()
     balance: tuple[BalanceCheck, ...] = ()
-    guardrails: tuple[GuardrailRow, ...] = ()
     control_chosen: ControlChoice = "named"
     rule: DecisionRule = field(default_factory=DecisionRule)
     costs: tuple[str, ...] = ()
-    received: tuple[ReceivedRow, ...] = ()
     clusters: ClusterCounts | None = None
-    quantiles: tuple[QuantileRow, ...] = ()
-    distributions: tuple[Distribution, ...] = ()
     rates: tuple[str, ...] = ()
     own_rows: bool = False
 
@@ -120,7 +107,7 @@ class Readout(Frames[ReadoutRows]):
         return readout_markdown(self._shown())
 
     @check_arguments(skip=("what",))
-    def chart(self, what: ReadoutChart = "effects", *, metric: str | None = None) -> Figure:
+    def chart(self, what: str = "effects", *, metric: str | None = None) -> Figure:
         """Return a chart of effects, or of what else was asked for; of one metric or of all.
 
         Raises `AnalysisError` where there is nothing to draw.
@@ -181,13 +168,7 @@ class Readout(Frames[ReadoutRows]):
             "cautions": [caution_dict(caution) for caution in self.cautions],
             "effects": [row.to_dict() | self._missing(row.effect.metric) for row in self.effects],
             "promise": next((row.simultaneous.meaning for row in self.effects if row.simultaneous is not None), None),
-            "omnibus": [row.to_dict() for row in self.omnibus],
-            "contrasts": [row.contrast_dict() for row in self.contrasts],
             "rule": vars(self.rule),
-            "guardrails": [row.to_dict() for row in self.guardrails if row.role == "guardrail"],
-            "claims": [row.to_dict() for row in self.guardrails if row.role == "primary"],
-            "margins": [margin_dict(test) for test in self.margins],
-            "bayes": [row.to_dict() for row in self.bayes],
             "segments": [row.to_dict() for row in self.segments],
             "segment_effects": [row.to_dict() for row in self.segment_effects],
             "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
@@ -195,10 +176,8 @@ class Readout(Frames[ReadoutRows]):
             | ({"people": dict(people)} if (people := self.receipt.people.get(self.experiment)) else {})
             | {"costs": list(self.costs)},
             "notes": list(self.notes),
-            "received": [row.to_dict() for row in self.received],
-            "quantiles": [row.to_dict() for row in self.quantiles],
-            "distributions": [each.to_dict() for each in self.distributions],
             "clusters": None if self.clusters is None else self.clusters.to_dict(),
+            **plain_tables(methods.METHODS, self.results),
         }
 
     def _privacy(self) -> dict[str, Any]:

@@ -10,11 +10,10 @@ from typing import Any
 from kanab.description import Role
 from kanab.report.words import Kind, SegmentKind
 from kanab.stats.balance import BALANCE_ALARM, BalanceCheck
-from kanab.stats.bayes import Candidate, Posterior, Prior
 from kanab.stats.cautions import Caution
-from kanab.stats.effect import Effect, Method
+from kanab.stats.effect import Effect
 from kanab.stats.ftest import FTest
-from kanab.stats.margins import Better, MarginTest
+from kanab.stats.margins import Better
 from kanab.stats.multiplicity import Simultaneous
 from kanab.stats.relative import OddsRatio, Relative
 from kanab.stats.segments import FollowUp, SegmentEffect
@@ -82,8 +81,8 @@ class EffectRow:
             "metric": effect.metric,
             "role": self.role,
             "better": self.better,
-            "control": _named(effect.control),
-            "arm": _named(effect.arm),
+            "control": named(effect.control),
+            "arm": named(effect.arm),
             "method": effect.method,
             "covariates": list(effect.covariates),
             "mean_control": control,
@@ -136,7 +135,8 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or math.isinf(value) else value
 
 
-def _named(arm: Level) -> str | None:
+def named(arm: Level) -> str | None:
+    """Return the name of an arm; None for none."""
     return None if arm is None else label(arm)
 
 
@@ -149,26 +149,6 @@ def _look(look: PlannedLook | AnyTimeLook) -> Plain:
         "interval": plain_interval(look.interval),
         "chance": look.chance,
     }
-
-
-@dataclass(frozen=True)
-class OmnibusRow:
-    """One test of whether any of the arms differ, by plain or adjusted means."""
-
-    method: Method
-    covariates: tuple[str, ...]
-    test: FTest
-
-    def to_dict(self) -> Plain:
-        """Return the row as plain data."""
-        return {
-            "metric": self.test.metric,
-            "method": self.method,
-            "covariates": list(self.covariates),
-            "F": self.test.F,
-            "df": None if self.test.df is None else [_finite(df) for df in self.test.df],
-            "p": self.test.p,
-        }
 
 
 @dataclass(frozen=True)
@@ -242,64 +222,6 @@ class SegmentEffectRow:
             "exploratory": self.exploratory,
             "note": effect.note,
         }
-
-
-@dataclass(frozen=True)
-class BayesRow:
-    """One metric read with a prior: every arm's effect, and which arm is best."""
-
-    metric: str
-    method: Method
-    covariates: tuple[str, ...]
-    prior: Prior
-    better: Better
-    effects: tuple[Posterior, ...]
-    arms: tuple[Candidate, ...]
-
-    def to_dict(self) -> Plain:
-        """Return the row as plain data; a prior without an end has no sd."""
-        return {
-            "metric": self.metric,
-            "method": self.method,
-            "covariates": list(self.covariates),
-            "prior": vars(self.prior) | {"sd": self.prior.sd if math.isfinite(self.prior.sd) else None},
-            "better": self.better,
-            "effects": [
-                {
-                    "arm": label(effect.arm), "control": label(effect.control), "mean": effect.mean, "sd": effect.sd,
-                    "interval": plain_interval(effect.interval), "positive": effect.positive,
-                }
-                for effect in self.effects
-            ],
-            "arms": [
-                {"arm": label(arm.arm), "mean": arm.mean, "best": arm.best, "loss": arm.loss} for arm in self.arms
-            ],
-        }  # fmt: skip
-
-
-def margin_dict(test: MarginTest) -> Plain:
-    """Return a claim and whether it was shown, as plain data; the effect must lie above or below its ``limits``."""
-    effect, margin = test.effect, test.margin
-    sides = {side: limit for limit, side in margin.tests}
-    return {
-        "metric": effect.metric,
-        "control": _named(effect.control),
-        "arm": _named(effect.arm),
-        "method": effect.method,
-        "covariates": list(effect.covariates),
-        "claim": margin.claim,
-        "better": margin.better,
-        "limits": [sides.get("greater"), sides.get("less")],
-        "relative": margin.relative,
-        "estimate": test.estimate,
-        "interval": plain_interval(test.interval),
-        "confidence": test.confidence,
-        "t": test.t,
-        "p": test.p,
-        "p_adjusted": test.p_adjusted,
-        "shown": test.shown,
-        **_noise(effect),
-    }
 
 
 def caution_dict(caution: Caution) -> Plain:

@@ -3,58 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
+from kanab.analysis import methods
 from kanab.dataframes import Row, Tables
 
 Data = Mapping[str, Any]
 
-ReadoutRows = Literal[
-    "effects",
-    "segment_effects",
-    "segments",
-    "follow_ups",
-    "contrasts",
-    "omnibus",
-    "margins",
-    "guardrails",
-    "bayes",
-    "bayes_arms",
-    "quantiles",
-    "distributions",
-    "received",
-    "arms",
-    "pooled",
-    "sample_ratio",
-    "balance",
-    "missing",
-    "cautions",
-    "decision",
-    "rule",
-    "privacy",
-    "costs",
-    "merged",
-    "left_out",
-    "noise",
-    "notes",
-]
-"""The tables of a readout that make a DataFrame."""
-
 
 def readout_tables(data: Data) -> Tables:
     """Return the rows of every table of a readout, from its plain data."""
-    plain = (
-        "effects", "segment_effects", "segments", "follow_ups", "contrasts", "omnibus", "margins", "guardrails"
-    )  # fmt: skip
+    plain = ("effects", "segment_effects", "segments", "follow_ups")
+    of_methods = {name: rows for each in methods.METHODS for name, rows in each.frames(data).items()}
     ratio, privacy = data["sample_ratio"], data["privacy"]
     return {
         **{name: data[name] for name in plain},
-        "bayes": [*_inside(data["bayes"], "effects", without=("arms",))],
-        "bayes_arms": [*_inside(data["bayes"], "arms", without=("effects",))],
-        "quantiles": data["quantiles"],
-        "distributions": [*_bins(data)],
-        "received": data["received"],
+        **of_methods,
         "arms": [*_arms(data)],
         "pooled": [{"arm": arm, "of": of} for arm, ofs in data["pooled"].items() for of in ofs],
         "sample_ratio": [{name: value for name, value in ratio.items() if name not in ("residuals", "shares")}],
@@ -89,22 +53,6 @@ def _noise(privacy: Data) -> Iterator[Row]:
     """Yield the scale of the noise of everything that was published; nothing of releases without ε."""
     for table, scales in privacy.get("noise", {}).get("scales", {}).items():
         yield from ({"table": table, "statistic": name, "scale": scale} for name, scale in scales.items())
-
-
-def _inside(rows: list[Row], name: str, without: tuple[str, ...]) -> Iterator[Row]:
-    """Yield the rows of a list within rows, each with what stands beside the list."""
-    for row in rows:
-        beside = {key: value for key, value in row.items() if key not in (name, *without)}
-        yield from (beside | inner for inner in row[name])
-
-
-def _bins(data: Data) -> Iterator[Row]:
-    """Yield people by metric, arm and bin; the first and the last bin are open."""
-    for metric in data["distributions"]:
-        edges = [None, *metric["edges"], None]
-        for arm, people in metric["people"].items():
-            for (low, high), count in zip(pairwise(edges), people, strict=True):
-                yield {"metric": metric["metric"], "arm": arm, "low": low, "high": high, "people": count}
 
 
 def _arms(data: Data) -> Iterator[Row]:

@@ -7,13 +7,13 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from kanab.analysis.page import report_page
 from kanab.dashboard.results import HistoryPoint
 from kanab.dashboard.timeline import history_table, lines_of, timeline
 from kanab.errors import listed
 from kanab.inspection.officer.page import privacy_page
 from kanab.privacy.release import concerns
-from kanab.report.html import bullets, report_page
-from kanab.report.page import PageSection, card_table, table_html
+from kanab.report.page import PageSection, bullets, card_table, table_html
 from kanab.report.words import account_sentence, ended, merged_by_covariate, merged_levels
 from kanab.scan.report.html import scan_sections
 from kanab.scan.report.scan_pictures import MARKS as VERDICT_MARKS

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from kanab.analysis.page import lead_html, report_page
 from kanab.collector.http.access import Access, TokenCheck, too_many
 from kanab.dashboard import page_sections, plan_page
 from kanab.dashboard.experiment_list import ListFilter, ListPage
@@ -17,7 +18,6 @@ from kanab.dashboard.guard import COOKIE, SESSION_SECONDS, Sessions, content_pol
 from kanab.dashboard.rendering import RETRY_SECONDS, Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.inspection.officer.page import privacy_page
-from kanab.report.html import lead_html, report_page
 from kanab.report.page import Page, table_html
 from kanab.scan.readout import PairReadout
 from kanab.scan.report.words import expectation, scope_line

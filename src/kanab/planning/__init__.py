@@ -3,7 +3,7 @@
 Others import the names in ``__all__`` from here, or a module of this folder by its name.
 """
 
-from kanab.analysis.quantile_rows import propose_bins
+from kanab.analysis.methods.quantiles import propose_bins
 from kanab.planning.forecast import Baseline, Forecast, baseline_from_release, forecast_plan
 from kanab.planning.interactions import (
     CrossedNoise,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kanab.errors import listed
 from kanab.tabular import number, p_value
 
 Row = Mapping[str, Any]
@@ -103,12 +104,12 @@ def figures_of(rows: Iterable[Row], *, share: bool) -> Figures:
 
     An interval that stops short of 0 never shows 0 as its end, and a small effect keeps a digit: up to two more.
     """
-    return _figures([(row["estimate"], row["interval"]) for row in rows], share=share)
+    return estimate_figures([(row["estimate"], row["interval"]) for row in rows], share=share)
 
 
 def relative_figures(rows: Iterable[Row]) -> Figures:
     """Return the same for relative effects, which are always in percent."""
-    return _figures([(row["relative"], row["relative_interval"]) for row in rows], share=True)
+    return estimate_figures([(row["relative"], row["relative_interval"]) for row in rows], share=True)
 
 
 def error_figures(errors: Iterable[float | None], *, share: bool) -> Figures:
@@ -117,7 +118,10 @@ def error_figures(errors: Iterable[float | None], *, share: bool) -> Figures:
     return Figures(share, max((size for size in sizes if size is not None), default=None))
 
 
-def _figures(estimates: Sequence[tuple[float | None, Sequence[float | None] | None]], *, share: bool) -> Figures:
+def estimate_figures(
+    estimates: Iterable[tuple[float | None, Sequence[float | None] | None]], *, share: bool = False
+) -> Figures:
+    """Return the same for estimates with their intervals."""
     sizes = []
     for estimate, interval in estimates:
         decimals = _decimals(scaled(half_width(estimate, interval), share))
@@ -195,3 +199,13 @@ def _of_zeros_and_ones(row: Row, arms: Mapping[str, int]) -> bool:
         return False
     variance = math.fsum(mean * (1 - mean) / (people - 1) for mean, people in sides)
     return math.isclose(variance, row["se"] ** 2, rel_tol=1e-9)
+
+
+def named_with_unit(data: Mapping[str, Any], metric: str) -> str:
+    """Return the name of a metric, with the unit of its effects where it is a share."""
+    return f"{metric} (points)" if is_share(data, metric) else metric
+
+
+def adjusted_for(row: Row) -> str:
+    """Return for what an effect is adjusted, after a comma; nothing of plain ones."""
+    return f", adjusted for {listed(row['covariates'])}" if row["method"] == "adjusted" else ""

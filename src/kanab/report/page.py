@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from kanab.report.figures import bind_numbers
 from kanab.report.style import STYLE
 from kanab.tabular import Table
 
 _INTERNAL_STYLE = ".internal{border:2px solid var(--alarm);padding:.5rem .9rem;font-weight:600}"
+_EXPONENT = re.compile(r"[\d.]+e-\d+")
 _MARK = (
     '<text x="50%" y="50%" text-anchor="middle" dominant-baseline="middle" font-size="40" fill="#888" '
     'fill-opacity="0.2" aria-hidden="true">INTERNAL</text>'
@@ -137,3 +140,14 @@ def _row(header: Sequence[str], classes: Sequence[str], row: Sequence[str]) -> s
     sub = ' class="sub"' if first.startswith("↳") else ""
     cells = "".join(f'<td role="cell" data-label="{escape(label)}"{side}>{cell}</td>' for label, side, cell in rest)
     return f'<tr role="row"{sub}><th scope="row" role="rowheader">{first}</th>{cells}</tr>'
+
+
+def bullets(sentences: Iterable[str]) -> str:
+    """Return sentences as a list; nothing where there are none."""
+    items = "".join(f"<li>{marked(sentence)}</li>" for sentence in sentences)
+    return f'<ul class="said">{items}</ul>' if items else ""
+
+
+def marked(sentence: str) -> str:
+    """Return a sentence, escaped, whose numbers do not break at the end of a line."""
+    return _EXPONENT.sub(r'<span class="whole">\g<0></span>', escape(bind_numbers(sentence)))

@@ -1,4 +1,4 @@
-"""The readout on a terminal and as Markdown."""
+"""Sections on a terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kanab.report.decision import decision_sentences
+from kanab.report.document import Section
 from kanab.report.figures import bind_numbers
-from kanab.report.sections import Section, readout_sections
-from kanab.report.words import summary, title
 from kanab.tabular import Table
 
 PROSE_WIDTH = 100
@@ -18,15 +16,6 @@ PROSE_WIDTH = 100
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _MARKUP = re.compile(r"[\\`*\[\]<>&~]|(?<![^\W_])_|_(?![^\W_])|^(?=[#+-])")
-
-
-def readout_text(data: Mapping[str, Any], *, width: int | None = None) -> str:
-    """Return the readout for a terminal, at most ``width`` columns wide where names allow it.
-
-    Without a width tables are as wide as they need. Control characters in names become visible.
-    """
-    clean = mapped(data, printable)
-    return sections_text((title(clean), *decision_sentences(clean), summary(clean)), readout_sections(clean), width)
 
 
 def sections_text(sentences: Iterable[str], sections: Iterable[Section], width: int | None) -> str:
@@ -51,21 +40,21 @@ def wrapped(sentence: str, width: int) -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
-def readout_markdown(data: Mapping[str, Any]) -> str:
-    """Return the readout as Markdown; names that look like markup are escaped."""
-    safe = mapped(data, _escaped)
-    lines = [f"# {title(safe)}", "", *(f"**{sentence}**\n" for sentence in decision_sentences(safe)), summary(safe)]
-    for section in readout_sections(safe):
+def sections_markdown(sections: Iterable[Section]) -> list[str]:
+    """Return the lines of sections under their headings in Markdown."""
+    lines = []
+    for section in sections:
         lines += ["", f"## {section.heading}", ""]
         for before, part in zip((None, *section.parts), section.parts, strict=False):
             if isinstance(part, Table):
                 lines += ["", part.to_markdown()] if before is not None else [part.to_markdown()]
             else:
                 lines += ["", f"- {part}"] if isinstance(before, Table) else [f"- {part}"]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
-def _escaped(text: str) -> str:
+def unmarked(text: str) -> str:
+    """Return the text as Markdown that shows it as it is."""
     return _MARKUP.sub(lambda match: f"\\{match.group()}", printable(text))
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from kanab.report.window_section import window_parts
 from tests.described import as_values
 
 import kanab as kb
+from kanab.analysis.document import readout_figures
 from kanab.cli.main import cli
 from kanab.errors import PlanError, SourceError
 from kanab.report.figure import Area, Line, Plot
-from kanab.report.pictures import readout_figures
-from kanab.report.window_section import window_parts
 
 PEOPLE = 2_000
 START = pd.Timestamp("2026-03-01")

@@ -32,6 +32,7 @@ from tests.unit.dashboard.shop_releases import (
 from tests.unit.privacy.epsilon.test_accountant import counted
 
 import kanab as kb
+from kanab.analysis.document import readout_text
 from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.collector.stores.sqlite import SqliteStore
@@ -46,7 +47,6 @@ from kanab.inspection.officer.account import privacy_account
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict
 from kanab.plan.model import ExperimentPlan, settle_missing
 from kanab.privacy.release_json import hash_of
-from kanab.report.text import readout_text
 
 TINY = ExperimentPlan("tiny", (("A", 1), ("B", 1)))
 PAGES = ("/", "/experiments/checkout", "/interactions", "/privacy", "/plan")

@@ -9,6 +9,7 @@ import pytest
 from tests.described import as_values
 
 from kanab.analysis.api import Looks, analyze
+from kanab.analysis.page import report_page
 from kanab.counted import Counted
 from kanab.counting.rows import count_rows
 from kanab.description import Reading
@@ -22,7 +23,6 @@ from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import leverage
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_to_dict
-from kanab.report.html import report_page
 
 BOUNDS: dict[str, Any] = {"bounds": {"y": (-50, 50)}, "resolution": {"y": 0.01}}
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from kanab.report.html import readout_html, report_html
+from kanab.analysis.document import readout_html
+from kanab.analysis.page import report_html
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]

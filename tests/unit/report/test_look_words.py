@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kanab.report.html import report_html
+from kanab.analysis.document import readout_text
+from kanab.analysis.page import report_html
 from kanab.report.look_words import look_sentences
-from kanab.report.text import readout_text
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]

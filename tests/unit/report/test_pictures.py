@@ -7,14 +7,10 @@ from typing import Any
 
 import pytest
 
+from kanab.analysis.document import readout_figures
 from kanab.report.drawing import ARMS, DOWN, MUTED, QUIET, UP
 from kanab.report.figure import Area, Dots, Figure, Forest, ForestRow, Line, Plot
-from kanab.report.pictures import (
-    distribution_figure,
-    effect_figure,
-    readout_figures,
-    segment_figure,
-)
+from kanab.report.pictures import distribution_figure, effect_figure, segment_figure
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from kanab.report.html import readout_html, report_html
-from kanab.report.sections import (
-    bayes_parts,
-    caution_sentences,
-    contrast_parts,
-    further_sections,
-    margin_parts,
-    omnibus_sentences,
-)
-from kanab.report.text import readout_markdown, readout_text
+from kanab.analysis.document import caution_sentences, method_sections, readout_html, readout_markdown, readout_text
+from kanab.analysis.methods.bayes import bayes_parts
+from kanab.analysis.methods.claims import margin_parts
+from kanab.analysis.methods.contrasts import contrast_parts
+from kanab.analysis.methods.omnibus import omnibus_sentences
+from kanab.analysis.page import report_html
 from kanab.tabular import Table
 
 Readout = dict[str, Any]
@@ -59,9 +55,9 @@ def flat(text: str) -> str:
 
 
 def test_plain_comparisons_have_nothing_further(small: Maker, effect: Maker) -> None:
-    assert further_sections(small()) == []
-    assert further_sections(small(joint(effect), joint(effect, metric="visits"))) == []
-    assert further_sections(small(effect(), effect(metric="visits"))) == []
+    assert method_sections(small()) == []
+    assert method_sections(small(joint(effect), joint(effect, metric="visits"))) == []
+    assert method_sections(small(effect(), effect(metric="visits"))) == []
     assert caution_sentences(small()) == []
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kanab.report.text import folded, mapped, readout_markdown, readout_text
+from kanab.analysis.document import readout_markdown, readout_text
+from kanab.report.text import folded, mapped
 from kanab.tabular import Table
 
 Readout = dict[str, Any]

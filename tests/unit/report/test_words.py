@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kanab.report.html import readout_html, report_html
-from kanab.report.text import readout_markdown, readout_text
+from kanab.analysis.document import readout_html, readout_markdown, readout_text
+from kanab.analysis.page import report_html
 from kanab.report.words import balance_alarmed, balance_sentences, faults, summary
 
 Maker = Callable[..., dict[str, Any]]

@@ -14,10 +14,9 @@ from kanab.portfolio.report.words import (
     portfolio_sections,
     portfolio_title,
 )
+from kanab.report.document import Section
 from kanab.report.figure import Figure
-from kanab.report.html import bullets, marked
-from kanab.report.page import Page, PageSection, header_html, table_html
-from kanab.report.sections import Section
+from kanab.report.page import Page, PageSection, bullets, header_html, marked, table_html
 from kanab.report.text import mapped, printable
 from kanab.tabular import Table
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kanab.report.document import Section
 from kanab.report.figures import Figures, Row, figures_of, percent, spoken_p
-from kanab.report.sections import Section
 from kanab.report.text import mapped, printable, sections_text
 from kanab.tabular import Table, number, p_value
 

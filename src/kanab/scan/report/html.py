@@ -9,8 +9,7 @@ from typing import Any
 from kanab.errors import AnalysisError
 from kanab.report.drawing import WIDTH
 from kanab.report.figures import Row, error_figures, spoken_p
-from kanab.report.html import bullets, marked
-from kanab.report.page import Page, PageSection, card_table, filled, header_html, table_html
+from kanab.report.page import Page, PageSection, bullets, card_table, filled, header_html, marked, table_html
 from kanab.report.words import is_internal
 from kanab.scan.report.scan_pictures import (
     MARKS,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.errors import listed
+from kanab.report.document import Section
 from kanab.report.figures import Row
-from kanab.report.sections import Section
 from kanab.report.text import mapped, printable, sections_text
 from kanab.report.words import correction_name
 from kanab.scan.report.words import (

@@ -1,4 +1,4 @@
-"""The readout in a notebook, and as a report in one file that loads nothing from the network."""
+"""The readout as a report in one file that loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from kanab.choices import INTERNAL
-from kanab.report.decision import decision_sentences, lead_sentences, rule_sentences
-from kanab.report.figure import Figure
-from kanab.report.figures import bind_numbers
-from kanab.report.noise_words import noise_terms
-from kanab.report.page import Page, PageSection, filled, header_html, table_html
-from kanab.report.pictures import readout_figures
-from kanab.report.sections import (
-    Part,
-    Section,
+from kanab.analysis.document import (
     caution_sentences,
-    further_sections,
+    method_sections,
     metric_sentences,
-    readout_sections,
+    readout_figures,
     segment_effect_parts,
 )
+from kanab.choices import INTERNAL
+from kanab.report.decision import decision_sentences, lead_sentences, rule_sentences
+from kanab.report.document import Part, Section
+from kanab.report.figure import Figure
+from kanab.report.noise_words import noise_terms
+from kanab.report.page import Page, PageSection, bullets, filled, header_html, marked, table_html
 from kanab.report.tables import (
     arms_table,
     balance_table,
@@ -55,34 +52,15 @@ from kanab.report.words import (
     unchained,
     verdicts,
 )
-from kanab.tabular import Table
 
 Data = Mapping[str, Any]
+Pictures = Mapping[str, Mapping[str, Figure]]  # by kind and metric
 
 _FOREST_KEY = "In the pictures: dot, the effect; line, its interval; upright mark, no difference. "
 _SEGMENT_KEY = (
     "In the pictures: dot, the effect at this level; line, its interval; all intervals of a picture hold together. "
     "Grey where it is exploratory or unclear."
 )
-_EXPONENT = re.compile(r"[\d.]+e-\d+")
-_HEADING = "font-weight:600;margin:1em 0 .3em"
-_ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
-
-
-def readout_html(data: Data) -> str:
-    """Return a fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
-    alarms = alarm_sentences(data)
-    lead = "<br>".join(escape(sentence) for sentence in (*decision_sentences(data), summary(data)))
-    parts = [f"<p><strong>{escape(title(data))}</strong><br>{lead}</p>"]
-    for section in readout_sections(data):
-        parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
-        for part in section.parts:
-            if isinstance(part, Table):
-                parts.append(f'<div style="overflow-x:auto">{part.to_html()}</div>')
-            else:
-                style = _ALARM if part in alarms else "margin:.2em 0"
-                parts.append(f'<p style="{style}">{escape(bind_numbers(part))}</p>')
-    return f'<div class="kanab-readout">{"".join(parts)}</div>'
 
 
 def report_html(data: Data) -> str:
@@ -97,7 +75,7 @@ def report_page(data: Data) -> Page:
         PageSection("cautions", "Before you act on it", _cautions(data)),
         PageSection("arrival", "Did people arrive as planned?", _arrival(data)),
         PageSection("effects", "What happened?", _effects(data, pictures)),
-        *(PageSection(more.name, more.heading, _further(more, pictures)) for more in further_sections(data)),
+        *(PageSection(more.name, more.heading, _method(more, pictures)) for more in method_sections(data)),
         PageSection("segments", "Does the effect differ by segment?", _segments(data, pictures)),
         PageSection("privacy", "Privacy" if is_internal(data) else "Privacy receipt", _privacy(data)),
         PageSection("notes", "Notes", bullets(note_sentences(data))),
@@ -123,9 +101,9 @@ def _cautions(data: Data) -> str:
     )
 
 
-def _further(section: Section, pictures: Mapping[str, Figure]) -> str:
-    """Return a section with its pictures, which are called by its name."""
-    drawn = "".join(_figure(each) for name, each in pictures.items() if name.startswith(f"{section.name}: "))
+def _method(section: Section, pictures: Pictures) -> str:
+    """Return the section of a method with its pictures."""
+    drawn = "".join(_figure(each) for each in pictures.get(section.name, {}).values())
     return drawn + _parts(section.parts, section.heading)
 
 
@@ -158,16 +136,16 @@ def _arrival(data: Data) -> str:
     return "\n".join(pieces)
 
 
-def _effects(data: Data, pictures: Mapping[str, Figure]) -> str:
+def _effects(data: Data, pictures: Pictures) -> str:
     if not metrics_of(data):
         return f"<p>{escape(summary(data))}</p>"
     articles = [_metric(data, metric, pictures) for metric in metrics_of(data)]
-    drawn = any(name.startswith("effects: ") for name in pictures)
+    drawn = bool(pictures["effects"])
     key = f'<p class="key">{escape(_FOREST_KEY + colour_key(data))}</p>' if drawn else ""
     return "\n".join([key, *articles])
 
 
-def _metric(data: Data, metric: str, pictures: Mapping[str, Figure]) -> str:
+def _metric(data: Data, metric: str, pictures: Pictures) -> str:
     """Return the verdicts on one metric beside its forest plot, then the numbers."""
     unit = metric_heading(data, metric).removeprefix(metric).strip(" ()")
     units = f'<p class="unit">{escape(unit)}</p>' if unit else ""
@@ -181,7 +159,7 @@ def _metric(data: Data, metric: str, pictures: Mapping[str, Figure]) -> str:
         f'<li class="unclear"><span class="evidence">{marked(sentence)}</span></li>'
         for sentence in metric_sentences(data, metric)
     )
-    picture = _figure(pictures.get(f"effects: {metric}"))
+    picture = _figure(pictures["effects"].get(metric))
     pair = "pair" if picture else "pair words"
     return (
         f"<article>\n<h3>{escape(metric)}</h3>{units}\n"
@@ -196,10 +174,10 @@ def _sentence(evidence: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _segments(data: Data, pictures: Mapping[str, Figure]) -> str:
+def _segments(data: Data, pictures: Pictures) -> str:
     if not data["segments"]:
         return ""
-    drawn = "".join(_figure(pictures.get(f"segments: {metric}")) for metric in metrics_of(data))
+    drawn = "".join(_figure(each) for each in pictures["segments"].values())
     tables = [table_html(segments_table(data), "Tests of whether the effect differs", kind="cards wide")]
     if data["follow_ups"]:
         tables.append(table_html(follow_ups_table(data), "Each level against the rest", kind="cards wide"))
@@ -252,17 +230,6 @@ def _rule(data: Data) -> list[tuple[str, str]]:
 def _effective(privacy: Data) -> str:
     k = privacy["effective_k"]
     return "not evaluated" if k is None else f"at least {k:,}, {effective_k_scope(privacy)}"
-
-
-def bullets(sentences: Iterable[str]) -> str:
-    """Return sentences as a list; nothing where there are none."""
-    items = "".join(f"<li>{marked(sentence)}</li>" for sentence in sentences)
-    return f'<ul class="said">{items}</ul>' if items else ""
-
-
-def marked(sentence: str) -> str:
-    """Return a sentence, escaped, whose numbers do not break at the end of a line."""
-    return _EXPONENT.sub(r'<span class="whole">\g<0></span>', escape(bind_numbers(sentence)))
 
 
 def _figure(figure: Figure | None) -> str:
