@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
+from kanab.analysis.methods.segments import segment_sentences
 from kanab.dashboard.experiment_list import ListFilter, summaries, summarize
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents
@@ -25,7 +26,7 @@ from kanab.planning.released import noise_of_release, released_control
 from kanab.planning.report.power_words import power_text
 from kanab.portfolio.together import read_portfolio
 from kanab.report.brief import brief_text, verdict_word
-from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, segment_sentences, tone
+from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, tone
 from kanab.tally.factor import label
 
 Plain = dict[str, Any]

@@ -32,10 +32,7 @@ from kanab.analysis.options import (
     read_rule,
 )
 from kanab.analysis.readout import Readout
-from kanab.analysis.rows import SegmentEffectRow, SegmentRow
-from kanab.analysis.segment_looks import SegmentLooks
 from kanab.analysis.shapes import shapes_of
-from kanab.analysis.verdicts import segment_verdict
 from kanab.arguments import check_arguments
 from kanab.choices import Claim
 from kanab.counting.clipping import clipped_metrics
@@ -64,10 +61,7 @@ from kanab.stats.cautions import (
 from kanab.stats.designs.clusters import few_clusters
 from kanab.stats.distributions import check_sides
 from kanab.stats.effect import check_test
-from kanab.stats.ftest import pooled_f
 from kanab.stats.margins import Margin
-from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
-from kanab.stats.segments import FollowUp, effect_differs, follow_ups, segment_effects
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label
@@ -149,17 +143,15 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
         means = with_off_commonest(means, tables, released.ranges)
     means = with_worth(by_role(means, resolved.roles), resolved)
     effects = effect_rows(means, resolved)
-    facts = Facts(released, analyzed, options, resolved, pools.groups, means, effects)
+    facts = Facts(released, analyzed, options, resolved, pools.groups, tables, means, effects)
     results = read_methods(methods.METHODS, facts)
-    segment_looks = SegmentLooks.of(resolved, means)
-    segments, follow_up_rows = _segments(analyzed, tables, segment_looks, notes)
     notes += [note for result in results.values() for note in result.notes]
     shares = pools.shares(plan, arms)
     ratio = replace(sample_ratio(first, shares, plan.name), declared=plan.shares is not None)
     looks = options.looks
     answer = Readout(
         plan.name, first.people_by(plan.name), resolved.control, options.confidence, options.alternative,
-        options.correction, ratio, tuple(effects), tuple(segments), tuple(follow_up_rows),
+        options.correction, ratio, tuple(effects),
         replace(released.receipt, left_out=released.why_left_out(plan.name)),
         results=results,
         own_rows=isinstance(released, OwnRows),
@@ -174,7 +166,6 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
         missing=_missing(released, tables),
         notes=tuple(notes),
         chained=released.chained,
-        segment_effects=tuple(_segment_effects(plan, tables, segments, segment_looks)),
         any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
         variance=options.variance,
         slopes=options.slopes,
@@ -382,54 +373,6 @@ def _depend(plan: Plan, experiment: str, other: str) -> bool:
 
 def _one_per_experiment(released: Tables) -> Iterable[Tally]:
     return {tally.arms[0].name: tally for tally in released.tables.values() if len(tally.arms) == 1}.values()
-
-
-def _segments(
-    analyzed: AnalyzedTables, tables: Mapping[str, Tally], looks: SegmentLooks, notes: list[str]
-) -> tuple[list[SegmentRow], list[FollowUp]]:
-    """Test every segment and metric by the paper's pooled F and by the test that decides; follow up what that finds."""
-    rows: list[SegmentRow] = []
-    plan, options = analyzed.plan, looks.options
-    for covariate in plan.segments:
-        table = tables.get(f"{plan.name}/{covariate}")
-        if table is not None:
-            for metric in table.metrics:
-                pooled = pooled_f(table, covariate, metric.name)
-                shape = analyzed.shapes.get(metric.name)
-                deciding = effect_differs(table, covariate, metric.name, control=options.control, shape=shape)
-                both = SegmentRow(covariate, pooled), SegmentRow(covariate, deciding, decides=True)
-                rows += [looks.test(row, table.total) for row in both]
-    for decides in (False, True):
-        places = [place for place, row in enumerate(rows) if row.decides == decides]
-        adjusted = correct([rows[place].p for place in places], SEGMENT_CORRECTION)
-        for place, p in zip(places, adjusted, strict=True):
-            row = replace(rows[place], p_adjusted=p)
-            rows[place] = replace(row, verdict=segment_verdict(row, 1 - options.confidence) if decides else None)
-    follow_up_rows: list[FollowUp] = []
-    for row in rows:
-        if row.verdict == "differs":
-            table = tables[f"{plan.name}/{row.covariate}"]
-            levels = follow_ups(table, row.covariate, row.test.metric, control=options.control)
-            follow_up_rows += looks.follow_ups(levels, table.total)
-        if row.decides and row.test.F is None:
-            notes.append(f"{row.test.metric} by {row.covariate} is not testable: {row.test.note}.")
-    return rows, follow_up_rows
-
-
-def _segment_effects(
-    plan: ExperimentPlan, tables: Mapping[str, Tally], rows: Iterable[SegmentRow], looks: SegmentLooks
-) -> Iterable[SegmentEffectRow]:
-    """Return the effect at every level of every planned segment, whatever its F says."""
-    options = looks.options
-    for row in rows:
-        if row.decides:
-            table = tables[f"{plan.name}/{row.covariate}"]
-            effects = segment_effects(
-                table, row.covariate, row.test.metric,
-                control=options.control, confidence=options.confidence, alternative=options.alternative,
-            )  # fmt: skip
-            for effect in looks.effects(effects, table.total):
-                yield SegmentEffectRow(effect, exploratory=row.verdict != "differs")
 
 
 def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, arms: Factor) -> list[str]:

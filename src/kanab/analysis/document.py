@@ -14,16 +14,12 @@ from kanab.report.document import Part, Section
 from kanab.report.figure import Figure, chosen_figure
 from kanab.report.figures import Row, bind_numbers, figures_of, percent
 from kanab.report.look_words import look_sentences
-from kanab.report.pictures import effect_figure, segment_figure
+from kanab.report.pictures import effect_figure
 from kanab.report.tables import (
     arms_table,
     balance_table,
     effects_table,
     metric_heading,
-    segment_effects_sentences,
-    segment_effects_table,
-    segment_places,
-    segments_table,
 )
 from kanab.report.text import mapped, printable, sections_markdown, sections_text, unmarked
 from kanab.report.words import (
@@ -38,7 +34,6 @@ from kanab.report.words import (
     note_sentences,
     privacy_sentences,
     sample_ratio_sentence,
-    segment_sentences,
     spoken_arm,
     summary,
     title,
@@ -61,9 +56,6 @@ def readout_sections(data: Data) -> list[Section]:
         *([] if metrics_of(data) else [Section("Effects", (summary(data),))]),
         *method_sections(data),
     ]
-    if data["segments"]:
-        parts: tuple[Part, ...] = (*segment_sentences(data), segments_table(data), *segment_effect_parts(data))
-        sections.append(Section("Does the effect differ by segment?", parts))
     sections.append(Section("Privacy", tuple(privacy_sentences(data))))
     sections.append(Section("Notes", (*note_sentences(data), *method_sentences(data), *rule_sentences(data))))
     return [section for section in sections if section.parts]
@@ -80,14 +72,6 @@ def _effect_parts(data: Data, metric: str) -> tuple[Part, ...]:
     return *claims, *metric_sentences(data, metric), effects_table(data, metric)
 
 
-def segment_effect_parts(data: Data) -> tuple[Part, ...]:
-    """Return the effect at each level of every segment, each table after the sentences that say how to read it."""
-    parts: list[Part] = []
-    for place in segment_places(data):
-        parts += [*segment_effects_sentences(data, *place), segment_effects_table(data, *place)]
-    return tuple(parts)
-
-
 def method_sections(data: Data) -> list[Section]:
     """Return the answers to what was asked besides, or what several comparisons bring with them."""
     sections = [Section(each.heading, tuple(each.parts(data)), each.name) for each in methods.METHODS]
@@ -95,13 +79,9 @@ def method_sections(data: Data) -> list[Section]:
 
 
 def readout_figures(data: Data) -> dict[str, dict[str, Figure]]:
-    """Return what can be drawn, by kind and metric: effects, segments, and what methods draw."""
-    kinds: dict[str, dict[str, Figure]] = {"effects": {}, "segments": {}}
-    for metric in metrics_of(data):
-        for kind, figure in (("effects", effect_figure(data, metric)), ("segments", segment_figure(data, metric))):
-            if figure is not None:
-                kinds[kind][metric] = figure
-    return kinds | {each.name: dict(each.figures(data)) for each in methods.METHODS if each.draws}
+    """Return what can be drawn, by kind and metric: effects, and what methods draw."""
+    effects = {metric: figure for metric in metrics_of(data) if (figure := effect_figure(data, metric))}
+    return {"effects": effects} | {each.name: dict(each.figures(data)) for each in methods.METHODS if each.draws}
 
 
 def readout_figure(data: Data, what: str, metric: str | None) -> Figure:
@@ -216,7 +196,7 @@ def readout_html(data: Data) -> str:
     parts = [f"<p><strong>{escape(title(data))}</strong><br>{lead}</p>"]
     for section in readout_sections(data):
         parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
-        for part in section.parts:
+        for part in section.printed:
             if isinstance(part, Table):
                 parts.append(f'<div style="overflow-x:auto">{part.to_html()}</div>')
             else:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from html import escape
+from itertools import takewhile
 from typing import Any
 
+from kanab.analysis import methods
 from kanab.analysis.document import (
     caution_sentences,
     method_sections,
     metric_sentences,
     readout_figures,
-    segment_effect_parts,
 )
 from kanab.choices import INTERNAL
 from kanab.report.decision import decision_sentences, lead_sentences, rule_sentences
-from kanab.report.document import Part, Section
+from kanab.report.document import Fold, Part, Section
 from kanab.report.figure import Figure
 from kanab.report.noise_words import noise_terms
 from kanab.report.page import Page, PageSection, bullets, filled, header_html, marked, table_html
@@ -24,9 +25,7 @@ from kanab.report.tables import (
     arms_table,
     balance_table,
     effects_table,
-    follow_ups_table,
     metric_heading,
-    segments_table,
 )
 from kanab.report.words import (
     MARKS,
@@ -44,7 +43,6 @@ from kanab.report.words import (
     metrics_of,
     note_sentences,
     sample_ratio_sentence,
-    segment_sentences,
     smallest_class,
     summary,
     title,
@@ -57,10 +55,6 @@ Data = Mapping[str, Any]
 Pictures = Mapping[str, Mapping[str, Figure]]  # by kind and metric
 
 _FOREST_KEY = "In the pictures: dot, the effect; line, its interval; upright mark, no difference. "
-_SEGMENT_KEY = (
-    "In the pictures: dot, the effect at this level; line, its interval; all intervals of a picture hold together. "
-    "Grey where it is exploratory or unclear."
-)
 
 
 def report_html(data: Data) -> str:
@@ -75,8 +69,7 @@ def report_page(data: Data) -> Page:
         PageSection("cautions", "Before you act on it", _cautions(data)),
         PageSection("arrival", "Did people arrive as planned?", _arrival(data)),
         PageSection("effects", "What happened?", _effects(data, pictures)),
-        *(PageSection(more.name, more.heading, _method(more, pictures)) for more in method_sections(data)),
-        PageSection("segments", "Does the effect differ by segment?", _segments(data, pictures)),
+        *_methods(data, pictures),
         PageSection("privacy", "Privacy" if is_internal(data) else "Privacy receipt", _privacy(data)),
         PageSection("notes", "Notes", bullets(note_sentences(data))),
         PageSection("method", "How it was computed", bullets([*method_sentences(data), *rule_sentences(data)])),
@@ -101,14 +94,27 @@ def _cautions(data: Data) -> str:
     )
 
 
-def _method(section: Section, pictures: Pictures) -> str:
-    """Return the section of a method with its pictures."""
-    drawn = "".join(_figure(each) for each in pictures.get(section.name, {}).values())
-    return drawn + _parts(section.parts, section.heading)
+def _methods(data: Data, pictures: Pictures) -> list[PageSection]:
+    """Return the section of every method: its pictures beside its first sentences, then its tables."""
+    keys = {each.name: each.key for each in methods.METHODS}
+    return [
+        PageSection(section.name, section.heading, _method(section, pictures.get(section.name, {}), keys[section.name]))
+        for section in method_sections(data)
+    ]
+
+
+def _method(section: Section, pictures: Mapping[str, Figure], key: str) -> str:
+    drawn = "".join(_figure(each) for each in pictures.values())
+    if not drawn:
+        return _parts(section.parts, section.heading)
+    sentences = list(takewhile(lambda part: isinstance(part, str), section.parts))
+    rest = _parts(section.parts[len(sentences) :], section.heading)
+    said = f'<p class="key">{escape(key)}</p>' if key else ""
+    return f'{said}<div class="pair">{bullets(map(str, sentences))}<div>{drawn}</div></div>\n{rest}'
 
 
 def _parts(parts: Iterable[Part], name: str) -> str:
-    """Return sentences before the table that they are about, in reading order."""
+    """Return sentences before the table that they are about, in reading order; folds are opened by a click."""
     pieces: list[str] = []
     sentences: list[str] = []
     for part in parts:
@@ -116,7 +122,11 @@ def _parts(parts: Iterable[Part], name: str) -> str:
             sentences.append(part)
             continue
         pieces.append(bullets(sentences) if len(sentences) > 1 else "".join(f"<p>{marked(s)}</p>" for s in sentences))
-        pieces.append(table_html(part, f"{name} {part.header[0]}", kind="cards wide"))
+        if isinstance(part, Fold):
+            inner = _parts(part.parts, part.summary)
+            pieces.append(f"<details><summary>{escape(part.summary)}</summary>\n{inner}</details>")
+        else:
+            pieces.append(table_html(part, f"{name} {part.header[0]}", kind="cards wide"))
         sentences = []
     return "\n".join(pieces)
 
@@ -172,19 +182,6 @@ def _sentence(evidence: str) -> str:
     """Return the evidence as a line of its own."""
     text = evidence.lstrip(",;: ")
     return text[:1].upper() + text[1:]
-
-
-def _segments(data: Data, pictures: Pictures) -> str:
-    if not data["segments"]:
-        return ""
-    drawn = "".join(_figure(each) for each in pictures["segments"].values())
-    tables = [table_html(segments_table(data), "Tests of whether the effect differs", kind="cards wide")]
-    if data["follow_ups"]:
-        tables.append(table_html(follow_ups_table(data), "Each level against the rest", kind="cards wide"))
-    tables.append(_parts(segment_effect_parts(data), "Effect at each level"))
-    pair = "pair" if drawn else "pair words"
-    key = f'<p class="key">{escape(_SEGMENT_KEY)}</p>' if drawn else ""
-    return f'{key}<div class="{pair}">{bullets(segment_sentences(data))}<div>{drawn}</div></div>\n' + "\n".join(tables)
 
 
 def _privacy(data: Data) -> str:

@@ -13,11 +13,8 @@ from kanab.analysis.methods.base import Findings, plain_tables
 from kanab.analysis.page import report_html
 from kanab.analysis.rows import (
     EffectRow,
-    SegmentEffectRow,
-    SegmentRow,
     balance_dict,
     caution_dict,
-    follow_up_dict,
 )
 from kanab.analysis.tables import readout_tables
 from kanab.arguments import check_arguments
@@ -32,7 +29,6 @@ from kanab.report.decision import decide
 from kanab.report.figure import Figure
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
-from kanab.stats.segments import FollowUp
 from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
 from kanab.tally.factor import Level, label
@@ -56,8 +52,6 @@ class Readout(Frames[str]):
     correction: AnyCorrection
     sample_ratio: SampleRatio
     effects: tuple[EffectRow, ...]
-    segments: tuple[SegmentRow, ...]
-    follow_ups: tuple[FollowUp, ...]
     receipt: Receipt
     results: Mapping[str, Findings] = field(default_factory=dict)
     cautions: tuple[Caution, ...] = ()
@@ -68,7 +62,6 @@ class Readout(Frames[str]):
     any_time: AnyTimeSampleRatio | None = None
     variance: Variance = "exact"
     slopes: Slopes = "own"
-    segment_effects: tuple[SegmentEffectRow, ...] = ()
     balance: tuple[BalanceCheck, ...] = ()
     control_chosen: ControlChoice = "named"
     rule: DecisionRule = field(default_factory=DecisionRule)
@@ -169,9 +162,6 @@ class Readout(Frames[str]):
             "effects": [row.to_dict() | self._missing(row.effect.metric) for row in self.effects],
             "promise": next((row.simultaneous.meaning for row in self.effects if row.simultaneous is not None), None),
             "rule": vars(self.rule),
-            "segments": [row.to_dict() for row in self.segments],
-            "segment_effects": [row.to_dict() for row in self.segment_effects],
-            "follow_ups": [follow_up_dict(row) for row in self.follow_ups],
             "privacy": self._privacy()
             | ({"people": dict(people)} if (people := self.receipt.people.get(self.experiment)) else {})
             | {"costs": list(self.costs)},

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.description import Role
-from kanab.report.words import Kind, SegmentKind
+from kanab.report.words import Kind
 from kanab.stats.balance import BALANCE_ALARM, BalanceCheck
 from kanab.stats.cautions import Caution
 from kanab.stats.effect import Effect
-from kanab.stats.ftest import FTest
 from kanab.stats.margins import Better
 from kanab.stats.multiplicity import Simultaneous
 from kanab.stats.relative import OddsRatio, Relative
-from kanab.stats.segments import FollowUp, SegmentEffect
 from kanab.stats.sequential import AnyTimeLook, PlannedLook
 from kanab.tally.factor import Level, label
 
@@ -151,79 +149,6 @@ def _look(look: PlannedLook | AnyTimeLook) -> Plain:
     }
 
 
-@dataclass(frozen=True)
-class SegmentRow:
-    """A test of whether the effect differs by a covariate: the robust one decides, the pooled one is the paper's.
-
-    ``p_over_looks`` is its p over all looks, where there are several; the corrected p then is, too.
-    """
-
-    covariate: str
-    test: FTest
-    p_adjusted: float | None = None
-    decides: bool = False
-    p_over_looks: float | None = None
-    verdict: SegmentKind | None = None
-
-    @property
-    def p(self) -> float | None:
-        """The p that may be acted on: over all looks, where there are several."""
-        return self.test.p if self.p_over_looks is None else self.p_over_looks
-
-    def to_dict(self) -> Plain:
-        """Return the row as plain data."""
-        return {
-            "metric": self.test.metric,
-            "covariate": self.covariate,
-            "variance": self.test.variance,
-            "decides": self.decides,
-            "F": self.test.F,
-            "df": None if self.test.df is None else [_finite(df) for df in self.test.df],
-            "p": self.test.p,
-            "p_over_looks": self.p_over_looks,
-            "p_adjusted": self.p_adjusted,
-            "verdict": self.verdict,
-            "note": self.test.note,
-        }
-
-
-@dataclass(frozen=True)
-class SegmentEffectRow:
-    """The effect at one level; exploratory unless the robust F says that the effect differs by this covariate."""
-
-    effect: SegmentEffect
-    exploratory: bool
-
-    def to_dict(self) -> Plain:
-        """Return the row as plain data."""
-        effect = self.effect
-        return {
-            "metric": effect.metric,
-            "covariate": effect.covariate,
-            "level": label(effect.level),
-            "arm": label(effect.arm),
-            "control": label(effect.control),
-            "people_control": effect.people[0],
-            "people_arm": effect.people[1],
-            "mean_control": effect.means[0],
-            "mean_arm": effect.means[1],
-            "estimate": effect.estimate,
-            "se": effect.se,
-            "df": effect.df,
-            "t": effect.t,
-            "p": effect.p,
-            "interval": plain_interval(effect.interval),
-            "p_adjusted": effect.p_adjusted,
-            "interval_adjusted": plain_interval(effect.interval_adjusted),
-            "p_null": effect.p_null,
-            "p_null_adjusted": effect.p_null_adjusted,
-            "test": effect.test,
-            "variance": effect.variance,
-            "exploratory": self.exploratory,
-            "note": effect.note,
-        }
-
-
 def caution_dict(caution: Caution) -> Plain:
     """Return a caution as plain data."""
     return {"kind": caution.code, "metric": caution.metric, "sentence": caution.sentence}
@@ -252,19 +177,6 @@ def balance_dict(checks: Sequence[BalanceCheck]) -> Plain:
             }
             for check in checks
         ],
-    }
-
-
-def follow_up_dict(row: FollowUp) -> Plain:
-    """Return the effect in one level against the rest, as plain data."""
-    names = ("effect", "rest", "difference", "se", "df", "t", "p", "p_adjusted")
-    return {
-        "metric": row.metric,
-        "covariate": row.covariate,
-        "level": label(row.level),
-        "arm": label(row.arm),
-        "control": label(row.control),
-        **{name: getattr(row, name) for name in names},
     }
 
 

@@ -13,11 +13,10 @@ Data = Mapping[str, Any]
 
 def readout_tables(data: Data) -> Tables:
     """Return the rows of every table of a readout, from its plain data."""
-    plain = ("effects", "segment_effects", "segments", "follow_ups")
     of_methods = {name: rows for each in methods.METHODS for name, rows in each.frames(data).items()}
     ratio, privacy = data["sample_ratio"], data["privacy"]
     return {
-        **{name: data[name] for name in plain},
+        "effects": data["effects"],
         **of_methods,
         "arms": [*_arms(data)],
         "pooled": [{"arm": arm, "of": of} for arm, ofs in data["pooled"].items() for of in ofs],

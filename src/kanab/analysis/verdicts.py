@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kanab.analysis.options import ResolvedOptions
-from kanab.analysis.rows import EffectRow, SegmentRow
-from kanab.report.words import Kind, SegmentKind
+from kanab.analysis.rows import EffectRow
+from kanab.report.words import Kind
 from kanab.stats.multiplicity import correct
 
 MOST_ADDED_NOISE = 0.05
@@ -48,13 +48,6 @@ def verdict(row: EffectRow, alpha: float) -> Kind:
 
 def _comparison(row: EffectRow) -> tuple[object, ...]:
     return row.effect.metric, row.effect.contrast
-
-
-def segment_verdict(row: SegmentRow, alpha: float) -> SegmentKind:
-    """Return whether the effect differs, by the corrected p."""
-    if row.p_adjusted is None:
-        return "not testable"
-    return "differs" if row.p_adjusted < alpha else "nothing found"
 
 
 def _noisier(rows: Sequence[EffectRow]) -> set[str]:

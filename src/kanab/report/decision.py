@@ -11,7 +11,6 @@ from kanab.errors import flag, listed
 from kanab.report.figures import Row, figures_of, is_share, metric_figures
 from kanab.report.look_words import futility_sentence
 from kanab.report.words import (
-    differs,
     faults,
     headlines,
     is_better,
@@ -281,7 +280,7 @@ def _by_segment(data: Data, arm: _ArmReading) -> list[str]:
     sentences = []
     metrics = [row["metric"] for row in arm.primary]
     for test in data["segments"]:
-        if test["decides"] and test["metric"] in metrics and differs(test, data["confidence"]):
+        if test["decides"] and test["metric"] in metrics and test["verdict"] == "differs":
             place = (test["metric"], test["covariate"], arm.name)
             rows = [row for row in data["segment_effects"] if (row["metric"], row["covariate"], row["arm"]) == place]
             rows = sorted((row for row in rows if row["interval"]), key=lambda row: -row["estimate"])

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 from kanab.tabular import Table
 
-Part = str | Table
+
+@dataclass(frozen=True)
+class Fold:
+    """Parts that a page shows on request; a terminal leaves them out."""
+
+    summary: str
+    parts: tuple[str | Table, ...]
+
+
+Part = str | Table | Fold
 
 
 @dataclass(frozen=True)
@@ -16,3 +25,8 @@ class Section:
     heading: str
     parts: tuple[Part, ...]
     name: str = ""
+
+    @property
+    def printed(self) -> list[str | Table]:
+        """The parts that are shown without being asked for."""
+        return [part for part in self.parts if not isinstance(part, Fold)]

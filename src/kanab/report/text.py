@@ -24,7 +24,7 @@ def sections_text(sentences: Iterable[str], sections: Iterable[Section], width: 
     lines = [line for sentence in sentences for line in wrapped(sentence, prose)]
     for section in sections:
         lines += ["", f"── {section.heading} ".ljust(prose, "─")]
-        for before, part in zip((None, *section.parts), section.parts, strict=False):
+        for before, part in zip((None, *section.printed), section.printed, strict=False):
             if before is not None and isinstance(part if isinstance(part, Table) else before, Table):
                 lines.append("")
             if isinstance(part, Table):
@@ -45,7 +45,7 @@ def sections_markdown(sections: Iterable[Section]) -> list[str]:
     lines = []
     for section in sections:
         lines += ["", f"## {section.heading}", ""]
-        for before, part in zip((None, *section.parts), section.parts, strict=False):
+        for before, part in zip((None, *section.printed), section.printed, strict=False):
             if isinstance(part, Table):
                 lines += ["", part.to_markdown()] if before is not None else [part.to_markdown()]
             else:

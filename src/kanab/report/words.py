@@ -12,7 +12,6 @@ from kanab.errors import listed
 from kanab.report.figures import (
     Figures,
     Row,
-    error_figures,
     is_share,
     metric_figures,
     percent,
@@ -34,9 +33,6 @@ MARKS: dict[Kind, str] = {
 
 _NO_NAMES = {"true", "false", "missing", "on", "off", "yes", "no", "in", "out"}
 """What an arm may be called that does not read as a name: no effect of on on orders."""
-
-MOST_FOLLOW_UPS = 6
-"""So many levels are put into words for one test; tables and plain data hold all of them."""
 
 CORRECTIONS: dict[str, str] = {
     "none": "",
@@ -477,78 +473,6 @@ def _no_effect(data: Data) -> str:
     if data["privacy"]["left_out"]:
         return "No effect could be computed; the privacy section says why."
     return "No effect was computed: no metric is compared."
-
-
-def segment_sentences(data: Data) -> list[str]:
-    """Return where the effect differs: clear tests, each with its levels; then the others in one sentence."""
-    tests = [row for row in data["segments"] if row["decides"]]
-    clear = [row for row in tests if differs(row, data["confidence"])]
-    unclear = [row for row in tests if row["p"] is not None and row not in clear]
-    sentences = []
-    for row in clear:
-        test = f"{segment_test(row)}, {_spoken_ps_noted(row)}"
-        sentences.append(f"The effect on {row['metric']} differs by {row['covariate']} ({test}).")
-        sentences += _follow_up_sentences(data, row)
-    if unclear:
-        names = listed(f"{row['metric']} by {row['covariate']} ({_spoken_ps_noted(row)})" for row in unclear)
-        sentences.append(f"No sign that the effect differs: {names}.")
-    for row in tests:
-        if row["p"] is None:
-            sentences.append(f"{row['metric']} by {row['covariate']} is not testable: {row['note'] or 'no F'}.")
-    return sentences
-
-
-def _spoken_ps_noted(row: Row) -> str:
-    """Return the p of a test of segments, and which levels it takes as one."""
-    return "; ".join(text for text in (spoken_ps(row), row["note"]) if text)
-
-
-def segment_test(row: Row) -> str:
-    """Return the statistic of a test of segments, with its degrees of freedom: χ² of rates, the robust F of amounts.
-
-    >>> segment_test({"F": 3.0, "df": [2.0, None]}), segment_test({"F": 3.0, "df": [2.0, 812.4]})
-    ('χ²(2) = 6.00', 'robust F(2, 812) = 3.00')
-    """
-    first, second = row["df"]
-    if second is None:
-        return f"χ²({first:g}) = {number(row['F'] * first, 3)}"
-    return f"robust F({first:g}, {second:,.0f}) = {number(row['F'], 3)}"
-
-
-def differs(row: Row, confidence: float) -> bool:
-    """Return whether a test is clear after correction; where a verdict was given, that says so."""
-    if row.get("verdict") is not None:
-        return bool(row["verdict"] == "differs")
-    p = row["p"] if row["p_adjusted"] is None else row["p_adjusted"]
-    return p is not None and p < 1 - confidence
-
-
-def _follow_up_sentences(data: Data, test: Row) -> list[str]:
-    """Return the levels that clearly differ, one sentence each, and how many others do not."""
-    place = (test["metric"], test["covariate"])
-    levels = [level for level in data["follow_ups"] if (level["metric"], level["covariate"]) == place]
-    clear = [level for level in levels if differs(level, data["confidence"])]
-    clearest = sorted(clear, key=lambda level: level["p_adjusted"])[:MOST_FOLLOW_UPS]
-    sentences = [_follow_up_sentence(data, level) for level in clear if level in clearest]
-    if len(clearest) < len(clear):
-        sentences.append(f"These are the {len(clearest)} clearest of {len(clear)} such differences.")
-    others = len(levels) - len(clear)
-    if others and clear:
-        sentences.append(f"{others} other comparison{'s' * (others > 1)} of a level with the rest: nothing clear.")
-    elif others:
-        sentences.append(f"No single level of {test['covariate']} clearly differs from the rest.")
-    return sentences
-
-
-def _follow_up_sentence(data: Data, level: Row) -> str:
-    figures = error_figures([level["se"]], share=is_share(data, level["metric"]))
-    here, rest = (figures.change(level[side], signed=True) for side in ("effect", "rest"))
-    difference = figures.bare(level["difference"], signed=True)
-    return (
-        f"Where {level['covariate']} is {level['level']}, {spoken_arm(level['arm'])} changes {level['metric']} by "
-        f"{here}, elsewhere by {rest}: a difference of {difference} ± {figures.bare(level['se'])} "
-        f"(one standard error), {spoken_ps(level)}."
-    )
 
 
 UNCHAINED = "In no ledger: what else was released about these people was not checked."

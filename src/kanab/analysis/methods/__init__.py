@@ -1,4 +1,4 @@
-"""The methods of a readout beside its effects and segments, in the order of their sections."""
+"""The methods of a readout beside its effects, in the order of their sections."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from kanab.analysis.methods.contrasts import Contrasts
 from kanab.analysis.methods.omnibus import Omnibus
 from kanab.analysis.methods.quantiles import QuantileEffects
 from kanab.analysis.methods.received import Received
+from kanab.analysis.methods.segments import Segments
 from kanab.analysis.methods.windows import Windows
 
-METHODS: tuple[Method, ...] = (Windows(), Received(), QuantileEffects(), Omnibus(), Contrasts(), Claims(), Bayes())
+METHODS: tuple[Method, ...] = (
+    Windows(),
+    Received(),
+    QuantileEffects(),
+    Omnibus(),
+    Contrasts(),
+    Claims(),
+    Bayes(),
+    Segments(),
+)

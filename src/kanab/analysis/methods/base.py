@@ -32,13 +32,17 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Facts:
-    """What methods read: one experiment of a release, how it is read, and the means and effects that all share."""
+    """What methods read: one experiment of a release, how it is read, and the means and effects that all share.
+
+    ``outcomes`` are the tables with metrics alone, without numbers that effects are adjusted for.
+    """
 
     released: ReleasedTables
     analyzed: AnalyzedTables
     reading: Reading
     options: ResolvedOptions
     pool: Mapping[Level, Sequence[Level]]
+    outcomes: Mapping[str, Tally]
     means: Sequence[MetricMeans]
     effects: Sequence[EffectRow]
 
@@ -76,7 +80,7 @@ class Method:
     """A method: ``name`` and ``heading`` are those of its section, ``tables`` are its keys in JSON.
 
     ``without`` says of each way of reading that it does not work with why its own table is empty then; ``draws`` says
-    that it has figures.
+    that it has figures, and ``key`` how to read them.
     """
 
     name: ClassVar[str]
@@ -84,6 +88,7 @@ class Method:
     tables: ClassVar[tuple[str, ...]] = ()
     without: ClassVar[Mapping[Mode, str]] = {}
     draws: ClassVar[bool] = False
+    key: ClassVar[str] = ""
 
     def asked(self, facts: Facts) -> bool:  # noqa: ARG002
         """Return whether plan or reading ask for it; always by default."""
