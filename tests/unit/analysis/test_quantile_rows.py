@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from kanab.analysis.quantile_rows import binned_people
 from tests.described import as_values
 
 import kanab as kb
-from kanab.analysis.quantile_rows import binned_people
 from kanab.cli.main import cli
 from kanab.errors import AnalysisError
 from kanab.inspection.officer.fields import purposes

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from kanab.report.received_section import received_parts
 from tests.described import as_values
 
 import kanab as kb
@@ -19,7 +20,6 @@ from kanab.plan import parse_plan
 from kanab.plan.file import plan_from_dict, plan_to_dict
 from kanab.report.figure import Forest
 from kanab.report.pictures import received_figure
-from kanab.report.received_section import received_parts
 
 
 def mailing(people: int = 4_000, opening: float = 0.4, anyway: float = 0.0) -> dict[str, Any]:
