@@ -27,7 +27,7 @@ from kanab.collector.http.server import bind
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.dashboard.app import Dashboard, Site
+from kanab.dashboard.dashboard import Dashboard, Site
 from kanab.dashboard.release_sources import CollectorReleases, FileReleases
 from kanab.plan.file import parse_plan
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan

@@ -39,7 +39,7 @@ import uvicorn.lifespan.on
 import uvicorn.loops.uvloop  # noqa: F401
 
 import kanab.collector.http.connections
-import kanab.dashboard.app
+import kanab.dashboard.dashboard
 import kanab.privacy.exact_rank  # noqa: F401
 from kanab.cli.main import COMMANDS, main
 from kanab.collector import writer

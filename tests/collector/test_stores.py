@@ -510,11 +510,11 @@ def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
 
 def test_marks_of_what_people_were_told_are_kept_once_and_seen_by_every_collector(shared: Any) -> None:
     store, other = shared(), shared()
-    assert store.told() == set()
-    store.note_told(["slack", "slack:5f3a"])
-    other.note_told(["slack:5f3a", "mail"])
-    store.note_told([])
-    assert store.told() == other.told() == {"slack", "slack:5f3a", "mail"}
+    assert store.sent_marks() == set()
+    store.mark_sent(["slack", "slack:5f3a"])
+    other.mark_sent(["slack:5f3a", "mail"])
+    store.mark_sent([])
+    assert store.sent_marks() == other.sent_marks() == {"slack", "slack:5f3a", "mail"}
 
 
 def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str, closing: Any) -> None:

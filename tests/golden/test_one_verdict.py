@@ -11,7 +11,7 @@ from tests.unit.dashboard.shop_releases import PLAN, FixedSource, ask, plain, re
 
 from kanab.analysis.rows import EffectRow
 from kanab.analysis.verdicts import verdict
-from kanab.dashboard.app import Dashboard
+from kanab.dashboard.dashboard import Dashboard
 from kanab.dashboard.experiment_list import summarize
 from kanab.dashboard.releases import RawSource
 from kanab.dashboard.results import ExperimentReadout, Results

@@ -29,7 +29,7 @@ EXTRAS = {
     "dp": "from kanab.privacy.epsilon.mechanism import draw, Scale; import opendp",
     "excel": "import python_calamine",
     "fast": "import numba; from kanab.scan.count import kernel",
-    "server": "import uvicorn, kanab.dashboard.app; from kanab.collector.http.app import Collector",
+    "server": "import uvicorn, kanab.dashboard.dashboard; from kanab.collector.http.app import Collector",
     "postgres": "import ibis, psycopg; ibis.postgres",
     "mysql": "import ibis, pymysql",
     "clickhouse": "import ibis; ibis.clickhouse; import clickhouse_connect",

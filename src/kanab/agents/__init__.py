@@ -1,4 +1,4 @@
 """Answers for assistants: what releases say, as tools of the Model Context Protocol. Nothing but releases is read.
 
-Others import ``answers`` (``Answers``) and, with the extra ``[mcp]``, ``server`` (``serve_stdio``, ``http_app``).
+Others import ``answers`` (``Answers``) and, with the extra ``[mcp]``, ``mcp_server`` (``serve_stdio``, ``http_app``).
 """

@@ -31,7 +31,7 @@ def dashboard(places: tuple[str, ...], *, host: str, port: int, allow_host: tupl
     """
     access = reading_access(host, allow_host)
     try:
-        from kanab.dashboard.app import Dashboard
+        from kanab.dashboard.dashboard import Dashboard
         from kanab.dashboard.release_sources import FileReleases
     except ImportError:
         raise MissingExtraError("the dashboard", "server") from None

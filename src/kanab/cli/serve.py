@@ -163,7 +163,7 @@ def _with_pages(service: Service, access: Access, logouts: Path | None) -> Any:
 
     collector = Collector(service, access=access)
     try:
-        from kanab.dashboard.app import Dashboard, Site
+        from kanab.dashboard.dashboard import Dashboard, Site
         from kanab.dashboard.release_sources import CollectorReleases
     except ImportError:
         return collector

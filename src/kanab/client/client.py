@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from kanab.client.config import Config, read_config
+from kanab.client.client_config import Config, read_config
 from kanab.client.delivery import CLOSE_TIMEOUT, Delivery, PostAnswer
 from kanab.client.fork_safety import reset_in_children
 from kanab.client.person import Person

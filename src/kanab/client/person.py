@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kanab.client.config import Config
+from kanab.client.client_config import Config
 from kanab.client.state import State, pack_state
 from kanab.client.steps import Enroll, OptOut, Remember, Step, Track, apply_step, arms_of
 from kanab.collector.protocol.encoding import encode

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from kanab.client.config import Config
+from kanab.client.client_config import Config
 from kanab.client.state import Unit
 from kanab.collector.protocol.encoding import decode, encode
 from kanab.collector.protocol.limits import MOST_POST_BYTES, MOST_POST_LINES, NONCE_BYTES

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from kanab.client.config import Config, Experiment
+from kanab.client.client_config import Config, Experiment
 from kanab.client.posts import metrics_of, nonce_of
 from kanab.client.state import OPTED_OUT, OVER, State, Unit
 from kanab.collector.protocol.encoding import decode, encode

@@ -13,8 +13,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from kanab.analysis.page import lead_html, report_page
 from kanab.collector.http.access import Access, TokenCheck, too_many
 from kanab.dashboard import page_sections, plan_page
+from kanab.dashboard.access_guard import COOKIE, SESSION_SECONDS, Sessions, content_policy, safe_path, session_cookie
 from kanab.dashboard.experiment_list import ListFilter, ListPage
-from kanab.dashboard.guard import COOKIE, SESSION_SECONDS, Sessions, content_policy, safe_path, session_cookie
 from kanab.dashboard.rendering import RETRY_SECONDS, Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.inspection.officer.page import privacy_page

@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from kanab.dashboard.access_guard import problem
 from kanab.dashboard.experiment_list import BEING_READ, HEALTHS, STATES
-from kanab.dashboard.guard import problem
 from kanab.dashboard.next_seal import moment_text
 from kanab.dashboard.releases import Contents
 from kanab.dashboard.timeline import sparkline

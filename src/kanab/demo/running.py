@@ -33,7 +33,7 @@ from kanab.collector.keys.keyring import Keyring
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.counting.dispatch import count
-from kanab.dashboard.app import Dashboard, Site
+from kanab.dashboard.dashboard import Dashboard, Site
 from kanab.dashboard.release_sources import CollectorReleases
 from kanab.errors import StoreError
 from kanab.plan.file import parse_plan

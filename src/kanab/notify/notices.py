@@ -27,14 +27,14 @@ from kanab.report.words import alarmed, headlines, metrics_of, sample_ratio_sent
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 MOST_EXPERIMENTS = 50
-"""So many experiments are told of in one message, those that need attention first."""
+"""So many experiments are in one message, those that need attention first."""
 
 MOST_EFFECTS = 20
-"""So many effects are told of one experiment, those of primary metrics first."""
+"""So many effects of one experiment are in it, those of primary metrics first."""
 
 
 @dataclass(frozen=True)
-class Told:
+class NoticeEntry:
     """One experiment in a notice: its name, its sentences, and the same as plain data."""
 
     name: str
@@ -51,7 +51,7 @@ class Notice:
     kind: Event | Literal["test"]
     title: str
     sentences: tuple[str, ...] = ()
-    experiments: tuple[Told, ...] = ()
+    experiments: tuple[NoticeEntry, ...] = ()
     left_out: int = 0
     through: str | None = None
     epsilon: float | None = None
@@ -91,7 +91,7 @@ class Notices:
                     f"People do not arrive in the planned shares (p below {LIVE_SAMPLE_RATIO_ALARM:g}), counted in "
                     "steps of k before the seal. Find the cause before it is sealed.",
                 ),
-                (Told(name, (), {"name": name}, self._link(name)),),
+                (NoticeEntry(name, (), {"name": name}, self._link(name)),),
                 link=self._link(name),
             )
             for name in sorted(alarms)
@@ -113,14 +113,14 @@ class Notices:
             link=self._notify.url or "",
         )
         rule = f"k-anonymous at k = {release.receipt.k}" if noise is None else f"With {promise(noise)}"
-        told = {line.name: self._told(line, self._readout(at, line.name)) for line in ordered[:MOST_EXPERIMENTS]}
+        listed = {line.name: self._entry_of(line, self._readout(at, line.name)) for line in ordered[:MOST_EXPERIMENTS]}
         seal = replace(
             common,
             id=_id(digest, "seal"),
             title=f"Sealed {'everything' if through is None else f'the cohorts through {through}'}",
             sentences=(f"{rule}.", *(f"{why}." for why in release.why_left_out().values())),
-            experiments=tuple(told.values()),
-            left_out=len(ordered) - len(told),
+            experiments=tuple(listed.values()),
+            left_out=len(ordered) - len(listed),
         )
         return [seal, *self._news(at, digest, common, ordered, f"{rule}.")]
 
@@ -130,7 +130,7 @@ class Notices:
         """Yield the alarms and the ends that this batch brought, and the one before it had not."""
         for line in ordered:
             readout = self._readout(at, line.name)
-            about = replace(common, experiments=(self._told(line, readout),), link=self._link(line.name))
+            about = replace(common, experiments=(self._entry_of(line, readout),), link=self._link(line.name))
             if self._is_alarmed(readout) and not self._is_alarmed(self._readout(at - 1, line.name)):
                 says = sample_ratio_sentence(readout.data) if readout is not None else ""
                 yield replace(
@@ -143,7 +143,7 @@ class Notices:
                     title=f"{line.name} may stop ({line.look})", sentences=(rule,),
                 )  # fmt: skip
 
-    def _told(self, line: ExperimentSummary, readout: ExperimentReadout | None) -> Told:
+    def _entry_of(self, line: ExperimentSummary, readout: ExperimentReadout | None) -> NoticeEntry:
         facts: dict[str, Any] = {
             "name": line.name, "health": line.health, "why": line.why, "look": line.look, "verdict": line.verdict,
             "decision": None if line.decision is None else dict(line.decision), "effects": [],
@@ -161,7 +161,7 @@ class Notices:
             sentences = [*_decided(line.decision, effects), *sentences, *effects, *early]
         if line.verdict:
             sentences.insert(0, f"{line.look.capitalize()}: {line.verdict}.")
-        return Told(line.name, tuple(sentences), facts, self._link(line.name))
+        return NoticeEntry(line.name, tuple(sentences), facts, self._link(line.name))
 
     def _readout(self, at: int, name: str) -> ExperimentReadout | None:
         """Return what was known of an experiment after an entry; None where nothing was."""
@@ -187,7 +187,7 @@ def _decided(decision: Mapping[str, Any] | None, effects: Sequence[str]) -> list
     """Return what to do and why, without effects that are told in full beside it."""
     if decision is None:
         return []
-    because = [why for why in decision["because"] if not any(told.startswith(why.rstrip(".")) for told in effects)]
+    because = [why for why in decision["because"] if not any(effect.startswith(why.rstrip(".")) for effect in effects)]
     return [" ".join([f"Decision: {decision_words(decision)}.", *because])]
 
 

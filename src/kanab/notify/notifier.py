@@ -53,11 +53,11 @@ class Notifier:
 
     def begin(self) -> None:
         """Take what was sealed before a channel was in use as told. Call it before anything is sealed."""
-        told = self._store.told()
-        new = [channel.name for channel in self._channels if channel.name not in told]
+        sent = self._store.sent_marks()
+        new = [channel.name for channel in self._channels if channel.name not in sent]
         if new:
             hashes = stored_ledger(self._store).hashes
-            self._store.note_told([mark for name in new for mark in (name, *(f"{name}:{each}" for each in hashes))])
+            self._store.mark_sent([mark for name in new for mark in (name, *(f"{name}:{each}" for each in hashes))])
 
     def offer(self, entries: Sequence[bytes], alarms: Collection[str], plan: Plan) -> None:
         """Begin to tell what is new in a ledger, and live alarms, unless that is under way or must wait."""
@@ -102,16 +102,16 @@ class Notifier:
         return done
 
     def _tell(self, channel: Channel, notices: Notices, entries: Sequence[bytes], alarms: Collection[str]) -> None:
-        told = self._store.told()
-        untold = {
-            at: digest for at, digest in enumerate(self._hashes_of(entries)) if f"{channel.name}:{digest}" not in told
+        sent = self._store.sent_marks()
+        unsent = {
+            at: digest for at, digest in enumerate(self._hashes_of(entries)) if f"{channel.name}:{digest}" not in sent
         }
-        due = [notice for at in untold for notice in notices.of(at)]
+        due = [notice for at in unsent for notice in notices.of(at)]
         due += notices.of_alarms(alarms) if alarms else []
-        problem = self._send([notice for notice in due if f"{channel.name}:{notice.id}" not in told], channel)
+        problem = self._send([notice for notice in due if f"{channel.name}:{notice.id}" not in sent], channel)
         if problem is not None:
             raise problem
-        self._store.note_told([f"{channel.name}:{digest}" for digest in untold.values()])
+        self._store.mark_sent([f"{channel.name}:{digest}" for digest in unsent.values()])
 
     def _send(self, notices: Sequence[Notice], channel: Channel) -> DeliveryError | None:
         """Send notices in their order; return the problem of those that were refused by themselves.
@@ -120,8 +120,8 @@ class Notifier:
         """
         refused: DeliveryError | None = None
         for start in range(0, len(notices), channel.most):
-            told = self._store.told()  # another collector of this store may have been quicker
-            group = [each for each in notices[start : start + channel.most] if f"{channel.name}:{each.id}" not in told]
+            sent = self._store.sent_marks()  # another collector of this store may have been quicker
+            group = [each for each in notices[start : start + channel.most] if f"{channel.name}:{each.id}" not in sent]
             if not group:
                 continue
             try:
@@ -131,7 +131,7 @@ class Notifier:
                     raise
                 refused = problem
                 continue
-            self._store.note_told([f"{channel.name}:{notice.id}" for notice in group])
+            self._store.mark_sent([f"{channel.name}:{notice.id}" for notice in group])
             kinds = ", ".join(dict.fromkeys(notice.kind for notice in group))
             self._say(f"kanab: {channel.name} ({channel.where}) was told: {kinds}.")
             if more:
@@ -155,9 +155,9 @@ class Notifier:
         return len(entries), entries[-1] if entries else b"", frozenset(alarms)
 
 
-def untold_batches(store: Store, name: str) -> int | None:
+def unsent_batches(store: Store, name: str) -> int | None:
     """Return how many entries of a ledger a channel was not told of; None where it was never in use."""
-    told = store.told()
-    if name not in told:
+    sent = store.sent_marks()
+    if name not in sent:
         return None
-    return sum(f"{name}:{digest}" not in told for digest in stored_ledger(store).hashes)
+    return sum(f"{name}:{digest}" not in sent for digest in stored_ledger(store).hashes)

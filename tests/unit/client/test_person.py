@@ -13,7 +13,7 @@ from tests.unit.client.counting_collector import SHOP, Clock, CountingCollector,
 
 from kanab import count
 from kanab.client import Client
-from kanab.client.config import read_config
+from kanab.client.client_config import read_config
 from kanab.client.state import OPTED_OUT, pack_state, unpack_state
 from kanab.collector.protocol.config import public_config
 

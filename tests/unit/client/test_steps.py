@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab.client.config import Experiment, read_config
+from kanab.client.client_config import Experiment, read_config
 from kanab.client.state import fresh_version
 from kanab.client.steps import assign, draw, murmur3, numbers_of_id, numbers_of_root
 from kanab.collector.protocol.config import public_config

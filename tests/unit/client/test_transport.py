@@ -14,7 +14,7 @@ from tests.unit.client.counting_collector import SHOP, CountingCollector, plan
 
 from kanab.client import Client, Http, PostAnswer
 from kanab.client.client import ConfigWatch
-from kanab.client.config import read_config
+from kanab.client.client_config import read_config
 from kanab.client.state import OVER, State, pack_state, unpack_state
 from kanab.collector.protocol.config import config_part, public_config
 from kanab.errors import KanabError

@@ -37,7 +37,7 @@ from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard import page_sections
-from kanab.dashboard.app import Dashboard, Site
+from kanab.dashboard.dashboard import Dashboard, Site
 from kanab.dashboard.experiment_list import BEING_READ, ListFilter, ListPage, summaries
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.plan_page import plan_toml

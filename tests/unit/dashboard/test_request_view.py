@@ -10,7 +10,7 @@ import pytest
 from tests.unit.dashboard.shop_releases import NOON, PLAN, WEEKLY, FixedSource, ask, plain, words
 
 from kanab.collector.health import LiveHealth
-from kanab.dashboard.app import Dashboard
+from kanab.dashboard.dashboard import Dashboard
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.request_view import open_cohort
 from kanab.dashboard.results import Results

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.dashboard.shop_releases import WEEKLY, FixedSource, alone, ask, plain, words
 
-from kanab.dashboard.app import Dashboard
+from kanab.dashboard.dashboard import Dashboard
 from kanab.dashboard.releases import RawSource
 from kanab.dashboard.results import Results
 from kanab.dashboard.timeline import Trend, history_table, sparkline, timeline, trend_of

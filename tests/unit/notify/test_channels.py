@@ -15,7 +15,7 @@ import pytest
 from tests.unit.notify.receivers import HOST, Mailbox, Receiver, certificate, mail_server
 
 from kanab.errors import DeliveryError, StoreError
-from kanab.notify import delivery
+from kanab.notify import channels
 from kanab.notify.channels import Mail, Slack, Webhook, mail_of
 from kanab.notify.notices import Notice
 from kanab.plan.notify import MailPlan
@@ -107,7 +107,7 @@ def test_a_webhook_that_is_down_or_slow_or_no_webhook_is_said(
     assert "nothing listens at its port" in failure(Slack(f"http://{HOST}:{port}{HOOK}")).fact
     assert "cannot be found" in failure(Slack(f"https://nowhere.invalid{HOOK}")).fact
     assert "gave no answer of HTTP (BadStatusLine)" in failure(Slack(f"http://{HOST}:{mail_port}{HOOK}")).fact
-    monkeypatch.setattr(delivery, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(channels, "PATIENCE_SECONDS", 0.2)
     assert "is too slow" in failure(Slack(f"http://{HOST}:{silent}{HOOK}")).fact
 
 
@@ -126,7 +126,7 @@ def test_a_webhook_that_sends_a_letter_at_a_time_is_hung_up_on() -> None:
 
         threading.Thread(target=drip, daemon=True).start()
         with pytest.raises(DeliveryError, match="is too slow"):
-            delivery.post(f"http://{HOST}:{server.getsockname()[1]}/", b"{}", {}, seconds=0.3)
+            channels.post(f"http://{HOST}:{server.getsockname()[1]}/", b"{}", {}, seconds=0.3)
         assert over.wait(20)
 
 
@@ -201,7 +201,7 @@ def test_a_mail_server_that_is_down_or_slow_or_none_is_said(
     with closing(socket.create_server((HOST, 0))) as gone:
         port = gone.getsockname()[1]
     assert "nothing listens at its port" in failure(Mail(mail_plan(port))).fact
-    monkeypatch.setattr(delivery, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(channels, "PATIENCE_SECONDS", 0.3)
     assert "slow" in failure(Mail(mail_plan(silent))).fact
     assert "slow" in failure(Mail(mail_plan(receiver.port))).fact  # a web server waits for a request
 
@@ -231,6 +231,6 @@ def test_mail_goes_over_tls_that_is_checked_and_a_password_only_so(
 
 
 def test_what_is_unknown_of_the_network_is_named_by_its_kind() -> None:
-    assert delivery.connection_error("hooks.example", OSError(5, "TOKEN")).fact == (
+    assert channels.connection_error("hooks.example", OSError(5, "TOKEN")).fact == (
         "hooks.example cannot be reached (OSError)"
     )

@@ -13,7 +13,7 @@ from tests.unit.privacy.epsilon.test_accountant import counted
 import kanab as kb
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.notify.channels import json_body, mail_of, notice_text, slack_body
-from kanab.notify.notices import MOST_EFFECTS, Notice, Notices, Told
+from kanab.notify.notices import MOST_EFFECTS, Notice, NoticeEntry, Notices
 from kanab.plan.notify import EVENTS, MailPlan, NotifyPlan
 from kanab.privacy.ledger import read_entry
 
@@ -128,7 +128,7 @@ def test_names_call_nobody_and_lead_nowhere_in_any_channel() -> None:
         "@\u2060all _@\u2060here [a]\u2060(http:\u2060//evil.\u2060example) w\u2060ww.evil.\u2060example "
         "evil-login.\u2060com me@\u2060shop.\u2060example mailto:\u2060me 1.5 at 12:30"
     )
-    notice = Notice("1", "seal", name, (name,), experiments=(Told(name, (name,), {"name": name}, ""),))
+    notice = Notice("1", "seal", name, (name,), experiments=(NoticeEntry(name, (name,), {"name": name}, ""),))
     assert json.loads(slack_body(notice))["text"].splitlines() == [safe, safe, "", safe, f"• {safe}"]
     data = json.loads(json_body(notice))
     assert (data["title"], data["sentences"], data["experiments"][0]["sentences"]) == (safe, [safe], [safe])
@@ -139,7 +139,7 @@ def test_names_call_nobody_and_lead_nowhere_in_any_channel() -> None:
 
 
 def test_a_text_has_a_line_for_each_sentence_about_an_experiment() -> None:
-    told = Told("check\nout", ("Look 2 of 3: may stop.", "B raises bought."), {}, "")
+    told = NoticeEntry("check\nout", ("Look 2 of 3: may stop.", "B raises bought."), {}, "")
     text = notice_text(Notice("1", "seal", "Sealed", ("k-anonymous at k = 10.",), experiments=(told,), left_out=7))
     assert text.splitlines() == [
         "Sealed", "k-anonymous at k = 10.", "", "check out", "• Look 2 of 3: may stop.", "• B raises bought.", "",

@@ -25,7 +25,7 @@ from kanab.collector.stores.store import Store
 from kanab.errors import StoreError
 from kanab.notify import notifier as notifier_module
 from kanab.notify.channels import Channel, Mail, Slack, Webhook
-from kanab.notify.notifier import Notifier, untold_batches
+from kanab.notify.notifier import Notifier, unsent_batches
 from kanab.plan.notify import MailPlan, NotifyPlan
 
 NOTIFY = NotifyPlan(slack=True)
@@ -65,16 +65,16 @@ def titles(receiver: Receiver) -> list[str]:
 def test_what_is_sealed_from_now_on_is_told_once_also_after_a_restart(store: SqliteStore, receiver: Receiver) -> None:
     first, second, third = entries()
     seal(store, first)
-    assert untold_batches(store, "slack") is None
+    assert unsent_batches(store, "slack") is None
     notifier = begun(store, Slack(receiver.url + HOOK))
     assert tell(notifier, store)
     assert receiver.got == []  # it was sealed before anybody was to be told
     seal(store, second)
-    assert untold_batches(store, "slack") == 1
+    assert unsent_batches(store, "slack") == 1
     assert tell(notifier, store)
     expected = ["Sealed the cohorts through 2026-W37", "checkout may stop (look 2 of 3)"]
     assert titles(receiver) == expected
-    assert untold_batches(store, "slack") == 0
+    assert unsent_batches(store, "slack") == 0
     again = begun(store, Slack(receiver.url + HOOK))  # as after a restart
     assert tell(again, store)
     assert titles(receiver) == expected
@@ -99,7 +99,7 @@ def test_what_could_not_be_told_is_told_later_with_the_same_id_and_other_channel
     assert [request.data["kind"] for request in receiver.got] == ["seal"]  # one at a time: the others would fail, too
     (mail,) = mailbox.got  # all of them in one mail
     assert (mail.content or b"").count(b"\nNotice ") == 4  # type: ignore[arg-type,union-attr]
-    assert (untold_batches(store, "json"), untold_batches(store, "mail")) == (2, 0)
+    assert (unsent_batches(store, "json"), unsent_batches(store, "mail")) == (2, 0)
     assert not tell(notifier, store)  # it waits a while
     assert (len(receiver.got), len(mailbox.got)) == (1, 1)
     monkeypatch.setattr(notifier_module.time, "monotonic", lambda: time.time() + 1e6)
@@ -183,7 +183,7 @@ def test_a_store_that_cannot_note_what_was_told_means_that_it_is_told_again(
         raise StoreError("the disk of the store is full", "Free some room.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "note_told", full)
+        patch.setattr(store, "mark_sent", full)
         assert not tell(notifier, store)
     sent = len(receiver.got)
     notifier._retry_at.clear()
@@ -252,11 +252,11 @@ def test_a_webhook_that_hangs_holds_no_post_and_no_seal_up(
     running.service.check_clock()
     asyncio.run(running.service.take(running.enroll(week="2026-W49"), None))
     assert sum(running.service.store.sizes().values()) == 1
-    assert untold_batches(running.service.store, "slack") == 1
+    assert unsent_batches(running.service.store, "slack") == 1
     receiver.answered.set()
     wait(running)
     assert titles(receiver) == ["Sealed the cohorts through 2026-W46"]
-    assert untold_batches(running.service.store, "slack") == 0
+    assert unsent_batches(running.service.store, "slack") == 0
     assert running.said[-1] == f"kanab: slack (127.0.0.1:{receiver.port}) was told: seal."
     running.service.check_clock()
     wait(running)

@@ -195,7 +195,7 @@ def _plan(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
 def _notifications(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
     """Yield how telling people stands; nobody is called."""
     from kanab.cli.operating.notify import channels_of
-    from kanab.notify.notifier import untold_batches
+    from kanab.notify.notifier import unsent_batches
     from kanab.plan.file import read_plan
 
     try:
@@ -206,12 +206,12 @@ def _notifications(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
         yield Diagnosis("notifications", "wrong", problem.fact, problem.remedy)
         return
     for channel in channels:
-        untold, who = untold_batches(store, channel.name), f"{channel.name} ({channel.where})"
-        if untold:
+        unsent, who = unsent_batches(store, channel.name), f"{channel.name} ({channel.where})"
+        if unsent:
             remedy = "The collector's log says why. Try it: kanab notify --test."
             yield Diagnosis("notifications", "warning", f"{who} was not told of everything that was sealed", remedy)
         else:
-            says = "is told from the next start on" if untold is None else "was told of everything that was sealed"
+            says = "is told from the next start on" if unsent is None else "was told of everything that was sealed"
             yield Diagnosis("notifications", "ok", f"{who} {says}")
 
 

@@ -43,7 +43,7 @@ def mcp(
     access = reading_access(host, allow_host) if http else None
     try:
         from kanab.agents.answers import Answers
-        from kanab.agents.server import PATH, http_app, serve_stdio
+        from kanab.agents.mcp_server import PATH, http_app, serve_stdio
         from kanab.collector.http.server import bind
         from kanab.collector.http.server import serve as serve_application
         from kanab.collector.log import Log

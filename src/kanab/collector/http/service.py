@@ -74,7 +74,7 @@ _FOREIGN = (
 )
 
 
-class TellsPeople(Protocol):
+class SealNotifier(Protocol):
     """Tells people what was sealed and what is alarming, in a thread of its own."""
 
     @property
@@ -108,7 +108,7 @@ class Service:
         replaces: int | None = None,
         witness: Witness | None = None,
         clock: Clock | None = None,
-        notifier: TellsPeople | None = None,
+        notifier: SealNotifier | None = None,
         voucher_keys: Sequence[bytes] = (),
         say: Say = say_nothing,
     ) -> None:

@@ -465,7 +465,7 @@ class PostgresStore:
         if recorded != version:  # the same one may be our own, whose answer was lost
             raise plan_race_error()
 
-    def told(self) -> set[str]:
+    def sent_marks(self) -> set[str]:
         """Return the marks of what people were told about."""
 
         def work(db: Connection) -> set[str]:
@@ -475,7 +475,7 @@ class PostgresStore:
 
         return self._run(work)
 
-    def note_told(self, marks: Iterable[str]) -> None:
+    def mark_sent(self, marks: Iterable[str]) -> None:
         """Remember marks of what people were told about."""
         query = "INSERT INTO kanab_told SELECT * FROM unnest(%s::text[]) ON CONFLICT DO NOTHING"
         new = list(marks)

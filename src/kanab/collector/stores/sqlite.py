@@ -340,12 +340,12 @@ class SqliteStore:
             except sqlite3.IntegrityError:
                 raise plan_race_error() from None
 
-    def told(self) -> set[str]:
+    def sent_marks(self) -> set[str]:
         """Return the marks of what people were told about."""
         with self._reading() as db:
             return set() if self._schema < _TOLD else {mark for (mark,) in db.execute("SELECT mark FROM told")}
 
-    def note_told(self, marks: Iterable[str]) -> None:
+    def mark_sent(self, marks: Iterable[str]) -> None:
         """Remember marks of what people were told about."""
         with self._transaction() as db:
             db.executemany("INSERT OR IGNORE INTO told VALUES (?)", [(mark,) for mark in marks])

@@ -184,10 +184,10 @@ class Store(Protocol):
     def add_version(self, number: int, version: StoredPlan) -> None:
         """Record a plan as version ``number`` (0, 1, …); raises `StoreError` if another collector was quicker."""
 
-    def told(self) -> set[str]:
-        """Return the marks of what people were told about, as ``note_told`` wrote them."""
+    def sent_marks(self) -> set[str]:
+        """Return the marks of what people were told about, as ``mark_sent`` wrote them."""
 
-    def note_told(self, marks: Iterable[str]) -> None:
+    def mark_sent(self, marks: Iterable[str]) -> None:
         """Remember marks of what people were told about; those that are there stay."""
 
     def close(self) -> None:

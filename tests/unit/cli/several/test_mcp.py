@@ -161,7 +161,7 @@ def test_one_place_is_named(program: Program, tmp_path: Path) -> None:
 def test_a_missing_extra_is_said_before_anything_is_opened(
     program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.delitem(sys.modules, "kanab.agents.server", raising=False)
+    monkeypatch.delitem(sys.modules, "kanab.agents.mcp_server", raising=False)
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     ended = program("mcp", str(tmp_path / "nothing"), "--http", "--port", "1")
     assert (ended.code, ended.out) == (2, "")

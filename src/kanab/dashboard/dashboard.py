@@ -16,8 +16,8 @@ from starlette.routing import Route
 from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.dashboard import json_api
+from kanab.dashboard.access_guard import AccessGuard, App, Message, Receive, Scope, Send
 from kanab.dashboard.background import NotYetError
-from kanab.dashboard.guard import AccessGuard, App, Message, Receive, Scope, Send
 from kanab.dashboard.pages import LoginPages, Pages
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.rendering import Renderer

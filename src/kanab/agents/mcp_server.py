@@ -34,8 +34,8 @@ from mcp_types import (
 from kanab import __version__
 from kanab.agents.answers import INSTRUCTIONS, TOOLS, Answers, ReleaseTool, answer_call
 from kanab.collector.http.access import Access, Refusal, host_name
+from kanab.dashboard.access_guard import App, Receive, Scope, Send, problem
 from kanab.dashboard.background import NotYetError
-from kanab.dashboard.guard import App, Receive, Scope, Send, problem
 from kanab.errors import KanabError
 
 PATH = "/mcp"

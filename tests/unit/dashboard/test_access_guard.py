@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kanab.dashboard.guard import SESSION_SECONDS, Sessions, safe_path, session_cookie
+from kanab.dashboard.access_guard import SESSION_SECONDS, Sessions, safe_path, session_cookie
 
 
 def test_a_cookie_ends_after_its_life() -> None:

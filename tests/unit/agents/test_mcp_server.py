@@ -14,7 +14,7 @@ from mcp import Client
 from tests.unit.dashboard.shop_releases import WEEKLY, FixedSource, ask
 
 from kanab.agents.answers import Answers
-from kanab.agents.server import LARGEST_BODY, MISTAKE, http_app, protocol_server
+from kanab.agents.mcp_server import LARGEST_BODY, MISTAKE, http_app, protocol_server
 from kanab.collector.http.access import Access
 from kanab.dashboard.releases import Contents
 
