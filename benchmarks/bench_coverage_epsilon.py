@@ -29,7 +29,7 @@ from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, contrast, plain_means
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 from kanab.stats.relative import relative_effect
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments

@@ -18,7 +18,7 @@ from kanab.choices import DEFAULT_K
 from kanab.inspection.attack.background import KnownPeople
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Cross, Moments
 

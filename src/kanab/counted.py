@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kanab.plan.model import Plan
 from kanab.plan.periods import Span
 from kanab.stats.skewness import skewness_class, unusual_class
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.tally import Tally
 
 MOST_STEPS = 20

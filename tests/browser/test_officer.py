@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.page import privacy_html
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan

@@ -26,8 +26,8 @@ from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.lines import MetricGrid
 from kanab.counting.class_table import _steps
 from kanab.counting.connect import open_table
-from kanab.counting.engine.metrics import Measure, careful_measure
-from kanab.counting.engine.metrics import grid_steps as engine_steps
+from kanab.counting.engine.measures import Measure, careful_measure
+from kanab.counting.engine.measures import grid_steps as engine_steps
 from kanab.counting.grids import Profile
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.tally.metric import Metric, grid_steps

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 AB = (("A", 1), ("B", 1))

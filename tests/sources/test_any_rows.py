@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kanab.counting.engine.sql import count_table
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.errors import GridError, KanabError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 

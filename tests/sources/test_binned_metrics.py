@@ -11,7 +11,7 @@ import pytest
 import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.engine.sql import count_table
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.description import Mean, Quantile
 from kanab.plan.joint import join_plans
 from kanab.plan.model import make_plan

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import kanab as kb
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.plan.model import make_plan
 from kanab.scan.count.counting import count_pairs
 

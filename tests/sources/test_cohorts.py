@@ -14,7 +14,7 @@ import pytest
 import kanab as kb
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table, show_sql
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.errors import SourceError
 from kanab.plan.joint import join_plans
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan

@@ -22,7 +22,7 @@ from kanab.counting import connect
 from kanab.counting.connect import open_beside, open_table, opened_table
 from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.engine.sql import count_table
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate
 from kanab.errors import MissingExtraError, SourceError
 from kanab.plan.model import make_plan

@@ -14,7 +14,7 @@ from tests.described import as_values
 import kanab as kb
 from kanab.counted import Counted, Signatures, SignatureValues
 from kanab.counting.engine.sql import count_table
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean, Ratio
 from kanab.errors import GridError, KanabError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan

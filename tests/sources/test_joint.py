@@ -20,7 +20,7 @@ import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean
 from kanab.errors import KanabError, SourceError
 from kanab.plan.file import plan_to_dict

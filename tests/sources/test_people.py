@@ -17,7 +17,7 @@ from tests.described import as_values
 from kanab.counting.connect import opened_table
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table, show_sql
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.description import Mean
 from kanab.errors import SourceError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan

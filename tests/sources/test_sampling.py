@@ -16,10 +16,10 @@ from tests.described import as_values
 
 from kanab.counting.connect import opened_table
 from kanab.counting.engine import sql
-from kanab.counting.engine.metrics import SampledMetric, quick_measure
+from kanab.counting.engine.measures import SampledMetric, quick_measure
 from kanab.counting.engine.sql import count_table
 from kanab.counting.grids import Profile
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.description import Mean
 from kanab.plan.model import MetricPlan, Plan, make_plan
 
@@ -84,7 +84,7 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
     assert measure is not None
     assert measure.doubles
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanab.counting.engine.metrics._PEOPLE_IN_DOUBLES", 0)
+        patch.setattr("kanab.counting.engine.measures._PEOPLE_IN_DOUBLES", 0)
         counted = count_table(duckdb_loader.load(table), plan)
     units = [(query.measures[0].unit, query.measures[0].doubles) for query in queries]
     assert units == [(2, True), (1, True), (1, False)]  # the steps, then integers
@@ -139,7 +139,7 @@ def test_twice_the_steps_may_pass_what_doubles_hold_where_the_steps_do_not(
         "variant", **as_values("make_plan", metrics=["y"], adjust=["z"], bounds=limits, resolution=grids, numbers=["z"])
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kanab.counting.engine.metrics._PEOPLE_IN_DOUBLES", 0)
+        patch.setattr("kanab.counting.engine.measures._PEOPLE_IN_DOUBLES", 0)
         assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
     assert [[(m.unit, m.doubles) for m in query.measures] for query in queries] == [[(2, True)] * 2, [(1, True)] * 2]
 

@@ -18,7 +18,7 @@ from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.frames import Array, check_column, column_names, encode, get_columns, load_frame
 from kanab.counting.grids import too_fine
 from kanab.errors import SourceError, TallyError, listed
-from kanab.tally.cells import Cells, check_shape, zeros
+from kanab.tally.cell_arrays import Cells, check_shape, zeros
 from kanab.tally.factor import Factor, numeric_scores
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Moments

@@ -15,7 +15,7 @@ from kanab.counting.frames import encode, get_columns, load_frame, to_numbers
 from kanab.counting.grids import check_range, check_zero, choose_metric, profile_values
 from kanab.errors import SourceError, listed
 from kanab.plan.model import MOST_CLASSES, MetricPlan
-from kanab.tally.cells import Cells, check_shape
+from kanab.tally.cell_arrays import Cells, check_shape
 from kanab.tally.factor import Factor, numeric_scores
 from kanab.tally.metric import Metric, Missing
 from kanab.tally.moments import By, Cross, Moments

@@ -34,9 +34,9 @@ from kanab.counting.frames import (
     is_elsewhere,
     load_frame,
 )
+from kanab.counting.in_memory import count_rows, needed_columns
 from kanab.counting.levels import named_level
 from kanab.counting.repeated_ids import id_columns
-from kanab.counting.rows import count_rows, needed_columns
 from kanab.description import AnyCovariate, AnyMetric, Mean, Rows, covariate_values, metric_values
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed, need_extra
 from kanab.plan.check import check_plan, path_to, refuse
@@ -488,6 +488,7 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
         raise MissingExtraError(choosing if options.needs_engine else f"reading a {type(source).__name__}", "sql")
     import ibis  # noqa: PLC0415 - needs the [sql] extra
 
+    from kanab.counting.engine.people import find_rates  # noqa: PLC0415
     from kanab.counting.engine.sql import count_table  # noqa: PLC0415
 
     with _opened(source, options) as (opened, choices):
@@ -498,8 +499,6 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
             counted = count_table(people, plan, **choices)
         if options.assigned_by is None:
             return counted
-        from kanab.counting.engine.clusters import find_rates  # noqa: PLC0415
-
         return replace(counted, rates=find_rates(people, counted.plan, options.where))
 
 
@@ -522,7 +521,7 @@ def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str
     """Open the source as an Ibis table for a while, with the choices of how its rows become people."""
     from kanab.counting.connect import open_beside, opened_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.filters import join_table  # noqa: PLC0415
-    from kanab.counting.engine.people import CLUSTER, Events, window_seconds  # noqa: PLC0415
+    from kanab.counting.engine.people import CLUSTER, Events, cluster_rows, window_seconds  # noqa: PLC0415
 
     options.check()
     if options.window is not None:
@@ -540,8 +539,6 @@ def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str
         if options.assigned_by is None:
             yield people, choices
             return
-        from kanab.counting.engine.clusters import cluster_rows  # noqa: PLC0415
-
         clusters = cluster_rows(people, cluster_columns(options.assigned_by), options.clamp)
         yield clusters, choices | {"unit": CLUSTER, "aggregate": "sum"}
 

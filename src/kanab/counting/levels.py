@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kanab.errors import LevelError, SourceError, listed
 from kanab.plan.model import CovariatePlan, ExperimentPlan
-from kanab.tally.cells import DROPPED
+from kanab.tally.cell_arrays import DROPPED
 from kanab.tally.factor import OTHER, Factor, Level, label, numeric_scores, sorted_levels
 
 

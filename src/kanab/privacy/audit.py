@@ -23,7 +23,7 @@ from kanab.privacy.inference import (
     in_machine_words,
     most_squares,
 )
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.moments import By, Moments
 from kanab.tally.tally import Tally
 

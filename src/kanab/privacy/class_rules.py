@@ -23,7 +23,7 @@ from kanab.privacy.merging import (
     without_means,
     without_rare_names,
 )
-from kanab.tally.cells import marginal
+from kanab.tally.cell_arrays import marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally

@@ -26,7 +26,7 @@ from kanab.privacy.exposure import LEAST_CONTRIBUTORS, Floats, excess, is_harmle
 from kanab.privacy.joint_rules import as_published, first_linkages, published_totals, smallest_class
 from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, Place, ShownTable, column, signatures_of
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 

@@ -27,7 +27,7 @@ from kanab.stats.noise import class_mean_noise, floats
 from kanab.stats.sequential import any_time_f_p, log_evidence_of_counts, tuning
 from kanab.stats.srm import independence, sample_ratio
 from kanab.tabular import number, p_value
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Factor, Level, label
 from kanab.tally.metric import Metric
 from kanab.tally.tally import Tally

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from kanab.stats.gram import Classes, Floats
 from kanab.stats.noise import ClassNoise, floats, freedom_with_noise
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 
 _STILL = "nothing varies in a class, an arm or a level"
 _ALONE = "a class, an arm or a level has too few people"

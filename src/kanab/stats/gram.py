@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import AnalysisError, DesignError
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.moments import Cross
 from kanab.tally.tally import Tally
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats.gram import Floats
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import label
 from kanab.tally.moments import By
 from kanab.tally.noise import MetricNoise, twice_centre

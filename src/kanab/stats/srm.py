@@ -16,7 +16,7 @@ from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import Floats
 from kanab.stats.noise import floats
 from kanab.tabular import number, p_value
-from kanab.tally.cells import marginal
+from kanab.tally.cell_arrays import marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 

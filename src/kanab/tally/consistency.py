@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import TallyError
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.moments import By, Cross, Moments
 
 

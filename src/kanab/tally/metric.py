@@ -155,7 +155,7 @@ def grid_steps(values: Any, scale: int) -> Any:
 
     The rule is times ``scale``, plus one half, floor, and the same in every engine and client, digit
     for digit: ROUND differs between engines on ties, and dividing by 0.01 differs from multiplying
-    by 100. Engines have it as ``kanab.counting.engine.metrics.grid_steps``.
+    by 100. Engines have it as ``kanab.counting.engine.measures.grid_steps``.
 
     >>> grid_steps(np.array([0.29, 0.285, -0.5]), 100)
     array([ 29.,  28., -50.])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from kanab.errors import TallyError
-from kanab.tally.cells import DROPPED, Cells, fold, marginal
+from kanab.tally.cell_arrays import DROPPED, Cells, fold, marginal
 from kanab.tally.metric import Metric
 
 By = tuple[str, ...]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kanab.errors import TallyError
-from kanab.tally.cells import DROPPED, Cells, fold, marginal
+from kanab.tally.cell_arrays import DROPPED, Cells, fold, marginal
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, combine_squares
 

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from kanab.errors import KanabError, TallyError
-from kanab.tally.cells import Cells, check_shape, zeros
+from kanab.tally.cell_arrays import Cells, check_shape, zeros
 from kanab.tally.factor import Factor, Role
 from kanab.tally.metric import DOUBLE_LIMIT, Metric, Missing
 from kanab.tally.moments import By, Cross, Moments

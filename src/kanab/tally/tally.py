@@ -16,7 +16,7 @@ import numpy as np
 
 from kanab.errors import LevelError, TallyError, listed
 from kanab.tabular import Table
-from kanab.tally.cells import DROPPED, Cells, as_cells, check_shape, fold, marginal
+from kanab.tally.cell_arrays import DROPPED, Cells, as_cells, check_shape, fold, marginal
 from kanab.tally.consistency import check_cross, check_moments, check_people
 from kanab.tally.describe import class_table, describe_shape, shape_table, square_tables
 from kanab.tally.factor import Factor, Level, as_level, merged_scores

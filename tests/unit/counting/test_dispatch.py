@@ -18,7 +18,7 @@ from kanab import KanabError
 from kanab.counted import Counted
 from kanab.counting import dispatch
 from kanab.counting.dispatch import count
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean, Rows
 from kanab.errors import LevelError, MissingExtraError, PlanError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan

@@ -7,7 +7,7 @@ import pytest
 from tests.described import as_values
 
 import kanab as kb
-from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
+from kanab.counting.signature_groups import Membership, NumbersInGroups, make_signatures
 from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span

@@ -8,7 +8,7 @@ from tests.described import as_values
 from tests.unit.cli.conftest import program as program
 
 from kanab.counted import Counted
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.plan.model import Plan, make_plan
 
 Counting = Callable[..., Counted]

@@ -11,7 +11,7 @@ from tests.described import as_values
 from kanab.analysis.api import Looks, analyze
 from kanab.analysis.page import report_page
 from kanab.counted import Counted
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.description import Reading
 from kanab.errors import PrivacyError
 from kanab.inspection.auditor import check_release

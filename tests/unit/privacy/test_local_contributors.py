@@ -12,7 +12,7 @@ import kanab as kb
 from kanab.counted import Counted
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
-from kanab.tally.cells import marginal
+from kanab.tally.cell_arrays import marginal
 
 COUNTRIES = ("DE", "FR", "AT", "IT", "MT")
 ARMS = (("A", 1.0), ("B", 1.0))

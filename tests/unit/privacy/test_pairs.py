@@ -12,7 +12,7 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.errors import PrivacyError
 from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.auditor import check_release, passes

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments

@@ -9,7 +9,7 @@ from tests.unit.stats.noisy_tables import restated, shop, stated_noise, with_noi
 
 import kanab.stats
 from kanab.errors import AnalysisError
-from kanab.tally.cells import marginal
+from kanab.tally.cell_arrays import marginal
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments
 

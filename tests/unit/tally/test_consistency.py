@@ -8,7 +8,7 @@ import pytest
 from kanab import Metric, Tally
 from kanab.errors import LevelError, TallyError
 from kanab.tally import Factor
-from kanab.tally.cells import as_cells
+from kanab.tally.cell_arrays import as_cells
 from kanab.tally.consistency import least_squares
 from kanab.tally.moments import By, Cross, Moments
 

@@ -6,7 +6,7 @@ import pytest
 
 from kanab import Metric
 from kanab.errors import TallyError
-from kanab.tally.cells import DROPPED, Cells, as_cells
+from kanab.tally.cell_arrays import DROPPED, Cells, as_cells
 from kanab.tally.moments import By, Cross, Moments
 
 AXES = ("arm", "tier")

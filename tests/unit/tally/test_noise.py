@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kanab.errors import TallyError
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments

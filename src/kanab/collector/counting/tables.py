@@ -15,7 +15,7 @@ from kanab.collector.counting.layout import RATIO_PARTS, RatioLayout, TableLayou
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import TallyError
 from kanab.plan.model import Plan
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Factor, Level
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Cross, Moments

@@ -23,7 +23,7 @@ from ibis.common.graph import Graph
 from numpy.typing import NDArray
 from sqlglot import exp
 
-from kanab.counting.engine import clickhouse, sqlite
+from kanab.counting.engine import clickhouse, sqlite_functions
 from kanab.errors import QueryError, SourceError
 
 _ROWS_AT_ONCE = 50_000
@@ -153,7 +153,7 @@ class Engine:
     def total(self, value: Any) -> Any:
         """Return the exact sum of 64-bit integers; too large a one is an error, never wrapped."""
         if self.sums == "words":
-            return sqlite.from_words((value >> 32).sum(), (value & 0xFFFF_FFFF).sum())
+            return sqlite_functions.from_words((value >> 32).sum(), (value & 0xFFFF_FFFF).sum())
         return value.sum() if self.sums == "wide" else value.cast("decimal(20, 0)").sum()
 
     def total_of_rows(self, value: Any) -> Any:
@@ -222,10 +222,10 @@ _ENGINES = (
         quantiles=False,
         has_lists=False,
         native=True,
-        exact_text=sqlite.without_collation,
-        microseconds=sqlite.from_text,
-        prepare=sqlite.add_functions,
-        check=sqlite.check_storage,
+        exact_text=sqlite_functions.without_collation,
+        microseconds=sqlite_functions.from_text,
+        prepare=sqlite_functions.add_functions,
+        check=sqlite_functions.check_storage,
         fetch=_by_cursor,
     ),
 )

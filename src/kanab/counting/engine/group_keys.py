@@ -17,7 +17,7 @@ from kanab.counting.engine.dialects import first_row
 from kanab.counting.frames import LOOKS, check_column, days_as_levels, unfit_metric
 from kanab.counting.levels import find_levels
 from kanab.errors import QueryError, SourceError
-from kanab.tally.cells import DROPPED
+from kanab.tally.cell_arrays import DROPPED
 from kanab.tally.factor import OTHER, Level, as_level
 
 Kind = Literal["text", "whole", "number", "truth"]

@@ -26,7 +26,7 @@ from kanab.counting.engine.dialects import (
     strict_arithmetic,
 )
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
-from kanab.counting.engine.metrics import SampledMetric, as_number, floor, grid_steps
+from kanab.counting.engine.measures import SampledMetric, as_number, floor, grid_steps
 from kanab.counting.grids import DECIMAL_SCALES, Profile, check_range, profile_values
 from kanab.plan.model import CovariatePlan, Plan
 from kanab.tally.factor import Level

@@ -28,9 +28,9 @@ from kanab.counting.engine.answer import (
     parse_int,
     place_all,
     read_answer,
+    shapes_of_answer,
     with_values,
 )
-from kanab.counting.engine.dates import day_number, in_span
 from kanab.counting.engine.dialects import (
     asking,
     cached,
@@ -44,8 +44,8 @@ from kanab.counting.engine.dialects import (
 )
 from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import Key, as_values, kind_of
-from kanab.counting.engine.joint import add_alias_columns, outside_flag, restrict_people, split_off, twice_flag
-from kanab.counting.engine.metrics import (
+from kanab.counting.engine.joint_counts import add_alias_columns, outside_flag, restrict_people, split_off, twice_flag
+from kanab.counting.engine.measures import (
     Measure,
     as_number,
     careful_measure,
@@ -65,7 +65,6 @@ from kanab.counting.engine.profiles import (
     top_levels,
     with_stated_ends,
 )
-from kanab.counting.engine.shapes import shapes_of_answer
 from kanab.counting.engine.statement import (
     BinnedCovariate,
     CountQuery,
@@ -74,12 +73,13 @@ from kanab.counting.engine.statement import (
     query_parts,
     write_statement,
 )
+from kanab.counting.engine.times import day_number, in_span
 from kanab.counting.frames import DAY, days_as_levels
 from kanab.counting.grids import Profile, check_zero, coarse_metrics, few_steps, plan_products, too_coarse
+from kanab.counting.in_memory import needed_columns
 from kanab.counting.relations import find_relations
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
-from kanab.counting.rows import needed_columns
-from kanab.counting.signatures import make_signatures
+from kanab.counting.signature_groups import make_signatures
 from kanab.errors import QueryError, SourceError
 from kanab.plan.joint import Population, column_of, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan

@@ -20,7 +20,7 @@ from kanab.inspection.attack.findings import Attempt, Finding, in_people
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, StatedNoise
 from kanab.privacy.epsilon.account import epsilon_of, rho_per_person
 from kanab.privacy.epsilon.split import Statistic
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.metric import Metric
 from kanab.tally.noise import AddedNoise, twice_centre
 

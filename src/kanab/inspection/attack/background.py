@@ -20,7 +20,7 @@ from kanab.counting.commonest import add_up, values_of
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, flat_places
 from kanab.privacy.leverage import leverages
 from kanab.privacy.numbers.design import Weighted
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.factor import as_level
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross

@@ -27,7 +27,7 @@ from kanab.privacy.epsilon.split import TableScales, spent_by
 from kanab.privacy.epsilon.tables import noise_of, stated_noise
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Batch, refuse_own_rows
-from kanab.tally.cells import Cells, fold, marginal
+from kanab.tally.cell_arrays import Cells, fold, marginal
 from kanab.tally.factor import Factor, Level, Role, label
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.noise import AddedNoise

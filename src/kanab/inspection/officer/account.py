@@ -49,7 +49,7 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
     >>> from kanab.description import Mean
     >>> from kanab.plan.model import make_plan
     >>> from kanab.privacy.gate import release
-    >>> from kanab.counting.rows import count_rows
+    >>> from kanab.counting.in_memory import count_rows
     >>> rows = {"arm": ["A", "B"] * 40, "bought": [0, 0, 1, 1] * 20}
     >>> plan = make_plan("arm", [Mean("bought", bounds=(0, 1), resolution=1)])
     >>> account = privacy_account({"shop.json": release(count_rows(rows, plan))})

@@ -28,7 +28,7 @@ def fields_of(release: Release, audited: Mapping[str, Audited] | None = None) ->
 
     >>> from kanab.plan.model import make_plan
     >>> from kanab.privacy.gate import release
-    >>> from kanab.counting.rows import count_rows
+    >>> from kanab.counting.in_memory import count_rows
     >>> rows = {"arm": ["A", "B"] * 40, "tier": [1, 2] * 20 + [2, 1] * 20, "bought": [0, 0, 1, 1] * 20}
     >>> made = release(count_rows(rows, make_plan("arm", ["bought"], segments=["tier"])))
     >>> [(table["table"], table["why"]) for table in fields_of(made)]

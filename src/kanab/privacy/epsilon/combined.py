@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from kanab.tally.cells import Cells, zeros
+from kanab.tally.cell_arrays import Cells, zeros
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.noise import AddedNoise, MetricNoise, twice_centre
 from kanab.tally.tally import Tally

@@ -32,7 +32,7 @@ from kanab.privacy.pairs import MOST_CELLS, Maps, PairTables, SingleTables, pair
 from kanab.privacy.recount import batch_of, check_batches
 from kanab.privacy.release import Receipt, Release
 from kanab.stats.noise import FEWEST_DEVIATIONS
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import OTHER, Factor, Level, label
 from kanab.tally.metric import Metric
 from kanab.tally.moments import By, Cross, Moments

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kanab.errors import MissingExtraError
-from kanab.tally.cells import Cells, zeros
+from kanab.tally.cell_arrays import Cells, zeros
 
 MECHANISM = "discrete Gaussian"
 _LARGEST_DEVIATION = 2.0**55

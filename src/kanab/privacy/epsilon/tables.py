@@ -18,7 +18,7 @@ from kanab.privacy.epsilon.mechanism import MECHANISM, Scale
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.split import Statistic, TableScales, noisy_tables, spent_by, split_budget, split_by_tables
 from kanab.privacy.merging import LevelMap
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.factor import Factor, Level
 from kanab.tally.moments import By
 from kanab.tally.noise import AddedNoise, MetricNoise

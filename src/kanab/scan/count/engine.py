@@ -29,7 +29,7 @@ from kanab.counting.connect import open_beside, opened_table
 from kanab.counting.engine.dialects import asking, cached, engine_of, query_text, run_query, strict_arithmetic
 from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import as_plain, kind_of, read_level
-from kanab.counting.engine.metrics import as_number
+from kanab.counting.engine.measures import as_number
 from kanab.counting.engine.people import Units, make_units, person_values, row_sums, row_totals, row_values, to_people
 from kanab.counting.engine.profiles import SAMPLE_SIZE, profile_columns
 from kanab.counting.grids import Profile

@@ -32,7 +32,7 @@ from kanab.stats.noise import (
     freedom_with_noise,
     measured,
 )
-from kanab.tally.cells import Cells, marginal
+from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments

@@ -26,7 +26,7 @@ from kanab.stats.noise import (
     squares_noise,
     twice_middle,
 )
-from kanab.tally.cells import marginal
+from kanab.tally.cell_arrays import marginal
 from kanab.tally.factor import label
 from kanab.tally.noise import twice_centre
 from kanab.tally.tally import Tally

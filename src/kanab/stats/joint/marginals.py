@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 from kanab.tally.tally import Tally

@@ -10,7 +10,7 @@ from kanab.collector.counting.layout import RATIO_PARTS, RatioLayout, TableLayou
 from kanab.collector.counting.tables import Levels, possible_tables
 from kanab.collector.protocol.encoding import encode
 from kanab.plan.model import Plan
-from kanab.tally.cells import Cells
+from kanab.tally.cell_arrays import Cells
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Cross, Moments
 from kanab.tally.tally import Tally

@@ -12,7 +12,7 @@ import pytest
 
 from kanab.counted import Counted
 from kanab.counting.columns import count_columns
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.errors import LedgerError, SourceError
 from kanab.inspection.auditor import check_chain, check_differences, check_release
 from kanab.inspection.officer.account import privacy_account

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab.counting.rows import count_rows
+from kanab.counting.in_memory import count_rows
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.page import MOST_ENTRIES, privacy_html
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.counting.signatures import Membership, make_signatures
+from kanab.counting.signature_groups import Membership, make_signatures
 
 CELLS = st.integers(-1, 3)
 ROWS = st.lists(st.tuples(CELLS, CELLS, CELLS, st.booleans(), st.integers(0, 5)), min_size=1, max_size=40)
@@ -53,7 +53,7 @@ def test_sorting_and_counting_in_place_agree(rows: list[tuple[Any, ...]]) -> Non
     weights = np.array([row[-1] for row in rows], dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
         direct = listed(rows), listed(rows, weights)
-        patch.setattr("kanab.counting.signatures._DIRECT", 0)
+        patch.setattr("kanab.counting.signature_groups._DIRECT", 0)
         assert (listed(rows), listed(rows, weights)) == direct
 
 

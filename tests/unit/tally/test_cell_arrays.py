@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kanab.errors import TallyError
-from kanab.tally.cells import DROPPED, as_cells, fold, marginal, zeros
+from kanab.tally.cell_arrays import DROPPED, as_cells, fold, marginal, zeros
 
 TABLE = as_cells([[1, 2, 3], [40, 50, 60]], (2, 3), "people")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kanab.counted import Relation, SignatureNumbers, Signatures, SignatureValues
 from kanab.counting.commonest import add_up, spread
-from kanab.tally.cells import DROPPED
+from kanab.tally.cell_arrays import DROPPED
 
 _DIRECT = 1 << 22  # so many codes are counted in place, without sorting everybody
 

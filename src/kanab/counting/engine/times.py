@@ -8,7 +8,7 @@ import ibis
 
 from kanab.counting.dates import ISO_TIME, not_times
 from kanab.counting.engine.dialects import Engine, engine_of, first_row
-from kanab.counting.engine.metrics import floor
+from kanab.counting.engine.measures import floor
 from kanab.counting.frames import check_column
 from kanab.errors import QueryError
 from kanab.plan.periods import Span

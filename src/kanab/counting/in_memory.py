@@ -38,12 +38,12 @@ from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.relations import find_relations, residual_values
 from kanab.counting.repeated_ids import id_columns, repeated_in
 from kanab.counting.shapes import shapes_of_rows
-from kanab.counting.signatures import Membership, NumbersInGroups, make_signatures
+from kanab.counting.signature_groups import Membership, NumbersInGroups, make_signatures
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint import counting_terms
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.periods import Span
-from kanab.tally.cells import DROPPED
+from kanab.tally.cell_arrays import DROPPED
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric, grid_steps
 from kanab.tally.tally import Tally

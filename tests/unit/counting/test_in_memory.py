@@ -19,8 +19,8 @@ from tests.described import as_values
 import kanab as kb
 from kanab import KanabError, Metric, count_columns
 from kanab.counted import Counted
+from kanab.counting.in_memory import count_rows
 from kanab.counting.levels import find_levels, named_level
-from kanab.counting.rows import count_rows
 from kanab.description import Covariate, Mean
 from kanab.errors import GridError, LevelError, SourceError
 from kanab.plan.model import MOST_LEVELS, CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
@@ -479,7 +479,7 @@ def test_signatures_say_which_classes_people_share() -> None:
 
 def test_signatures_are_the_same_whether_sorted_or_counted_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     direct = count_rows(ROWS, PLAN).signatures
-    monkeypatch.setattr("kanab.counting.signatures._DIRECT", 0)
+    monkeypatch.setattr("kanab.counting.signature_groups._DIRECT", 0)
     sorted_ones = count_rows(ROWS, PLAN).signatures
     assert direct.cells.tolist() == sorted_ones.cells.tolist() == sorted(direct.cells.tolist())
     assert direct.people.tolist() == sorted_ones.people.tolist()
