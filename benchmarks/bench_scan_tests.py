@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab import Metric
-from kanab.scan.pairs import PairMoments, Pairs, Whole
-from kanab.scan.stats.cells import blocks_of_pairs
+from kanab.scan.pair_tables import PairMoments, Pairs, Whole
 from kanab.scan.stats.f_tests import run_f_tests
-from kanab.scan.stats.pairs import PairScan, scan_pairs
+from kanab.scan.stats.pair_scan import PairScan, scan_pairs
+from kanab.scan.stats.table_blocks import blocks_of_pairs
 from kanab.tally.factor import Factor
 
 Codes = NDArray[np.int64]

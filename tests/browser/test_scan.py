@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from kanab.scan.report.html import scan_report
+from kanab.scan.report.scan_page import scan_report
 
 Open = Callable[..., Page]
 Scan = dict[str, Any]

@@ -13,10 +13,10 @@ import pytest
 
 import kanab as kb
 from kanab.datasets import eighteen
-from kanab.scan.pairs import Pairs
-from kanab.scan.stats.pairs import PairScan, scan_pairs
-from kanab.scan.stats.segments import scan_covariates
-from kanab.scan.stats.verdicts import Rules
+from kanab.scan.pair_tables import Pairs
+from kanab.scan.stats.pair_scan import PairScan, scan_pairs
+from kanab.scan.stats.scan_verdicts import Rules
+from kanab.scan.stats.segment_scan import scan_covariates
 
 TESTS = ["persngrp", "phongotv", "mailings"]
 V98 = kb.Metric("v98", 1, (0, 1))

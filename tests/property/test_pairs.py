@@ -14,7 +14,7 @@ import kanab as kb
 from kanab.scan.count import counter, stream
 from kanab.scan.count.counting import count_pairs
 from kanab.scan.count.kernel import choose_kernels
-from kanab.scan.pairs import Pairs
+from kanab.scan.pair_tables import Pairs
 from kanab.tally.metric import Metric
 
 KINDS: dict[str, Any] = {

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanab import Metric, Tally
-from kanab.scan.stats.pairs import scan_pairs
-from kanab.scan.stats.verdicts import Rules
+from kanab.scan.stats.pair_scan import scan_pairs
+from kanab.scan.stats.scan_verdicts import Rules
 from kanab.stats import pooled_f, robust_f
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Moments

@@ -17,7 +17,7 @@ import kanab as kb
 from kanab.errors import GridError, QueryError, SourceError
 from kanab.scan.count import engine
 from kanab.scan.count.counting import count_pairs
-from kanab.scan.pairs import Pairs
+from kanab.scan.pair_tables import Pairs
 from kanab.tally.metric import Metric
 
 from .conftest import ALL_ENGINES, Loader

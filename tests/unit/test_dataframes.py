@@ -18,7 +18,7 @@ from kanab.inspection.attack.run import play_attacker
 from kanab.planning import Baseline, forecast_plan, noise_of_rate, power_curve
 from kanab.portfolio import combine, read_portfolio
 from kanab.scan import scan_interactions, scan_segments
-from kanab.scan.readout import PairRows, SegmentRows
+from kanab.scan.scan_readout import PairRows, SegmentRows
 
 PEOPLE = 3_000
 

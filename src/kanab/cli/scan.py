@@ -32,7 +32,7 @@ from kanab.description import Mean, Rows
 from kanab.errors import PlanError, PrivacyError, listed
 
 if TYPE_CHECKING:
-    from kanab.scan.readout import PairReadout, SegmentReadout
+    from kanab.scan.scan_readout import PairReadout, SegmentReadout
 
 
 @click.command(cls=FlagsByTask)
@@ -75,7 +75,7 @@ def scan(source: tuple[str, ...], **flags: Any) -> None:
     kanab scan users.parquet --experiments 'test_*' --metric revenue,bought
     kanab scan releases/*.json
     """
-    from kanab.scan.report.html import scan_report
+    from kanab.scan.report.scan_page import scan_report
 
     scanned = _pairs(source, flags)
     try:

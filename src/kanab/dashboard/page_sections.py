@@ -15,12 +15,11 @@ from kanab.inspection.officer.page import privacy_page
 from kanab.privacy.release import concerns
 from kanab.report.page import PageSection, bullets, card_table, table_html
 from kanab.report.words import account_sentence, ended, merged_by_covariate, merged_levels
-from kanab.scan.report.html import scan_sections
+from kanab.scan.report.scan_page import scan_sections
 from kanab.scan.report.scan_pictures import MARKS as VERDICT_MARKS
 from kanab.scan.report.scan_pictures import heat_map, map_key, marks_of
-from kanab.scan.report.tables import ranked_table
-from kanab.scan.report.words import name_sides
-from kanab.scan.stats.verdicts import ORDER
+from kanab.scan.report.scan_words import name_sides, ranked_table
+from kanab.scan.stats.scan_verdicts import ORDER
 from kanab.tabular import Table
 
 MOST_SEGMENTS = 100

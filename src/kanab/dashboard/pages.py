@@ -19,9 +19,9 @@ from kanab.dashboard.rendering import RETRY_SECONDS, Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.inspection.officer.page import privacy_page
 from kanab.report.page import Page, table_html
-from kanab.scan.readout import PairReadout
-from kanab.scan.report.words import expectation, scope_line
-from kanab.scan.stats.verdicts import ORDER
+from kanab.scan.report.scan_words import expectation, scope_line
+from kanab.scan.scan_readout import PairReadout
+from kanab.scan.stats.scan_verdicts import ORDER
 from kanab.tabular import Table
 
 

@@ -22,7 +22,7 @@ from kanab.planning.report.power_html import PLAN_STYLE
 from kanab.report.decision import ANSWERS
 from kanab.report.style import STYLE
 from kanab.report.words import MARKS
-from kanab.scan.report.html import SCAN_STYLE
+from kanab.scan.report.scan_page import SCAN_STYLE
 
 RETRY_SECONDS = 2
 """Seconds after which a page that waits for a computation refreshes."""

@@ -27,7 +27,7 @@ from kanab.plan.model import Plan
 from kanab.planning.epsilon import PersonAccount, person_account
 from kanab.planning.forecast import Baseline, baseline_from_release
 from kanab.report.figures import figures_of, is_share
-from kanab.scan.readout import PairReadout
+from kanab.scan.scan_readout import PairReadout
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from kanab.errors import KanabError
 from kanab.inspection.officer.account import privacy_account
 from kanab.privacy.batches import add_releases, continues
 from kanab.privacy.release import Release, refuse_own_rows
-from kanab.scan.readout import PairReadout
 from kanab.scan.scan import scan_stored_pairs
+from kanab.scan.scan_readout import PairReadout
 from kanab.tally.factor import Level
 
 _T = TypeVar("_T")

@@ -11,16 +11,14 @@ from kanab.choices import MetaMethod
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError, PrivacyError
 from kanab.portfolio.meta import MetaAnalysis, meta_analysis
-from kanab.portfolio.released import (
+from kanab.portfolio.portfolio_report import combined_chart, combined_report, combined_text
+from kanab.portfolio.release_effects import (
     ReleasedEffect,
     Releases,
     named_releases,
     released_effects,
     unknown_controls,
 )
-from kanab.portfolio.report.pages import combined_report
-from kanab.portfolio.report.portfolio_pictures import combined_chart
-from kanab.portfolio.report.words import combined_text
 from kanab.privacy.batches import about_the_same_people
 from kanab.privacy.release import Release
 from kanab.report.figure import Figure

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from kanab.arguments import check_arguments
 from kanab.dataframes import Frames, Tables
-from kanab.portfolio.released import (
+from kanab.portfolio.portfolio_report import portfolio_report, portfolio_text, shrinkage_figure
+from kanab.portfolio.release_effects import (
     ReleasedEffect,
     Releases,
     chosen_metric,
@@ -17,9 +18,6 @@ from kanab.portfolio.released import (
     released_effects,
     unknown_controls,
 )
-from kanab.portfolio.report.pages import portfolio_report
-from kanab.portfolio.report.portfolio_pictures import shrinkage_figure
-from kanab.portfolio.report.words import portfolio_text
 from kanab.portfolio.shrinkage import FEW, Shrinkage, ShrunkEffect, shrink
 from kanab.report.figure import Figure
 from kanab.report.text import mapped, printable

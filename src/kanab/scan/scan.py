@@ -26,12 +26,21 @@ from kanab.privacy.class_rules import check_k, draft_table, published_map
 from kanab.privacy.release import Release, missing_bins, refuse_own_rows
 from kanab.scan.count.counting import count_pairs, read_names
 from kanab.scan.count.stream import Progress
-from kanab.scan.gate import COPY, SharedScan, ask_pairs, ask_segments, find_copies, rests_on_several, share_pairs, spend
-from kanab.scan.readout import PairReadout, SegmentReadout
+from kanab.scan.scan_gate import (
+    COPY,
+    SharedScan,
+    ask_pairs,
+    ask_segments,
+    find_copies,
+    rests_on_several,
+    share_pairs,
+    spend,
+)
+from kanab.scan.scan_readout import PairReadout, SegmentReadout
 from kanab.scan.stats.effects import PairEffects, effects_within
-from kanab.scan.stats.pairs import PairScan, PairTest, scan_pairs
-from kanab.scan.stats.segments import SegmentScan, scan_covariates
-from kanab.scan.stats.verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
+from kanab.scan.stats.pair_scan import PairScan, PairTest, scan_pairs
+from kanab.scan.stats.scan_verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
+from kanab.scan.stats.segment_scan import SegmentScan, scan_covariates
 from kanab.stats.cautions import rows_not_people
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.skewness import Shapes

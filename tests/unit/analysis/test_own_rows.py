@@ -35,7 +35,7 @@ from kanab.planning.released import noise_of_release
 from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import OwnRows, Release, Tables
 from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
-from kanab.scan.report.words import INTERNAL_SCAN
+from kanab.scan.report.scan_words import INTERNAL_SCAN
 
 
 def run(*words: str) -> Any:

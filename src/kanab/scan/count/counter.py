@@ -18,7 +18,7 @@ from kanab.counting.frames import to_numbers
 from kanab.counting.grids import Profile, check_zero, profile_values
 from kanab.scan.count.codes import ArmCodes, as_numbers, check_arms
 from kanab.scan.count.kernel import NOT_IN, ROWS, ArmLayout, Codes, Counts, Kernels, choose_kernels, pack
-from kanab.scan.pairs import Whole, arm_places, largest, plus, spread
+from kanab.scan.pair_tables import Whole, arm_places, largest, plus, spread
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric
 

@@ -24,7 +24,7 @@ from kanab.errors import MissingExtraError, PlanError, SourceError, listed
 from kanab.plan.model import ExperimentPlan, MetricPlan
 from kanab.scan.count.counter import CountTask, PairSums, WantedMetric
 from kanab.scan.count.stream import FramePeople, ParquetPeople, People, PeopleOptions, Progress
-from kanab.scan.pairs import PairMoments, Pairs, fitting
+from kanab.scan.pair_tables import PairMoments, Pairs, fitting
 from kanab.tally.metric import Metric, Missing
 
 MOST_EXPERIMENTS = 1_000

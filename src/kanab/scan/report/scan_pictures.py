@@ -26,8 +26,8 @@ from kanab.report.figure import (
 from kanab.report.figures import Row, spoken_p
 from kanab.report.text import mapped, printable
 from kanab.report.words import is_internal
-from kanab.scan.report.words import PAIRS, effect_figures, name_sides, number_of
-from kanab.scan.stats.verdicts import ALARMS
+from kanab.scan.report.scan_words import PAIRS, effect_figures, name_sides, number_of
+from kanab.scan.stats.scan_verdicts import ALARMS
 
 Data = Mapping[str, Any]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from kanab.scan.pairs import Whole
-from kanab.scan.stats.cells import Places, TableBlock, tables_last
+from kanab.scan.pair_tables import Whole
+from kanab.scan.stats.table_blocks import Places, TableBlock, tables_last
 from kanab.stats.gram import Floats
 
 CHECKS = (

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from kanab.scan.stats.cells import CentredCells, Flags, MetricTables, centre_cells
+from kanab.scan.stats.table_blocks import CentredCells, Flags, MetricTables, centre_cells
 from kanab.stats.cell_variance import two_marginals
 from kanab.stats.gram import Classes, Floats
 

@@ -13,12 +13,11 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from kanab.errors import LevelError, listed
-from kanab.scan.pairs import Pairs, Whole
+from kanab.scan.pair_tables import Pairs, Whole
 from kanab.scan.stats.assignment import check_assignment
-from kanab.scan.stats.cells import Flags, MetricTables, Places, TableBlock, tables_last
 from kanab.scan.stats.f_tests import EQUAL_LEVELS, FStatistics, FTests, Texts, run_f_tests
-from kanab.scan.stats.guard import GuardedTests, critical_values, guard_tests, largest_contrast, widen_critical
-from kanab.scan.stats.verdicts import (
+from kanab.scan.stats.outlier_guard import GuardedTests, critical_values, guard_tests, largest_contrast, widen_critical
+from kanab.scan.stats.scan_verdicts import (
     ALARMS,
     ORDER,
     Evidence,
@@ -28,6 +27,7 @@ from kanab.scan.stats.verdicts import (
     decide,
     interval_levels,
 )
+from kanab.scan.stats.table_blocks import Flags, MetricTables, Places, TableBlock, tables_last
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
 from kanab.tally.metric import Metric

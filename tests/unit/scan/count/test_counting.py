@@ -17,7 +17,7 @@ import pytest
 from kanab.errors import GridError, KanabError, MissingExtraError, PlanError, SourceError
 from kanab.scan.count import stream
 from kanab.scan.count.counting import count_pairs
-from kanab.scan.pairs import Pairs
+from kanab.scan.pair_tables import Pairs
 from kanab.tally.metric import Metric
 
 PEOPLE = 300

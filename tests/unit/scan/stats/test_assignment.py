@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from kanab.scan.stats.assignment import CHECKS, check_assignment, independence_p, planned_p
-from kanab.scan.stats.cells import TableBlock
+from kanab.scan.stats.table_blocks import TableBlock
 
 rng = np.random.default_rng(3)
 

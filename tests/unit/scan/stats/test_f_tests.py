@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from kanab import Metric, Tally, count_columns
-from kanab.scan.stats.cells import SAFE, MetricTables, blocks_of_tables, centre_cells, compact
 from kanab.scan.stats.f_tests import (
     ALONE,
     NO_SQUARES,
@@ -15,6 +14,7 @@ from kanab.scan.stats.f_tests import (
     interaction_df,
     run_f_tests,
 )
+from kanab.scan.stats.table_blocks import SAFE, MetricTables, blocks_of_tables, centre_cells, compact
 from kanab.stats import pooled_f, robust_f
 from kanab.tally import Factor
 from kanab.tally.moments import Moments

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import AnalysisError
-from kanab.scan.pairs import PairMoments, Pairs, Whole
+from kanab.scan.pair_tables import PairMoments, Pairs, Whole
 from kanab.stats.gram import Floats
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments

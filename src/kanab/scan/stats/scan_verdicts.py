@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K, Correction
 from kanab.errors import AnalysisError
-from kanab.scan.stats.cells import Flags
+from kanab.scan.stats.table_blocks import Flags
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import corrected_array
 from kanab.stats.srm import SAMPLE_RATIO_ALARM

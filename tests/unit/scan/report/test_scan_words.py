@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from kanab.report.words import UNCHAINED
-from kanab.scan.report.tables import scan_text
-from kanab.scan.report.words import INTERNAL_SCAN, effect_sentences, expectation, outcome, privacy_sentences
+from kanab.scan.report.scan_words import (
+    INTERNAL_SCAN,
+    effect_sentences,
+    expectation,
+    outcome,
+    privacy_sentences,
+    scan_text,
+)
 
 Scan = dict[str, Any]
 STORED = Path(__file__).parent / "scan.json"

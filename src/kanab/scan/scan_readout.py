@@ -13,13 +13,13 @@ from kanab.choices import OWN_ROWS
 from kanab.dataframes import Frames, Name, Row, Tables
 from kanab.plan.joint_shares import are_independent
 from kanab.report.figure import Figure
-from kanab.scan.report.html import scan_report
+from kanab.scan.report.scan_page import scan_report
 from kanab.scan.report.scan_pictures import PairChart, pair_figure
-from kanab.scan.report.tables import scan_text
+from kanab.scan.report.scan_words import scan_text
 from kanab.scan.stats.effects import PairEffects
 from kanab.scan.stats.outcomes import Outcome
-from kanab.scan.stats.pairs import PairScan
-from kanab.scan.stats.segments import SegmentScan
+from kanab.scan.stats.pair_scan import PairScan
+from kanab.scan.stats.segment_scan import SegmentScan
 from kanab.tally.factor import label
 
 PairRows = Literal[

@@ -9,11 +9,11 @@ from typing import Any
 
 from kanab.errors import AnalysisError, LevelError, PlanError, listed
 from kanab.plan.joint_shares import JointShares, joint_share_mistakes, share_table, turned
-from kanab.scan.pairs import Pairs
+from kanab.scan.pair_tables import Pairs
 from kanab.scan.stats.assignment import CHECKS
-from kanab.scan.stats.cells import blocks_of_pairs, blocks_of_tables
 from kanab.scan.stats.outcomes import Outcome, Scan, broken_note, choose_metrics, scan_blocks
-from kanab.scan.stats.verdicts import Rules
+from kanab.scan.stats.scan_verdicts import Rules
+from kanab.scan.stats.table_blocks import blocks_of_pairs, blocks_of_tables
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 

@@ -18,7 +18,9 @@ from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import play_attacker
 from kanab.privacy.ledger import read_ledger
 from kanab.scan.count.counting import count_pairs
-from kanab.scan.gate import (
+from kanab.scan.pair_tables import Pairs
+from kanab.scan.scan import scan_interactions, scan_segments
+from kanab.scan.scan_gate import (
     Spent,
     ask_pairs,
     differ_little,
@@ -29,9 +31,7 @@ from kanab.scan.gate import (
     select_experiments,
     share_pairs,
 )
-from kanab.scan.pairs import Pairs
-from kanab.scan.readout import PairReadout
-from kanab.scan.scan import scan_interactions, scan_segments
+from kanab.scan.scan_readout import PairReadout
 from kanab.tally.metric import Metric
 
 Y: dict[str, Any] = {"bounds": {"y": (-50, 100)}, "resolution": {"y": 0.01}}

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from kanab import Metric
-from kanab.scan.stats.cells import MetricTables
 from kanab.scan.stats.f_tests import run_f_tests
-from kanab.scan.stats.guard import FARTHEST, critical_values, guard_tests, largest_contrast, widen_critical
+from kanab.scan.stats.outlier_guard import FARTHEST, critical_values, guard_tests, largest_contrast, widen_critical
+from kanab.scan.stats.table_blocks import MetricTables
 
 rng = np.random.default_rng(4)
 BINARY = Metric("y", 1, (0, 1))
@@ -149,5 +149,5 @@ def test_many_levels_are_looked_through_in_parts(monkeypatch):
     found = outcome((2, 6))
     limit = np.full(40, 3.0)
     whole = largest_contrast(found.cells, found.variances, limit)
-    monkeypatch.setattr("kanab.scan.stats.guard._AT_ONCE", 100)
+    monkeypatch.setattr("kanab.scan.stats.outlier_guard._AT_ONCE", 100)
     assert largest_contrast(found.cells, found.variances, limit).tolist() == whole.tolist()

@@ -11,8 +11,8 @@ import pytest
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, LevelError, PlanError
 from kanab.scan.stats import outcomes
-from kanab.scan.stats.pairs import scan_pairs
-from kanab.scan.stats.verdicts import Rules
+from kanab.scan.stats.pair_scan import scan_pairs
+from kanab.scan.stats.scan_verdicts import Rules
 from kanab.tally import Factor
 from kanab.tally.moments import Moments
 

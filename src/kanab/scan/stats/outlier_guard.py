@@ -25,8 +25,8 @@ from itertools import combinations
 import numpy as np
 import scipy
 
-from kanab.scan.stats.cells import CentredCells
 from kanab.scan.stats.f_tests import FTests, f_tails, fit_interaction
+from kanab.scan.stats.table_blocks import CentredCells
 from kanab.stats.gram import Floats
 
 FARTHEST = 30.0

@@ -19,31 +19,29 @@ from kanab.scan.report.scan_pictures import (
     map_key,
     marks_of,
 )
-from kanab.scan.report.tables import (
+from kanab.scan.report.scan_words import (
     FEW_ROWS,
-    alarm_count,
-    broken_tables,
-    means_table,
-    ranked_table,
-    strongest,
-)
-from kanab.scan.report.words import (
     INTERNAL_SCAN,
     PAIRS,
+    alarm_count,
     alarms,
     assignment_sentences,
+    broken_tables,
     effect_sentences,
     expectation,
     follow_up_sentences,
     kind_of_scan,
+    means_table,
     method_sentences,
     name_sides,
     note_sentences,
     outcome,
     privacy_sentences,
+    ranked_table,
     rest_sentences,
     rows_repeat,
     scope_line,
+    strongest,
     untestable_sentences,
 )
 from kanab.tabular import Table, p_value

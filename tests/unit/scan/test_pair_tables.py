@@ -7,7 +7,7 @@ import pytest
 
 from kanab.errors import LevelError, TallyError
 from kanab.scan.count.counting import count_pairs
-from kanab.scan.pairs import PairMoments, Pairs, arm_places, fitting, largest, plus, spread
+from kanab.scan.pair_tables import PairMoments, Pairs, arm_places, fitting, largest, plus, spread
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 

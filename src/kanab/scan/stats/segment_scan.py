@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kanab.errors import AnalysisError
-from kanab.scan.stats.cells import blocks_of_tables
 from kanab.scan.stats.outcomes import Outcome, Scan, broken_note, choose_metrics, scan_blocks
-from kanab.scan.stats.verdicts import ALARMS, Rules
+from kanab.scan.stats.scan_verdicts import ALARMS, Rules
+from kanab.scan.stats.table_blocks import blocks_of_tables
 from kanab.stats.ftest import FTest
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.segments import FollowUp, effect_differs, follow_ups

@@ -8,7 +8,7 @@ import pytest
 
 from kanab.errors import AnalysisError, ArgumentError
 from kanab.scan.stats.outcomes import Outcome
-from kanab.scan.stats.verdicts import (
+from kanab.scan.stats.scan_verdicts import (
     ALMOST,
     FEW_COULD,
     WITHIN,

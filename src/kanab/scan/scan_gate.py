@@ -31,7 +31,7 @@ from kanab.privacy.joint_rules import published_totals
 from kanab.privacy.ledger import LedgerNote, append_note, hold_ledger
 from kanab.privacy.overlap import column
 from kanab.privacy.release import new_salt
-from kanab.scan.pairs import PairMoments, Pairs
+from kanab.scan.pair_tables import PairMoments, Pairs
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally
 

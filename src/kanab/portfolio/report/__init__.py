@@ -1,1 +1,0 @@
-"""Many experiments in words, pictures and pages."""
