@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.bad_releases import BOUGHT, SPEND, arm_axis, draw_spend, tabulate
 
-from kanab.inspection.attack.background import KnownPeople, place_people
 from kanab.inspection.attack.differencing import find_differences, find_small_classes
+from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.linked_tables import find_linked
 from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.reconstruct import (

@@ -28,8 +28,8 @@ from tests.unit.privacy.epsilon.distinguisher import evidence_of, halfway, least
 import kanab as kb
 from kanab.plan.model import Budget, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.epsilon import mechanism
-from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.mechanism import Scale, draw
+from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Moments
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.choices import DEFAULT_K
-from kanab.inspection.attack.background import KnownPeople
+from kanab.inspection.attack.known_people import KnownPeople
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cell_arrays import Cells

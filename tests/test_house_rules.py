@@ -41,7 +41,7 @@ PUBLIC = (
     kanab.stats,
     kanab.tally,
 )
-"""The door and the second storey: every name in their ``__all__`` is documented."""
+"""The door and the second api: every name in their ``__all__`` is documented."""
 
 DESCRIBED = (kanab.Mean, kanab.Ratio, kanab.Quantile, kanab.Covariate, kanab.Number, kanab.Rows, kanab.Reading)
 MOST_PARAMETERS = 15

@@ -114,7 +114,7 @@ _HOMES = {
     "release": "privacy.gate",
     "write_release": "privacy.release_json",
 }
-_DOORS = ("counting", "errors", "plan", "planning", "portfolio", "privacy", "scan", "stats", "tally")
+_PACKAGES = ("counting", "errors", "plan", "planning", "portfolio", "privacy", "scan", "stats", "tally")
 """Where further public names are."""
 
 
@@ -125,17 +125,19 @@ if not TYPE_CHECKING:  # so that a type checker still knows which names there ar
         from contextlib import suppress  # noqa: PLC0415 - not names of this package
         from importlib import import_module  # noqa: PLC0415
 
-        if name in _DOORS:
+        if name in _PACKAGES:
             return import_module(f"kanab.{name}")
         if name in _HOMES:
             globals()[name] = getattr(import_module(f"kanab.{_HOMES[name]}"), name)
             return globals()[name]
         hint = ""
-        for door in () if name.startswith("_") else _DOORS:
-            with suppress(ImportError):  # whoever deleted a room finds the rest standing
-                hint = hint or (f"; it is in kanab.{door}" if hasattr(import_module(f"kanab.{door}"), name) else "")
+        for package in () if name.startswith("_") else _PACKAGES:
+            with suppress(ImportError):  # the others are there without a package that was deleted
+                hint = hint or (
+                    f"; it is in kanab.{package}" if hasattr(import_module(f"kanab.{package}"), name) else ""
+                )
         raise AttributeError(f"module 'kanab' has no attribute {name!r}{hint}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_DOORS, "__version__"])
+    return sorted([*__all__, *_PACKAGES, "__version__"])

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from kanab.counting.in_memory import count_rows
 from kanab.inspection.officer.account import privacy_account
-from kanab.inspection.officer.page import privacy_html
+from kanab.inspection.officer.officer_page import privacy_html
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger

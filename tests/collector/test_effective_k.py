@@ -24,7 +24,7 @@ from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import seal_cohorts
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.store import CountedPost, Store
-from kanab.inspection.attack.background import KnownPeople, place_people
+from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import published_from_dict
 from kanab.plan.file import parse_plan
 from kanab.plan.model import MetricPlan, Plan

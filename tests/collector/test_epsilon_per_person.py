@@ -24,9 +24,9 @@ from kanab.errors import PlanError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
-from kanab.privacy.epsilon import accountant, door, tables
-from kanab.privacy.epsilon.account import SpentRho, rho_of
+from kanab.privacy.epsilon import accountant, noise_scales, noisy_release
 from kanab.privacy.epsilon.mechanism import Scale
+from kanab.privacy.epsilon.rho import SpentRho, rho_of
 from kanab.privacy.epsilon.split import spent_by, split_budget, split_by_tables
 
 pytest.importorskip("opendp")
@@ -94,7 +94,7 @@ def moved(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         costs.append(sum(step**2 for step in steps) / (2 * scale.deviation**2))
         return np.full(cells.shape, 5_000 if scale.influence == 1 else 0, dtype=object)
 
-    monkeypatch.setattr(door, "add_noise", noted)
+    monkeypatch.setattr(noisy_release, "add_noise", noted)
     return costs
 
 
@@ -139,7 +139,7 @@ def test_a_store_whose_batches_have_spent_more_takes_nothing_when_it_is_started(
     """Batches of before shared ε among tables: 2 / 3 for checkout, which together with 1 / 2 is too much."""
     shop.adopt(parse_plan(BASE + TWO), 0)
     with monkeypatch.context() as before:
-        before.setattr(door, "split_budget", split_by_tables)
+        before.setattr(noisy_release, "split_budget", split_by_tables)
         shop.seal(0)
     with pytest.raises(PrivacyError, match="total of ε = 1 per person does not allow another release of ε = 1"):
         Service(shop.store, shop.cipher.keyring, parse_plan(BASE + TWO), clock=lambda: MONDAY + timedelta(weeks=1))
@@ -268,9 +268,9 @@ def test_with_half_the_share_behind_its_noise_the_same_visitor_moves_more(
         spent = spent_by(plan, scales, *cohorts)
         return replace(spent, costs={name: rho / 2 for name, rho in spent.costs.items()})
 
-    for module in (door, tables, accountant):
+    for module in (noisy_release, noise_scales, accountant):
         monkeypatch.setattr(module, "split_budget", lambda plan, rho: split_budget(plan, 2 * rho))
-    for module in (tables, accountant):
+    for module in (noise_scales, accountant):
         monkeypatch.setattr(module, "spent_by", too_cheap)
     costs = [cost for seed in range(12) if (cost := costs_of(seed, tmp_path, moved)) is not None]
     assert sum(cost > stated for cost, stated in costs) > len(costs) / 2

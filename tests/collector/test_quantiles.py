@@ -25,7 +25,7 @@ from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost
 from kanab.counting.bins import Bins
 from kanab.errors import MessageError, PlanError
-from kanab.inspection.attack.background import KnownPeople, place_people
+from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import published_from_dict
 from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, Plan

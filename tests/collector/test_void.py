@@ -21,7 +21,7 @@ from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.voiding import void_cohorts
 from kanab.errors import SourceError
 from kanab.inspection.officer.account import privacy_account
-from kanab.inspection.officer.page import privacy_html
+from kanab.inspection.officer.officer_page import privacy_html
 
 CALENDAR = PostAcceptor(PLAN).calendar
 NOW = datetime.now(UTC)

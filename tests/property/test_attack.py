@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.errors import PrivacyError
-from kanab.inspection.attack.background import KnownPeople, place_people
+from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import play_attacker
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan

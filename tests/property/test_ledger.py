@@ -24,12 +24,12 @@ from kanab.counted import Counted
 from kanab.errors import PrivacyError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Periods, Span
-from kanab.privacy.asking import MOST_REFUSED
 from kanab.privacy.batches import add_releases
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import leverage
 from kanab.privacy.merging import LevelMap, merge_levels, merge_smallest, regroup
 from kanab.privacy.release import Release
+from kanab.privacy.request import MOST_REFUSED
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kanab as kb
-from kanab.inspection.attack.background import KnownPeople, place_people
+from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.attack.whole_numbers import find_whole_numbers
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan

@@ -19,7 +19,7 @@ from kanab.errors import ArgumentError, KanabError
 from kanab.plan.periods import Span
 
 planning, portfolio, scan, stats = kb.planning, kb.portfolio, kb.scan, kb.stats
-STOREYS = (kb, kb.counting, kb.plan, kb.planning, kb.portfolio, kb.privacy, kb.scan, kb.stats, kb.tally)
+APIS = (kb, kb.counting, kb.plan, kb.planning, kb.portfolio, kb.privacy, kb.scan, kb.stats, kb.tally)
 
 ROWS = shop_rows(600)
 FRAME = pd.DataFrame(ROWS)
@@ -145,7 +145,7 @@ def name(call: Call) -> str:
 
 
 def public_functions() -> list[Callable[..., Any]]:
-    things = [getattr(storey, word) for storey in STOREYS for word in storey.__all__]
+    things = [getattr(api, word) for api in APIS for word in api.__all__]
     return [thing for thing in things if inspect.isfunction(thing)]
 
 
@@ -270,7 +270,7 @@ def test_an_argument_error_is_a_type_error_too() -> None:
 
 
 def test_every_hint_names_a_class_and_functions_that_exist() -> None:
-    names = {word for storey in STOREYS for word in dir(storey)}
+    names = {word for api in APIS for word in dir(api)}
     for origin, hint in ORIGINS.items():
         assert {origin, *re.findall(r"(\w+)\(", hint)} <= names
 

@@ -19,10 +19,10 @@ from kanab.errors import PlanError, PrivacyError, SourceError, flag, listed
 from kanab.plan.model import Plan, published_plan
 from kanab.plan.pairs import planned_pairs
 from kanab.privacy.class_rules import check_k, draft_table, published_map
+from kanab.privacy.covariate_pairs import single_tables
 from kanab.privacy.gate import release
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.overlap import ReleasedTable
-from kanab.privacy.pairs import single_tables
 from kanab.privacy.recount import batch_of
 from kanab.privacy.release import OwnRows, Receipt, Tables
 from kanab.tally.factor import label

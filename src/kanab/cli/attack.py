@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from kanab.inspection.attack.background import KnownPeople
+    from kanab.inspection.attack.known_people import KnownPeople
     from kanab.inspection.attack.published import AttackedRelease
     from kanab.tally.factor import Level
 
@@ -93,7 +93,7 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
     """Read the columns of a CSV file: arms and levels as the releases have them, and values of their metrics."""
     import numpy as np
 
-    from kanab.inspection.attack.background import KnownPeople
+    from kanab.inspection.attack.known_people import KnownPeople
     from kanab.inspection.attack.published import finest_levels
     from kanab.tally.factor import label
 

@@ -39,7 +39,7 @@ def privacy_report(
     kanab privacy-report kanab.toml --sheet -o sheet.html
     """
     from kanab.inspection.officer.account import privacy_account
-    from kanab.inspection.officer.page import privacy_html
+    from kanab.inspection.officer.officer_page import privacy_html
 
     if output is None and not as_json:
         raise click.UsageError("where should the report go? Give -o report.html, or --json.")

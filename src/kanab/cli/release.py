@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from kanab.counted import Counted
     from kanab.plan.model import Plan
     from kanab.plan.periods import Span
-    from kanab.privacy.asking import Question
     from kanab.privacy.ledger import Ledger
     from kanab.privacy.release import Release
+    from kanab.privacy.request import ReleaseRequest
 
 TAKEN = "- Taken from the ledger, where the same was asked for: nothing was drawn or spent."
 NO_LEDGER = "not chained: what else was released about these people was not checked"
@@ -58,11 +58,11 @@ def release(source: str, **flags: Any) -> None:
     from kanab.analysis.own_rows import check_choices, check_internal
     from kanab.counting.dispatch import clip_source
     from kanab.plan.model import rules_of, settle_missing
-    from kanab.privacy.asking import Question, check_asking, refusals_noted, same_release
     from kanab.privacy.epsilon.accountant import asked_budget, with_budget, within_ledger
-    from kanab.privacy.epsilon.door import check_declared
+    from kanab.privacy.epsilon.noisy_release import check_declared
     from kanab.privacy.ledger import Ledger, hold_ledger, read_ledger
     from kanab.privacy.release_json import release_text
+    from kanab.privacy.request import ReleaseRequest, refusals_noted, same_release, validate_request
 
     flags["adjust"] = ",".join(dict.fromkeys([*names(flags["adjust"]), *names(flags["segment"])]))
     _check_output(flags)
@@ -82,13 +82,13 @@ def release(source: str, **flags: Any) -> None:
     if flags["dry_run"]:
         _print_dry_run(source, plan, flags, None if path is None else before, span)
         return
-    question = Question(replace(plan, k=flags["k"] or plan.k), rows_of(flags).choices, span)
+    request = ReleaseRequest(replace(plan, k=flags["k"] or plan.k), rows_of(flags).choices, span)
     if plan.budget is not None:  # before a ledger is begun
-        check_declared(_decided(question).plan, question.choices)
+        check_declared(_decided(request).plan, request.choices)
     if path is not None and not flags["show_sql"]:
         with hold_ledger(path) as held:
-            check_asking(path, held, question, new_ledger=flags["new_ledger"], reviewed=flags["reviewed"])
-        if (same := same_release(_decided(question), held)) is not None:
+            validate_request(path, held, request, new_ledger=flags["new_ledger"], reviewed=flags["reviewed"])
+        if (same := same_release(_decided(request), held)) is not None:
             write_whole(flags["output"], release_text(same))
             _say(same, flags, TAKEN)
             return
@@ -96,7 +96,7 @@ def release(source: str, **flags: Any) -> None:
         counted = _counted(source, plan, flags, earlier, span)
     except (NobodyError, PrivacyError):
         if path is not None:
-            with hold_ledger(path) as held, refusals_noted(path, held, question):
+            with hold_ledger(path) as held, refusals_noted(path, held, request):
                 raise
         raise
     released = _write(counted, path, before, deviations, flags)
@@ -210,13 +210,13 @@ def _write(
     counted: Counted, path: Path | None, before: Ledger, deviations: tuple[str, ...], flags: Mapping[str, Any]
 ) -> Release:
     """Take what was counted through the gate; write the file and its entry in the ledger, both or none."""
-    from kanab.privacy.asking import Question, refusals_noted, same_release
     from kanab.privacy.gate import deviating, make_release, release_into
     from kanab.privacy.ledger import append_release, hold_ledger
     from kanab.privacy.recount import batch_of
     from kanab.privacy.release_json import release_text
+    from kanab.privacy.request import ReleaseRequest, refusals_noted, same_release
 
-    k, override, question = flags["k"], flags["override"], Question.of(counted, flags["k"])
+    k, override, request = flags["k"], flags["override"], ReleaseRequest.of(counted, flags["k"])
     if path is None:
         alone = (NO_LEDGER,) if counted.plan.budget is None else ()
         released = deviating(make_release(counted, k, override=override), (*deviations, *alone))
@@ -229,15 +229,15 @@ def _write(
         if counted.plan.budget is not None:
             with staged(flags["output"], ""):  # what cannot be written is noticed before anything is drawn
                 pass
-            same = same_release(question, now)
+            same = same_release(request, now)
             if same is None and any(old.receipt.batch == batch_of(counted) is not None for old in now.releases):
                 raise PrivacyError(*_NONE_RIPE)
             released = same or release_into(
-                path, now, counted, k, override=override, question=question, deviations=deviations
+                path, now, counted, k, override=override, request=request, deviations=deviations
             )
             write_whole(flags["output"], release_text(released))
             return released
-        with refusals_noted(path, now, question):
+        with refusals_noted(path, now, request):
             released = deviating(make_release(counted, k, override=override, ledger=now), deviations)
         finish = stack.enter_context(staged(flags["output"], release_text(released)))
         append_release(path, now, released)
@@ -277,11 +277,11 @@ def _with_cohorts(plan: Plan, flags: Mapping[str, Any]) -> Plan:
     return replace(plan, cohorts=replace(base, every=flags["every"] or base.every, window=window))
 
 
-def _decided(question: Question) -> Question:
-    """Return a question with the rule for missing values that it gets with ε, where nothing else decides."""
+def _decided(request: ReleaseRequest) -> ReleaseRequest:
+    """Return a request with the rule for missing values that it gets with ε, where nothing else decides."""
     from kanab.plan.model import settle_missing
 
-    return replace(question, plan=settle_missing(question.plan, "exclude"))
+    return replace(request, plan=settle_missing(request.plan, "exclude"))
 
 
 _NONE_RIPE = "no further cohort is ripe", "A cohort is sealed when its period and the window after it are over."

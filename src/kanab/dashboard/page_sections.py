@@ -11,7 +11,7 @@ from kanab.analysis.page import report_page
 from kanab.dashboard.results import HistoryPoint
 from kanab.dashboard.timeline import history_table, lines_of, timeline
 from kanab.errors import listed
-from kanab.inspection.officer.page import privacy_page
+from kanab.inspection.officer.officer_page import privacy_page
 from kanab.privacy.release import concerns
 from kanab.report.page import PageSection, bullets, card_table, table_html
 from kanab.report.words import account_sentence, ended, merged_by_covariate, merged_levels

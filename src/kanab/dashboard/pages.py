@@ -17,7 +17,7 @@ from kanab.dashboard.access_guard import COOKIE, SESSION_SECONDS, Sessions, cont
 from kanab.dashboard.experiment_list import ListFilter, ListPage
 from kanab.dashboard.rendering import RETRY_SECONDS, Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
-from kanab.inspection.officer.page import privacy_page
+from kanab.inspection.officer.officer_page import privacy_page
 from kanab.report.page import Page, table_html
 from kanab.scan.report.scan_words import expectation, scope_line
 from kanab.scan.scan_readout import PairReadout

@@ -10,14 +10,14 @@ from functools import partial
 from typing import Any
 
 from kanab.errors import KanabError, listed
-from kanab.inspection.officer.fields import origin, purposes
+from kanab.inspection.officer.table_facts import origin, purposes
 from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON
 from kanab.plan.file import plan_to_dict
 from kanab.plan.model import Plan
 from kanab.planning.epsilon import epsilon_range
 from kanab.planning.forecast import Baseline, Forecast, forecast_plan
 from kanab.planning.report.planning_pictures import epsilon_figure
-from kanab.privacy.epsilon.account import check_epsilon
+from kanab.privacy.epsilon.rho import check_epsilon
 from kanab.report.figure import Figure
 from kanab.tabular import Table
 from kanab.tally.factor import label

@@ -19,11 +19,11 @@ from kanab.inspection.attack.published import AttackedRelease, published_from_di
 from kanab.inspection.attack.value_bounds import find_few_contributors
 from kanab.inspection.promises import NOT_COUNTED, NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.privacy.audit import REMEDY, Audit, audit_table, few_events
-from kanab.privacy.class_rules import missing_values_hide, products_hide
-from kanab.privacy.epsilon.account import epsilon_of, rho_of
+from kanab.privacy.class_rules import missing_values_are_safe, products_are_safe
 from kanab.privacy.epsilon.accountant import spent_rho
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.tables import stated_noise
+from kanab.privacy.epsilon.noise_scales import stated_noise
+from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.privacy.epsilon.witness import check_witness
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Release, refuse_own_rows
@@ -137,8 +137,8 @@ def _people(release: Release) -> Check:
     for table in release.tables.values():
         binary = {part.metric.name for part in table.moments if part.metric.binary}
         small += int(np.count_nonzero((table.people > 0) & (table.people < k)))
-        small += sum(not missing_values_hide(part, table, k) for part in table.moments)
-        small += sum(not products_hide(cross, table, k, binary) for cross in table.crosses)
+        small += sum(not missing_values_are_safe(part, table, k) for part in table.moments)
+        small += sum(not products_are_safe(cross, table, k, binary) for cross in table.crosses)
     says = f"every class holds nobody or at least k = {k} people, and so do those with, and without, a value"
     return Check("k", not small, says, "Do not use it; release it again.", small)
 

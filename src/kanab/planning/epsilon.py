@@ -11,8 +11,8 @@ from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON, epsilon_shares
 from kanab.plan.declared import declared_levels
 from kanab.plan.model import Budget, Plan
 from kanab.planning.noise import Noise
-from kanab.privacy.epsilon.account import check_delta, check_epsilon, epsilon_of, release_rho, rho_per_person
 from kanab.privacy.epsilon.accountant import cohort_numbers, planned_spending, spent_of
+from kanab.privacy.epsilon.rho import check_delta, check_epsilon, epsilon_of, release_rho, rho_per_person
 from kanab.privacy.epsilon.split import Statistic, noisy_tables, split_budget
 from kanab.privacy.release import Release
 from kanab.tabular import Table

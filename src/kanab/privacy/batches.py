@@ -12,9 +12,9 @@ from kanab.errors import PrivacyError
 from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.epsilon.account import epsilon_of
 from kanab.privacy.epsilon.accountant import spent_rho
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, add_noises
+from kanab.privacy.epsilon.rho import epsilon_of
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import HELD_BACK, Batch, Receipt, Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict

@@ -160,7 +160,7 @@ def _holds(tally: Tally, k: int) -> bool:
     return bool(np.all((tally.people == 0) | (tally.people >= k))) and tally.total - classes >= LEAST_DF
 
 
-def missing_values_hide(part: Moments, tally: Tally, k: int) -> bool:
+def missing_values_are_safe(part: Moments, tally: Tally, k: int) -> bool:
     """Return whether nobody, or at least k people, of every class have a value, and lack one."""
     absent = tally.people - part.counts
     return all(bool(np.all((cells == 0) | (cells >= k))) for cells in (part.counts, absent))
@@ -179,7 +179,7 @@ def ways_out(metric: str) -> str:
     )
 
 
-def products_hide(cross: Cross, tally: Tally, k: int, cut: Collection[str]) -> bool:
+def products_are_safe(cross: Cross, tally: Tally, k: int, cut: Collection[str]) -> bool:
     """Return whether products of two metrics are about nobody or at least k people, arm by arm.
 
     The people who have both values must be all of an arm, or all who have one of them: otherwise who has both would be

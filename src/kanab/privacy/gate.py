@@ -14,7 +14,6 @@ from kanab.counted import Counted, decided_plan, floor_to_k
 from kanab.errors import PlanError, PrivacyError
 from kanab.plan.model import Budget, published_plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.asking import Question, check_asking, check_question, refusals_noted, same_release
 from kanab.privacy.audit import audit_table
 from kanab.privacy.class_rules import (
     Draft,
@@ -22,13 +21,14 @@ from kanab.privacy.class_rules import (
     check_k,
     draft_table,
     leave_out,
-    missing_values_hide,
-    products_hide,
+    missing_values_are_safe,
+    products_are_safe,
     published_map,
     ways_out,
 )
+from kanab.privacy.covariate_pairs import cross_pairs, single_tables
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, with_budget, within_ledger
-from kanab.privacy.epsilon.door import check_declared, release_with_noise
+from kanab.privacy.epsilon.noisy_release import check_declared, release_with_noise
 from kanab.privacy.epsilon.witness import ready_witness
 from kanab.privacy.joint_rules import (
     JointDrafts,
@@ -44,10 +44,10 @@ from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.design import Weights, known_numbers
 from kanab.privacy.numbers.rule import weigh_numbers
 from kanab.privacy.overlap import Column, Place, ShownTable, column
-from kanab.privacy.pairs import cross_pairs, single_tables
 from kanab.privacy.recoding import few_numbers, merge_to_contributors, recode, squares_by_arm
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release, refuse_own_rows
+from kanab.privacy.request import ReleaseRequest, refusals_noted, same_release, validate_choices, validate_request
 from kanab.tally.tally import Tally
 
 
@@ -73,16 +73,16 @@ def release(
     """
     budget = asked_budget(_checked(counted).plan, epsilon, delta)
     if budget is not None:  # before a ledger is begun
-        check_declared(decided_plan(_asking(counted, budget)), counted.choices)
+        check_declared(decided_plan(_with_budget(counted, budget)), counted.choices)
     if ledger is None:
-        return make_release(_asking(counted, budget), k, override=override)
+        return make_release(_with_budget(counted, budget), k, override=override)
     with hold_ledger(ledger) as held:
-        asked = _asking(counted, budget and within_ledger(budget, counted.plan, held))
-        question = Question.of(asked, k)
-        before = check_asking(ledger, held, question, new_ledger=new_ledger, reviewed=reviewed)
-        if (same := same_release(question, before)) is not None:
+        asked = _with_budget(counted, budget and within_ledger(budget, counted.plan, held))
+        request = ReleaseRequest.of(asked, k)
+        before = validate_request(ledger, held, request, new_ledger=new_ledger, reviewed=reviewed)
+        if (same := same_release(request, before)) is not None:
             return same
-        return release_into(ledger, before, asked, k, override=override, question=question)
+        return release_into(ledger, before, asked, k, override=override, request=request)
 
 
 def release_into(
@@ -92,7 +92,7 @@ def release_into(
     k: int | None,
     *,
     override: str,
-    question: Question,
+    request: ReleaseRequest,
     deviations: tuple[str, ...] = (),
 ) -> Release:
     """Make a release after those of a ledger that is held, and add it: nothing leaves before the ledger has it.
@@ -101,7 +101,7 @@ def release_into(
     """
     if counted.plan.budget is not None:
         ready_witness()
-    with refusals_noted(path, before, question):
+    with refusals_noted(path, before, request):
         made = deviating(make_release(counted, k, override=override, ledger=before), deviations)
     append_release(path, before, made)
     return made
@@ -112,7 +112,7 @@ def deviating(released: Release, deviations: tuple[str, ...]) -> Release:
     return replace(released, receipt=replace(released.receipt, deviations=(*released.receipt.deviations, *deviations)))
 
 
-def _asking(counted: Counted, budget: Budget | None) -> Counted:
+def _with_budget(counted: Counted, budget: Budget | None) -> Counted:
     return replace(counted, plan=with_budget(counted.plan, budget))
 
 
@@ -148,11 +148,11 @@ def make_release(
 ) -> Release:
     """Make a release after those of a ledger; nothing is written. Raises `PrivacyError` where a rule cannot be kept.
 
-    Where the plan has a budget every number carries noise, through the other door. Tables ``without`` which a release
+    Where the plan has a budget every number carries noise. Tables ``without`` which a release
     without ε is to be made are left out, with the reason.
     """
     before, budget = ledger or Ledger(), _checked(counted).plan.budget
-    check_question(Question.of(counted), before)
+    validate_choices(ReleaseRequest.of(counted), before)
     rule = check_k(counted.plan.k if k is None else k, override)
     deviations: tuple[str, ...] = (f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()
     if budget is not None:
@@ -396,7 +396,7 @@ class _Gate:
         shown = []
         for part in table.moments:
             metric = part.metric.name
-            if missing_values_hide(part, table, self.counted.plan.k) and (name, metric) not in self.joint.withheld:
+            if missing_values_are_safe(part, table, self.counted.plan.k) and (name, metric) not in self.joint.withheld:
                 shown.append(metric)
             else:
                 self.sentences[f"{name}: {metric}"] = (
@@ -413,7 +413,7 @@ class _Gate:
         for cross in table.crosses:
             if (cross.by[0], frozenset(cross.pair)) in self.products:
                 continue
-            if products_hide(cross, table, self.counted.plan.k, cut):
+            if products_are_safe(cross, table, self.counted.plan.k, cut):
                 shown.append(cross)
             else:
                 both = " and ".join(cross.pair)

@@ -19,7 +19,7 @@ import numpy as np
 from kanab.counted import Counted, Signatures, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
-from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_hide
+from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_are_safe
 from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
 from kanab.privacy.numbers.design import Weights
 from kanab.privacy.overlap import Column, Place, ReleasedTable, column, signatures_of, value_columns
@@ -148,12 +148,12 @@ def _values(counted: Counted, drafts: Mapping[str, Draft]) -> tuple[dict[Place, 
         if not draft.why:
             table = draft.table
             for metric, classes in value_columns(counted, as_published(draft)).items():
-                if missing_values_hide(table.moments_of(metric), table, k):
+                if missing_values_are_safe(table.moments_of(metric), table, k):
                     by_class[name, metric] = classes
     for linkage in first_linkages(counted.plan):
         arms = counted.tallies[linkage.name].keep()
         for metric, classes in value_columns(counted, published_totals(linkage, counted)).items():
-            if missing_values_hide(arms.moments_of(metric), arms, k):
+            if missing_values_are_safe(arms.moments_of(metric), arms, k):
                 by_arm[linkage.experiments[0], metric] = classes
     return by_class, by_arm
 

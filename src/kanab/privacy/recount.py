@@ -11,13 +11,13 @@ from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import CovariatePlan, Plan, settle_missing
 from kanab.plan.pairs import Pair, planned_pairs
-from kanab.privacy.asking import batch_at
 from kanab.privacy.batches import continues
+from kanab.privacy.covariate_pairs import SingleTables, joint_maps, same_levels, single_tables
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.design import weighted_sums
 from kanab.privacy.overlap import Column, ReleasedTable, ShownTable, column, columns, linkage_of
-from kanab.privacy.pairs import SingleTables, joint_maps, same_levels, single_tables
 from kanab.privacy.release import Batch, Release
+from kanab.privacy.request import batch_at
 from kanab.tally.tally import Tally
 
 

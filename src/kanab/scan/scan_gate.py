@@ -25,12 +25,12 @@ import numpy as np
 
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError, listed
-from kanab.privacy.asking import check_begun
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.joint_rules import published_totals
 from kanab.privacy.ledger import LedgerNote, append_note, hold_ledger
 from kanab.privacy.overlap import column
 from kanab.privacy.release import new_salt
+from kanab.privacy.request import check_begun
 from kanab.scan.pair_tables import PairMoments, Pairs
 from kanab.tally.moments import Moments
 from kanab.tally.tally import Tally

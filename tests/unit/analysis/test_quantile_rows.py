@@ -15,7 +15,7 @@ from tests.described import as_values
 import kanab as kb
 from kanab.cli.main import cli
 from kanab.errors import AnalysisError
-from kanab.inspection.officer.fields import purposes
+from kanab.inspection.officer.table_facts import purposes
 from kanab.plan.model import MetricPlan
 from kanab.report.pictures import distribution_figure
 from kanab.stats.multiplicity import correct

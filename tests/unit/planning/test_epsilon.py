@@ -14,7 +14,7 @@ from kanab.planning.epsilon import EpsilonForecast, check_budgets, epsilon_range
 from kanab.planning.forecast import Baseline, forecast_plan
 from kanab.planning.noise import noise_of_amounts, noise_of_rate
 from kanab.planning.report.plan_html import plan_report
-from kanab.privacy.epsilon.account import epsilon_of, rho_of
+from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.privacy.epsilon.split import split_budget
 
 PLAN = parse_plan("""

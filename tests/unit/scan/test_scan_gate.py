@@ -13,7 +13,7 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.errors import LedgerError, PlanError, PrivacyError
-from kanab.inspection.attack.background import KnownPeople, independent_rows, place_people
+from kanab.inspection.attack.known_people import KnownPeople, independent_rows, place_people
 from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import play_attacker
 from kanab.privacy.ledger import read_ledger

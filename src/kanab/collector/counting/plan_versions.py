@@ -31,7 +31,7 @@ from kanab.plan.check import path_to, refuse
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
 from kanab.plan.model import Budget, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.values import duration
-from kanab.privacy.epsilon.account import SpentRho, rho_per_person
+from kanab.privacy.epsilon.rho import SpentRho, rho_per_person
 
 _Named = TypeVar("_Named", bound=MetricPlan | CovariatePlan | ExperimentPlan)
 _STRICTNESS = {"no": 0, "yes": 1, "both": 2}

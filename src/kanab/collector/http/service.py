@@ -43,7 +43,7 @@ from kanab.counted import floor_to_k
 from kanab.errors import KanabError, MessageError, StoreError
 from kanab.plan.model import Plan, settle_missing
 from kanab.plan.periods import Periods
-from kanab.privacy.epsilon.door import check_declared
+from kanab.privacy.epsilon.noisy_release import check_declared
 from kanab.privacy.ledger import verified_entries
 from kanab.privacy.release import PeopleAccounts, name_left_out
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM

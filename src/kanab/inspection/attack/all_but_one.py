@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.background import KnownPeople, everybodys_places, marginal_places
 from kanab.inspection.attack.findings import Attempt, Finding, in_people
+from kanab.inspection.attack.known_people import KnownPeople, everybodys_places, marginal_places
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, StatedNoise
-from kanab.privacy.epsilon.account import epsilon_of, rho_per_person
+from kanab.privacy.epsilon.rho import epsilon_of, rho_per_person
 from kanab.privacy.epsilon.split import Statistic
 from kanab.tally.cell_arrays import Cells
 from kanab.tally.metric import Metric

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.background import Floats, independent_rows, solve
 from kanab.inspection.attack.findings import Finding, in_people
+from kanab.inspection.attack.known_people import Floats, independent_rows, solve
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, Axis, finest_levels, flat_places
 from kanab.inspection.attack.value_bounds import few_have, is_count
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS

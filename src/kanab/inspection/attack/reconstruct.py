@@ -9,8 +9,8 @@ import numpy as np
 
 from kanab.counted import SignatureNumbers
 from kanab.counting.commonest import values_of
-from kanab.inspection.attack.background import Background, Floats, MetricDesign
 from kanab.inspection.attack.findings import Finding, in_people
+from kanab.inspection.attack.known_people import Background, Floats, MetricDesign
 from kanab.inspection.attack.published import OUT
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_DOMINANCE, excess, is_harmless, within
 from kanab.privacy.leverage import explain

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from kanab.errors import PrivacyError
 from kanab.inspection.attack.all_but_one import attack_all_but_one, promised
-from kanab.inspection.attack.background import Background, KnownPeople, place_people
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
+from kanab.inspection.attack.known_people import Background, KnownPeople, place_people
 from kanab.inspection.attack.linked_tables import LINKED, find_linked
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.reconstruct import (

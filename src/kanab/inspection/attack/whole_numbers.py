@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.inspection.attack.background import Background, Floats, MetricDesign
 from kanab.inspection.attack.findings import Finding
+from kanab.inspection.attack.known_people import Background, Floats, MetricDesign
 from kanab.inspection.attack.reconstruct import total_finding
 
 WHOLE_NUMBERS = "whole numbers"

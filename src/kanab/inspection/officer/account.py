@@ -24,8 +24,8 @@ from kanab.inspection.auditor import (
     check_spent,
 )
 from kanab.inspection.officer import noisy
-from kanab.inspection.officer.fields import fields_of
 from kanab.inspection.officer.statements import deviations, flow, places, promises, questions, risks
+from kanab.inspection.officer.table_facts import fields_of
 from kanab.privacy.costs import costs_of
 from kanab.privacy.ledger import Ledger, scan_sentence, void_sentence
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.plan.budget import ROUNDING
-from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.accountant import spent_rho
+from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.privacy.ledger import Ledger
 
 Plain = dict[str, Any]
@@ -46,7 +46,7 @@ RISKS = (
 )
 """What ε does not cover, and what can be done about it."""
 
-TESTS = ("tests/unit/privacy/epsilon/test_door.py", "tests/unit/privacy/epsilon/test_accountant.py")
+TESTS = ("tests/unit/privacy/epsilon/test_noisy_release.py", "tests/unit/privacy/epsilon/test_accountant.py")
 """Which of Kanab's own tests prove the rules behind each question."""
 
 QUESTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {

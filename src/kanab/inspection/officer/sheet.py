@@ -11,9 +11,9 @@ from html import escape
 from typing import Any
 
 from kanab.errors import listed
-from kanab.inspection.officer.fields import limits_of, origin, purposes
-from kanab.inspection.officer.page import FIELD, OFFICER_STYLE, places_html
+from kanab.inspection.officer.officer_page import FIELD, OFFICER_STYLE, places_html
 from kanab.inspection.officer.statements import places
+from kanab.inspection.officer.table_facts import limits_of, origin, purposes
 from kanab.plan.model import SHEET_ENTRIES, Plan
 from kanab.report.page import Page, PageSection, card_table, header_html, table_html
 from kanab.tabular import Table

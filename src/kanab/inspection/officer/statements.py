@@ -12,7 +12,7 @@ from typing import Any
 from kanab.choices import DEFAULT_K
 from kanab.inspection.auditor import Check
 from kanab.inspection.officer import noisy
-from kanab.inspection.officer.fields import origin
+from kanab.inspection.officer.table_facts import origin
 from kanab.inspection.promises import NOT_COVERED, PROMISES, RULES, WITHIN_AN_EXPERIMENT
 from kanab.privacy.release import Release
 

@@ -10,7 +10,8 @@ from kanab.errors import PrivacyError
 from kanab.plan.budget import ROUNDING
 from kanab.plan.model import Budget, Plan
 from kanab.plan.periods import Periods
-from kanab.privacy.epsilon.account import (
+from kanab.privacy.epsilon.noise_scales import promised_epsilon, stated_noise
+from kanab.privacy.epsilon.rho import (
     DEFAULT_DELTA,
     SpentRho,
     check_delta,
@@ -21,7 +22,6 @@ from kanab.privacy.epsilon.account import (
     rho_per_person,
 )
 from kanab.privacy.epsilon.split import spent_by, split_budget
-from kanab.privacy.epsilon.tables import promised_epsilon, stated_noise
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Batch, Release
 

@@ -23,14 +23,14 @@ from kanab.inspection.attack.all_but_one import (
     right_at_most,
     right_by_noise,
 )
-from kanab.inspection.attack.background import KnownPeople
 from kanab.inspection.attack.findings import AttackReport, Attempt
+from kanab.inspection.attack.known_people import KnownPeople
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import ONLY_NOISE, play_attacker
 from kanab.plan.model import Budget
 from kanab.privacy.epsilon import mechanism
-from kanab.privacy.epsilon.account import epsilon_of, rho_of
-from kanab.privacy.epsilon.door import release_with_noise
+from kanab.privacy.epsilon.noisy_release import release_with_noise
+from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.privacy.gate import release
 from kanab.privacy.release import Batch
 from kanab.privacy.release_json import release_to_dict

@@ -14,8 +14,8 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.cli.main import cli
-from kanab.inspection.attack.background import KnownPeople, place_people
 from kanab.inspection.attack.findings import Finding
+from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.reconstruct import find_leverage
 from kanab.inspection.attack.run import play_attacker

@@ -15,8 +15,8 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.datasets import shop_rows
-from kanab.inspection.attack.background import KnownPeople
 from kanab.inspection.attack.findings import NOT_ATTEMPTED, AttackReport, Attempt, Finding
+from kanab.inspection.attack.known_people import KnownPeople
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import DOES, NEEDS_KNOWLEDGE, NEEDS_VALUES, NOTHING_KNOWN, TOO_MUCH_WORK, play_attacker
 from kanab.plan.model import make_plan
@@ -260,7 +260,7 @@ def test_what_was_too_much_work_is_said_of_every_attack_that_left_it_out(monkeyp
     assert bad.known is not None
     known = KnownPeople(bad.known.levels, {"spend": bad.people["spend"] / 100})
     monkeypatch.setattr("kanab.privacy.leverage.BUDGET", 1)
-    monkeypatch.setattr("kanab.inspection.attack.background.MOST_ENTRIES", 10)
+    monkeypatch.setattr("kanab.inspection.attack.known_people.MOST_ENTRIES", 10)
     says = {attempt.attack: attempt.says for attempt in play_attacker(bad.releases, known).attempts}
     for attack in ("leverage", "least squares", "contributors", "whole numbers"):
         assert says[attack] == (TOO_MUCH_WORK,), attack

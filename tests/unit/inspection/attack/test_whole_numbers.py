@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bad_releases import BOUGHT, SPEND, tabulate, whole_numbers
 
-from kanab.inspection.attack.background import Background, KnownPeople, place_people
+from kanab.inspection.attack.known_people import Background, KnownPeople, place_people
 from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import TOO_MUCH_WORK, play_attacker
 from kanab.inspection.attack.whole_numbers import find_whole_numbers

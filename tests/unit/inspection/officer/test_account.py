@@ -16,9 +16,9 @@ from kanab.counting.in_memory import count_rows
 from kanab.errors import LedgerError, SourceError
 from kanab.inspection.auditor import check_chain, check_differences, check_release
 from kanab.inspection.officer.account import privacy_account
-from kanab.inspection.officer.fields import fields_of, purposes
-from kanab.inspection.officer.page import privacy_html
+from kanab.inspection.officer.officer_page import privacy_html
 from kanab.inspection.officer.statements import TESTS, deviations
+from kanab.inspection.officer.table_facts import fields_of, purposes
 from kanab.inspection.promises import NOT_COVERED, WITHIN_AN_EXPERIMENT
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span

@@ -10,7 +10,7 @@ from tests.unit.privacy.epsilon.test_accountant import counted
 
 import kanab as kb
 from kanab.inspection.officer.account import privacy_account
-from kanab.inspection.officer.page import privacy_html
+from kanab.inspection.officer.officer_page import privacy_html
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch
 

@@ -15,7 +15,7 @@ from kanab.counting.dispatch import count
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget
 from kanab.privacy.epsilon import mechanism
-from kanab.privacy.epsilon.door import release_with_noise
+from kanab.privacy.epsilon.noisy_release import release_with_noise
 from kanab.privacy.release import Release
 from kanab.tally.noise import twice_centre
 

@@ -23,8 +23,8 @@ from kanab.errors import LedgerError, PlanError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, Cohorts
 from kanab.privacy.epsilon import mechanism
-from kanab.privacy.epsilon.account import epsilon_of, rho_of
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP
+from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
 from kanab.privacy.release import Release
 

@@ -12,9 +12,9 @@ from tests.unit.privacy.epsilon.shop import counted, people
 
 import kanab as kb
 from kanab.plan.model import Budget
-from kanab.privacy.epsilon import door, mechanism
-from kanab.privacy.epsilon.account import epsilon_of, rho_of
+from kanab.privacy.epsilon import mechanism, noisy_release
 from kanab.privacy.epsilon.mechanism import Scale
+from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 
 pytest.importorskip("opendp")
 
@@ -72,7 +72,7 @@ def asked_of(rows: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[tupl
         return np.full(cells.shape, 5_000 if scale.influence == 1 else 0, dtype=object)
 
     with monkeypatch.context() as patched:
-        patched.setattr(door, "add_noise", noted)
+        patched.setattr(noisy_release, "add_noise", noted)
         kb.release(counted(rows))
     return arrays
 

@@ -16,9 +16,9 @@ from tests.unit.cli.program import Program
 
 import kanab as kb
 from kanab.errors import LedgerError, PrivacyError
-from kanab.privacy.asking import MOST_REFUSED, check_choices, plain_text
 from kanab.privacy.ledger import MOST_TEXT, LedgerNote, read_ledger
 from kanab.privacy.release_json import hash_of
+from kanab.privacy.request import MOST_REFUSED, check_choices, plain_text
 
 FLAGS = ("--arm", "variant", "--metric", "bought", "--bounds", "bought=0:1", "--resolution", "bought=1")
 PROBE = "NOT (name='p7' AND hiv=1)"

@@ -25,18 +25,20 @@ import pytest
 from tests.described import as_values
 
 import kanab as kb
+from kanab.analysis import document
+from kanab.analysis.page import report_html
 from kanab.cli.main import cli, main
 from kanab.counted import Counted
 from kanab.counting import read_classes
 from kanab.errors import KanabError, PrivacyError
-from kanab.inspection.officer import page as officer_page
+from kanab.inspection.officer import officer_page
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
 from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
-from kanab.report import html, pictures, sections, text, words
+from kanab.report import words
 from kanab.tally.tally import Tally
 
 SRC = Path(kb.__file__).parent
@@ -46,9 +48,9 @@ SRC = Path(kb.__file__).parent
 MAKE_TALLIES = {"count", "count_columns", "count_csv", "read_classes"}
 DECLARE = {"Factor", "Looks", "Metric", "Plan", "Span", "make_plan", "parse_plan", "plan_digest", "read_plan"}
 DECLARE |= {"Covariate", "Mean", "Number", "Quantile", "Ratio", "Reading", "Rows"}
-THE_DOOR = {"release"}
+MAKE_RELEASES = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally", "fit"}
-BEHIND_THE_DOOR = {
+READ_RELEASES = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
     "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "combine",
     "propose_bins", "read_ledger", "read_portfolio", "read_release",
@@ -65,13 +67,13 @@ NUMBERS_ONLY = (
 )
 
 
-def test_every_public_name_is_on_one_side_of_the_door() -> None:
+def test_every_public_name_is_before_or_behind_the_gate() -> None:
     """A new name fails here until somebody has thought about it; statistics stay within the process, as tallies do."""
-    storeys = (kb, kb.counting, kb.plan, kb.planning, kb.portfolio, kb.privacy, kb.scan, kb.tally)
-    homes = {name: getattr(storey, name).__module__ for storey in storeys for name in storey.__all__}
+    apis = (kb, kb.counting, kb.plan, kb.planning, kb.portfolio, kb.privacy, kb.scan, kb.tally)
+    homes = {name: getattr(package, name).__module__ for package in apis for name in package.__all__}
     thought_of = {name for name, home in homes.items() if not home.startswith(NUMBERS_ONLY)}
     sides = (
-        MAKE_TALLIES, DECLARE, THE_DOOR, WITHIN_THE_PROCESS, BEHIND_THE_DOOR, BEFORE_ANYBODY_CAME,
+        MAKE_TALLIES, DECLARE, MAKE_RELEASES, WITHIN_THE_PROCESS, READ_RELEASES, BEFORE_ANYBODY_CAME,
     )  # fmt: skip
     assert set().union(*sides) == thought_of
     assert sum(map(len, sides)) == len(thought_of)
@@ -161,8 +163,8 @@ def test_a_shared_scan_leaves_out_experiments_with_an_arm_below_k(tmp_path: Path
 def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path: Path) -> None:
     """Pages and texts take the plain data of readouts and accounts, which a tally is not."""
     for use in (
-        text.readout_text, text.readout_markdown, html.readout_html, html.report_html,
-        pictures.readout_figures, sections.readout_sections, words.summary,
+        document.readout_text, document.readout_markdown, document.readout_html, report_html,
+        document.readout_figures, document.readout_sections, words.summary,
         officer_page.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
         lambda one: append_release(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
     ):  # fmt: skip
@@ -201,8 +203,8 @@ def calls(*names: str) -> dict[str, set[str]]:
 
 @pytest.mark.slow
 def test_releases_are_made_by_the_gate_added_or_read_again() -> None:
-    doors = {"privacy/gate", "privacy/epsilon/door"}
-    assert calls("Release") == {"Release": doors | {"privacy/batches", "privacy/release_json"}}
+    makers = {"privacy/gate", "privacy/epsilon/noisy_release"}
+    assert calls("Release") == {"Release": makers | {"privacy/batches", "privacy/release_json"}}
 
 
 @pytest.mark.slow
@@ -278,7 +280,7 @@ def looks_of(thing: Any) -> Iterator[str]:
     if hasattr(thing, "_repr_html_"):
         yield thing._repr_html_()
     stream = io.StringIO()
-    logger = logging.getLogger("test_one_door")
+    logger = logging.getLogger("test_what_leaves")
     logger.addHandler(logging.StreamHandler(stream))
     logger.warning("counted %s and %r", thing, thing)
     yield stream.getvalue()

@@ -1,7 +1,7 @@
-"""The second door: a release whose every number carries noise of a known scale, and nothing else of the data.
+"""Noisy releases: a release whose every number carries noise of a known scale, and nothing else of the data.
 
 Nothing that is decided here looks at an exact number: arms, levels, bounds and scales come from the plan, the levels
-that are merged from counts with noise. The first door, `kanab.privacy.gate`, is for releases without ε.
+that are merged from counts with noise. Releases without ε are made by `kanab.privacy.gate`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from kanab.plan.declared import declared_arms, declared_levels
 from kanab.plan.model import MOST_CLASSES, Budget, Linkage, Plan, published_plan
 from kanab.plan.pairs import Pair, planned_pairs
 from kanab.privacy.class_rules import smallest_share
-from kanab.privacy.epsilon.account import release_rho
+from kanab.privacy.covariate_pairs import MOST_CELLS, Maps, PairTables, SingleTables, pair_left_out, same_levels
 from kanab.privacy.epsilon.accountant import check_spending
 from kanab.privacy.epsilon.mechanism import Scale, add_noise, check_installed, random_bits
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
+from kanab.privacy.epsilon.noise_scales import noise_of, own_and_shared, receipt_scales
+from kanab.privacy.epsilon.rho import release_rho
 from kanab.privacy.epsilon.split import Statistic, TableScales, arm_tables, gaps, noisy_tables, split_budget
-from kanab.privacy.epsilon.tables import noise_of, own_and_shared, receipt_scales
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_smallest, without_means
 from kanab.privacy.overlap import ReleasedTable, column
-from kanab.privacy.pairs import MOST_CELLS, Maps, PairTables, SingleTables, pair_left_out, same_levels
 from kanab.privacy.recount import batch_of, check_batches
 from kanab.privacy.release import Receipt, Release
 from kanab.stats.noise import FEWEST_DEVIATIONS

@@ -1,4 +1,4 @@
-"""The second door: what leaves, what decides it, and what is refused before anything is drawn."""
+"""Releases with ε: what leaves, what decides it, and what is refused before anything is drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kanab.description import Mean, Rows
 from kanab.errors import MissingExtraError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, make_plan
-from kanab.privacy.epsilon import door, mechanism
+from kanab.privacy.epsilon import mechanism, noisy_release
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP
 from kanab.privacy.epsilon.split import noisy_tables
 from kanab.privacy.gate import release
@@ -157,8 +157,8 @@ def deaf(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
     def constant(cells: Any, scale: mechanism.Scale) -> Any:
         return np.full(cells.shape, level if scale.influence == 1 else 0, dtype=object)
 
-    monkeypatch.setattr(door, "add_noise", constant)
-    monkeypatch.setattr(door, "random_bits", lambda shape, *_: np.zeros(shape, dtype=int).astype(object))
+    monkeypatch.setattr(noisy_release, "add_noise", constant)
+    monkeypatch.setattr(noisy_release, "random_bits", lambda shape, *_: np.zeros(shape, dtype=int).astype(object))
 
 
 def nobody_much(n: int = 12) -> dict[str, Any]:
@@ -331,13 +331,13 @@ def test_a_small_k_and_a_large_delta_stand_in_the_receipt() -> None:
 
 def test_the_exact_grid_is_the_plans() -> None:
     exact = count(few(), make_plan("variant", [Mean("spend", bounds=(0, 7))], arms=["A", "B"]))
-    made = door.release_with_noise(exact, Budget(1.0), 10)
+    made = noisy_release.release_with_noise(exact, Budget(1.0), 10)
     assert made.tables["variant"].metrics == (replace(exact.plan.metrics[0], missing="exclude").metric(),)
 
 
 def test_a_map_names_a_level_that_was_merged_with_nobody() -> None:
     levels = LevelMap("device", (("tv", ("tv",)), ("other", ("phone", "radio", None))), {})
-    assert door._with_names(levels) == levels
+    assert noisy_release._with_names(levels) == levels
     assert SHOP.count("levels") == 2
 
 

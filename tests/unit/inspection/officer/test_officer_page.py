@@ -14,7 +14,7 @@ import pytest
 
 from kanab.counting.in_memory import count_rows
 from kanab.inspection.officer.account import privacy_account
-from kanab.inspection.officer.page import MOST_ENTRIES, privacy_html
+from kanab.inspection.officer.officer_page import MOST_ENTRIES, privacy_html
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger

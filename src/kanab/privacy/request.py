@@ -37,7 +37,7 @@ _QUOTES_AND_COMMENTS = re.compile(r"['\"`$#]|--|/\*")
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class ReleaseRequest:
     """A release that somebody asks for: its plan, and the choices of rows and people, as texts."""
 
     plan: Plan
@@ -45,7 +45,7 @@ class Question:
     span: Span | None = None
 
     @classmethod
-    def of(cls, counted: Counted, k: int | None = None) -> Question:
+    def of(cls, counted: Counted, k: int | None = None) -> ReleaseRequest:
         """Return what was asked to get this; with ε by another ``k`` than the plan's, if there is one."""
         where = {"where": counted.where} if counted.where else {}
         plan = counted.plan if counted.plan.budget is None else decided_plan(counted)
@@ -73,8 +73,8 @@ class Question:
         return {name: text for name, text in said.items() if text} | dict(self.choices)
 
 
-def check_asking(
-    path: str | PathLike[str], ledger: Ledger, question: Question, *, new_ledger: bool, reviewed: str
+def validate_request(
+    path: str | PathLike[str], ledger: Ledger, request: ReleaseRequest, *, new_ledger: bool, reviewed: str
 ) -> Ledger:
     """Return a ledger that is held, ready for a release; with a note of the review, if there is one.
 
@@ -95,8 +95,8 @@ def check_asking(
             f"{MOST_REFUSED} attempts to release into {file.name} were refused",
             "Look at them (kanab audit), and say why that is no reason to stop: --reviewed REASON (reviewed=…).",
         )
-    with refusals_noted(path, ledger, question):
-        check_question(question, ledger)
+    with refusals_noted(path, ledger, request):
+        validate_choices(request, ledger)
     return ledger
 
 
@@ -111,7 +111,7 @@ def check_begun(path: str | PathLike[str], *, new_ledger: bool) -> None:
 
 
 @contextmanager
-def refusals_noted(path: str | PathLike[str], ledger: Ledger, question: Question) -> Iterator[None]:
+def refusals_noted(path: str | PathLike[str], ledger: Ledger, request: ReleaseRequest) -> Iterator[None]:
     """Write what is refused in here into a ledger that is held, once.
 
     That there is nobody is an answer about people: a ledger with ε does not hold it, the curator alone is told.
@@ -119,21 +119,21 @@ def refusals_noted(path: str | PathLike[str], ledger: Ledger, question: Question
     try:
         yield
     except (PrivacyError, NobodyError) as problem:
-        if isinstance(problem, NobodyError) and question.plan.budget is not None:
+        if isinstance(problem, NobodyError) and request.plan.budget is not None:
             raise
-        append_note(path, ledger, LedgerNote("refused", problem.fact, question.text))
+        append_note(path, ledger, LedgerNote("refused", problem.fact, request.text))
         raise
 
 
-def check_question(question: Question, ledger: Ledger) -> None:
+def validate_choices(request: ReleaseRequest, ledger: Ledger) -> None:
     """Compare what is asked with what a ledger's releases were made by, as texts; all are with ε, or all without.
 
     With ε the account adds up whichever rows are counted, but people have to stay people; who is in which cohort
     hangs on everything. Raises `PrivacyError` where something differs, and says in what.
     """
-    check_one_kind(question.plan, ledger)
-    everything = question.plan.budget is None or question.span is not None
-    check_choices(question.choices, ledger.releases, ledger.name, () if everything else WHO_IS_A_PERSON)
+    check_one_kind(request.plan, ledger)
+    everything = request.plan.budget is None or request.span is not None
+    check_choices(request.choices, ledger.releases, ledger.name, () if everything else WHO_IS_A_PERSON)
 
 
 def check_choices(
@@ -167,15 +167,15 @@ def batch_at(span: Span) -> Batch:
     return Batch(span.every, span.after, span.through, span.column)
 
 
-def same_release(question: Question, ledger: Ledger) -> Release | None:
-    """Return the release with ε that a ledger holds as the answer to the same question, if there is one.
+def same_release(request: ReleaseRequest, ledger: Ledger) -> Release | None:
+    """Return the release with ε that a ledger holds as the answer to the same request, if there is one.
 
     It is what was published: asking again draws nothing and spends nothing.
     """
-    if question.plan.budget is None:
+    if request.plan.budget is None:
         return None
-    plan, now = published_plan(question.plan, question.plan.k), question.choices
-    batch = None if question.span is None else batch_at(question.span)
+    plan, now = published_plan(request.plan, request.plan.k), request.choices
+    batch = None if request.span is None else batch_at(request.span)
     for old in ledger.noisy:
         before = _recorded(old.receipt)
         if (

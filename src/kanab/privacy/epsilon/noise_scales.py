@@ -13,9 +13,9 @@ from kanab.plan.budget import ROUNDING
 from kanab.plan.declared import declared_arms, declared_levels
 from kanab.plan.model import Budget, Plan
 from kanab.plan.pairs import planned_pairs
-from kanab.privacy.epsilon.account import SpentRho, epsilon_of, release_rho, rho_of, rho_per_person
 from kanab.privacy.epsilon.mechanism import MECHANISM, Scale
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
+from kanab.privacy.epsilon.rho import SpentRho, epsilon_of, release_rho, rho_of, rho_per_person
 from kanab.privacy.epsilon.split import Statistic, TableScales, noisy_tables, spent_by, split_budget, split_by_tables
 from kanab.privacy.merging import LevelMap
 from kanab.tally.cell_arrays import Cells

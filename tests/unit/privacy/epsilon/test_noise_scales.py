@@ -10,9 +10,9 @@ import pytest
 from tests.unit.privacy.epsilon.shop import SHOP, counted, people
 
 from kanab.errors import SourceError
-from kanab.privacy.epsilon import door
-from kanab.privacy.epsilon.account import rho_of, rho_per_person
+from kanab.privacy.epsilon import noisy_release
 from kanab.privacy.epsilon.accountant import spent_of
+from kanab.privacy.epsilon.rho import rho_of, rho_per_person
 from kanab.privacy.epsilon.split import split_by_tables
 from kanab.privacy.gate import release
 from kanab.privacy.release_json import hash_of, release_from_dict, release_to_dict
@@ -46,7 +46,7 @@ def test_a_release_is_read_whose_bins_have_nobody_without_a_value() -> None:
 def test_a_release_of_before_that_shared_its_epsilon_among_all_tables_alike_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(door, "split_budget", split_by_tables)
+    monkeypatch.setattr(noisy_release, "split_budget", split_by_tables)
     made = release(counted(people()))
     read = release_from_dict(release_to_dict(made))
     assert read.tables == made.tables

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from kanab.plan.model import Budget
-from kanab.privacy.epsilon.account import SpentRho, epsilon_of, release_rho, rho_of, rho_per_person
+from kanab.privacy.epsilon.rho import SpentRho, epsilon_of, release_rho, rho_of, rho_per_person
 
 
 def test_ten_experiments_of_epsilon_1_are_3_point_5_to_whoever_is_in_all_of_them() -> None:
