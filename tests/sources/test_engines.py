@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted, Signatures, SignatureValues
+from kanab.counting.dispatch import open_people, source_options
+from kanab.counting.engine.dialects import arrow_batches
 from kanab.counting.engine.sql import count_table
 from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean, Ratio
@@ -600,3 +603,20 @@ def test_sums_of_the_largest_numbers_of_a_grid_are_exact_or_refused(engine: Load
         assert str(most) not in str(problem)
     else:
         assert_same(counted, count_rows(columns, plan))
+
+
+def test_every_engine_yields_the_counted_relation_as_arrow_batches(engine: Loader) -> None:
+    plan = Plan((MetricPlan("spend"), MetricPlan("bought")), (ExperimentPlan("variant"), ExperimentPlan("banner")))
+    options = source_options(kb.Rows(where="orders >= 1"))
+    with open_people(engine.store(SHOP), options, lambda _: plan) as (_, people):
+        batches = list(arrow_batches(people, 100))
+    rows = pa.Table.from_batches(batches)
+    expected = SHOP.filter(pc.greater_equal(SHOP["orders"], 1)).select(["variant", "banner", "spend", "bought"])
+    assert len(batches) > 1
+    assert_same_rows(rows, expected)
+
+
+def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:
+    """Check that two tables hold the same rows, in any order."""
+    assert found.column_names == expected.column_names
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))

@@ -543,5 +543,24 @@ def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str
         yield clusters, choices | {"unit": CLUSTER, "aggregate": "sum"}
 
 
+@contextmanager
+def open_people(
+    source: Any, options: SourceOptions, choose: Callable[[Sequence[str]], Plan]
+) -> Iterator[tuple[Plan, Any]]:
+    """Open any source as the Ibis table that counting reads: filtered, joined, a row per person, a plan's columns.
+
+    ``choose`` makes the plan, given the names of the columns. `arrow_batches` yields its rows.
+    """
+    from kanab.counting.engine.dialects import strict_arithmetic  # noqa: PLC0415 - needs the [sql] extra
+    from kanab.counting.engine.people import make_units  # noqa: PLC0415
+    from kanab.counting.engine.sql import counted_people  # noqa: PLC0415
+
+    with _opened(source, options) as (rows, choices), strict_arithmetic(rows):
+        plan = choose(rows.columns)
+        units = make_units(*(choices[name] for name in ("unit", "aggregate", "events", "first_by")))
+        with counted_people(rows, plan, options.where, units, options.span) as people:
+            yield plan, people.select(*needed_columns(plan))
+
+
 def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None

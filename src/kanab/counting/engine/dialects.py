@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -377,6 +378,34 @@ def fetch_arrow(expression: Any) -> Any:
     text, backend = query_text(expression), expression.get_backend()
     with asking(backend):
         return backend.raw_sql(text).fetch_arrow_table()
+
+
+def arrow_batches(expression: Any, rows: int) -> Generator[Any]:
+    """Yield the rows of an Ibis table as Arrow batches of so many rows, whichever engine holds them."""
+    backend = expression.get_backend()
+    if backend.name in ("duckdb", "postgres"):  # which hand out as much as is asked for
+        with asking(backend):
+            if backend.name == "duckdb":
+                reader = backend.raw_sql(query_text(expression)).to_arrow_reader(rows)
+            else:
+                reader = expression.to_pyarrow_batches(chunk_size=rows)
+            with reader:
+                yield from reader
+        return
+    import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
+
+    schema = expression.schema().to_pyarrow()
+    with closing(run_query(backend, query_text(expression))) as answer:
+        while some := list(islice(answer, rows)):
+            columns = [list(column) for column in zip(*some, strict=True)]
+            for place, kind in enumerate(schema.types):
+                if pa.types.is_boolean(kind):  # some engines have only 1 and 0
+                    columns[place] = [None if value is None else bool(value) for value in columns[place]]
+            try:
+                arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
+            except pa.ArrowException as problem:
+                raise QueryError(problem) from None
+            yield pa.RecordBatch.from_arrays(arrays, schema.names)
 
 
 @contextmanager

@@ -172,7 +172,7 @@ def _prepared(
     for source in (table, *([units.events.table] if units and units.events else [])):
         with asking(source.get_backend()):
             engine_of(source).check(source, [column_of(plan, name) for name in needed_columns(plan)])
-    with strict_arithmetic(table), _people(table, plan, where, units, span, keep=keep) as people:
+    with strict_arithmetic(table), counted_people(table, plan, where, units, span, keep=keep) as people:
         query = replace(_make_query(people, plan, flags=person_flags(plan, units)), for_release=for_release)
         sample = _sample(people, query)
         lacking = [name for name, metric in sample.metrics.items() if metric.profile.gaps]
@@ -182,9 +182,12 @@ def _prepared(
 
 
 @contextmanager
-def _people(
-    table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None, *, keep: bool
+def counted_people(
+    table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None = None, *, keep: bool = True
 ) -> Iterator[Any]:
+    """Give the relation that is counted: of the rows for which a condition holds a row per person, with the plan's
+    columns: arms, covariates and metrics. ``keep``: where people are made of many rows, they are made once.
+    """
     rows = filter_rows(table, where) if where else table
     in_utc = spark_setting(table, "spark.sql.session.timeZone", "UTC")  # which decides the day of an instant there
     with in_utc if span else nullcontext():
