@@ -154,7 +154,7 @@ def furthest(kind: str, draws: int) -> float:
                 effect = kb.readout(rows, arm="arm", metrics=["y"], control="A").effects[0].effect
                 means = plain_means(kb.count_columns(rows, arm="arm", metrics=["y"]))
                 unknown = against_control(replace(means, shape=Shape()), control="A")
-                ends = np.array([effect.interval_usual, unknown.interval, effect.interval])
+                ends = np.array([effect.interval_welch, unknown.interval, effect.interval])
                 far = max(far, float(np.max(np.abs(here[:, :, study] - ends)) / (ends[0, 1] - ends[0, 0])))
     return far
 

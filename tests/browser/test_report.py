@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from kanab.analysis.document import readout_html
-from kanab.analysis.page import report_html
+from kanab.analysis.readout_page import report_html
+from kanab.analysis.sections import readout_html
 
 Readout = dict[str, Any]
 Open = Callable[..., Page]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.dashboard.shop_releases import PLAN, FixedSource, ask, plain, release_weeks
 
-from kanab.analysis.rows import EffectRow
+from kanab.analysis.effect_rows import EffectRow
 from kanab.analysis.verdicts import verdict
 from kanab.dashboard.dashboard import Dashboard
 from kanab.dashboard.experiment_list import summarize
@@ -58,7 +58,7 @@ def carried(data: dict[str, Any]) -> list[dict[str, Any]]:
 def test_text_markdown_notebook_and_report_say_what_the_row_says(shown: Shown) -> None:
     readout = shown[0].readout
     assert readout is not None
-    surfaces = [str(readout), readout.to_markdown(), readout.to_html(), readout.to_report()]
+    surfaces = [str(readout), readout.to_markdown(), readout._repr_html_(), readout.to_html()]
     for row in carried(readout.to_dict()):
         for surface in surfaces:
             words = re.sub(r"<[^>]*>|\s+", " ", surface).replace("\N{NO-BREAK SPACE}", " ")
@@ -75,7 +75,7 @@ def test_only_the_row_that_carries_the_verdict_is_coloured(shown: Shown) -> None
         drawn = {row.label: row.bars[0].colour for row in figure.panels[0].rows}
         (row,) = [row for row in carried(data) if row["metric"] == metric]
         assert drawn == {"B": QUIET, "↳ adjusted for tier": COLOURS.get(row["verdict"], QUIET)}
-    page = shown[0].readout.to_report() if shown[0].readout else ""
+    page = shown[0].readout.to_html() if shown[0].readout else ""
     for row in carried(data):
         tone = {"up": "better", "down": "worse"}.get(row["verdict"], row["verdict"])
         assert f'<li class="{tone}"><span class="mark" aria-hidden="true">{MARKS[row["verdict"]]}</span>' in page

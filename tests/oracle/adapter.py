@@ -55,7 +55,12 @@ KEYWORDS: dict[str, str] = {}
 """Keywords of counting, scanning and planning: that of then, and that of today."""
 OPTIONS: dict[str, str] = {}
 """Options of an analysis: that of then, and that of today."""
-JSON_KEYS: dict[str, str] = {}
+JSON_KEYS: dict[str, str] = {
+    "*.saved": "sample_size_gain",
+    "*.interval_usual": "interval_welch",
+    "*.p_null": "p_pooled",
+    "*.p_null_adjusted": "p_pooled_adjusted",
+}
 """Keys of answers: the path of then, and the last key of it today."""
 PLAN_KEYS: dict[str, str] = {}
 """The same for plans as plain data, by the path in a plan. Texts and releases of then are read as they are."""

@@ -10,7 +10,7 @@ import pytest
 
 import kanab as kb
 from kanab.analysis.options import Looks
-from kanab.analysis.tables import ReadoutRows
+from kanab.analysis.readout_tables import ReadoutRows
 from kanab.dataframes import flat_rows
 from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError, ArgumentError

@@ -18,6 +18,7 @@ from kanab.analysis.compare import (
 )
 from kanab.analysis.looks import current_look
 from kanab.analysis.methods.base import Facts, read_methods
+from kanab.analysis.metric_shapes import shapes_of
 from kanab.analysis.options import (
     Looks,
     PlannedRoles,
@@ -32,7 +33,6 @@ from kanab.analysis.options import (
     read_rule,
 )
 from kanab.analysis.readout import Readout
-from kanab.analysis.shapes import shapes_of
 from kanab.arguments import check_arguments
 from kanab.choices import Claim
 from kanab.counting.clipping import clipped_metrics

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
+from kanab.analysis.effect_rows import EffectRow
 from kanab.analysis.options import ROLES, Looks, ResolvedOptions, Weights
-from kanab.analysis.rows import EffectRow
 from kanab.analysis.verdicts import carriers, verdict
 from kanab.description import Reading, Role
 from kanab.errors import AnalysisError, DesignError
@@ -332,7 +332,7 @@ def _with_saved(row: EffectRow, rows: Sequence[EffectRow]) -> EffectRow:
     same = (effect.metric, effect.contrast)
     plain = [other.effect for other in rows if (other.effect.metric, other.effect.contrast) == same]
     error = next((other.se_population for other in plain if other.method == "difference"), None)
-    return row if error is None else replace(row, saved=(error / effect.se_population) ** 2 - 1)
+    return row if error is None else replace(row, sample_size_gain=(error / effect.se_population) ** 2 - 1)
 
 
 def _stopping(metric: MetricMeans, row: EffectRow, looks: Looks | None) -> EffectRow:

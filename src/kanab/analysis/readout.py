@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from os import PathLike
 from typing import Any
 
 from kanab.analysis import methods
 from kanab.analysis.cluster_rows import ClusterCounts
-from kanab.analysis.document import readout_figure, readout_html, readout_markdown, readout_text
-from kanab.analysis.methods.base import Findings, plain_tables
-from kanab.analysis.page import report_html
-from kanab.analysis.rows import (
+from kanab.analysis.effect_rows import (
     EffectRow,
     balance_dict,
     caution_dict,
 )
-from kanab.analysis.tables import readout_tables
+from kanab.analysis.methods.base import Findings, plain_tables
+from kanab.analysis.readout_page import report_html
+from kanab.analysis.readout_tables import readout_tables
+from kanab.analysis.sections import readout_figure, readout_html, readout_markdown, readout_text
 from kanab.arguments import check_arguments
+from kanab.atomicfile import write_whole
 from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
 from kanab.dataframes import Frames, Tables
 from kanab.description import AnyCorrection
@@ -78,13 +80,13 @@ class Readout(Frames[str]):
     def _repr_html_(self) -> str:
         return readout_html(self._shown())
 
-    def to_html(self) -> str:
-        """Return the readout as an HTML fragment, as notebooks show it."""
-        return readout_html(self._shown())
-
-    def to_report(self) -> str:
-        """Return the readout as one self-contained HTML page with pictures."""
-        return report_html(self._shown())
+    @check_arguments()
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Return the readout as one HTML page with pictures that loads nothing; with a path, also write it there."""
+        page = report_html(self._shown())
+        if path is not None:
+            write_whole(path, page)
+        return page
 
     @check_arguments()
     def to_text(self, width: int | None = None) -> str:

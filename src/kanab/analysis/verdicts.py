@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kanab.analysis.effect_rows import EffectRow
 from kanab.analysis.options import ResolvedOptions
-from kanab.analysis.rows import EffectRow
 from kanab.report.words import Kind
 from kanab.stats.multiplicity import correct
 

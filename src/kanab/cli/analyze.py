@@ -278,7 +278,7 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
         differences = {"refused": run.refused or None, "effects": effects, "differences": run.differences()}
         return _plain(readouts) | {"as_released": {"scope": OWN_ROWS} | differences}
 
-    show(flags, text=text, data=data, page=readouts[0].to_report)
+    show(flags, text=text, data=data, page=readouts[0].to_html)
 
 
 def _plain(readouts: Sequence[Readout]) -> dict[str, Any]:

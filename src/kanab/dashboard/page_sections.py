@@ -7,13 +7,13 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from kanab.analysis.page import report_page
+from kanab.analysis.readout_page import report_page
 from kanab.dashboard.results import HistoryPoint
 from kanab.dashboard.timeline import history_table, lines_of, timeline
 from kanab.errors import listed
 from kanab.inspection.officer.officer_page import privacy_page
 from kanab.privacy.release import concerns
-from kanab.report.page import PageSection, bullets, card_table, table_html
+from kanab.report.html_page import PageSection, bullets, card_table, table_html
 from kanab.report.words import account_sentence, ended, merged_by_covariate, merged_levels
 from kanab.scan.report.scan_page import scan_sections
 from kanab.scan.report.scan_pictures import MARKS as VERDICT_MARKS

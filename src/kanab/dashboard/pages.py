@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from kanab.analysis.page import lead_html, report_page
+from kanab.analysis.readout_page import lead_html, report_page
 from kanab.collector.http.access import Access, TokenCheck, too_many
 from kanab.dashboard import page_sections, plan_page
 from kanab.dashboard.access_guard import COOKIE, SESSION_SECONDS, Sessions, content_policy, safe_path, session_cookie
@@ -18,7 +18,7 @@ from kanab.dashboard.experiment_list import ListFilter, ListPage
 from kanab.dashboard.rendering import RETRY_SECONDS, Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.inspection.officer.officer_page import privacy_page
-from kanab.report.page import Page, table_html
+from kanab.report.html_page import Page, table_html
 from kanab.scan.report.scan_words import expectation, scope_line
 from kanab.scan.scan_readout import PairReadout
 from kanab.scan.stats.scan_verdicts import ORDER

@@ -26,7 +26,7 @@ from kanab.errors import KanabError
 from kanab.plan.model import Plan
 from kanab.planning.epsilon import PersonAccount, person_account
 from kanab.planning.forecast import Baseline, baseline_from_release
-from kanab.report.figures import figures_of, is_share
+from kanab.report.digits import figures_of, is_share
 from kanab.scan.scan_readout import PairReadout
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.dashboard.results import HistoryPoint
+from kanab.report.digits import Figures, figures_of, is_share, scaled
 from kanab.report.drawing import MUTED, ChartAxis, Point, axis_around
 from kanab.report.figure import Area, Dots, Figure, Line, Mark, Plot, bar_of
-from kanab.report.figures import Figures, figures_of, is_share, scaled
 from kanab.report.pictures import colour_of
 from kanab.report.words import headlines, metrics_of
 from kanab.tabular import Table

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from kanab.analysis.compare import AnalyzedTables
+from kanab.analysis.metric_shapes import shapes_of
 from kanab.analysis.options import named_arm
 from kanab.analysis.own_rows import read_rows
-from kanab.analysis.shapes import shapes_of
 from kanab.arguments import check_arguments
 from kanab.counting.dispatch import count_source, source_options
 from kanab.counting.frames import load_frame

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kanab.analysis.api import analyze
+from kanab.analysis.effect_rows import EffectRow
 from kanab.analysis.readout import Readout
-from kanab.analysis.rows import EffectRow
 from kanab.description import Reading
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.plan.declared import ControlChoice

@@ -1,5 +1,5 @@
-"""A readout as text, Markdown, notebook HTML and a report in one file.
+"""What reports are made of, as values, and how these become text, Markdown, HTML and SVG.
 
-Others import the functions that take a readout's plain data (``text``, ``html``, ``pictures``), and what other reports
-are built from: ``sections``, ``page``, ``figure``, ``figures`` and ``style``.
+Others import ``document`` (sections, folds), ``effect_tables``, ``digits`` (numbers as texts), ``figure`` and
+``html_page``, and the sentences in ``words`` and ``decision``.
 """

@@ -7,7 +7,7 @@ from typing import Any
 
 from kanab.choices import INTERNAL
 from kanab.report.decision import decision_sentences
-from kanab.report.figures import Row, metric_figures
+from kanab.report.digits import Row, metric_figures
 from kanab.report.text import mapped, printable, wrapped
 from kanab.report.words import (
     alarm_sentences,

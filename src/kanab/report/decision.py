@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from kanab.errors import flag, listed
-from kanab.report.figures import Row, figures_of, is_share, metric_figures
+from kanab.report.digits import Row, figures_of, is_share, metric_figures
 from kanab.report.look_words import futility_sentence
 from kanab.report.words import (
     faults,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kanab.report.figures import Row, is_share, metric_figures
+from kanab.report.digits import Row, is_share, metric_figures
 from kanab.report.words import counted_units, headlines, spoken_arm
 from kanab.stats.sequential import FUTILE, stop_advice
 

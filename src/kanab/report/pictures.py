@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kanab.errors import listed
+from kanab.report.digits import Figures, Row, figures_of, is_share, percent
 from kanab.report.drawing import (
     DOWN,
     QUIET,
@@ -19,7 +20,6 @@ from kanab.report.figure import (
     bar_of,
     forest_figure,
 )
-from kanab.report.figures import Figures, Row, figures_of, is_share, percent
 from kanab.report.words import tone
 
 Data = Mapping[str, Any]

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kanab.report.digits import bind_numbers
 from kanab.report.document import Section
-from kanab.report.figures import bind_numbers
 from kanab.tabular import Table
 
 PROSE_WIDTH = 100

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.errors import listed
-from kanab.report.figures import (
+from kanab.report.digits import (
     Figures,
     Row,
     is_share,

@@ -153,7 +153,7 @@ class Effect:
         return self.t is not None
 
     @property
-    def interval_usual(self) -> tuple[float, float] | None:
+    def interval_welch(self) -> tuple[float, float] | None:
         """Welch's interval, or of two rates the score interval, where one test is enough."""
         if self.interval is None or self.rates is not None:
             return None if self.rates is None else self.rates.difference_interval(1 - self.confidence, self.alternative)

@@ -50,7 +50,7 @@ class SegmentEffect:
 
     ``interval`` and ``p`` are of this level by itself, ``interval_adjusted`` and ``p_adjusted`` hold for all
     levels and arms together (Šidák). None where a level is too thin or nothing varies; ``note`` says which.
-    ``p_null`` is the p of a second t, with one variance for both arms, which has to ring too, as for
+    ``p_pooled`` is the p of a second t, with one variance for both arms, which has to ring too, as for
     `Effect`. ``rates`` are the people and events of a 0/1 metric, whose test is the score test; its t is
     normal, without df.
     """
@@ -73,8 +73,8 @@ class SegmentEffect:
     interval_adjusted: tuple[float, float] | None = None
     note: str = ""
     rates: Rates | None = None
-    p_null: float | None = None
-    p_null_adjusted: float | None = None
+    p_pooled: float | None = None
+    p_pooled_adjusted: float | None = None
 
     @property
     def test(self) -> Literal["score", "welch"]:
@@ -83,7 +83,7 @@ class SegmentEffect:
 
     def watch(self, confidence: float) -> bool:
         """Return whether Welch's t rings for all levels together, and the second one does not."""
-        p, second, alpha = self.p_adjusted, self.p_null_adjusted, 1 - confidence
+        p, second, alpha = self.p_adjusted, self.p_pooled_adjusted, 1 - confidence
         return p is not None and second is not None and p < alpha <= second
 
     def interval_at(self, alpha: float, alternative: Alternative) -> tuple[float, float] | None:
@@ -201,7 +201,7 @@ def _in_level(
     n = classes.n[places]
     common = spread.variances[group] @ (n - 1) / (n.sum() - 2) * np.sum(1 / n)
     se, wide = (float(np.sqrt(variance)) / classes.scale for variance in (parts.sum(), common))
-    return replace(effect, se=se, df=df, p_null=t_tail(effect.estimate / wide, float(n.sum() - 2), alternative))
+    return replace(effect, se=se, df=df, p_pooled=t_tail(effect.estimate / wide, float(n.sum() - 2), alternative))
 
 
 def _with_noise(
@@ -214,7 +214,7 @@ def _with_noise(
     df = satterthwaite_df(np.array([*own, noise]), np.array([*spread.df[group], KNOWN]))
     common = spread.variances[group] @ (n - 1) / (n.sum() - 2) * np.sum(1 / n)
     se, wide = (float(np.sqrt(variance + noise)) / classes.scale for variance in (own.sum(), common))
-    return replace(effect, se=se, df=df, p_null=t_tail(effect.estimate / wide, df, alternative))
+    return replace(effect, se=se, df=df, p_pooled=t_tail(effect.estimate / wide, df, alternative))
 
 
 def _tested(effect: SegmentEffect, confidence: float, alternative: Alternative) -> SegmentEffect:
@@ -244,12 +244,12 @@ def _simultaneous(
     """Return the effects with p-values and intervals that hold for all that could be tested (Šidák)."""
     each = confidence ** (1 / max(1, sum(effect.p is not None for effect in effects)))
     corrected, second = (
-        correct(ps, "sidak") for ps in ([effect.p for effect in effects], [effect.p_null for effect in effects])
+        correct(ps, "sidak") for ps in ([effect.p for effect in effects], [effect.p_pooled for effect in effects])
     )
     wider = (_interval(effect, each, alternative) for effect in effects)
     together = [
-        replace(effect, p_adjusted=p, interval_adjusted=interval, p_null_adjusted=p_null)
-        for effect, p, interval, p_null in zip(effects, corrected, wider, second, strict=True)
+        replace(effect, p_adjusted=p, interval_adjusted=interval, p_pooled_adjusted=p_pooled)
+        for effect, p, interval, p_pooled in zip(effects, corrected, wider, second, strict=True)
     ]
     return tuple(with_watch_note(effect, confidence) for effect in together)
 

@@ -64,7 +64,7 @@ def test_effects_are_those_of_a_cluster_robust_regression_on_rows() -> None:
     assert data["clusters"] == {"by": ["shop"], "clusters": {"A": 30, "B": 30}, "people": people, "rates": ["bought"]}
     assert str(answer).startswith(f"variant: 60 clusters (shop) of {len(rows['shop']):,} people in 2 arms")
     assert "Arms were assigned by shop, so each shop counts once" in str(answer)
-    assert "Arms were assigned by shop" in answer.to_report()
+    assert "Arms were assigned by shop" in answer.to_html()
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_what_is_counted_and_compared_is_called_clusters() -> None:
     text = " ".join(str(answer).split())
     assert "the smallest holds 30 clusters" in text
     assert "Plain effects: difference of means of all people, errors between clusters" in text
-    assert "<dd>30 clusters</dd>" in answer.to_report()
+    assert "<dd>30 clusters</dd>" in answer.to_html()
 
 
 @pytest.mark.slow

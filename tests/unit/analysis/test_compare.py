@@ -16,8 +16,8 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.analysis.compare import MetricMeans, effect_rows
+from kanab.analysis.metric_shapes import shapes_of
 from kanab.analysis.options import CORRECTIONS, ResolvedOptions
-from kanab.analysis.shapes import shapes_of
 from kanab.errors import AnalysisError, ArgumentError
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.bayes import Prior, best_arm, posterior
@@ -370,8 +370,8 @@ def test_a_control_mean_near_zero_crashes_nothing(shift: float) -> None:
     for shown in (
         str(found),
         found.to_markdown(),
+        found._repr_html_(),
         found.to_html(),
-        found.to_report(),
         json.dumps(data, allow_nan=False),
     ):
         assert "y" in shown
@@ -428,7 +428,7 @@ def test_a_prior_of_nothing_gives_the_confidence_interval_and_no_sd() -> None:
     assert {one["metric"] for one in data["bayes"]} == {"minutes"}
     assert data["bayes"][0]["prior"]["sd"] is None
     (row, _), (own, _) = data["bayes"][0]["effects"], of(data["effects"], metric="minutes", method="difference")
-    assert row["interval"] == pytest.approx(own["interval_usual"], rel=2e-3)
+    assert row["interval"] == pytest.approx(own["interval_welch"], rel=2e-3)
 
 
 def test_where_less_is_better_the_best_arm_is_the_lowest() -> None:

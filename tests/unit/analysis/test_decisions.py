@@ -370,6 +370,6 @@ def test_a_release_from_before_has_the_same_rule() -> None:
 
 def test_an_unknown_control_is_in_every_output() -> None:
     readout = kb.readout(bought({"blue": 0.10, "green": 0.13}), arm="variant", metrics=["bought"])
-    for text in (str(readout), readout.to_brief(), readout.to_markdown(), readout.to_html(), readout.to_report()):
+    for text in (str(readout), readout.to_brief(), readout.to_markdown(), readout._repr_html_(), readout.to_html()):
         assert "Which arm is the control?" in text
         assert "compared with blue" in text

@@ -168,7 +168,7 @@ def test_before_the_planned_people_one_look_is_no_finding() -> None:
         assert finding not in text
     assert early.to_dict()["decision"]["answer"] == "keep going"
     assert "too early" in early.to_brief()
-    assert 'class="early"' in early.to_report()
+    assert 'class="early"' in early.to_html()
     looked = kb.readout(
         people, **as_values("readout", **ARMS, primary="bought", decision={"people": 5_000}, looks=kb.Looks("always"))
     )
@@ -400,7 +400,7 @@ def test_while_an_arm_has_few_events_any_time_says_not_yet_in_p_interval_and_sen
     assert (row["relative_interval"], row["relative_interval_delta"], row["verdict"]) == (None, None, "unclear")
     assert (row["sequential"]["begun"], row["sequential"]["verdict"]) == (False, "keep going")
     sentence = "At any time: not yet, at least 20 people with another value than the commonest are needed in each arm."
-    for text in (str(answer), answer.to_html(), answer.to_markdown()):
+    for text in (str(answer), answer._repr_html_(), answer.to_markdown()):
         assert sentence in " ".join(text.split())
     assert "No relative effect is given" not in str(answer)
     later = kb.readout(rare_people(45), **as_values("readout", **choices))

@@ -97,7 +97,7 @@ def test_the_arms_means_of_numbers_are_checked():
     assert "Decision: broken" in text
     row = next(row for row in answer.to_dict()["balance"]["rows"] if row["name"] == "before")
     assert (row["about"], row["alarm"], row["level"]) == ("number", True, None)
-    assert "Balance of the arms" in answer.to_report()
+    assert "Balance of the arms" in answer.to_html()
     looks = kb.Looks("always", tuned_at=6_000)
     assert "however often you look" in " ".join(str(read(later, ["before", "tier"], looks=looks)).split())
 
@@ -107,14 +107,14 @@ def test_the_readout_says_what_adjusting_saved_in_people():
     plain, adjusted = answer.effects
     ratio = (plain.effect.se_population / adjusted.effect.se_population) ** 2
     assert ratio > 2
-    assert adjusted.saved == pytest.approx(ratio - 1)
-    assert plain.saved is None
+    assert adjusted.sample_size_gain == pytest.approx(ratio - 1)
+    assert plain.sample_size_gain is None
     sentence = f"Adjusting for before is worth as much as if {ratio:.1f} times as many people had come."
-    for surface in (str(answer), answer.to_html(), answer.to_markdown()):
+    for surface in (str(answer), answer._repr_html_(), answer.to_markdown()):
         assert sentence in " ".join(surface.split())
-    assert [row["saved"] for row in answer.to_dict()["effects"]] == [None, adjusted.saved]
+    assert [row["sample_size_gain"] for row in answer.to_dict()["effects"]] == [None, adjusted.sample_size_gain]
     some = read(shop(), ["tier"])
-    assert f"as if {100 * some.effects[1].saved:.0f} % more people had come" in " ".join(str(some).split())
+    assert f"as if {100 * some.effects[1].sample_size_gain:.0f} % more people had come" in " ".join(str(some).split())
     nothing = shop() | {"tier": np.random.default_rng(5).choice(["x", "y"], 6_000)}
     assert "Adjusting for" not in str(read(nothing, ["tier"]))
 
@@ -194,7 +194,7 @@ def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(
         data = json.loads(result.stdout)
         assert data["slopes"] == slopes
         assert data["effects"][1]["covariates"] == ["before", "tier"]
-        assert data["effects"][1]["saved"] > 1
+        assert data["effects"][1]["sample_size_gain"] > 1
 
 
 def test_a_withheld_number_is_no_lost_effect():

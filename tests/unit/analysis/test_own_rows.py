@@ -214,13 +214,13 @@ def answer() -> kb.Readout:
 
 def test_every_form_of_a_readout_says_once_that_it_is_internal() -> None:
     readout = answer()
-    for text in (str(readout), readout.to_markdown(), readout.to_html(), readout.to_report(), readout.to_brief()):
+    for text in (str(readout), readout.to_markdown(), readout._repr_html_(), readout.to_html(), readout.to_brief()):
         assert " ".join(text.replace("\\", "").split()).count(INTERNAL) == 1
     assert repr(own(shop())).endswith(INTERNAL)
 
 
 def test_pages_and_pictures_carry_a_mark() -> None:
-    page = answer().to_report()
+    page = answer().to_html()
     assert "<title>Internal: variant" in page
     assert '<p class="internal" role="note">' in page
     assert page.count("INTERNAL</text></svg>") == page.count("</svg>") >= 2

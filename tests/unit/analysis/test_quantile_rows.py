@@ -78,7 +78,7 @@ def test_the_readout_says_it_in_words_and_draws_it(answer: kb.Readout) -> None:
     drawn = distribution_figure(answer.to_dict(), "latency")
     assert drawn is not None
     assert "median of A" in drawn.description
-    assert "The distribution of latency in each arm" in answer.to_report()
+    assert "The distribution of latency in each arm" in answer.to_html()
     assert distribution_figure(answer.to_dict(), "spend") is None
     assert len(answer.to_pandas("quantiles")) == 4
 

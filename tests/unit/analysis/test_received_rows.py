@@ -163,7 +163,7 @@ def test_a_dose_is_said_per_unit_and_the_report_has_its_picture() -> None:
     answer = kb.readout(rows, **as_values("readout", **CHOICES))
     assert "per unit of opened" in str(answer)
     assert answer.to_dict()["received"][0]["mean_with"] is None
-    page = answer.to_report()
+    page = answer.to_html()
     assert "Effects on spend of being assigned and of receiving" in page
     assert received_parts({"received": []}) == ()
     assert received_figure(kb.readout(rows, arm="variant", metrics=["spend"]).to_dict(), "spend") is None

@@ -12,7 +12,7 @@ from tests.described import as_values
 from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
 import kanab as kb
-from kanab.analysis.rows import EffectRow
+from kanab.analysis.effect_rows import EffectRow
 from kanab.analysis.verdicts import carriers
 from kanab.errors import DesignError
 from kanab.privacy.epsilon.combined import combine_arms

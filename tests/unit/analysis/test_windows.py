@@ -13,7 +13,7 @@ from kanab.report.window_section import window_parts
 from tests.described import as_values
 
 import kanab as kb
-from kanab.analysis.document import readout_figures
+from kanab.analysis.sections import readout_figures
 from kanab.cli.main import cli
 from kanab.errors import PlanError, SourceError
 from kanab.report.figure import Area, Line, Plot
@@ -84,7 +84,7 @@ def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
         for (start, end), row in zip(weeks, answer.effects, strict=True)
     ]
     assert lines[0].colour != lines[1].colour  # the first week is clearly better
-    assert "Effects on spend by days since the first exposure" in answer.to_report()
+    assert "Effects on spend by days since the first exposure" in answer.to_html()
     alone = kb.readout(EXPOSURES, **as_values("readout", metrics=metrics[:1], **CHOICES)).to_dict()
     assert window_parts(alone) == ()
     assert "windows: spend" not in readout_figures(alone)

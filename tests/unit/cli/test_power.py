@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import kanab as kb
-from kanab.analysis.shapes import shapes_of
+from kanab.analysis.metric_shapes import shapes_of
 from kanab.cli.main import cli
 from kanab.cli.power import power
 from kanab.datasets import shop_rows

@@ -104,7 +104,7 @@ def test_memory_and_engines_notice_the_same(name: str, rows_each: int, tmp_path:
 def test_every_output_says_so() -> None:
     rows = VISITS | {"user_id": list(range(400)), "visitor": [f"v{row // 10}" for row in range(400)]}
     readout = kb.readout(rows, arm="variant", metrics=["spend"])
-    outputs = readout.to_text(), readout.to_brief(), readout.to_markdown(), readout.to_report(), str(readout.to_dict())
+    outputs = readout.to_text(), readout.to_brief(), readout.to_markdown(), readout.to_html(), str(readout.to_dict())
     for output in outputs:
         assert "Rows are not people: visitor looks like" in " ".join(output.split())
 

@@ -32,7 +32,7 @@ from tests.unit.dashboard.shop_releases import (
 from tests.unit.privacy.epsilon.test_accountant import counted
 
 import kanab as kb
-from kanab.analysis.document import readout_text
+from kanab.analysis.sections import readout_text
 from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.collector.stores.sqlite import SqliteStore

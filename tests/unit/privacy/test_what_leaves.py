@@ -25,8 +25,8 @@ import pytest
 from tests.described import as_values
 
 import kanab as kb
-from kanab.analysis import document
-from kanab.analysis.page import report_html
+from kanab.analysis import sections
+from kanab.analysis.readout_page import report_html
 from kanab.cli.main import cli, main
 from kanab.counted import Counted
 from kanab.counting import read_classes
@@ -163,8 +163,8 @@ def test_a_shared_scan_leaves_out_experiments_with_an_arm_below_k(tmp_path: Path
 def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path: Path) -> None:
     """Pages and texts take the plain data of readouts and accounts, which a tally is not."""
     for use in (
-        document.readout_text, document.readout_markdown, document.readout_html, report_html,
-        document.readout_figures, document.readout_sections, words.summary,
+        sections.readout_text, sections.readout_markdown, sections.readout_html, report_html,
+        sections.readout_figures, sections.readout_sections, words.summary,
         officer_page.privacy_html, release_to_dict, release_from_dict, lambda one: privacy_account({"one": one}),
         lambda one: append_release(tmp_path / "kanab.ledger", Ledger(), one), kb.read_release,
     ):  # fmt: skip

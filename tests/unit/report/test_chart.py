@@ -37,7 +37,7 @@ def words(chart: Figure) -> list[str]:
 
 def test_a_chart_of_one_metric_is_the_picture_of_the_report(readout: kb.Readout) -> None:
     picture = readout.chart(metric="bought").to_html()
-    assert picture.removesuffix("</svg>") in readout.to_report()  # there each picture has the mark of what is internal
+    assert picture.removesuffix("</svg>") in readout.to_html()  # there each picture has the mark of what is internal
     levels = words(readout.chart("segments", metric="bought"))
     assert [text for text in levels if text.startswith("device = ")] == [
         "device = desktop, B", "device = phone, B", "device = tablet, B",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kanab.analysis.document import readout_markdown, readout_text
+from kanab.analysis.sections import readout_markdown, readout_text
 from kanab.report.decision import STILL_RUNS, WARNING, decide, margin_text, rule_sentences
 from kanab.report.words import colour_key, tone
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kanab.analysis.document import readout_text
-from kanab.analysis.page import report_html
+from kanab.analysis.readout_page import report_html
+from kanab.analysis.sections import readout_text
 from kanab.report.look_words import look_sentences
 
 Readout = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kanab.analysis.document import readout_figures
+from kanab.analysis.sections import readout_figures
 from kanab.report.drawing import ARMS, DOWN, MUTED, QUIET, UP
 from kanab.report.figure import Area, Dots, Figure, Forest, ForestRow, Line, Plot
 from kanab.report.pictures import distribution_figure, effect_figure, segment_figure

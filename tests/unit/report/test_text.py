@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kanab.analysis.document import readout_markdown, readout_text
+from kanab.analysis.sections import readout_markdown, readout_text
 from kanab.report.text import folded, mapped
 from kanab.tabular import Table
 

@@ -153,7 +153,7 @@ def test_a_zero_one_metric_is_tested_by_the_score_test_unless_welch_is_asked_for
     assert effect.interval == pytest.approx((0.0528, 0.3382), abs=5e-5)  # Newcombe (1998)
     assert effect.p == pytest.approx(0.0082583, rel=1e-5)
     assert (effect.df, effect.t) == (math.inf, pytest.approx(2.641323, abs=1e-6))
-    assert (effect.p_usual, effect.interval_usual) == (effect.p, effect.interval)
+    assert (effect.p_usual, effect.interval_welch) == (effect.p, effect.interval)
     assert str(effect).endswith("95% interval 0.05283 … 0.3382, z = 2.641, p = 0.00826")
     welch = difference_in_means(bought(A=(48, 80), B=(56, 70)), test="welch")
     assert (welch.test, welch.rates) == ("welch", None)
@@ -181,7 +181,7 @@ def test_where_events_are_few_the_exact_test_has_to_agree_and_intervals_hold_zer
         for alpha in (0.01, 0.05, 0.2):
             low, high = effect.interval_at(alpha)
             assert (low <= 0 <= high) == (effect.p >= alpha)
-        low, high = effect.interval_usual
+        low, high = effect.interval_welch
         assert (low, high) == pytest.approx(effect.rates.difference_interval(0.05, side), rel=1e-12)
         assert (low <= 0 <= high) == (effect.p_usual >= 0.05)
     lonely = difference_in_means(bought(A=(0, 180), B=(1, 20)))

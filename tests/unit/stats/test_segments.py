@@ -396,15 +396,15 @@ def test_a_second_test_with_one_variance_for_both_arms_has_to_ring_too():
     control, arm = (
         np.array(rows["y"])[(np.array(rows["arm"]) == side) & (np.array(rows["level"]) == 1)] for side in "AB"
     )
-    assert skewed.p_null == pytest.approx(stats.ttest_ind(arm, control).pvalue, rel=1e-9)
-    assert skewed.p_null_adjusted == pytest.approx(1 - (1 - skewed.p_null) ** 2, rel=1e-9)
+    assert skewed.p_pooled == pytest.approx(stats.ttest_ind(arm, control).pvalue, rel=1e-9)
+    assert skewed.p_pooled_adjusted == pytest.approx(1 - (1 - skewed.p_pooled) ** 2, rel=1e-9)
     assert skewed.p_adjusted < 1e-6
-    assert skewed.p_null_adjusted > 0.05
+    assert skewed.p_pooled_adjusted > 0.05
     assert skewed.note == (
         "a test with one variance for both arms does not ring here, so a few people could have made it"
     )
     assert (plain.watch(0.95), plain.note) == (False, "")
-    assert plain.p_null == pytest.approx(plain.p, rel=1e-6)
+    assert plain.p_pooled == pytest.approx(plain.p, rel=1e-6)
 
 
 def test_an_effect_at_a_level_has_an_interval_at_any_level_of_its_test():
@@ -427,7 +427,7 @@ def test_the_note_that_a_few_people_could_have_made_it_comes_and_goes_with_its_r
     rows = {"arm": ["A", "B"] * 100, "level": [1] * 200, "y": [value % 7 for value in range(200)]}
     tally = count_columns(rows, arm="arm", covariates=["level"], metrics={"y": Metric("y")}, squares="class")
     (effect,) = segment_effects(tally)
-    rung = replace(effect, note="assumed", p_adjusted=0.01, p_null_adjusted=0.2)
+    rung = replace(effect, note="assumed", p_adjusted=0.01, p_pooled_adjusted=0.2)
     watched = with_watch_note(rung, 0.95)
     assert watched.note.startswith("assumed; a test with one variance for both arms does not ring here")
     assert with_watch_note(watched, 0.95) == watched
@@ -452,7 +452,7 @@ def test_noise_of_hardly_any_size_leaves_effects_at_levels_as_they_are():
         assert noisy.estimate == plain.estimate
         assert (noisy.se, noisy.df, noisy.p) == pytest.approx((plain.se, plain.df, plain.p), rel=1e-3)
         assert noisy.interval_adjusted == pytest.approx(plain.interval_adjusted, rel=1e-3)
-        assert noisy.p_null == pytest.approx(plain.p_null, rel=0.01)
+        assert noisy.p_pooled == pytest.approx(plain.p_pooled, rel=0.01)
     for noisy, plain in zip(follow_ups(stated, "tier", "spend"), follow_ups(exact, "tier", "spend"), strict=True):
         assert (noisy.difference, noisy.se, noisy.p) == pytest.approx((plain.difference, plain.se, plain.p), rel=1e-3)
 

@@ -120,7 +120,7 @@ def test_without_a_shape_the_test_is_the_welch_of_statsmodels(side: Any) -> None
     assert (effect.t, effect.p, effect.df) == pytest.approx((t, p, df), rel=1e-9)
     ends = welch.tconfint_diff(alternative=STATSMODELS[side], usevar="unequal")
     assert effect.interval == pytest.approx(ends, rel=1e-9)
-    assert (effect.p_usual, effect.interval_usual) == (effect.p, effect.interval)
+    assert (effect.p_usual, effect.interval_welch) == (effect.p, effect.interval)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -133,7 +133,7 @@ def test_of_unknown_skewness_the_harder_of_welch_and_student_decides(side: Any, 
     assert effect.p_usual == pytest.approx(tests[0].pvalue, rel=1e-9)
     assert effect.p == pytest.approx(max(test.pvalue for test in tests), rel=1e-9)
     assert effect.interval == pytest.approx((min(end.low for end in ends), max(end.high for end in ends)), rel=1e-9)
-    assert effect.interval_usual == pytest.approx((ends[0].low, ends[0].high), rel=1e-9)
+    assert effect.interval_welch == pytest.approx((ends[0].low, ends[0].high), rel=1e-9)
 
 
 def test_a_known_skewness_corrects_the_side_where_a_small_arm_lacks_large_values() -> None:
@@ -162,10 +162,10 @@ def test_p_and_interval_agree_and_are_never_surer_than_welchs(means: ArmMeans, s
     assert effect.p is not None
     assert effect.p_usual is not None
     assert effect.interval is not None
-    assert effect.interval_usual is not None
+    assert effect.interval_welch is not None
     assert (effect.p < 1 - confidence) == excludes_zero(effect)
-    assert effect.interval[0] <= effect.interval_usual[0]
-    assert effect.interval[1] >= effect.interval_usual[1]
+    assert effect.interval[0] <= effect.interval_welch[0]
+    assert effect.interval[1] >= effect.interval_welch[1]
     # at a p in the tail where nothing is sought, the smaller of two numbers near 1 says nothing
     assert effect.p >= effect.p_usual - 1e-12 or effect.p > 0.5
     if 0 < effect.p < 0.5:
@@ -179,7 +179,7 @@ def test_p_and_interval_agree_and_are_never_surer_than_welchs(means: ArmMeans, s
 def test_a_symmetric_metric_is_tested_by_welch_alone(means: ArmMeans, side: Any) -> None:
     symmetric = against_control(replace(means, shape=Shape(0.0, 1.0), people=(900, 800)), alternative=side)
     welch = against_control(replace(means, shape=None, people=(900, 800)), alternative=side)
-    assert (symmetric.p, symmetric.interval) == (welch.p, welch.interval) == (welch.p_usual, welch.interval_usual)
+    assert (symmetric.p, symmetric.interval) == (welch.p, welch.interval) == (welch.p_usual, welch.interval_welch)
 
 
 @pytest.mark.parametrize(("unusual", "few"), [(0.5, False), (0.25, False), (0.24, True), (0.0, True)])
@@ -210,7 +210,7 @@ def test_only_the_arms_of_a_contrast_lend_their_variance_and_their_people() -> N
 def test_where_nothing_varies_no_shape_makes_it_testable() -> None:
     still = made_means([1.0, 2.0], [0.0, 0.0], [20, 20], Shape(None))
     effect = against_control(still)
-    assert (effect.p, effect.interval, effect.p_usual, effect.interval_usual) == (None, None, None, None)
+    assert (effect.p, effect.interval, effect.p_usual, effect.interval_welch) == (None, None, None, None)
 
 
 # ── what may be told of a shape ─────────────────────────────────────────────────────────────────────

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
 from kanab.analysis.compare import AnalyzedTables, MetricMeans
+from kanab.analysis.effect_rows import EffectRow
 from kanab.analysis.options import ResolvedOptions
-from kanab.analysis.rows import EffectRow
 from kanab.dataframes import Row, Tables
 from kanab.description import Reading
 from kanab.plan.model import ExperimentPlan

@@ -10,8 +10,8 @@ from kanab.analysis.compare import against_control
 from kanab.analysis.methods.base import Data, Facts, Findings, Method, typed
 from kanab.dataframes import Row, Tables
 from kanab.errors import AnalysisError
+from kanab.report.digits import adjusted_for, figures_of, is_share, named_with_unit, percent
 from kanab.report.document import Part
-from kanab.report.figures import adjusted_for, figures_of, is_share, named_with_unit, percent
 from kanab.report.words import headlines, method_of, metrics_of
 from kanab.stats.bayes import Candidate, Posterior, best_arm, posterior
 from kanab.stats.effect import contrast

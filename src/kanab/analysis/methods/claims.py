@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from kanab.analysis.compare import against_control
+from kanab.analysis.effect_rows import EffectRow, effect_place, named
 from kanab.analysis.methods.base import Data, Facts, Findings, Method, if_known, typed
 from kanab.analysis.options import ResolvedOptions
-from kanab.analysis.rows import EffectRow, effect_place, named
 from kanab.errors import AnalysisError
+from kanab.report.digits import Figures, adjusted_for, estimate_figures, is_share, percent
 from kanab.report.document import Part
-from kanab.report.figures import Figures, adjusted_for, estimate_figures, is_share, percent
 from kanab.report.words import headlines, method_of, metrics_of, spoken_arm, spoken_ps
 from kanab.stats.effect import contrast
 from kanab.stats.margins import Margin, MarginTest, against_margin

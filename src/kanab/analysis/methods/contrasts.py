@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from kanab.analysis.compare import contrast_rows
 from kanab.analysis.methods.base import Data, Facts, Findings, Method
+from kanab.report.digits import Row, adjusted_for, figures_of, is_share, named_with_unit, percent
 from kanab.report.document import Part
-from kanab.report.figures import Row, adjusted_for, figures_of, is_share, named_with_unit, percent
 from kanab.report.words import correction_name, families
 from kanab.tabular import Table, p_value
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kanab.analysis.methods.base import Data, Facts, Findings, Method, typed
-from kanab.report.figures import adjusted_for, spoken_p
+from kanab.report.digits import adjusted_for, spoken_p
 from kanab.report.words import headlines, method_of
 from kanab.stats.arms import omnibus
 from kanab.tabular import number

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode, typed
 from kanab.errors import AnalysisError, DesignError, listed
+from kanab.report.digits import Figures, estimate_figures, is_share, percent
 from kanab.report.document import Part
 from kanab.report.drawing import QUIET
 from kanab.report.figure import Figure, Forest, ForestRow, bar_of, forest_figure
-from kanab.report.figures import Figures, estimate_figures, is_share, percent
 from kanab.report.pictures import axis_title, forest_row, level_words
 from kanab.report.words import metrics_of, spoken_arm
 from kanab.stats.cautions import Caution

@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from kanab.analysis.methods.base import Data, Facts, Findings, Method, typed
 from kanab.analysis.options import ResolvedOptions
 from kanab.errors import listed
-from kanab.report.document import Fold, Part
-from kanab.report.drawing import letters_beside
-from kanab.report.figure import Figure, Forest, ForestRow, forest_figure
-from kanab.report.figures import (
+from kanab.report.digits import (
     error_figures,
     estimate_figures,
     is_share,
     named_with_unit,
     percent,
 )
+from kanab.report.document import Fold, Part
+from kanab.report.drawing import letters_beside
+from kanab.report.effect_tables import metric_heading
+from kanab.report.figure import Figure, Forest, ForestRow, forest_figure
 from kanab.report.pictures import axis_title, forest_row, level_words
-from kanab.report.tables import metric_heading
 from kanab.report.words import SegmentKind, lower_is_better, metrics_of, spoken_arm, spoken_ps
 from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.effect import Effect
@@ -113,8 +113,8 @@ class SegmentEffectRow:
     interval: Interval | None
     p_adjusted: float | None
     interval_adjusted: Interval | None
-    p_null: float | None
-    p_null_adjusted: float | None
+    p_pooled: float | None
+    p_pooled_adjusted: float | None
     test: str
     variance: str
     exploratory: bool
@@ -123,7 +123,7 @@ class SegmentEffectRow:
     @classmethod
     def of(cls, effect: SegmentEffect, *, exploratory: bool) -> SegmentEffectRow:
         """Return the row of an effect."""
-        same = ("estimate", "se", "df", "t", "p", "interval", "p_adjusted", "interval_adjusted", "p_null")
+        same = ("estimate", "se", "df", "t", "p", "interval", "p_adjusted", "interval_adjusted", "p_pooled")
         return cls(
             metric=effect.metric,
             covariate=effect.covariate,
@@ -135,7 +135,7 @@ class SegmentEffectRow:
             mean_control=effect.means[0],
             mean_arm=effect.means[1],
             **{name: getattr(effect, name) for name in same},
-            p_null_adjusted=effect.p_null_adjusted,
+            p_pooled_adjusted=effect.p_pooled_adjusted,
             test=effect.test,
             variance=effect.variance,
             exploratory=exploratory,
@@ -145,7 +145,7 @@ class SegmentEffectRow:
     def is_clear(self, confidence: float) -> bool:
         """Return whether the effect is more than exploratory, and clear by both of its tests."""
         tests = [self.p if self.p_adjusted is None else self.p_adjusted]
-        tests += [] if self.p_null_adjusted is None else [self.p_null_adjusted]
+        tests += [] if self.p_pooled_adjusted is None else [self.p_pooled_adjusted]
         return not self.exploratory and all(p is not None and p < 1 - confidence for p in tests)
 
 
@@ -291,11 +291,11 @@ class _SegmentLooks:
         alone = [self._effect(effect, people, self.options.confidence) for effect in effects]
         joint = [self._effect(effect, people, each) for effect in effects]
         corrected, second = (
-            correct(p, "sidak") for p in ([effect.p for effect in alone], [effect.p_null for effect in alone])
+            correct(p, "sidak") for p in ([effect.p for effect in alone], [effect.p_pooled for effect in alone])
         )
         together = (
-            replace(effect, p_adjusted=p, p_null_adjusted=p_null, interval_adjusted=wide.interval)
-            for effect, wide, p, p_null in zip(alone, joint, corrected, second, strict=True)
+            replace(effect, p_adjusted=p, p_pooled_adjusted=p_pooled, interval_adjusted=wide.interval)
+            for effect, wide, p, p_pooled in zip(alone, joint, corrected, second, strict=True)
         )
         return [with_watch_note(effect, self.options.confidence) for effect in together]
 
@@ -310,9 +310,9 @@ class _SegmentLooks:
         )  # fmt: skip
         look, second = (
             self.options.looks.at(tested, people, self._fewest(effect))
-            for tested in (plain, replace(plain, p=effect.p_null))
+            for tested in (plain, replace(plain, p=effect.p_pooled))
         )
-        return replace(effect, p=look.p, p_null=second.p, interval=look.interval)
+        return replace(effect, p=look.p, p_pooled=second.p, interval=look.interval)
 
     def _fewest(self, effect: SegmentEffect) -> float:
         """Return the people off the commonest value: at this level where events are known, else in the whole arm."""

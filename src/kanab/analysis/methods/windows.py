@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from kanab.analysis.methods.base import Data, Method
 from kanab.plan.windows import metric_window, windows_by_column
+from kanab.report.digits import Figures, Row, figures_of, is_share, percent
 from kanab.report.document import Part
 from kanab.report.drawing import MUTED, axis_around, numbered_axis
 from kanab.report.figure import Area, Figure, Line, Mark, Plot
-from kanab.report.figures import Figures, Row, figures_of, is_share, percent
 from kanab.report.pictures import bar_of_row, level_words
 from kanab.report.words import headlines, metrics_of
 from kanab.tabular import Table, p_value

@@ -12,8 +12,8 @@ from typing import Any
 from kanab.errors import listed
 from kanab.inspection.officer import noisy
 from kanab.privacy.ledger import asked_text
-from kanab.report.figures import bind_numbers, percent
-from kanab.report.page import Page, PageSection, card_table, table_html
+from kanab.report.digits import bind_numbers, percent
+from kanab.report.html_page import Page, PageSection, card_table, table_html
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]

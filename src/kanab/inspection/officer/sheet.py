@@ -15,7 +15,7 @@ from kanab.inspection.officer.officer_page import FIELD, OFFICER_STYLE, places_h
 from kanab.inspection.officer.statements import places
 from kanab.inspection.officer.table_facts import limits_of, origin, purposes
 from kanab.plan.model import SHEET_ENTRIES, Plan
-from kanab.report.page import Page, PageSection, card_table, header_html, table_html
+from kanab.report.html_page import Page, PageSection, card_table, header_html, table_html
 from kanab.tabular import Table
 
 FORMAT = "kanab-sheet/1"

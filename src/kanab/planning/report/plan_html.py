@@ -8,9 +8,9 @@ from typing import Any
 
 from kanab.planning.epsilon import PersonAccount
 from kanab.planning.report.power_html import PLAN_STYLE
+from kanab.report.digits import bind_numbers
 from kanab.report.figure import Figure
-from kanab.report.figures import bind_numbers
-from kanab.report.page import Page, PageSection, card_table, filled, header_html
+from kanab.report.html_page import Page, PageSection, card_table, filled, header_html
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]

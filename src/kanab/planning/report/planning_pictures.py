@@ -10,6 +10,7 @@ from typing import Any
 from kanab.choices import INTERNAL
 from kanab.planning.report.power_words import chance, change, is_nothing, rounded
 from kanab.planning.report.power_words import short as shown
+from kanab.report.digits import percent
 from kanab.report.drawing import (
     ARMS,
     MUTED,
@@ -22,7 +23,6 @@ from kanab.report.drawing import (
     round_axis,
 )
 from kanab.report.figure import Bar, Dots, Figure, Forest, ForestRow, Label, Line, Mark, Paint, Plot, chosen_figure
-from kanab.report.figures import percent
 from kanab.report.text import mapped, printable
 from kanab.report.words import is_internal
 from kanab.tabular import number

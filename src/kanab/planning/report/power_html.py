@@ -16,9 +16,9 @@ from kanab.planning.report.power_words import (
     how_tested,
     otherwise,
 )
+from kanab.report.digits import bind_numbers, percent
 from kanab.report.figure import Figure
-from kanab.report.figures import bind_numbers, percent
-from kanab.report.page import Page, PageSection, card_table, filled, header_html
+from kanab.report.html_page import Page, PageSection, card_table, filled, header_html
 from kanab.report.words import is_internal
 
 Data = Mapping[str, Any]

@@ -7,9 +7,9 @@ from html import escape
 from typing import Any
 
 from kanab.errors import AnalysisError
+from kanab.report.digits import Row, error_figures, spoken_p
 from kanab.report.drawing import WIDTH
-from kanab.report.figures import Row, error_figures, spoken_p
-from kanab.report.page import Page, PageSection, bullets, card_table, filled, header_html, marked, table_html
+from kanab.report.html_page import Page, PageSection, bullets, card_table, filled, header_html, marked, table_html
 from kanab.report.words import is_internal
 from kanab.scan.report.scan_pictures import (
     MARKS,

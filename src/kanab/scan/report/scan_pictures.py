@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from kanab.choices import INTERNAL
+from kanab.report.digits import Row, spoken_p
 from kanab.report.drawing import ALARM, DOWN, INK, MUTED, PAGE, QUIET, TRACK, UP, ChartAxis
 from kanab.report.figure import (
     Cell,
@@ -23,7 +24,6 @@ from kanab.report.figure import (
     chosen_figure,
     forest_figure,
 )
-from kanab.report.figures import Row, spoken_p
 from kanab.report.text import mapped, printable
 from kanab.report.words import is_internal
 from kanab.scan.report.scan_words import PAIRS, effect_figures, name_sides, number_of

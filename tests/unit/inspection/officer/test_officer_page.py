@@ -18,7 +18,7 @@ from kanab.inspection.officer.officer_page import MOST_ENTRIES, privacy_html
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger
-from kanab.report.page import PageSection, card_table, filled
+from kanab.report.html_page import PageSection, card_table, filled
 
 Account = dict[str, Any]
 EVIL = '<script>alert("x")</script>&'

@@ -10,17 +10,17 @@ from kanab.analysis import methods
 from kanab.choices import INTERNAL
 from kanab.errors import listed
 from kanab.report.decision import decision_sentences, rule_sentences
+from kanab.report.digits import Row, bind_numbers, figures_of, percent
 from kanab.report.document import Part, Section
-from kanab.report.figure import Figure, chosen_figure
-from kanab.report.figures import Row, bind_numbers, figures_of, percent
-from kanab.report.look_words import look_sentences
-from kanab.report.pictures import effect_figure
-from kanab.report.tables import (
+from kanab.report.effect_tables import (
     arms_table,
     balance_table,
     effects_table,
     metric_heading,
 )
+from kanab.report.figure import Figure, chosen_figure
+from kanab.report.look_words import look_sentences
+from kanab.report.pictures import effect_figure
 from kanab.report.text import mapped, printable, sections_markdown, sections_text, unmarked
 from kanab.report.words import (
     alarm_sentences,
@@ -107,24 +107,24 @@ def metric_sentences(data: Data, metric: str) -> list[str]:
 def saved_sentences(data: Data, metric: str) -> list[str]:
     """Return how many more people the plain effects would have taken to be as precise as the adjusted ones.
 
-    >>> row = {"metric": "spend", "arm": "B", "covariates": ["spend_before"], "saved": 0.384}
+    >>> row = {"metric": "spend", "arm": "B", "covariates": ["spend_before"], "sample_size_gain": 0.384}
     >>> saved_sentences({"effects": [row]}, "spend")
     ['Adjusting for spend_before is worth as much as if 38 % more people had come.']
-    >>> row |= {"covariates": ["tier"], "saved": -0.2, "se_noise": 0.1, "carries_verdict": True}
+    >>> row |= {"covariates": ["tier"], "sample_size_gain": -0.2, "se_noise": 0.1, "carries_verdict": True}
     >>> saved_sentences({"effects": [row]}, "spend")
     ['Adjusting for tier costs more in noise than it explains: as if 20 % fewer people had come.']
     >>> saved_sentences({"effects": [row | {"carries_verdict": False}]}, "spend")
     ['Adjusting for tier would add too much noise: the effect without it decides.']
     """
-    rows = [row for row in data["effects"] if row["metric"] == metric and row.get("saved") is not None]
+    rows = [row for row in data["effects"] if row["metric"] == metric and row.get("sample_size_gain") is not None]
     units = "clusters" if data.get("clusters") else "people"
     if any(row.get("se_noise") and not row["carries_verdict"] for row in rows):
         return [
             f"Adjusting for {listed(rows[0]['covariates'])} would add too much noise: the effect without it decides."
         ]
-    gains = list(dict.fromkeys(_more(row["saved"], units) for row in rows))
+    gains = list(dict.fromkeys(_more(row["sample_size_gain"], units) for row in rows))
     if not any(gains):
-        lost = max((-row["saved"] for row in rows if row.get("se_noise")), default=0.0)
+        lost = max((-row["sample_size_gain"] for row in rows if row.get("se_noise")), default=0.0)
         fewer = f"as if {lost * 100:.0f} % fewer {units} had come"
         why = f"Adjusting for {listed(rows[0]['covariates'])} costs more in noise than it explains" if rows else ""
         return [f"{why}: {fewer}."] if lost >= 0.005 else []

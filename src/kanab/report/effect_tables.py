@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kanab.errors import listed
-from kanab.report.figures import fixed, is_share, metric_figures, percent
+from kanab.report.digits import fixed, is_share, metric_figures, percent
 from kanab.report.words import (
     balance_rows,
     correction_name,

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from kanab.analysis import methods
-from kanab.analysis.document import (
+from kanab.analysis.sections import (
     caution_sentences,
     method_sections,
     metric_sentences,
@@ -18,15 +18,15 @@ from kanab.analysis.document import (
 from kanab.choices import INTERNAL
 from kanab.report.decision import decision_sentences, lead_sentences, rule_sentences
 from kanab.report.document import Fold, Part, Section
-from kanab.report.figure import Figure
-from kanab.report.noise_words import noise_terms
-from kanab.report.page import Page, PageSection, bullets, filled, header_html, marked, table_html
-from kanab.report.tables import (
+from kanab.report.effect_tables import (
     arms_table,
     balance_table,
     effects_table,
     metric_heading,
 )
+from kanab.report.figure import Figure
+from kanab.report.html_page import Page, PageSection, bullets, filled, header_html, marked, table_html
+from kanab.report.noise_words import noise_terms
 from kanab.report.words import (
     MARKS,
     account_words,

@@ -30,7 +30,7 @@ class EffectRow:
     ``simultaneous`` is the effect within its family: the corrected p, and an interval to go with it;
     ``p_usual_adjusted`` is the corrected p of the usual test alone (Welch's t, of two rates the score test). Of all
     rows of a metric and arm, one carries the verdict; the others stand beside it, uncorrected, and have none.
-    ``saved`` is of adjusted effects: the share of people more whom the plain effect would take to be as precise.
+    ``sample_size_gain`` is of adjusted effects: the share of people more whom the plain effect would need.
     ``role`` is the metric's, None where nobody named any; ``better`` its good direction. ``early``: fewer people than
     planned are in, and p and interval are those of one look at the planned end. ``limit_interval`` is for margins.
     """
@@ -47,7 +47,7 @@ class EffectRow:
     odds: OddsRatio | None = None
     role: Role | None = None
     better: Better = "higher"
-    saved: float | None = None
+    sample_size_gain: float | None = None
     early: bool = False
     limit_interval: tuple[float, float] | None = None
 
@@ -89,7 +89,7 @@ class EffectRow:
             "se": effect.se,
             "se_population": effect.se_population,
             "interval": plain_interval(self.interval),
-            "interval_usual": plain_interval(effect.interval_usual),
+            "interval_welch": plain_interval(effect.interval_welch),
             "test": effect.test,
             "df": _finite(effect.df),
             "t": effect.t,
@@ -109,7 +109,7 @@ class EffectRow:
             "verdict": self.verdict,
             "early": self.early,
             "carries_verdict": self.carries_verdict,
-            "saved": self.saved,
+            "sample_size_gain": self.sample_size_gain,
             **_noise(effect),
         }
 

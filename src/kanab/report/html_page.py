@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from kanab.report.figures import bind_numbers
+from kanab.report.digits import bind_numbers
 from kanab.report.style import STYLE
 from kanab.tabular import Table
 

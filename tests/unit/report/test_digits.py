@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kanab.report.figures import (
+from kanab.report.digits import (
     Figures,
     figures_of,
     fixed,
@@ -16,7 +16,7 @@ from kanab.report.figures import (
     relative_figures,
     spoken_p,
 )
-from kanab.report.tables import effects_table
+from kanab.report.effect_tables import effects_table
 from kanab.report.words import verdicts
 
 Readout = dict[str, Any]

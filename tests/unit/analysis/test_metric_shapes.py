@@ -10,7 +10,7 @@ import pytest
 from tests.described import as_values
 
 import kanab as kb
-from kanab.analysis.shapes import shapes_of
+from kanab.analysis.metric_shapes import shapes_of
 from kanab.plan import parse_plan
 from kanab.stats.skewness import Shape, skewness_class
 
