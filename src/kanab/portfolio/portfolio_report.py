@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from kanab.report.digits import Figures, Row, figures_of, percent, scaled, spoken_p
 from kanab.report.document import Section
 from kanab.report.drawing import DOWN, MUTED, QUIET, UP
 from kanab.report.figure import Bar, Figure, Forest, ForestRow, bar_of, chosen_figure, forest_figure
-from kanab.report.digits import Figures, Row, figures_of, percent, scaled, spoken_p
 from kanab.report.html_page import Page, PageSection, bullets, header_html, marked, table_html
 from kanab.report.text import mapped, printable, sections_text
 from kanab.tabular import Table, number, p_value

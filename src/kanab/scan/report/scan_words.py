@@ -10,8 +10,8 @@ from statistics import median
 from typing import Any
 
 from kanab.errors import listed
-from kanab.report.document import Section
 from kanab.report.digits import Figures, Row, error_figures, percent
+from kanab.report.document import Section
 from kanab.report.text import mapped, printable, sections_text
 from kanab.report.words import UNCHAINED, correction_name, ended, is_internal, spoken_arm, spoken_ps
 from kanab.scan.stats.scan_verdicts import ALARMS, FEW_COULD, ORDER, WITHIN
