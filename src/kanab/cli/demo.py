@@ -9,8 +9,6 @@ import click
 
 from kanab.errors import need_extra
 
-BROWSERS = 4
-
 
 @click.command()
 @click.argument("folder", default="kanab-demo", type=click.Path(file_okay=False))
@@ -28,15 +26,13 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     """
     need_extra("the demonstration", "server", "uvicorn", "cryptography", "prometheus_client", "starlette", "jinja2")
     from kanab.collector.sealing import stored_ledger
-    from kanab.demo.running import WEEKS, compare, start_demo, visit_in_browser
+    from kanab.demo.running import WEEKS, compare, start_demo
 
     click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
     with start_demo(Path(folder), port, people, click.echo) as shown:
         batches = len(stored_ledger(shown.service.store).releases)
         came, posts = len(shown.truth.rows), shown.sent.posts
         click.echo(f"\n{came:,} people sent {posts:,} posts; {batches} batches are sealed.")
-        if browsers := visit_in_browser(shown.address, BROWSERS):
-            click.echo(f"{browsers} more came just now, in a real browser; their week is open still.")
         click.echo(f"{compare(shown)} sums and all counts equal what the driver knew, to the last digit.")
         click.echo(f"\n  the shop       {shown.address}/shop     open the network tab: every byte that leaves")
         click.echo(f"  the dashboard  {shown.address}/")

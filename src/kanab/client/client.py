@@ -12,8 +12,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from kanab.client.client_config import Config, read_config
-from kanab.client.delivery import CLOSE_TIMEOUT, Delivery, PostAnswer
-from kanab.client.fork_safety import reset_in_children
+from kanab.client.delivery import CLOSE_TIMEOUT, Delivery, PostAnswer, reset_in_children
 from kanab.client.person import Person
 from kanab.client.posts import enroll_together, epoch_of, make_posts
 from kanab.client.shared_states import RecentStates, SharedStates, StateChain
@@ -129,16 +128,16 @@ class Client:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._transport = _transport(source, transport, experiments)
-        self._fixed = _fixed(source)
-        self._watch = (
-            ConfigWatch(self._transport.config, partial=experiments is not None) if self._fixed is None else None
-        )
-        if self._watch is not None:
+        self._fixed = self._watch = None
+        if isinstance(source, str):
+            self._watch = ConfigWatch(self._transport.config, partial=experiments is not None)
             self._watch.start()
+        else:
+            self._fixed = read_config(public_config(source) if isinstance(source, Plan) else source)
         self._development, self._clock = development, clock
         text = voucher_key or os.environ.get(VARIABLE)
         self._voucher_key = read_voucher_keys(text)[0] if text else None
-        self._told = False
+        self._warned = False
         self._chain = None if shared is None else StateChain(shared)
         self._epoch = ""
         self._past: set[str] = set()
@@ -250,8 +249,8 @@ class Client:
     def _lacks_key(self, config: Config) -> bool:
         """Return whether posts would be refused for want of a voucher, and say so once: nothing is counted."""
         lacks = config.vouch and self._voucher_key is None
-        if lacks and not self._told:
-            self._told = True
+        if lacks and not self._warned:
+            self._warned = True
             _log.error("the plan asks for vouchers, and %s is not set: nobody is counted", VARIABLE)
         return lacks
 
@@ -317,9 +316,3 @@ def _transport(
     raise KanabError(
         "a client with a plan needs to know where its collector is", "Give transport=Http('https://…'), or its address."
     )
-
-
-def _fixed(source: str | Plan | bytes) -> Config | None:
-    if isinstance(source, Plan):
-        return read_config(public_config(source))
-    return read_config(source) if isinstance(source, bytes) else None

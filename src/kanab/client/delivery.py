@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import random
 import threading
 import time
@@ -22,7 +23,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kanab.client.fork_safety import reset_in_children
 from kanab.client.posts import nonce_of
 from kanab.collector.protocol.nonces import oldest_hour
 from kanab.collector.protocol.reasons import Reason
@@ -275,3 +275,15 @@ def _close(reference: weakref.ref[Delivery]) -> None:
     delivery = reference()
     if delivery is not None:
         delivery.close()
+
+
+def reset_in_children(reset: Callable[[], None]) -> None:
+    """Call an object's method in every forked process: locks and threads of the parent are of no use there."""
+    reference = weakref.WeakMethod(reset)
+
+    def reset_if_there() -> None:
+        if (method := reference()) is not None:
+            method()
+
+    if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+        os.register_at_fork(after_in_child=reset_if_there)

@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Protocol
 from urllib.parse import urljoin, urlsplit
 
-from kanab.client.delivery import PostAnswer
-from kanab.client.fork_safety import reset_in_children
+from kanab.client.delivery import PostAnswer, reset_in_children
 from kanab.collector.protocol.encoding import encode
 from kanab.errors import KanabError
 

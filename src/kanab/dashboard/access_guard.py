@@ -51,9 +51,8 @@ def problem(status: int, says: str, remedy: str) -> dict[str, Any]:
 class AccessGuard:
     """Lets readers through to the pages: those of this machine, or, where a token is set, those who have it."""
 
-    def __init__(self, app: App, access: Access, logouts: Path | None = None) -> None:
-        self._app, self._access = app, access
-        self.sessions = None if access.token is None else Sessions(access.token, logouts)
+    def __init__(self, app: App, access: Access, sessions: Sessions | None) -> None:
+        self._app, self._access, self._sessions = app, access, sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -69,8 +68,8 @@ class AccessGuard:
             await send(message)
 
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        public = self.sessions is not None and (
-            path == "/login" or path.startswith("/static/") or self.sessions.valid(session_cookie(scope["headers"]))
+        public = self._sessions is not None and (
+            path == "/login" or path.startswith("/static/") or self._sessions.valid(session_cookie(scope["headers"]))
         )
         refused = self._access.misdirected(scope) if public else self._access.refused(scope)
         if refused is None:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.dashboard import json_api
-from kanab.dashboard.access_guard import AccessGuard, App, Message, Receive, Scope, Send
+from kanab.dashboard.access_guard import AccessGuard, Message, Receive, Scope, Send, Sessions
 from kanab.dashboard.background import NotYetError
 from kanab.dashboard.pages import LoginPages, Pages
 from kanab.dashboard.release_sources import ReleaseSource
@@ -54,15 +54,13 @@ class Dashboard:
         self._renderer = Renderer(with_login=self._access.token is not None)
         problems = (HTTPException, NotYetError, UnknownExperimentError, KanabError, Exception)
         handlers: dict[Any, Callable[..., Any]] = dict.fromkeys(problems, self._failed)
-        self._guard = AccessGuard(self._starlette, self._access, logouts)
-        self._app: App = Starlette(routes=self._routes(), exception_handlers=handlers, lifespan=self._lifespan)
+        self._sessions = None if self._access.token is None else Sessions(self._access.token, logouts)
+        pages = Starlette(routes=self._routes(), exception_handlers=handlers, lifespan=self._lifespan)
+        self._guard = AccessGuard(pages, self._access, self._sessions)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         await self._guard(scope, receive, send)
-
-    async def _starlette(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
 
     def _routes(self) -> list[Route]:
         pages = Pages(self._renderer)
@@ -83,8 +81,8 @@ class Dashboard:
         }
         routes = [Route(path, self._with_view(page), methods=["GET"]) for path, page in viewed.items()]
         routes.append(Route("/static/{name}", self._renderer.static, methods=["GET"]))
-        if self._guard.sessions is not None and self._access.tokens is not None:
-            login = LoginPages(self._renderer, self._guard.sessions, self._access, self._access.tokens)
+        if self._sessions is not None and self._access.tokens is not None:
+            login = LoginPages(self._renderer, self._sessions, self._access, self._access.tokens)
             routes += [
                 Route("/login", login.form, methods=["GET"]), Route("/login", login.log_in, methods=["POST"]),
                 Route("/logout", login.log_out, methods=["POST"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -67,7 +67,7 @@ class ExperimentSummary:
     look: str = ""
     verdict: str = ""
     decision: Mapping[str, Any] | None = None
-    results: tuple[Result, ...] = field(default_factory=tuple)
+    results: tuple[Result, ...] = ()
     trend: Trend | None = None
 
     @property
@@ -84,6 +84,11 @@ class ExperimentSummary:
     def answer(self) -> str:
         """What to do; empty where no metric is primary."""
         return "" if self.decision is None else self.decision["answer"]
+
+    @property
+    def urgent(self) -> bool:
+        """Whether somebody could act on it now."""
+        return self.answer in ("broken", "stop", "ship") or (not self.answer and self.verdict == "may stop")
 
     @property
     def decision_words(self) -> str:
@@ -200,7 +205,7 @@ def _results(data: Mapping[str, Any]) -> Iterable[Result]:
 class ListFilter:
     """Which experiments a reader of the list asked for, and in which order, from the address of the page."""
 
-    text: str = ""
+    q: str = ""
     state: str = ""
     health: str = ""
     sort: str = "attention"
@@ -209,13 +214,7 @@ class ListFilter:
     @property
     def query(self) -> dict[str, str]:
         """The filter as the query of an address."""
-        return {
-            "q": self.text,
-            "state": self.state,
-            "health": self.health,
-            "decision": self.decision,
-            "sort": self.sort,
-        }
+        return asdict(self)
 
     @classmethod
     def read(cls, query: Mapping[str, str]) -> ListFilter:
@@ -231,7 +230,7 @@ class ListFilter:
 
     def select(self, experiments: Iterable[ExperimentSummary]) -> list[ExperimentSummary]:
         """Return the experiments that were asked for, in the order that was asked for."""
-        text = self.text.casefold()
+        text = self.q.casefold()
         selected = [
             experiment
             for experiment in experiments
@@ -245,18 +244,13 @@ class ListFilter:
 
 
 _SORT_KEYS: dict[str, Callable[[ExperimentSummary], Any]] = {
-    "attention": lambda line: (HEALTHS.index(line.health), not _to_act_on(line), line.state == "ended"),
+    "attention": lambda line: (HEALTHS.index(line.health), not line.urgent, line.state == "ended"),
     "name": lambda line: line.name.casefold(),
     "people": lambda line: -line.people,
     "seals": lambda line: -line.seals,
     "result": lambda line: -len(line.clear),
     "decision": lambda line: ANSWERS.index(line.answer) if line.answer in ANSWERS else len(ANSWERS),
 }
-
-
-def _to_act_on(line: ExperimentSummary) -> bool:
-    """Return whether somebody could act on it now."""
-    return line.answer in ("broken", "stop", "ship") or (not line.answer and line.verdict == "may stop")
 
 
 class ListPage:

@@ -36,7 +36,7 @@ from kanab.analysis.sections import readout_text
 from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.dashboard import page_sections
+from kanab.dashboard import pages
 from kanab.dashboard.dashboard import Dashboard, Site
 from kanab.dashboard.experiment_list import BEING_READ, ListFilter, ListPage, summaries
 from kanab.dashboard.next_seal import CollectionStatus
@@ -209,7 +209,7 @@ def test_pages_show_the_sections_of_the_reports_as_they_are(app: Dashboard) -> N
 
 
 def test_many_segments_are_cut_and_said(app: Dashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_sections, "MOST_SEGMENTS", 1)
+    monkeypatch.setattr(pages, "MOST_SEGMENTS", 1)
     page = words(ask(app, "/experiments/checkout"))
     assert "Only the 1 clearest of many segments are shown; the plain data (/v1) hold all." in page
     assert len(plain(ask(app, "/v1/experiments/checkout"))["readout"]["segments"]) == 4
@@ -594,7 +594,7 @@ def test_served_alone_the_dashboard_has_a_life_of_its_own(source: FileReleases) 
 def test_many_releases_have_their_newest_receipts_on_the_page(
     source: FileReleases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kanab.dashboard.page_sections.MOST_RECEIPTS", 1)
+    monkeypatch.setattr("kanab.dashboard.pages.MOST_RECEIPTS", 1)
     page = words(ask(Dashboard(source, patience=60), "/privacy"))
     assert "The receipts of 2 older releases are in" in page
     assert "Released: kanab.ledger, entry 3" in page

@@ -24,7 +24,7 @@ from tests.unit.dashboard.shop_releases import (
 import kanab as kb
 from kanab.cli.analyze import analyze as analyze_command
 from kanab.dashboard.experiment_list import summarize
-from kanab.dashboard.page_sections import pair_list
+from kanab.dashboard.pages import pair_list
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.dashboard.results import Results, analyzed, bundles
 from kanab.errors import AnalysisError, KanabError
