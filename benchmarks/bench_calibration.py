@@ -62,11 +62,11 @@ class World:
         """Of one person of the control: 2, or a fifth who pay log-normal amounts."""
         return math.sqrt(0.2 * (self.mean / 0.2) ** 2 * (1 + 1.5**2) - self.mean**2) if self.kind == "amount" else 2.0
 
-    def noise(self, shares: dict[str, float]) -> kb.planning.Noise:
+    def noise(self, shares: dict[str, float]) -> kb.planning.Spread:
         if self.kind == "rate":
-            return kb.planning.noise_of_rate(self.mean, shares=shares)
+            return kb.planning.spread_of_rate(self.mean, shares=shares)
         deviations = {"A": self.deviation, "B": self.deviation * self.spread}
-        return kb.planning.noise_of_amounts(deviations, mean=self.mean, shares=shares, grows=self.kind == "amount")
+        return kb.planning.spread_of_amounts(deviations, mean=self.mean, shares=shares, grows=self.kind == "amount")
 
     def values(self, rng: np.random.Generator, cell: NDArray[np.int64], lift: Floats, spread: Floats) -> Floats:
         """Whole steps of the metric's grid; ``lift`` is each person's change of the mean."""

@@ -19,9 +19,9 @@ from tests.described import as_values
 import kanab as kb
 from kanab.datasets import shop_rows
 from kanab.stats.arms import many_to_one, omnibus
-from kanab.stats.bayes import Prior, best_arm
 from kanab.stats.margins import Margin, against_margin
 from kanab.stats.multiplicity import simultaneous_intervals
+from kanab.stats.posteriors import Prior, best_arm
 from kanab.stats.relative import relative_delta
 from kanab.stats.sequential import any_time_look, planned_look
 
@@ -83,8 +83,8 @@ def arms() -> dict[str, Question]:
 
 def plans() -> dict[str, Question]:
     """Before anybody has come."""
-    noise, three = kb.planning.noise_of_rate(0.05), kb.planning.noise_of_amounts(20, shares={"A": 1, "B": 1, "C": 1})
-    cells = kb.planning.crossed_noise({"A": 1, "B": 1}, {"x": 3, "y": 2, "z": 1}, sd=10)
+    noise, three = kb.planning.spread_of_rate(0.05), kb.planning.spread_of_amounts(20, shares={"A": 1, "B": 1, "C": 1})
+    cells = kb.planning.crossed_spread({"A": 1, "B": 1}, {"x": 3, "y": 2, "z": 1}, sd=10)
     dunnett = kb.planning.PlannedTest(correction="dunnett")
     return {
         "people for an effect": lambda: kb.planning.solve_power(noise, effect=0.005, power=0.8),

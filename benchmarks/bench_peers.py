@@ -92,7 +92,7 @@ def compared() -> Iterator[tuple[str, Any, Any, float]]:
 
     for shares in ((0.5, 0.5), (0.8, 0.2)):
         people, *_ = SampleSize.continuous(0.2, 9.0, alpha=0.05, power=0.8, treatment_allocations=np.array(shares))
-        noise = kb.planning.noise_of_amounts(3.0, shares=dict(zip("AB", shares, strict=True)))
+        noise = kb.planning.spread_of_amounts(3.0, shares=dict(zip("AB", shares, strict=True)))
         yield (
             f"people at {shares}",
             kb.planning.solve_power(noise, effect=0.2, power=0.8).people,

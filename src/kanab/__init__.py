@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from kanab.privacy.ledger import Ledger, read_ledger
     from kanab.privacy.release import Release
     from kanab.privacy.release_json import read_release, write_release
-    from kanab.stats.bayes import Prior
     from kanab.stats.margins import Margin
+    from kanab.stats.posteriors import Prior
     from kanab.tally.metric import Metric
     from kanab.tally.tally import Tally
 
@@ -92,7 +92,7 @@ _HOMES = {
     "Metric": "tally.metric",
     "Number": "description",
     "Plan": "plan.model",
-    "Prior": "stats.bayes",
+    "Prior": "stats.posteriors",
     "PrivacyError": "errors",
     "Quantile": "description",
     "Ratio": "description",

@@ -37,14 +37,14 @@ from kanab.description import Reading
 from kanab.errors import AnalysisError, ArgumentError, KanabError, MessageError
 from kanab.plan import file as plan_file
 from kanab.plan.periods import Span
-from kanab.planning import Baseline, PlannedTest, forecast_plan, noise_of_amounts, noise_of_rate, power_curve
+from kanab.planning import Baseline, PlannedTest, forecast_plan, power_curve, spread_of_amounts, spread_of_rate
 from kanab.planning import solve_power as solve_one
 from kanab.portfolio import combine, read_portfolio
 from kanab.privacy.release import OwnRows, Release, Tables
 from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
 from kanab.scan import scan_interactions, scan_segments
-from kanab.stats.bayes import Prior
 from kanab.stats.margins import Margin
+from kanab.stats.posteriors import Prior
 
 from .frozen import Data, plain
 from .sources import load
@@ -274,7 +274,7 @@ def read_together(given: Data) -> Answer:
 
 def solve_power(given: Data) -> Answer:
     """Solve for people, effect or power, of amounts or of a rate."""
-    noise = noise_of_rate(**given["rate"]) if "rate" in given else noise_of_amounts(**given["amounts"])
+    noise = spread_of_rate(**given["rate"]) if "rate" in given else spread_of_amounts(**given["amounts"])
     keywords = read_keywords(given["keywords"])
     if "people" in keywords:
         return _in_words(power_curve(noise, **keywords))

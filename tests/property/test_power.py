@@ -10,9 +10,9 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from scipy import stats
 
-from kanab.planning.interactions import crossed_noise, interaction_power
-from kanab.planning.noise import noise_of_amounts, noise_of_rate
+from kanab.planning.interactions import crossed_spread, interaction_power
 from kanab.planning.power import PlannedTest, solve_power
+from kanab.planning.spread import spread_of_amounts, spread_of_rate
 from kanab.stats.distributions import joint_quantile
 from kanab.stats.margins import Margin
 from kanab.stats.skewness import Shape, corrected_t, tilt
@@ -30,21 +30,21 @@ ROOM = 3.5 * math.sqrt(0.25 / RUNS)
     alternative=st.sampled_from(["two-sided", "greater"]),
 )
 def test_people_effect_and_power_give_each_other_back(share, sd, d, power, alternative):
-    noise = noise_of_amounts({"A": 1.0, "B": sd}, shares={"A": 1 - share, "B": share})
+    spread = spread_of_amounts({"A": 1.0, "B": sd}, shares={"A": 1 - share, "B": share})
     asked = PlannedTest(alternative=alternative)
-    first = solve_power(noise, effect=d, power=power, test=asked)
+    first = solve_power(spread, effect=d, power=power, test=asked)
     assert first.power >= power - 1e-9
-    again = solve_power(noise, people=first.people, power=first.power, test=asked)
+    again = solve_power(spread, people=first.people, power=first.power, test=asked)
     assert again.effect == pytest.approx(d, rel=1e-6)
-    assert solve_power(noise, people=first.people, effect=d, test=asked).power == first.power
+    assert solve_power(spread, people=first.people, effect=d, test=asked).power == first.power
 
 
 @limits(max_examples=40)
 @given(rate=st.floats(0.005, 0.6), lift=st.floats(0.05, 0.5), share=st.floats(0.1, 0.9))
 def test_rates_give_each_other_back(rate, lift, share):
-    noise = noise_of_rate(rate, shares={"A": 1 - share, "B": share})
-    first = solve_power(noise, effect=lift, relative=True, power=0.8)
-    again = solve_power(noise, people=first.people, power=first.power)
+    spread = spread_of_rate(rate, shares={"A": 1 - share, "B": share})
+    first = solve_power(spread, effect=lift, relative=True, power=0.8)
+    again = solve_power(spread, people=first.people, power=first.power)
     assert again.relative == pytest.approx(lift, rel=1e-6)
 
 
@@ -79,9 +79,9 @@ def both(a, b):
 @pytest.mark.parametrize(("n_a", "n_b", "sd_b"), [(60, 20, 2.0), (12, 12, 1.0), (90, 10, 0.5)])
 @pytest.mark.parametrize("known", [True, False])
 def test_simulated_power_is_the_planned_one(n_a, n_b, sd_b, known):
-    noise = noise_of_amounts({"A": 1.0, "B": sd_b}, shares={"A": n_a, "B": n_b})
-    noise = noise if known else replace(noise, shape=Shape(skewness=None))  # as of a collector's release
-    planned = solve_power(noise, people=n_a + n_b, power=0.7)
+    spread = spread_of_amounts({"A": 1.0, "B": sd_b}, shares={"A": n_a, "B": n_b})
+    spread = spread if known else replace(spread, shape=Shape(skewness=None))  # as of a collector's release
+    planned = solve_power(spread, people=n_a + n_b, power=0.7)
     a, b = samples(n_a, n_b, sd_b, planned.effect, seed=1)
     rang = verdicts(a, b) if known else np.mean(both(a, b))
     assert rang == pytest.approx(0.7, abs=ROOM)
@@ -91,23 +91,23 @@ def test_simulated_power_is_the_planned_one(n_a, n_b, sd_b, known):
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("lift", [0.3, -0.3])
 def test_verdicts_on_a_shift_and_on_a_factor_have_the_planned_power(shares, grows, lift):
-    noise = noise_of_amounts(4.0, mean=4.0, shares=dict(zip("AB", shares, strict=True)), grows=grows)
-    noise = replace(noise, shape=Shape(skewness=2.0, unusual=1.0))
-    planned = solve_power(noise, effect=lift, relative=True, power=0.8)
+    spread = spread_of_amounts(4.0, mean=4.0, shares=dict(zip("AB", shares, strict=True)), grows=grows)
+    spread = replace(spread, shape=Shape(skewness=2.0, unusual=1.0))
+    planned = solve_power(spread, effect=lift, relative=True, power=0.8)
     (_, n_a), (_, n_b) = planned.arms
     rng = np.random.default_rng(7)
     a, b = rng.gamma(1, 4, (RUNS, n_a)), rng.gamma(1, 4, (RUNS, n_b))
     # exponential values: ten points are lost where skewness is not known, thirty where the kind of effect is mistaken
     rang = verdicts(a, (1 + lift) * b if grows else b + 4 * lift, skewness=2.0)
     assert rang == pytest.approx(0.8, abs=ROOM + 0.035)
-    assert planned.other.people == solve_power(replace(noise, grows=not grows), effect=4 * lift, power=0.8).people
+    assert planned.other.people == solve_power(replace(spread, grows=not grows), effect=4 * lift, power=0.8).people
 
 
 @pytest.mark.parametrize("shares", [(1, 1), (9, 1), (1, 9)])
 @pytest.mark.parametrize("lift", [0.3, -0.3])
 def test_the_score_test_of_rates_has_the_planned_power(shares, lift):
-    noise = noise_of_rate(0.05, shares=dict(zip("AB", shares, strict=True)))
-    (_, n_a), (_, n_b) = solve_power(noise, effect=lift, relative=True, power=0.8).arms
+    spread = spread_of_rate(0.05, shares=dict(zip("AB", shares, strict=True)))
+    (_, n_a), (_, n_b) = solve_power(spread, effect=lift, relative=True, power=0.8).arms
     rng = np.random.default_rng(8)
     a, b, total = rng.binomial(n_a, 0.05, 20_000), rng.binomial(n_b, 0.05 * (1 + lift), 20_000), n_a + n_b
     rate = (a + b) / total
@@ -117,24 +117,24 @@ def test_the_score_test_of_rates_has_the_planned_power(shares, lift):
 
 
 def test_a_factor_taken_for_a_shift_loses_much_power_in_a_small_arm():
-    noise = noise_of_amounts(15.6, mean=4.0, shares={"A": 9, "B": 1})
-    planned = solve_power(noise, effect=0.365, relative=True, power=0.8)
+    spread = spread_of_amounts(15.6, mean=4.0, shares={"A": 9, "B": 1})
+    planned = solve_power(spread, effect=0.365, relative=True, power=0.8)
     assert (planned.people, planned.other.people) == (9973, 17709)
-    there = solve_power(noise, people=planned.people, effect=planned.effect)
+    there = solve_power(spread, people=planned.people, effect=planned.effect)
     assert there.other.power == pytest.approx(0.556, abs=0.001)
 
 
 def test_simulated_power_of_equivalence_is_the_planned_one():
-    noise = noise_of_amounts(1.0)
+    spread = spread_of_amounts(1.0)
     asked = PlannedTest(margin=Margin("equivalence", 0.6))
-    planned = solve_power(noise, people=100, effect=0.1, test=asked).power
+    planned = solve_power(spread, people=100, effect=0.1, test=asked).power
     estimate, se, df = welch(*samples(50, 50, 1.0, 0.1, seed=2))
     reach = stats.t.ppf(0.95, df) * se
     assert np.mean((estimate - reach > -0.6) & (estimate + reach < 0.6)) == pytest.approx(planned, abs=ROOM)
 
 
 def test_simulated_power_of_an_interaction_is_the_planned_one():
-    cells = crossed_noise({"A": 1, "B": 1}, {"x": 3, "y": 1}, sd=[[1, 2], [1, 2]])
+    cells = crossed_spread({"A": 1, "B": 1}, {"x": 3, "y": 1}, sd=[[1, 2], [1, 2]])
     planned = interaction_power(cells, people=160, effect=1.5).power
     rng = np.random.default_rng(3)
     n = np.array([[60, 20], [60, 20]])
@@ -149,8 +149,8 @@ def test_simulated_power_of_an_interaction_is_the_planned_one():
 def test_no_arm_rings_falsely_more_often_than_dunnett_says():
     rng = np.random.default_rng(4)
     n, sd = np.array([200, 100, 100, 50]), np.array([1, 2, 1, 3])
-    noise = noise_of_amounts(dict(zip("ABCD", sd, strict=True)), shares=dict(zip("ABCD", n, strict=True)))
+    spread = spread_of_amounts(dict(zip("ABCD", sd, strict=True)), shares=dict(zip("ABCD", n, strict=True)))
     means = rng.normal(0, sd / np.sqrt(n), (20_000, 4))
     t = (means[:, 1:] - means[:, :1]) / np.sqrt(sd[1:] ** 2 / n[1:] + 1 / 200)
-    limit = joint_quantile(0.95, 1e9, noise.correlations(0.0))
+    limit = joint_quantile(0.95, 1e9, spread.correlations(0.0))
     assert np.mean(np.abs(t).max(1) > limit) == pytest.approx(0.05, abs=3.5 * math.sqrt(0.05 * 0.95 / 20_000))

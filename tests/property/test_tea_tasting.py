@@ -126,7 +126,7 @@ def test_corrections_for_many_tests_are_the_same(seed: int) -> None:
 @pytest.mark.parametrize("ratio", [1, 1 / 9])
 def test_people_effect_and_power_are_the_same(ratio: float, alternative: Any) -> None:
     everybody = aggregates(counted(people(5)), slice(None))
-    noise = kb.planning.noise_of_amounts(everybody.var("revenue") ** 0.5, shares={"A": 1, "B": ratio})
+    noise = kb.planning.spread_of_amounts(everybody.var("revenue") ** 0.5, shares={"A": 1, "B": ratio})
     asked = kb.planning.PlannedTest(alternative=alternative)
     sign = -1 if alternative == "less" else 1
     same = {"alternative": alternative, "ratio": ratio}

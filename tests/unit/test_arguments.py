@@ -35,8 +35,8 @@ RELEASE_IN_BINS = kb.release(
 )
 MEANS = stats.plain_means(TALLY, "bought")
 EFFECT = stats.difference_in_means(TALLY, "bought")
-NOISE = planning.noise_of_rate(0.1)
-CELLS = planning.crossed_noise({"A": 1, "B": 1}, {"a": 1, "b": 1}, sd=1.0)
+SPREAD = planning.spread_of_rate(0.1)
+CELLS = planning.crossed_spread({"A": 1, "B": 1}, {"a": 1, "b": 1}, sd=1.0)
 SPEND = {"arm": "variant", "metrics": ["bought"]}
 
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
@@ -93,7 +93,7 @@ CALLS: list[Call] = [
     (stats.metric_cautions, (TALLY, "bought"), {}),
     (stats.nested_f, (TALLY, "variant", "variant * tier", "spend"), {}),
     (stats.omnibus, (MEANS,), {}),
-    (stats.people_off_commonest, (TALLY, "bought"), {}),
+    (stats.count_nonmodal, (TALLY, "bought"), {}),
     (stats.plain_means, (TALLY, "bought"), {}),
     (stats.planned_look, (EFFECT, [100]), {"looks": 2}),
     (stats.pooled_f, (TALLY, "tier", "bought"), {}),
@@ -118,16 +118,16 @@ CALLS: list[Call] = [
     (stats.simultaneous_intervals, ([EFFECT],), {}),
     (planning.PlannedTest, (), {}),
     (planning.baseline_from_release, (RELEASE,), {}),
-    (planning.crossed_noise, ({"A": 1, "B": 1}, {"a": 1, "b": 1}), {"sd": 1.0}),
-    (planning.crossed_noise_of, (TALLY, "tier", "bought"), {}),
+    (planning.crossed_spread, ({"A": 1, "B": 1}, {"a": 1, "b": 1}), {"sd": 1.0}),
+    (planning.crossed_spread_of, (TALLY, "tier", "bought"), {}),
     (planning.forecast_plan, (kb.make_plan("variant", ["bought"], arms={"A": 1, "B": 1}),), {}),
     (planning.interaction_power, (CELLS,), {"people": 1000, "power": 0.8}),
-    (planning.noise_of_amounts, (1.0,), {}),
-    (planning.noise_of_means, (MEANS,), {}),
-    (planning.noise_of_rows, (ROWS, "spend"), {}),
-    (planning.noise_of_rate, (0.1,), {}),
-    (planning.power_curve, (NOISE,), {"people": [1000], "effect": 0.1}),
-    (planning.solve_power, (NOISE,), {"people": 1000, "power": 0.8}),
+    (planning.spread_of_amounts, (1.0,), {}),
+    (planning.spread_of_means, (MEANS,), {}),
+    (planning.spread_of_rows, (ROWS, "spend"), {}),
+    (planning.spread_of_rate, (0.1,), {}),
+    (planning.power_curve, (SPREAD,), {"people": [1000], "effect": 0.1}),
+    (planning.solve_power, (SPREAD,), {"people": 1000, "power": 0.8}),
     (portfolio.combine, ([RELEASE, OTHER],), {}),
     (portfolio.meta_analysis, ([1.0, 2.0], [1.0, 1.0]), {}),
     (portfolio.read_portfolio, ([RELEASE, OTHER, RELEASE],), {}),
@@ -253,7 +253,10 @@ SENTENCES: list[tuple[Callable[[], Any], str]] = [
     (lambda: stats.contrast(TALLY, {"A": 1}), "must be an ArmMeans, not a Tally. plain_means(tally) and "),
     (lambda: stats.posterior(EFFECT, 0.1), "prior of posterior() must be a Prior, not a float."),
     (lambda: stats.simultaneous_intervals([1, 2]), "must be a list of Effect, not a list of int. "),
-    (lambda: planning.solve_power(0.1, people=100, power=0.8), "noise of solve_power() must be a Noise, not a float. "),
+    (
+        lambda: planning.solve_power(0.1, people=100, power=0.8),
+        "spread of solve_power() must be a Spread, not a float. ",
+    ),
     (lambda: scan.scan_segments(ROWS, experiment=["variant"]), "Did you mean 'experiments'?"),
 ]
 

@@ -15,7 +15,7 @@ from kanab.dataframes import flat_rows
 from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError, ArgumentError
 from kanab.inspection.attack.run import play_attacker
-from kanab.planning import Baseline, forecast_plan, noise_of_rate, power_curve
+from kanab.planning import Baseline, forecast_plan, power_curve, spread_of_rate
 from kanab.portfolio import combine, read_portfolio
 from kanab.scan import scan_interactions, scan_segments
 from kanab.scan.scan_readout import PairRows, SegmentRows
@@ -161,7 +161,7 @@ def test_every_list_of_a_forecast_is_a_frame() -> None:
     forecast = forecast_plan(plan, per_day=500, days=14, baseline=Baseline(rates={"bought": 0.1}))
     check_every_list_is_a_frame(forecast)
     assert forecast.to_pandas()["effect"].tolist() == [forecast.effects[0].detectable.effect]
-    curve = power_curve(noise_of_rate(0.1), people=[1_000, 4_000], power=0.8)
+    curve = power_curve(spread_of_rate(0.1), people=[1_000, 4_000], power=0.8)
     check_every_list_is_a_frame(curve)
     assert curve.to_pandas()["effect"].tolist() == [point.effect for point in curve]
     assert curve.to_polars("arms")["people"].to_list() == [500, 500, 2_000, 2_000]

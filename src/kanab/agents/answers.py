@@ -22,8 +22,8 @@ from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed, narrowed, officer_accounts
 from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
 from kanab.planning.power import PlannedTest, power_data, solve_power
-from kanab.planning.released import noise_of_release, released_control
 from kanab.planning.report.power_words import power_text
+from kanab.planning.spread import released_control, spread_of_release
 from kanab.portfolio.together import read_portfolio
 from kanab.report.brief import brief_text, verdict_word
 from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, tone
@@ -141,7 +141,7 @@ class Answers:
         released = self._results.release_of(contents, bundle)
         plan = released.plan.experiment(experiment)
         control, chosen = released_control(released, plan, asked.control)
-        noise, name = noise_of_release(released, plan, asked.metric, adjust=asked.adjust, control=control)
+        noise, name = spread_of_release(released, plan, asked.metric, adjust=asked.adjust, control=control)
         if power is None and (people is None or effect is None):
             power = USUAL_POWER
         if people is None and effect is None:

@@ -46,7 +46,6 @@ from kanab.privacy.release import OwnRows, Receipt, Release, Tables, concerns, r
 from kanab.stats.additive import check_slopes
 from kanab.stats.adjust import check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
-from kanab.stats.bayes import Prior
 from kanab.stats.cautions import (
     Caution,
     assigned_jointly,
@@ -58,10 +57,11 @@ from kanab.stats.cautions import (
     rows_not_people,
     small_arms,
 )
-from kanab.stats.designs.clusters import few_clusters
+from kanab.stats.cluster_robust import few_clusters
 from kanab.stats.distributions import check_sides
 from kanab.stats.effect import check_test
 from kanab.stats.margins import Margin
+from kanab.stats.posteriors import Prior
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label

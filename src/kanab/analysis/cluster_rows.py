@@ -9,7 +9,7 @@ from typing import Any
 from kanab.analysis.compare import MetricMeans
 from kanab.counting.clusters import PEOPLE
 from kanab.privacy.release import Tables
-from kanab.stats.designs.clusters import between_clusters, effective_clusters
+from kanab.stats.cluster_robust import between_clusters, effective_clusters
 from kanab.tally.factor import Level, label
 from kanab.tally.tally import Tally
 

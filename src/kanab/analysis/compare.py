@@ -19,7 +19,7 @@ from kanab.privacy.merging import LevelMap
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts
-from kanab.stats.cautions import people_off_commonest
+from kanab.stats.cautions import count_nonmodal
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.multiplicity import Simultaneous, correct, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
@@ -237,7 +237,7 @@ def with_off_commonest(
 
     def of(metric: str) -> dict[Level, float]:
         if metric in tally_of:
-            return people_off_commonest(tally_of[metric], metric, ranges.get(metric))
+            return count_nonmodal(tally_of[metric], metric, ranges.get(metric))
         above, below = (of(part) for part in pairs[metric])
         return {arm: min(n, below[arm]) for arm, n in above.items()} if any(below.values()) else above
 

@@ -16,9 +16,9 @@ from kanab.fields import WrongValueError
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
 from kanab.plan.values import SWITCHES
-from kanab.stats.bayes import Prior
 from kanab.stats.effect import Effect
 from kanab.stats.margins import Better, Margin
+from kanab.stats.posteriors import Prior
 from kanab.stats.sequential import Look, any_time_f_p, any_time_look, planned_f_p, planned_look
 from kanab.stats.spending import Spending, check_spending
 from kanab.tally.factor import Factor, Level, as_level, label

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from kanab.counted import Counted
     from kanab.plan.model import Plan
     from kanab.privacy.release import Release, Tables
-    from kanab.stats.bayes import Prior
     from kanab.stats.margins import Margin
+    from kanab.stats.posteriors import Prior
 
 _READING = described(Reading)
 
@@ -201,7 +201,7 @@ def _margin(claim: Claim, text: str) -> Margin:
 
 def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:
     """Read ``0,0.5`` or ``0,5%`` for all metrics, or ``spend=0,0.5`` for each."""
-    from kanab.stats.bayes import Prior
+    from kanab.stats.posteriors import Prior
 
     priors: dict[str, Prior] = {}
     for text in texts:

@@ -19,7 +19,7 @@ from kanab.fields import share
 if TYPE_CHECKING:
     from kanab.plan.model import ExperimentPlan, Plan
     from kanab.planning.forecast import Baseline, Forecast
-    from kanab.planning.noise import Noise
+    from kanab.planning.spread import Spread
 
 _STEPS = tuple(step / 8 for step in range(2, 17))
 
@@ -163,33 +163,33 @@ def _fitted(plan: Plan, earlier: Baseline, flagged: Baseline) -> Baseline:
     from kanab.planning.forecast import Baseline
 
     rates, sds, means = dict(flagged.rates), dict(flagged.sds), dict(flagged.means)
-    noises: dict[tuple[str, str], dict[str, Noise]] = {}
+    spreads: dict[tuple[str, str], dict[str, Spread]] = {}
     binary = {metric.name for metric in plan.metrics if metric.binary}
-    for (name, metric), earlier_noises in earlier.noises.items():
+    for (name, metric), earlier_spreads in earlier.spreads.items():
         if metric in {*flagged.rates, *flagged.sds}:
             continue
         experiment = next((planned for planned in plan.experiments if planned.name == name), None)
-        reshared = {key: _reshared(noise, experiment) for key, noise in earlier_noises.items()}
-        fits = {key: noise for key, noise in reshared.items() if noise is not None}
+        reshared = {key: _reshared(spread, experiment) for key, spread in earlier_spreads.items()}
+        fits = {key: spread for key, spread in reshared.items() if spread is not None}
         if fits:
-            noises[name, metric] = fits
-        plain = earlier_noises.get("")
+            spreads[name, metric] = fits
+        plain = earlier_spreads.get("")
         if plain is not None and plain.mean is not None and metric not in {*rates, *sds}:
             if metric in binary and 0 < plain.mean < 1:
                 rates[metric] = plain.mean
             else:
                 sds[metric], means[metric] = math.sqrt(float(plain.shares @ plain.variances)), plain.mean
-    return Baseline(earlier.levels, rates, sds, means, noises)
+    return Baseline(earlier.levels, rates, sds, means, spreads)
 
 
-def _reshared(noise: Noise, experiment: ExperimentPlan | None) -> Noise | None:
-    """Return the same noise at this plan's shares, or None if arms or control are others."""
+def _reshared(spread: Spread, experiment: ExperimentPlan | None) -> Spread | None:
+    """Return the same spread at this plan's shares, or None if arms or control are others."""
     import numpy as np
 
     if experiment is None or experiment.shares is None:
         return None
     shares = dict(experiment.shares)
-    if set(shares) != set(noise.arms) or experiment.control not in (None, noise.control):
+    if set(shares) != set(spread.arms) or experiment.control not in (None, spread.control):
         return None
-    weights = np.array([float(shares[arm]) for arm in noise.arms])
-    return replace(noise, shares=weights / weights.sum())
+    weights = np.array([float(shares[arm]) for arm in spread.arms])
+    return replace(spread, shares=weights / weights.sum())

@@ -30,8 +30,8 @@ from kanab.fields import share
 
 if TYPE_CHECKING:
     from kanab.plan.model import ExperimentPlan
-    from kanab.planning.interactions import CrossedNoise
-    from kanab.planning.noise import Noise
+    from kanab.planning.interactions import CrossedSpread
+    from kanab.planning.spread import Spread
     from kanab.privacy.release import Release
     from kanab.stats.margins import Margin
     from kanab.tally.factor import Level
@@ -49,7 +49,7 @@ Curve = Callable[[Sequence[float]], list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class _Basis:
-    """What sentences need to know beside the noise: the control's mean, whether it is a rate, and where it is from."""
+    """What sentences need to know beside the spread: the control's mean, whether it is a rate, and where it is from."""
 
     mean: float | None
     binary: bool
@@ -187,11 +187,11 @@ def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
     from kanab.planning.power import PlannedTest, power_data, solve_power
 
     test = PlannedTest(flags["confidence"], flags["alternative"], _margin(flags), flags["correction"], flags["tests"])
-    basis, noise = _noise(flags)
+    basis, spread = _spread(flags)
 
     def solve(people: int | None, effect: float | None, power: float | None) -> dict[str, Any]:
-        design = solve_power(noise, people=people, effect=effect, power=power, test=test)
-        return power_data(design, noise.control, basis.chosen)
+        design = solve_power(spread, people=people, effect=effect, power=power, test=test)
+        return power_data(design, spread.control, basis.chosen)
 
     return basis, solve
 
@@ -232,7 +232,7 @@ def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
             f"--interaction and --{clash[0]} contradict each other",
             "An interaction is one F test over all cells; shares are written 9:1x1:1.",
         )
-    basis, cells = _crossed_noise(flags)
+    basis, cells = _crossed_spread(flags)
 
     def solve(people: int | None, effect: float | None, power: float | None) -> dict[str, Any]:
         design = interaction_power(cells, people=people, effect=effect, power=power, confidence=flags["confidence"])
@@ -274,8 +274,8 @@ def _reached(solve: Solve, people: int, effect: float | None, power: float | Non
 # ── how the metric varies ──────────────────────────────────────────────────────────────────────
 
 
-def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
-    from kanab.planning.noise import EVEN
+def _spread(flags: Mapping[str, Any]) -> tuple[_Basis, Spread]:
+    from kanab.planning.spread import EVEN
 
     flags = _check_inputs(flags)
     shares = shares_of(flags["shares"])
@@ -287,9 +287,9 @@ def _noise(flags: Mapping[str, Any]) -> tuple[_Basis, Noise]:
     return _numbers(flags, shares or EVEN, control)
 
 
-def _crossed_noise(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
-    from kanab.planning.interactions import crossed_noise
-    from kanab.planning.noise import EVEN
+def _crossed_spread(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedSpread]:
+    from kanab.planning.interactions import crossed_spread
+    from kanab.planning.spread import EVEN
 
     flags = _check_inputs(flags)
     if flags["release_file"]:
@@ -299,12 +299,12 @@ def _crossed_noise(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     rows, columns = _sides(flags["interaction"])
     if "=" in (flags["sd"] or ""):
         raise PlanError("the cells of an interaction share one standard deviation", "Give one number: --sd 30.")
-    basis, noise = _numbers(flags, EVEN, None)
-    return basis, crossed_noise(rows, columns, sd=math.sqrt(float(noise.variances[0])))
+    basis, spread = _numbers(flags, EVEN, None)
+    return basis, crossed_spread(rows, columns, sd=math.sqrt(float(spread.variances[0])))
 
 
 def _check_inputs(flags: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Check that the flags name one source of the noise, and none that belongs to another; a release may be SOURCE."""
+    """Check that the flags name one source of the spread, and none that belongs to another; a release may be SOURCE."""
     if flags["source"] and is_release(flags["source"]) and not flags["release_file"]:
         flags = {**flags, "source": None, "release_file": flags["source"]}
     sources = {
@@ -325,9 +325,9 @@ def _check_inputs(flags: Mapping[str, Any]) -> Mapping[str, Any]:
     return flags
 
 
-def _rows(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Noise]:
+def _rows(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Spread]:
     """Return how a metric varies in rows: everybody's, or the control's where a column of arms is named."""
-    from kanab.planning.released import noise_of_rows
+    from kanab.planning.spread import spread_of_rows
 
     if not flags["metric"]:
         raise not_said("what to plan for", "Name it: --metric spend.", flags["source"], flags)
@@ -339,31 +339,31 @@ def _rows(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level)
     ]
     said = {name: flags[name] for name in ("unit", "where", "table", "sql")}
     said["aggregate"] = pairs(flags["aggregate"], "--aggregate", "visits=max") or None
-    noise = noise_of_rows(
+    spread = spread_of_rows(
         flags["source"], metric, arm=flags["arm"], control=control, adjust=adjust, shares=shares,
         grows=flags["multiplies"], rows=Rows(**said),
     )  # fmt: skip
     adjusted = f", adjusted for {flags['adjust']}" if flags["adjust"] else ""
     whose = f"the control of {flags['arm']}" if flags["arm"] else "everybody"
     notes = [f"How {flags['metric']} varies is taken from {whose} in these rows{adjusted}."]
-    return _Basis(noise.mean, noise.binary, (*notes, *[INTERNAL] * noise.own_rows), own_rows=noise.own_rows), noise
+    return _Basis(spread.mean, spread.binary, (*notes, *[INTERNAL] * spread.own_rows), own_rows=spread.own_rows), spread
 
 
-def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Noise]:
-    from kanab.planning.noise import noise_of_amounts, noise_of_rate
+def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Spread]:
     from kanab.planning.report.power_words import short
+    from kanab.planning.spread import spread_of_amounts, spread_of_rate
 
     r2, sd = flags["r2"] or 0.0, flags["sd"] or ""
     if flags["rate"] is not None:
-        noise = noise_of_rate(flags["rate"], shares=shares, control=control, r2=r2)
+        spread = spread_of_rate(flags["rate"], shares=shares, control=control, r2=r2)
     else:
         by_arm = {level(arm): _size(size) for arm, size in pairs((sd,), "--sd").items()} if "=" in sd else {}
-        noise = noise_of_amounts(
+        spread = spread_of_amounts(
             by_arm or _size(sd), mean=flags["mean"], shares=shares, control=control, r2=r2,
             grows=flags["multiplies"],
         )  # fmt: skip
     notes = (f"Covariates are taken to explain {short(100 * r2)} % of the variance.",) if r2 else ()
-    return _Basis(noise.mean, noise.binary, notes, "declared" if control is None else "named"), noise
+    return _Basis(spread.mean, spread.binary, notes, "declared" if control is None else "named"), spread
 
 
 def _size(text: str) -> float:
@@ -376,27 +376,27 @@ def _size(text: str) -> float:
     return size
 
 
-def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, control: Level) -> tuple[_Basis, Noise]:
+def _released(flags: Mapping[str, Any], shares: Mapping[Any, float] | None, control: Level) -> tuple[_Basis, Spread]:
     """Return variances as the release found them, at the shares of its plan unless others are given."""
-    from kanab.planning.released import noise_of_release, released_control
+    from kanab.planning.spread import released_control, spread_of_release
     from kanab.privacy.release_json import read_release
     from kanab.tally.factor import label
 
     released = read_release(flags["release_file"])
     plan = released.plan.experiment(flags["experiment"])
     control, chosen = released_control(released, plan, control)
-    noise, name = noise_of_release(
+    spread, name = spread_of_release(
         released, plan, flags["metric"], adjust=names(flags["adjust"]), shares=shares, control=control,
         grows=flags["multiplies"],
     )  # fmt: skip
-    against = f"Arms are compared with {label(noise.control)}."
-    return _Basis(noise.mean, noise.binary, (*_origin(released, flags, plan, name), against), chosen), noise
+    against = f"Arms are compared with {label(spread.control)}."
+    return _Basis(spread.mean, spread.binary, (*_origin(released, flags, plan, name), against), chosen), spread
 
 
-def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
-    """Return the noise of arm × covariate, or of two experiments, as the release found it."""
-    from kanab.planning.interactions import crossed_noise_of
-    from kanab.planning.released import is_binary, outcome_of, ratio_parts, released_control, table_with
+def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedSpread]:
+    """Return the spread of arm × covariate, or of two experiments, as the release found it."""
+    from kanab.planning.interactions import crossed_spread_of
+    from kanab.planning.spread import is_binary, outcome_of, ratio_parts, released_control, table_with
     from kanab.privacy.release_json import read_release
     from kanab.stats.effect import plain_means
 
@@ -408,7 +408,7 @@ def _released_cells(flags: Mapping[str, Any]) -> tuple[_Basis, CrossedNoise]:
     table = table_with(tables, flags["interaction"], plan)
     covariate = None if len(table.arms) == 2 else flags["interaction"]
     asked = outcome_of(released, plan, flags["metric"])
-    cells = crossed_noise_of(table, covariate, asked)
+    cells = crossed_spread_of(table, covariate, asked)
     metric = table.moments_of(asked).metric.name
     means = plain_means(released.totals(plan.name), metric)
     base = means.arms.index(released_control(released, plan, level(flags["control"]))[0])

@@ -10,7 +10,7 @@ from kanab.errors import KanabError
 from kanab.plan.budget import LARGEST_EPSILON, SMALLEST_EPSILON, epsilon_shares
 from kanab.plan.declared import declared_levels
 from kanab.plan.model import Budget, Plan
-from kanab.planning.noise import Noise
+from kanab.planning.spread import Spread
 from kanab.privacy.epsilon.accountant import cohort_numbers, planned_spending, spent_of
 from kanab.privacy.epsilon.rho import check_delta, check_epsilon, epsilon_of, release_rho, rho_per_person
 from kanab.privacy.epsilon.split import Statistic, noisy_tables, split_budget
@@ -101,7 +101,7 @@ def check_budgets(plan: Plan, epsilons: Sequence[float], delta: float | None) ->
 
 
 def forecast_epsilon(
-    plan: Plan, budget: Budget, names: tuple[str, str], varies: Noise, people: int
+    plan: Plan, budget: Budget, names: tuple[str, str], varies: Spread, people: int
 ) -> EpsilonForecast | None:
     """Return what one ε costs the plain effect on a metric; None where that cannot be known (a ratio, no bounds).
 

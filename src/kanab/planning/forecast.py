@@ -24,9 +24,9 @@ from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
 from kanab.planning.epsilon import EpsilonForecast, PersonAccount, check_budgets, forecast_epsilon, person_account
-from kanab.planning.noise import Noise, noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
 from kanab.planning.report.planning_pictures import forecast_figure
+from kanab.planning.spread import Spread, spread_of_amounts, spread_of_means, spread_of_rate
 from kanab.privacy.class_rules import LEAST_DF, draft_table
 from kanab.privacy.merging import SAFETY_FACTOR
 from kanab.privacy.release import Release
@@ -51,7 +51,7 @@ class Baseline:
     """What is known before the start: shares of levels, and how metrics vary. All of it may be missing.
 
     ``levels`` are shares per covariate and level; ``rates`` of 0/1 metrics; ``sds`` (and ``means``) of
-    others, for a ratio metric that of its linearised form. ``noises`` are those of an earlier
+    others, for a ratio metric that of its linearised form. ``spreads`` are those of an earlier
     experiment, by experiment and metric, the plain one and one per covariate.
     """
 
@@ -59,7 +59,7 @@ class Baseline:
     rates: Mapping[str, float] = field(default_factory=dict)
     sds: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, float] = field(default_factory=dict)
-    noises: Mapping[tuple[str, str], Mapping[str, Noise]] = field(default_factory=dict)
+    spreads: Mapping[tuple[str, str], Mapping[str, Spread]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -242,13 +242,13 @@ def forecast_plan(
     for experiment in plan.experiments:
         people = traffic.people((experiment.name,))
         for metric in (plan.metrics_by_name[name] for name in plan.outcomes):
-            noises = _noises(experiment, metric, facts)
-            if not noises:
+            spreads = _spreads(experiment, metric, facts)
+            if not spreads:
                 unknown.append(metric.name)
             elif people is not None:
                 names = (experiment.name, metric.name)
-                effects += _detectable(names, noises, people, power, test)
-                at = [forecast_epsilon(plan, each, names, noises[""], people) for each in budgets if "" in noises]
+                effects += _detectable(names, spreads, people, power, test)
+                at = [forecast_epsilon(plan, each, names, spreads[""], people) for each in budgets if "" in spreads]
                 costs += [cost for cost in at if cost is not None]
     notes = _notes(linkages, list(dict.fromkeys(unknown)), traffic)
     seal = "end" if plan.cohorts is None else plan.cohorts.seal
@@ -328,7 +328,7 @@ def _linkage(plan: Plan, linkage: Linkage, baseline: Baseline, traffic: _Traffic
     groups = [(shares[shares > 0], plan.k)]
     if levels is not None:
         groups.append((np.array(list(levels.values())), math.ceil(SAFETY_FACTOR * plan.k / min(sides[0].values()))))
-    people = enough_people(groups, least=len(shares) + LEAST_DF)
+    people = people_needed(groups, least=len(shares) + LEAST_DF)
     daily, batch = traffic.daily(linkage.experiments), traffic.batch(linkage.experiments)
     days = None if not daily else math.ceil(10 * people / daily) / 10
     levels_kept, left_out = (None, None) if batch is None else _merged(plan, linkage, sides, shares, batch)
@@ -385,29 +385,29 @@ def _levels(plan: Plan, name: str, baseline: Baseline) -> tuple[dict[Level, floa
     return dict.fromkeys(levels, 1 / len(levels)), True
 
 
-def _noises(experiment: ExperimentPlan, metric: MetricPlan, baseline: Baseline) -> dict[str, Noise]:
+def _spreads(experiment: ExperimentPlan, metric: MetricPlan, baseline: Baseline) -> dict[str, Spread]:
     """Return how the metric varies: plain under "", adjusted under the covariate's name."""
-    if (experiment.name, metric.name) in baseline.noises:
-        return dict(baseline.noises[experiment.name, metric.name])
+    if (experiment.name, metric.name) in baseline.spreads:
+        return dict(baseline.spreads[experiment.name, metric.name])
     if experiment.shares is None:
         return {}
     shares, control = dict(experiment.shares), experiment.control
     if metric.name in baseline.rates:
-        return {"": noise_of_rate(baseline.rates[metric.name], shares=shares, control=control)}
+        return {"": spread_of_rate(baseline.rates[metric.name], shares=shares, control=control)}
     if metric.name in baseline.sds:
         mean = baseline.means.get(metric.name)
-        return {"": noise_of_amounts(baseline.sds[metric.name], mean=mean, shares=shares, control=control)}
+        return {"": spread_of_amounts(baseline.sds[metric.name], mean=mean, shares=shares, control=control)}
     return {}
 
 
 def _detectable(
-    names: tuple[str, str], noises: Mapping[str, Noise], people: int, power: float, test: PlannedTest | None
+    names: tuple[str, str], spreads: Mapping[str, Spread], people: int, power: float, test: PlannedTest | None
 ) -> list[EffectForecast]:
     effects = []
-    for covariate, noise in noises.items():
-        if people >= noise.fewest:
+    for covariate, spread in spreads.items():
+        if people >= spread.fewest:
             try:
-                solved = solve_power(noise, people=people, power=power, test=test)
+                solved = solve_power(spread, people=people, power=power, test=test)
             except AnalysisError:  # so few people see no effect that is possible
                 continue
             effects.append(EffectForecast(*names, covariate or None, solved))
@@ -416,9 +416,9 @@ def _detectable(
 
 @check_arguments()
 def baseline_from_release(released: Release) -> Baseline:
-    """Return the shares of levels and the noise of every metric and ratio of an earlier experiment's release."""
+    """Return the shares of levels and the spread of every metric and ratio of an earlier experiment's release."""
     levels: dict[str, dict[Level, float]] = {}
-    noises: dict[tuple[str, str], dict[str, Noise]] = {}
+    spreads: dict[tuple[str, str], dict[str, Spread]] = {}
     for tally in released.tables.values():
         for factor in tally.covariates:
             people = {level: n for level, n in tally.people_by(factor.name).items() if n > 0}
@@ -427,17 +427,17 @@ def baseline_from_release(released: Release) -> Baseline:
             plan = released.plan.experiment(tally.experiment.name)
             shares = None if plan.shares is None else dict(plan.shares)
             for metric in (released.plan.metrics_by_name[name] for name in released.plan.outcomes):
-                of_metric = noises.setdefault((plan.name, metric.name), {})
+                of_metric = spreads.setdefault((plan.name, metric.name), {})
                 for name in ("", *(factor.name for factor in tally.covariates if factor.name in plan.adjust)):
                     try:
                         means = _means(tally.as_categories(released.plan.categories), metric, adjusted=bool(name))
                         rate = metric.ratio is None and tally.moments_of(metric.name).metric.binary
                         control, _ = control_of(plan, tally.experiment)
-                        noise = noise_of_means(means, shares=shares, control=control, rate=rate)
-                        of_metric.setdefault(name, noise)
+                        spread = spread_of_means(means, shares=shares, control=control, rate=rate)
+                        of_metric.setdefault(name, spread)
                     except (AnalysisError, DesignError, LevelError):  # withheld, nothing varies, or too few people
                         continue
-    return Baseline(levels=levels, noises={key: by_covariate for key, by_covariate in noises.items() if by_covariate})
+    return Baseline(levels=levels, spreads={key: by_covariate for key, by_covariate in spreads.items() if by_covariate})
 
 
 def _means(tally: Tally, metric: MetricPlan, *, adjusted: bool) -> ArmMeans:
@@ -469,14 +469,14 @@ def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _
     return notes + (find_warnings(traffic.plan) if traffic.plan.cohorts is not None else [])
 
 
-def enough_people(groups: Sequence[tuple[Floats, int]], sure: float = SURE, least: int = 1) -> int:
+def people_needed(groups: Sequence[tuple[Floats, int]], sure: float = SURE, least: int = 1) -> int:
     """Return the fewest people with whom every group of a share holds its number, with this probability.
 
     ``groups`` are shares with the number that each must hold. The chances that one holds fewer are
     binomial, and added up, which never gives too few people. ``least`` is a floor for everybody.
     Raises `AnalysisError` where a share is not positive, or so small that `MOST_PEOPLE` would not do.
 
-    >>> enough_people([(np.array([0.5, 0.5]), 10)])
+    >>> people_needed([(np.array([0.5, 0.5]), 10)])
     30
     """
     shares = np.concatenate([share for share, _ in groups])

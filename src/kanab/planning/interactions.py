@@ -17,8 +17,8 @@ import scipy
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
-from kanab.planning.noise import positive_shares
 from kanab.planning.power import MOST_PEOPLE, Solved, check_two_of_three, fewest_people
+from kanab.planning.spread import positive_shares
 from kanab.stats.distributions import check_sides, find_root
 from kanab.stats.ftest import cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
@@ -28,7 +28,7 @@ from kanab.tally.tally import Tally
 
 
 @dataclass(frozen=True, eq=False)
-class CrossedNoise:
+class CrossedSpread:
     """The cells of two crossed factors: their shares of the people, and the variance of one person.
 
     ``pooled``: one variance for all cells, tested by the paper's F; otherwise each cell has its own,
@@ -71,20 +71,20 @@ class InteractionPower:
 
 
 @check_arguments()
-def crossed_noise(
+def crossed_spread(
     rows: Mapping[Any, float],
     columns: Mapping[Any, float],
     *,
     sd: float | Sequence[Sequence[float]] | None = None,
     rate: float | Sequence[Sequence[float]] | None = None,
     pooled: bool = False,
-) -> CrossedNoise:
+) -> CrossedSpread:
     """Return cells from numbers: shares of the arms, and of the levels or of the other experiment's arms.
 
     ``sd`` (or ``rate``, for a 0/1 metric) is one number, or one per cell. Raises `AnalysisError` for
     numbers that no experiment has.
 
-    >>> crossed_noise({"A": 1, "B": 1}, {"phone": 3, "desktop": 1}, rate=0.1).shares
+    >>> crossed_spread({"A": 1, "B": 1}, {"phone": 3, "desktop": 1}, rate=0.1).shares
     array([[0.375, 0.125],
            [0.375, 0.125]])
     """
@@ -102,13 +102,13 @@ def crossed_noise(
         variances = _cells(sd, shape) ** 2
     if not np.all(variances > 0):
         raise AnalysisError("a standard deviation must be positive", "Give that of one person's value.")
-    return CrossedNoise(row_levels, column_levels, np.outer(row_shares, column_shares), variances, pooled)
+    return CrossedSpread(row_levels, column_levels, np.outer(row_shares, column_shares), variances, pooled)
 
 
 @check_arguments()
-def crossed_noise_of(
+def crossed_spread_of(
     tally: Tally, covariate: str | None = None, metric: str | None = None, *, pooled: bool = False
-) -> CrossedNoise:
+) -> CrossedSpread:
     """Return the cells of a tally: arm × covariate, or two experiments, with the finest variances that were kept.
 
     Raises `AnalysisError` where a combination holds nobody, or its variance is not known.
@@ -129,12 +129,12 @@ def crossed_noise_of(
         variances = spread.variances[spread.group]
     unit = cells.classes.scale**2
     shares = cells.classes.n / cells.classes.total
-    return CrossedNoise(rows.levels, columns.levels, shares.reshape(shape), variances.reshape(shape) / unit, pooled)
+    return CrossedSpread(rows.levels, columns.levels, shares.reshape(shape), variances.reshape(shape) / unit, pooled)
 
 
 @check_arguments()
 def interaction_power(
-    noise: CrossedNoise,
+    spread: CrossedSpread,
     *,
     people: int | None = None,
     effect: float | None = None,
@@ -148,24 +148,24 @@ def interaction_power(
     difference of the two differences. ``pattern`` gives the cells' effects instead, to be multiplied
     by ``effect``. Raises `AnalysisError` where there is not exactly one to solve for, or no solution.
 
-    >>> cells = crossed_noise({"A": 1, "B": 1}, {"off": 1, "on": 1}, sd=10)
+    >>> cells = crossed_spread({"A": 1, "B": 1}, {"off": 1, "on": 1}, sd=10)
     >>> print(interaction_power(cells, effect=1, power=0.8))
     12,561 people see an interaction of 1.000 (row B, column off) with power 80 %; 95% confidence, F(1, 12,557)
     """
     check_sides(confidence, "two-sided")
     check_two_of_three(people, effect, power)
-    fewest = 2 / float(noise.shares.min())
+    fewest = 2 / float(spread.shares.min())
     if people is not None and not (isinstance(people, Real) and fewest <= float(people) <= MOST_PEOPLE):
         raise AnalysisError("so few (or so many) people cannot be planned with", "Every cell needs two people or more.")
     if power is not None and not (isinstance(power, Real) and 1 - confidence < float(power) < 1):
         raise AnalysisError("the power must lie between the test's own error and 1", "For example 0.8.")
     if effect is not None and not (isinstance(effect, Real) and math.isfinite(effect) and effect != 0):
         raise AnalysisError("the effect must be a finite number other than 0", "In units of the metric.")
-    projected = _projector(noise)
-    size, where = _size(noise, projected, pattern)
+    projected = _projector(spread)
+    size, where = _size(spread, projected, pattern)
 
     def achieved(n: float, x: float) -> float:
-        return _power(noise.q, _df(noise, projected, n), n * x**2 * size, confidence)
+        return _power(spread.q, _df(spread, projected, n), n * x**2 * size, confidence)
 
     solved: Solved = "power"
     if people is None:
@@ -177,7 +177,7 @@ def interaction_power(
         unit = 1 / math.sqrt(people * size)  # the effect at which the noncentrality is 1
         solved, effect = "effect", unit * find_root(lambda x: achieved(people, x * unit) - power, 0.0, 1e3)
     assert effect is not None
-    df = float(noise.q), _df(noise, projected, people)
+    df = float(spread.q), _df(spread, projected, people)
     return InteractionPower(solved, people, effect, achieved(people, effect), where, df, confidence)
 
 
@@ -188,43 +188,43 @@ def _cells(value: Any, shape: tuple[int, int]) -> Floats:
         raise AnalysisError("there must be one number, or one per cell", "Rows are arms, columns levels.") from None
 
 
-def _projector(noise: CrossedNoise) -> Floats:
+def _projector(spread: CrossedSpread) -> Floats:
     """Return M = I − QQ' of the weighted main-effects design: what rows and columns cannot explain."""
-    r, c = noise.shares.shape
+    r, c = spread.shares.shape
     row, column = np.divmod(np.arange(r * c), c)
     main = np.column_stack(
         [np.ones(r * c), *(row == i for i in range(1, r)), *(column == j for j in range(1, c))]
     ).astype(np.float64)
-    basis, _ = np.linalg.qr(np.sqrt(_weights(noise))[:, None] * main)
+    basis, _ = np.linalg.qr(np.sqrt(_weights(spread))[:, None] * main)
     return np.asarray(np.eye(r * c) - basis @ basis.T)
 
 
-def _weights(noise: CrossedNoise) -> Floats:
-    return np.ravel(noise.shares / noise.variances)
+def _weights(spread: CrossedSpread) -> Floats:
+    return np.ravel(spread.shares / spread.variances)
 
 
-def _size(noise: CrossedNoise, projected: Floats, pattern: Any) -> tuple[float, str]:
+def _size(spread: CrossedSpread, projected: Floats, pattern: Any) -> tuple[float, str]:
     """Return the noncentrality per person of a unit effect, and where that effect is."""
-    weights = _weights(noise)
+    weights = _weights(spread)
     if pattern is not None:
-        effects = np.sqrt(weights) * np.ravel(_cells(pattern, noise.shares.shape))
+        effects = np.sqrt(weights) * np.ravel(_cells(pattern, spread.shares.shape))
         size = float(effects @ projected @ effects)
         if not size > 1e-12 * float(effects @ effects):
             raise AnalysisError("the pattern has no interaction", "Rows and columns explain it: change a single cell.")
         return size, "the given pattern"
-    sizes = (weights * np.diag(projected)).reshape(noise.shares.shape)[1:]  # one cell off by 1, not in the first row
+    sizes = (weights * np.diag(projected)).reshape(spread.shares.shape)[1:]  # one cell off by 1, not in the first row
     row, column = (int(place) for place in np.unravel_index(int(np.argmin(sizes)), sizes.shape))
-    return float(sizes[row, column]), f"row {label(noise.rows[row + 1])}, column {label(noise.columns[column])}"
+    return float(sizes[row, column]), f"row {label(spread.rows[row + 1])}, column {label(spread.columns[column])}"
 
 
-def _df(noise: CrossedNoise, projected: Floats, people: float) -> float:
+def _df(spread: CrossedSpread, projected: Floats, people: float) -> float:
     """Return the denominator's degrees of freedom: N − cells, or those of the robust F."""
-    cells = noise.shares.size
-    if noise.pooled:
+    cells = spread.shares.size
+    if spread.pooled:
         return max(people - cells, 1e-9)
-    freedom = np.maximum(people * np.ravel(noise.shares) - 1, 1e-9)
+    freedom = np.maximum(people * np.ravel(spread.shares) - 1, 1e-9)
     h = float(np.sum(np.diag(projected) ** 2 / freedom))
-    return (noise.q + 2) * noise.q / (3 * h)
+    return (spread.q + 2) * spread.q / (3 * h)
 
 
 def _power(q: int, df: float, nc: float, confidence: float) -> float:

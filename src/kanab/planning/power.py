@@ -15,8 +15,8 @@ from kanab.arguments import check_arguments
 from kanab.choices import OWN_ROWS, Alternative, PowerCorrection
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
-from kanab.planning.noise import Noise
 from kanab.planning.report.planning_pictures import curve_figure
+from kanab.planning.spread import Spread
 from kanab.report.figure import Figure
 from kanab.stats.distributions import check_sides, find_root, joint_quantile, legendre, t_quantile
 from kanab.stats.gram import Floats
@@ -164,7 +164,7 @@ class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
 
 @check_arguments()
 def solve_power(
-    noise: Noise,
+    spread: Spread,
     *,
     people: int | None = None,
     effect: float | None = None,
@@ -181,49 +181,51 @@ def solve_power(
     solution. Where amounts have a mean, ``other`` answers for an effect that multiplies them: the same share of
     everybody's value, so that the arm's spread grows too.
 
-    >>> from kanab.planning.noise import noise_of_rate
-    >>> print(solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8))
+    >>> from kanab.planning.spread import spread_of_rate
+    >>> print(solve_power(spread_of_rate(0.05), effect=0.1, relative=True, power=0.8))
     62,464 people (A 31,232, B 31,232) see an effect of 0.005000 (+10 %) with power 80 %; 95% confidence, two-sided
     """
     planned = test or PlannedTest()
     check_two_of_three(people, effect, power)
-    _check(noise, people, effect, power)
+    _check(spread, people, effect, power)
     if effect is not None and relative:
-        effect = effect * _mean(noise)
-    answer = _solved(noise, people, effect, power, planned)
-    if noise.binary or noise.mean is None or noise.mean <= 0:
+        effect = effect * _mean(spread)
+    answer = _solved(spread, people, effect, power, planned)
+    if spread.binary or spread.mean is None or spread.mean <= 0:
         return answer
     try:
-        return replace(answer, other=_solved(replace(noise, grows=not noise.grows), people, effect, power, planned))
+        return replace(answer, other=_solved(replace(spread, grows=not spread.grows), people, effect, power, planned))
     except AnalysisError:  # no effect of that kind would do
         return answer
 
 
-def _solved(noise: Noise, people: int | None, effect: float | None, power: float | None, planned: PlannedTest) -> Power:
+def _solved(
+    spread: Spread, people: int | None, effect: float | None, power: float | None, planned: PlannedTest
+) -> Power:
     """Solve for the one that is None, the effect being in units."""
-    in_units = None if planned.margin is None else planned.margin.in_units(noise.mean)
-    arm = _hardest(noise, effect or 0.0)
-    comparison = _Comparison(noise, replace(planned, margin=in_units), arm)
+    in_units = None if planned.margin is None else planned.margin.in_units(spread.mean)
+    arm = _hardest(spread, effect or 0.0)
+    comparison = _Comparison(spread, replace(planned, margin=in_units), arm)
     solved: Solved = "power"
     if people is None:
         assert effect is not None
         assert power is not None
-        solved, people = "people", _rounded(noise, comparison.people_for(effect, power))
+        solved, people = "people", _rounded(spread, comparison.people_for(effect, power))
     elif effect is None:
         assert power is not None
         solved, effect = "effect", comparison.effect_for(people, power)
     assert effect is not None
-    arms = tuple(zip(noise.arms, allotted(people, noise.shares), strict=True))
-    share = None if not noise.mean else effect / abs(noise.mean)
+    arms = tuple(zip(spread.arms, allotted(people, spread.shares), strict=True))
+    share = None if not spread.mean else effect / abs(spread.mean)
     return Power(
-        solved, people, arms, arm, effect, share, comparison.power(people, effect), planned, noise.grows,
-        own_rows=noise.own_rows,
+        solved, people, arms, arm, effect, share, comparison.power(people, effect), planned, spread.grows,
+        own_rows=spread.own_rows,
     )  # fmt: skip
 
 
 @check_arguments()
 def power_curve(
-    noise: Noise,
+    spread: Spread,
     *,
     people: Iterable[int],
     effect: float | None = None,
@@ -233,7 +235,7 @@ def power_curve(
 ) -> PowerCurve:
     """Solve for each of several numbers of people: the power of an effect, or the effect for a power."""
     return PowerCurve(
-        solve_power(noise, people=n, effect=effect, power=power, relative=relative, test=test) for n in people
+        solve_power(spread, people=n, effect=effect, power=power, relative=relative, test=test) for n in people
     )
 
 
@@ -243,8 +245,8 @@ def check_two_of_three(people: Any, effect: Any, power: Any) -> None:
         raise AnalysisError("exactly one of people, effect and power is solved for", "Give the other two.")
 
 
-def _check(noise: Noise, people: Any, effect: Any, power: Any) -> None:
-    if people is not None and not (isinstance(people, Real) and noise.fewest <= float(people) <= MOST_PEOPLE):
+def _check(spread: Spread, people: Any, effect: Any, power: Any) -> None:
+    if people is not None and not (isinstance(people, Real) and spread.fewest <= float(people) <= MOST_PEOPLE):
         raise AnalysisError("so few (or so many) people cannot be planned with", "Every arm needs two people or more.")
     if effect is not None and not (isinstance(effect, Real) and math.isfinite(effect)):
         raise AnalysisError("the effect must be a finite number", "In units of the metric, or relative=True.")
@@ -252,22 +254,22 @@ def _check(noise: Noise, people: Any, effect: Any, power: Any) -> None:
         raise AnalysisError("the power must lie between 0 and 1", "For example 0.8.")
 
 
-def _mean(noise: Noise) -> float:
-    if not noise.mean:
+def _mean(spread: Spread) -> float:
+    if not spread.mean:
         raise AnalysisError(
             "a relative effect needs a control mean other than 0", "Give mean=…, or an effect in units."
         )
-    return abs(noise.mean)
+    return abs(spread.mean)
 
 
-def _hardest(noise: Noise, effect: float) -> Level:
+def _hardest(spread: Spread, effect: float) -> Level:
     """Return the arm whose difference from the control has the largest error."""
-    return max(noise.others, key=lambda arm: noise.error(arm, 1e6, effect)[0])
+    return max(spread.others, key=lambda arm: spread.error(arm, 1e6, effect)[0])
 
 
-def _rounded(noise: Noise, people: float) -> int:
+def _rounded(spread: Spread, people: float) -> int:
     """Return people in all such that every arm has whole people, at least its share."""
-    return sum(math.ceil(people * share - 1e-9) for share in noise.shares.tolist())
+    return sum(math.ceil(people * share - 1e-9) for share in spread.shares.tolist())
 
 
 def allotted(people: float, shares: Floats) -> list[int]:
@@ -287,16 +289,16 @@ def allotted(people: float, shares: Floats) -> list[int]:
 class _Comparison:
     """One arm against the control, and how it is tested."""
 
-    noise: Noise
+    spread: Spread
     test: PlannedTest
     arm: Level
 
     def power(self, people: float, effect: float) -> float:
         """Return how often the test will say yes."""
-        if self.noise.binary and not 0 <= (self.noise.mean or 0) + effect <= 1:
+        if self.spread.binary and not 0 <= (self.spread.mean or 0) + effect <= 1:
             raise AnalysisError("the effect would take the rate below 0 or above 1", "Ask for a smaller effect.")
-        se, df = self.noise.error(self.arm, people, effect)
-        if se == 0:  # pragma: no cover - noise without any is refused when it is made
+        se, df = self.spread.error(self.arm, people, effect)
+        if se == 0:  # pragma: no cover - spread without any is refused when it is made
             raise AnalysisError("nothing would vary, so there is nothing to plan", "Give a rate between 0 and 1.")
         down, up = self._limits(people, effect, se, df)
         margin = self.test.margin
@@ -315,12 +317,12 @@ class _Comparison:
     def _limits(self, people: float, effect: float, se: float, df: float) -> tuple[float, float]:
         """Return how many of Welch's errors a clear effect is away from 0, or from a margin: below it, and above."""
         limit = self._limit(df, effect)
-        error, freedom = self.noise.alike_error(self.arm, people, effect)
-        if self.noise.plain_rate:  # the score test has the error of rates that are alike
+        error, freedom = self.spread.alike_error(self.arm, people, effect)
+        if self.spread.plain_rate:  # the score test has the error of rates that are alike
             limit *= error / se if self.test.margin is None else 1.0
             return limit, limit
-        down, up = (critical_t(limit, kappa) for kappa in self.noise.tilted(self.arm, people, effect))
-        if not self.noise.needs_alike(self.arm, people):
+        down, up = (critical_t(limit, kappa) for kappa in self.spread.tilted(self.arm, people, effect))
+        if not self.spread.needs_alike(self.arm, people):
             return down, up
         wide = self._limit(freedom, effect) * error / se  # both tests have one numerator: the wider error decides
         return max(down, wide), max(up, wide)
@@ -330,9 +332,9 @@ class _Comparison:
         test = self.test
         sided: Alternative = "greater" if test.margin is not None or test.alternative != "two-sided" else "two-sided"
         if test.correction == "dunnett":
-            return joint_quantile(test.confidence, df, self.noise.correlations(effect), sided)
+            return joint_quantile(test.confidence, df, self.spread.correlations(effect), sided)
         alpha = 1 - test.confidence
-        tests = len(self.noise.others) if test.tests is None else test.tests
+        tests = len(self.spread.others) if test.tests is None else test.tests
         if test.correction == "bonferroni":
             alpha = alpha / tests
         elif test.correction == "sidak":
@@ -342,7 +344,7 @@ class _Comparison:
     def people_for(self, effect: float, power: float) -> float:
         """Return the fewest people, not yet rounded, that reach this power."""
         self._check_reachable(effect)
-        return fewest_people(lambda people: self.power(people, effect) - power, self.noise.fewest * (1 + 1e-9))
+        return fewest_people(lambda people: self.power(people, effect) - power, self.spread.fewest * (1 + 1e-9))
 
     def _check_reachable(self, effect: float) -> None:
         """Check that the effect is on the right side, so that more people help at all."""
@@ -372,7 +374,7 @@ class _Comparison:
 
     def _far(self, excess: Callable[[float], float], most: float, *, up: bool) -> float:
         """Return an effect large enough to be on the other side."""
-        size = most / 1024 if math.isfinite(most) else self.noise.error(self.arm, 4 * self.noise.fewest, 0.0)[0] / 64
+        size = most / 1024 if math.isfinite(most) else self.spread.error(self.arm, 4 * self.spread.fewest, 0.0)[0] / 64
         while (excess(min(size, most)) < 0) == up:
             if size >= most:
                 raise AnalysisError(
@@ -383,7 +385,7 @@ class _Comparison:
 
     def _range(self) -> tuple[float, float, float]:
         """Return from which effect, in which direction and how far solutions are looked for."""
-        margin, mean = self.test.margin, self.noise.mean or 0.0
+        margin, mean = self.test.margin, self.spread.mean or 0.0
         if margin is None:
             start, sign = 0.0, -1.0 if self.test.alternative == "less" else 1.0
         elif len(margin.tests) == 1:
@@ -392,9 +394,9 @@ class _Comparison:
         else:
             (low, _), (high, _) = margin.tests
             return (low + high) / 2, 1.0, (high - low) / 2
-        if self.noise.grows:  # nothing falls below 0, and far up the spread grows as fast as the effect
+        if self.spread.grows:  # nothing falls below 0, and far up the spread grows as fast as the effect
             return start, sign, mean + start if sign < 0 else _FAR * mean
-        if not self.noise.binary:
+        if not self.spread.binary:
             return start, sign, math.inf
         room = 1 - mean - start if sign > 0 else mean + start
         return start, sign, room * (1 - 1e-9)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kanab.stats.noise import FEWEST_DEVIATIONS
+from kanab.stats.noise_variance import FEWEST_DEVIATIONS
 
 Data = Mapping[str, Any]
 

@@ -7,21 +7,22 @@ from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
-from kanab.stats.bayes import Candidate, Posterior, best_arm, posterior
+from kanab.stats.cace import ReceivedEffect, adjusted_received_effect, received_effect
 from kanab.stats.cautions import (
     Caution,
     changed_shares,
     clamped_values,
+    count_nonmodal,
     looked_early,
     metric_cautions,
-    people_off_commonest,
 )
-from kanab.stats.designs.clusters import cluster_means
-from kanab.stats.designs.received import ReceivedEffect, adjusted_received_effect, received_effect
+from kanab.stats.cluster_robust import cluster_means
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
+from kanab.stats.heterogeneity import FollowUp, SegmentEffect, effect_differs, follow_ups, segment_effects
 from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
+from kanab.stats.posteriors import Candidate, Posterior, best_arm, posterior
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
 from kanab.stats.ratio import (
     additive_ratio_means,
@@ -33,7 +34,6 @@ from kanab.stats.ratio import (
 from kanab.stats.regression.ols import Anova, Fit, RobustFit, fit, robust_fit
 from kanab.stats.relative import OddsRatio, Relative, odds_ratio, relative_delta, relative_effect
 from kanab.stats.score import Rates
-from kanab.stats.segments import FollowUp, SegmentEffect, effect_differs, follow_ups, segment_effects
 from kanab.stats.sequential import (
     AnyTimeLook,
     AnyTimeSampleRatio,
@@ -91,6 +91,7 @@ __all__ = [
     "cluster_means",
     "contrast",
     "correct",
+    "count_nonmodal",
     "difference_in_means",
     "effect_differs",
     "fit",
@@ -103,7 +104,6 @@ __all__ = [
     "nested_f",
     "odds_ratio",
     "omnibus",
-    "people_off_commonest",
     "plain_means",
     "planned_look",
     "pooled_f",

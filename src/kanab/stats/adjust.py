@@ -14,7 +14,14 @@ from kanab.choices import Alternative, Variance
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats.effect import ArmMeans, Effect, against_control, arm_parts
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, solve
-from kanab.stats.noise import Measured, enough_freedom, floats, freedom_with_noise, measured, twice_middle
+from kanab.stats.noise_variance import (
+    Measured,
+    floats,
+    freedom_with_noise,
+    measured,
+    twice_middle,
+    variances_above_noise,
+)
 from kanab.stats.regression.formula import Term, Variable, design, parse
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally
@@ -130,7 +137,7 @@ def _with_noise(tally: Tally, means: ArmMeans, classes: Classes, fits: _Fits, to
     left, left_noise = known.left(shaped)
     rss = left + own @ (leverage * (t_noise + fitted**2 * n_noise))
     df = freedom_with_noise(rss, means.df, left_noise)
-    sample = enough_freedom(rss, df) / means.df * fits.shares
+    sample = variances_above_noise(rss, df) / means.df * fits.shares
     return replace(means, exact=exact, sample=sample, df=df, noise=noise / classes.scale**2)
 
 

@@ -28,7 +28,7 @@ from kanab.stats.effect import ArmMeans, Effect, contrast, differences_from
 from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import ALL_TOGETHER, Simultaneous
-from kanab.stats.noise import TOO_NOISY
+from kanab.stats.noise_variance import TOO_NOISY
 from kanab.stats.skewness import LEVEL
 from kanab.tally.factor import Level, label
 

@@ -23,7 +23,7 @@ from kanab.errors import AnalysisError
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import corrected_array
-from kanab.stats.noise import class_mean_noise, floats
+from kanab.stats.noise_variance import class_mean_noise, floats
 from kanab.stats.sequential import any_time_f_p, log_evidence_of_counts, tuning
 from kanab.stats.srm import independence, sample_ratio
 from kanab.tabular import number, p_value

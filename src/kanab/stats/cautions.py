@@ -13,7 +13,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, flag, listed
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import arm_squares
-from kanab.stats.noise import squares_noise
+from kanab.stats.noise_variance import squares_noise
 from kanab.stats.score import FEWEST_EXPECTED
 from kanab.stats.srm import alarm_limit, independence, people_noise
 from kanab.tabular import p_value
@@ -176,7 +176,7 @@ def _noisy_cautions(table: Tally, name: str) -> list[Caution]:
 
 
 @check_arguments()
-def people_off_commonest(
+def count_nonmodal(
     tally: Tally, metric: str | None = None, ends: tuple[float, float] | None = None
 ) -> dict[Level, float]:
     """Return how many people of each arm have another value than the commonest one, at least.
@@ -188,7 +188,7 @@ def people_off_commonest(
 
     >>> from kanab.counting.columns import count_columns
     >>> shop = {"arm": [0] * 90 + [1] * 10, "bought": [True] * 3 + [False] * 97}
-    >>> people_off_commonest(count_columns(shop, arm="arm", metrics=["bought"]))
+    >>> count_nonmodal(count_columns(shop, arm="arm", metrics=["bought"]))
     {0: 3.0, 1: 0.0}
     """
     arms = _arms(tally.keep(), metric, ends)

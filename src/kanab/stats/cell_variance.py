@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.stats.gram import Classes, Floats
-from kanab.stats.noise import ClassNoise, floats, freedom_with_noise
+from kanab.stats.noise_variance import ClassNoise, floats, freedom_with_noise
 from kanab.tally.cell_arrays import Cells
 
 _STILL = "nothing varies in a class, an arm or a level"
@@ -27,7 +27,7 @@ _MOST_NOISE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class CellVariance:
     """Variance groups: which one each cell is in, their variances (steps²) and degrees of freedom."""
 
     group: NDArray[np.intp]
@@ -48,20 +48,20 @@ class Spread:
         return np.ones_like(n) if self.noise is None else own / (own + n * self.noise)
 
 
-def _spread(group: NDArray[np.intp], within: Floats, df: Floats) -> Spread:
+def _spread(group: NDArray[np.intp], within: Floats, df: Floats) -> CellVariance:
     if np.any(df < 1):
-        return Spread(group, within, df, _ALONE)
+        return CellVariance(group, within, df, _ALONE)
     if np.any(within <= 0):
-        return Spread(group, within, df, _STILL)
-    return Spread(group, within / df, df)
+        return CellVariance(group, within, df, _STILL)
+    return CellVariance(group, within / df, df)
 
 
-def by_class(classes: Classes, squares: Cells) -> Spread:
+def by_class(classes: Classes, squares: Cells) -> CellVariance:
     """Return a variance for every cell."""
     return _spread(np.arange(len(classes.counts)), classes.within_each(squares), classes.n - 1)
 
 
-def by_arm(classes: Classes, squares: Cells) -> Spread:
+def by_arm(classes: Classes, squares: Cells) -> CellVariance:
     """Return one variance per arm, the same in all levels."""
     return _spread(*marginal(classes, squares, 0))
 
@@ -75,18 +75,18 @@ def marginal(classes: Classes, squares: Cells, axis: int) -> tuple[NDArray[np.in
     return group, np.array(within), np.array(df)
 
 
-def two_marginals(classes: Classes, rows: Cells, columns: Cells) -> Spread:
+def two_marginals(classes: Classes, rows: Cells, columns: Cells) -> CellVariance:
     """Return σ² = u_row · v_column, fitted to both marginals by iterative proportional fitting."""
     row, row_within, row_df = marginal(classes, rows, 0)
     column, column_within, column_df = marginal(classes, columns, 1)
     freedom = classes.n - 1
     cells = np.arange(len(freedom))
     if np.any(freedom < 1) or np.any(row_df < 1) or np.any(column_df < 1):
-        return Spread(cells, freedom, freedom, _ALONE)
+        return CellVariance(cells, freedom, freedom, _ALONE)
     if np.any(row_within <= 0) or np.any(column_within <= 0):
-        return Spread(cells, freedom, freedom, _STILL)
+        return CellVariance(cells, freedom, freedom, _STILL)
     u, v = _fitted((row, row_within), (column, column_within), row_within / row_df, freedom)
-    return Spread(cells, u[row] * v[column], freedom)
+    return CellVariance(cells, u[row] * v[column], freedom)
 
 
 def _fitted(
@@ -105,7 +105,7 @@ def _fitted(
     return _newton((row, row_within, u), (column, column_within, v), freedom)
 
 
-def noisy_spread(classes: Classes, noise: ClassNoise, axes: Sequence[tuple[int, Cells, Floats]]) -> Spread:
+def noisy_spread(classes: Classes, noise: ClassNoise, axes: Sequence[tuple[int, Cells, Floats]]) -> CellVariance:
     """Return the variances of cells whose numbers carry noise, from marginals of squares, and the noise in their means.
 
     ``axes`` are rows (0) or columns (1), or every class (−1), each with its squares and the variance of their noise.
@@ -114,20 +114,20 @@ def noisy_spread(classes: Classes, noise: ClassNoise, axes: Sequence[tuple[int, 
     everybody's squares first; where one of them is below nothing, the rows alone are taken.
     """
     if np.any(classes.n <= _SURE_PEOPLE * np.sqrt(noise.people)):
-        return Spread(np.arange(len(classes.n)), classes.n, classes.n, TOO_NOISY)
+        return CellVariance(np.arange(len(classes.n)), classes.n, classes.n, TOO_NOISY)
     sides = [_noisy_marginal(classes, noise, *axis) for axis in axes]
     if len(sides) == 2 and all(np.all(side.within > 0) for side in sides):
         rows, columns = _agreeing(*sides)
         freedom = classes.n - 1
         variances = _proportional(rows, columns, freedom)
         doubt = (rows.noise / rows.within**2)[rows.group] + (columns.noise / columns.within**2)[columns.group]
-        spread = Spread(np.arange(len(freedom)), variances, 2 / (2 / freedom + doubt), "", noise.means)
+        spread = CellVariance(np.arange(len(freedom)), variances, 2 / (2 / freedom + doubt), "", noise.means)
         unsure = variances * np.sqrt(doubt)
     else:
         side = sides[0]
         within = np.maximum(0.0, side.within)
         df = freedom_with_noise(within, side.df, side.noise)
-        spread = Spread(side.group, within / side.df, df, "", noise.means)
+        spread = CellVariance(side.group, within / side.df, df, "", noise.means)
         unsure = (np.sqrt(side.noise) / side.df)[side.group]
     vague = np.any(unsure > _MOST_NOISE * spread.of_people(classes.n))
     return replace(spread, problem=TOO_NOISY) if vague else spread

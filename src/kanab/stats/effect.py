@@ -17,13 +17,13 @@ from kanab.choices import Alternative, RateTest
 from kanab.errors import AnalysisError, DesignError, LevelError, listed
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_quantile, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of
-from kanab.stats.noise import (
+from kanab.stats.noise_variance import (
     TOO_NOISY,
     class_mean_noise,
-    enough_freedom,
     freedom_with_noise,
     lost_squares,
     measured,
+    variances_above_noise,
 )
 from kanab.stats.score import NoisyRates, Rates, agreed_interval, exact_p
 from kanab.stats.skewness import LEVEL, Shape, Tilt, corrected_t, critical_t, tilt
@@ -250,7 +250,7 @@ def plain_means(tally: Tally, metric: str | None = None, *, test: RateTest = "sc
         left, left_noise = known.left(known.t / known.n)
         rss_arm = left + lost_squares(table, of.name)
         df = freedom_with_noise(rss_arm, df, left_noise)
-        within = enough_freedom(rss_arm, df).tolist()
+        within = variances_above_noise(rss_arm, df).tolist()
     sample = np.array([rss / (n * (n - 1)) / classes.scale**2 for rss, n in zip(within, people, strict=True)])
     score = of.binary and test == "score"
     return ArmMeans(

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
-from kanab.stats.cell_variance import KNOWN, TOO_NOISY, Spread, by_arm, by_class, noisy_spread, two_marginals
+from kanab.stats.cell_variance import KNOWN, TOO_NOISY, CellVariance, by_arm, by_class, noisy_spread, two_marginals
 from kanab.stats.distributions import f_tail
 from kanab.stats.gram import Classes, Floats, Solution, arm_squares, classes_of, difference_of_fits, independent, solve
-from kanab.stats.noise import class_noise, refuse_noise, squares_noise
+from kanab.stats.noise_variance import class_noise, refuse_noise, squares_noise
 from kanab.stats.regression.formula import Variable, design, parse
 from kanab.tabular import number, p_value
 from kanab.tally.tally import Tally
@@ -264,7 +264,7 @@ def robust_f(
     return FTest(cells.metric, cells.between, chosen, f, (float(q), df), f_tail(f, q, df), note)
 
 
-def _small_sample(cells: TwoWay, weights: Floats, spread: Spread) -> tuple[float, float]:
+def _small_sample(cells: TwoWay, weights: Floats, spread: CellVariance) -> tuple[float, float]:
     """Return H1 and H2: what estimating each group's variance costs (Welch's correction, generalised).
 
     Only a share of a cell's variance may be estimated, noise is known.
@@ -283,7 +283,7 @@ def finest_variance(cells: TwoWay) -> Literal["by_class", "two_marginals", "by_a
     return "two_marginals" if all(known) else "by_arm"
 
 
-def cell_spread(cells: TwoWay, variance: str) -> Spread:
+def cell_spread(cells: TwoWay, variance: str) -> CellVariance:
     """Return the variances of the cells, in groups, with their degrees of freedom."""
     table, metric, classes = cells.tally, cells.metric, cells.classes
     if table.noise is not None and variance in NOISY_MARGINALS:
@@ -303,11 +303,11 @@ NOISY_MARGINALS = {"by_class": (-1,), "two_marginals": (0, 1), "by_arm": (0,)}
 """The marginals of squares that every kind of variance takes: classes (−1), rows (0), columns (1)."""
 
 
-def _noisy_spread(cells: TwoWay, variance: str) -> Spread:
+def _noisy_spread(cells: TwoWay, variance: str) -> CellVariance:
     """Return the variances of cells that carry noise."""
     table, metric, classes = cells.tally, cells.metric, cells.classes
     if len(classes.counts) < table.people.size:
-        return Spread(np.arange(len(classes.counts)), classes.n, classes.n, TOO_NOISY)
+        return CellVariance(np.arange(len(classes.counts)), classes.n, classes.n, TOO_NOISY)
     axes = []
     for axis in NOISY_MARGINALS[variance]:
         by = table.axes if axis < 0 else (table.axes[axis],)

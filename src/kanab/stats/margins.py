@@ -14,7 +14,7 @@ from kanab.choices import Alternative, Claim
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import t_tail
 from kanab.stats.effect import ArmMeans, Effect, alike_error
-from kanab.stats.noise import TOO_NOISY
+from kanab.stats.noise_variance import TOO_NOISY
 from kanab.stats.relative import relative_effect
 from kanab.stats.score import NoisyRates, Rates, exact_p
 from kanab.tabular import number, p_value

@@ -23,7 +23,7 @@ from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
 from kanab.stats.gram import Floats, arm_cross
-from kanab.stats.noise import FEWEST_DEVIATIONS, arm_products_noise, combined_noise
+from kanab.stats.noise_variance import FEWEST_DEVIATIONS, arm_products_noise, combined_noise
 from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric

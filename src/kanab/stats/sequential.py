@@ -320,7 +320,7 @@ def any_time_look(
     estimated error. ``people`` are everyone counted so far. It is narrowest at ``tuned_at`` people, which
     must be chosen before looking: 1.55 times as wide as an ordinary 95 % interval there, 1.66 times at
     ten times as many people, 1.95 times at a tenth. Means of rare events are not yet normal: it does not begin before
-    `FEWEST_CARRIERS` people of each arm are ``off_commonest`` (the fewest of `people_off_commonest`), and p is 1 until
+    `FEWEST_CARRIERS` people of each arm are ``off_commonest`` (the fewest of `count_nonmodal`), and p is 1 until
     then. It ends with the ``planned`` people, with ``last``, and where the interval lies within ± ``worth``, an effect
     worth having. Raises `AnalysisError` where people, tuned_at or planned is not a positive whole number.
 

@@ -14,7 +14,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import Floats
-from kanab.stats.noise import floats
+from kanab.stats.noise_variance import floats
 from kanab.tabular import number, p_value
 from kanab.tally.cell_arrays import marginal
 from kanab.tally.factor import Level, label

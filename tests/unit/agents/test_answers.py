@@ -19,7 +19,7 @@ from kanab.collector.http.app import Collector
 from kanab.dashboard.release_sources import FileReleases
 from kanab.dashboard.releases import RawSource
 from kanab.errors import KanabError
-from kanab.planning import noise_of_means, solve_power
+from kanab.planning import solve_power, spread_of_means
 from kanab.privacy.release_json import read_release
 from kanab.stats import adjusted_means
 
@@ -115,7 +115,7 @@ def test_power_is_solved_from_the_variances_of_the_release(folder: Path) -> None
         over(folder), "power", {"experiment": "checkout", "metric": "spend", "effect": 1, "adjust": ["tier"]}
     )
     table = read_release(folder / "checkout.release.json").tables["checkout/tier"]
-    noise = noise_of_means(adjusted_means(table, "spend"), shares={"A": 1, "B": 1}, control="A")
+    noise = spread_of_means(adjusted_means(table, "spend"), shares={"A": 1, "B": 1}, control="A")
     assert answer.data["people"] == solve_power(noise, effect=1, power=0.8).people
     assert "as it was found in checkout (checkout.release.json), adjusted for tier." in answer.text
     detectable = answer_call(over(folder), "power", {"experiment": "checkout", "metric": "spend"})

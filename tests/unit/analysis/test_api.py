@@ -469,7 +469,7 @@ def test_rates_are_named_only_where_noise_hides_them() -> None:
 def test_where_noise_is_too_much_for_classes_the_note_says_what_is_not_adjusted(
     with_epsilon: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kanab.stats.noise.FEWEST_DEVIATIONS", 1e6)
+    monkeypatch.setattr("kanab.stats.noise_variance.FEWEST_DEVIATIONS", 1e6)
     notes = analyze(with_epsilon).notes
     assert (
         "The effect on bought is not adjusted for tier: in arm 'A' a class has too few people for this noise." in notes

@@ -20,9 +20,9 @@ from kanab.analysis.metric_shapes import shapes_of
 from kanab.analysis.options import CORRECTIONS, ResolvedOptions
 from kanab.errors import AnalysisError, ArgumentError
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
-from kanab.stats.bayes import Prior, best_arm, posterior
 from kanab.stats.margins import Margin, against_margin
 from kanab.stats.multiplicity import excludes, simultaneous_intervals
+from kanab.stats.posteriors import Prior, best_arm, posterior
 from kanab.stats.relative import relative_delta
 from kanab.stats.skewness import Shape
 

@@ -15,8 +15,8 @@ from kanab.analysis.options import (
     read_priors,
 )
 from kanab.errors import AnalysisError, LevelError
-from kanab.stats.bayes import Prior
 from kanab.stats.margins import Margin
+from kanab.stats.posteriors import Prior
 from kanab.tally.factor import Factor
 
 ARMS = Factor("variant", ("A", "B", "C"), "arm")

@@ -31,7 +31,7 @@ from kanab.inspection.auditor import check_release
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.file import parse_plan, plan_digest
 from kanab.plan.model import make_plan
-from kanab.planning.released import noise_of_release
+from kanab.planning.spread import spread_of_release
 from kanab.privacy.ledger import Ledger, append_release, read_ledger
 from kanab.privacy.release import OwnRows, Release, Tables
 from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
@@ -274,7 +274,7 @@ BY_VALUE: dict[str, Callable[[Any], Any]] = {
     "report": lambda value: privacy_account({"a": value}),
     "ledger": lambda value: append_release("kanab.ledger", Ledger(), value),
     "dashboard": lambda value: analyzed(value, "variant"),
-    "power": lambda value: noise_of_release(value, value.plan.experiment()),
+    "power": lambda value: spread_of_release(value, value.plan.experiment()),
 }
 
 

@@ -15,8 +15,8 @@ import kanab as kb
 from kanab.cli.main import cli
 from kanab.datasets import shop_rows
 from kanab.errors import AnalysisError, KanabError, LevelError, PlanError
-from kanab.stats.bayes import Prior
 from kanab.stats.margins import Margin
+from kanab.stats.posteriors import Prior
 
 PEOPLE = 3_000
 

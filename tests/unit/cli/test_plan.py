@@ -17,8 +17,8 @@ from kanab.datasets import shop_rows
 from kanab.errors import KanabError, PlanError, SourceError
 from kanab.plan.file import read_plan
 from kanab.planning.forecast import Baseline, baseline_from_release, forecast_plan
-from kanab.planning.noise import noise_of_amounts
 from kanab.planning.power import solve_power
+from kanab.planning.spread import spread_of_amounts
 
 SHOP = """
 [metrics]
@@ -127,22 +127,22 @@ def test_a_release_gives_levels_and_variances(file: Path, earlier: Path) -> None
 
 def test_a_flag_stands_above_the_release(file: Path, earlier: Path) -> None:
     found = effects(data(file, *TRAFFIC, "--release", earlier, "--sd", "spend=30"))
-    assert found["spend", None] == solve_power(noise_of_amounts(30), people=1_680, power=0.8).effect
+    assert found["spend", None] == solve_power(spread_of_amounts(30), people=1_680, power=0.8).effect
     assert ("spend", "tier") not in found
     assert ("bought", "tier") in found
 
 
 def test_a_release_of_another_name_or_other_arms_lends_its_spread(file: Path, earlier: Path) -> None:
-    noise = baseline_from_release(kb.read_release(earlier)).noises["variant", "spend"][""]
+    noise = baseline_from_release(kb.read_release(earlier)).spreads["variant", "spend"][""]
     sd = float(np.sqrt(noise.shares @ noise.variances))
     file.write_text(SHOP.replace("variant", "checkout"), "utf-8")
     found = effects(data(file, *TRAFFIC, "--release", earlier))
     assert set(found) == {("bought", None), ("spend", None)}
-    assert found["spend", None] == solve_power(noise_of_amounts(sd), people=1_680, power=0.8).effect
+    assert found["spend", None] == solve_power(spread_of_amounts(sd), people=1_680, power=0.8).effect
     file.write_text(SHOP.replace("B = 1", "B = 1, C = 1"), "utf-8")
     three = effects(data(file, *TRAFFIC, "--release", earlier))
     even = {"A": 1, "B": 1, "C": 1}
-    assert three["spend", None] == solve_power(noise_of_amounts(sd, shares=even), people=1_680, power=0.8).effect
+    assert three["spend", None] == solve_power(spread_of_amounts(sd, shares=even), people=1_680, power=0.8).effect
 
 
 def test_a_release_is_read_at_this_plans_shares(file: Path, earlier: Path) -> None:

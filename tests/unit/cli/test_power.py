@@ -19,10 +19,9 @@ from kanab.cli.power import power
 from kanab.datasets import shop_rows
 from kanab.errors import AnalysisError, KanabError, LevelError, PlanError, SourceError
 from kanab.plan.file import parse_plan
-from kanab.planning.interactions import crossed_noise, crossed_noise_of, interaction_power
-from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
+from kanab.planning.interactions import crossed_spread, crossed_spread_of, interaction_power
 from kanab.planning.power import solve_power
-from kanab.planning.released import noise_of_rows
+from kanab.planning.spread import spread_of_amounts, spread_of_means, spread_of_rate, spread_of_rows
 
 RATE = ("--rate", "0.1")
 SD = ("--sd", "20")
@@ -82,7 +81,7 @@ def test_the_power_of_an_effect_with_unequal_shares_names_the_arms() -> None:
     assert said(*words).startswith(
         "20,000 people in all (A 18,000, B 2,000) find a change of 0.6 in a mean of 12 (+5 %) with power 13.6 %.\n"
     )
-    noise = noise_of_amounts(30, mean=12, shares={"A": 9, "B": 1})
+    noise = spread_of_amounts(30, mean=12, shares={"A": 9, "B": 1})
     assert data(*words)["power"] == solve_power(noise, people=20_000, effect=0.6).power
 
 
@@ -135,7 +134,7 @@ def test_one_side_needs_fewer_people_and_a_margin_is_planned() -> None:
 def test_an_interaction_of_two_by_two_arms_needs_four_times_the_people() -> None:
     words = (*SD, "--effect", "1", "--power", "0.8")
     found = data(*words, "--interaction", "2x2")
-    cells = crossed_noise({"A": 1, "B": 1}, {1: 1, 2: 1}, sd=20)
+    cells = crossed_spread({"A": 1, "B": 1}, {1: 1, 2: 1}, sd=20)
     assert found["people"] == interaction_power(cells, effect=1, power=0.8).people
     assert found["people"] / data(*words)["people"] == pytest.approx(4, rel=1e-3)
     assert said(*words, "--interaction", "1:1x6:3:1").startswith(
@@ -146,7 +145,7 @@ def test_an_interaction_of_two_by_two_arms_needs_four_times_the_people() -> None
 
 def test_an_interaction_on_a_rate_may_be_relative_and_adjusted() -> None:
     found = data(*RATE, "--r2", "0.5", "--effect", "0.1", "--relative", "--power", "0.8", "--interaction", "2x2")
-    cells = crossed_noise({"A": 1, "B": 1}, {1: 1, 2: 1}, sd=(0.09 / 2) ** 0.5)
+    cells = crossed_spread({"A": 1, "B": 1}, {1: 1, 2: 1}, sd=(0.09 / 2) ** 0.5)
     assert found["people"] == interaction_power(cells, effect=0.01, power=0.8).people
     assert found["relative"] == pytest.approx(0.1)
 
@@ -154,7 +153,7 @@ def test_an_interaction_on_a_rate_may_be_relative_and_adjusted() -> None:
 def test_a_curve_runs_from_a_quarter_to_four_times_the_people() -> None:
     rows = data(*RATE, "--people", "20000", "--effect", "0.01", "--curve")["curve"]
     assert [row["people"] for row in rows] == [5_000, 10_000, 20_000, 40_000, 80_000]
-    noise = noise_of_rate(0.1)
+    noise = spread_of_rate(0.1)
     for row in rows:
         assert row["effect"] == solve_power(noise, people=row["people"], power=0.8).effect
         assert row["power"] == solve_power(noise, people=row["people"], effect=0.01).power
@@ -202,8 +201,8 @@ def test_a_release_gives_the_variances_that_were_found(file: Path) -> None:
     table = kb.read_release(file).tables["variant/tier"]
     words = ("--release", str(file), "--metric", "spend", "--people", "40000", "--power", "0.8")
     even = {"A": 1, "B": 1}
-    plain = noise_of_means(shaped(kb.stats.plain_means(table, "spend"), file), shares=even)
-    adjusted = noise_of_means(shaped(kb.stats.adjusted_means(table, "spend"), file), shares=even)
+    plain = spread_of_means(shaped(kb.stats.plain_means(table, "spend"), file), shares=even)
+    adjusted = spread_of_means(shaped(kb.stats.adjusted_means(table, "spend"), file), shares=even)
     assert data(*words, "--shares", "A=1,B=1")["effect"] == solve_power(plain, people=40_000, power=0.8).effect
     found = data(*words, "--shares", "A=1,B=1", "--adjust", "tier", "--experiment", "variant")
     assert found["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
@@ -254,7 +253,7 @@ def test_numbers_that_a_release_was_adjusted_for_save_people_and_are_no_metrics(
     effect = kb.analyze(released).effects[-1].effect
     assert effect.covariates == ("before", "device", "tier")
     means = kb.stats.additive_means([released.tables["variant/tier"]], "spend", [], numbers=["before"])
-    assert number["people"] == solve_power(noise_of_means(means), effect=0.5, power=0.8).people
+    assert number["people"] == solve_power(spread_of_means(means), effect=0.5, power=0.8).people
     assert "adjusted for before" in number["notes"][0]
     assert "measured before the experiment" in problem(*words, "--metric", "before").fact
     assert "numbers: before" in problem(*words, "--adjust", "age").remedy
@@ -264,7 +263,7 @@ def test_a_released_rate_is_said_in_points_and_segments_are_planned(file: Path) 
     words = ("--release", str(file), "--effect", "0.1", "--relative", "--power", "0.8")
     assert " points in a rate of " in said(*words, "--metric", "bought")
     found = data(*words, "--metric", "spend", "--interaction", "tier")
-    cells = crossed_noise_of(kb.read_release(file).tables["variant/tier"], "tier", "spend")
+    cells = crossed_spread_of(kb.read_release(file).tables["variant/tier"], "tier", "spend")
     assert found["people"] == interaction_power(cells, effect=found["effect"], power=0.8).people
     assert found["effect"] == pytest.approx(0.1 * found["mean"])
 
@@ -272,8 +271,8 @@ def test_a_released_rate_is_said_in_points_and_segments_are_planned(file: Path) 
 def test_a_released_rate_is_planned_with_the_variance_of_its_new_rate(file: Path) -> None:
     means = shaped(kb.stats.adjusted_means(kb.read_release(file).tables["variant/tier"], "bought"), file)
     words = ("--release", str(file), "--metric", "bought", "--adjust", "tier", "--people", "2000", "--power", "0.8")
-    assert data(*words)["effect"] == solve_power(noise_of_means(means, rate=True), people=2_000, power=0.8).effect
-    assert data(*words)["effect"] > 1.04 * solve_power(noise_of_means(means), people=2_000, power=0.8).effect
+    assert data(*words)["effect"] == solve_power(spread_of_means(means, rate=True), people=2_000, power=0.8).effect
+    assert data(*words)["effect"] > 1.04 * solve_power(spread_of_means(means), people=2_000, power=0.8).effect
 
 
 def test_a_ratio_from_a_release_needs_its_products(file: Path) -> None:
@@ -286,7 +285,7 @@ def test_a_ratio_from_a_release_needs_its_products(file: Path) -> None:
 def test_an_effect_that_multiplies_amounts_needs_more_people_for_a_rise() -> None:
     words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1", "--effect", "0.365", "--relative", "--power", "0.8")
     found = data(*words, "--multiplies")
-    noise = noise_of_amounts(15.6, mean=4, shares={"A": 9, "B": 1}, grows=True)
+    noise = spread_of_amounts(15.6, mean=4, shares={"A": 9, "B": 1}, grows=True)
     assert found["people"] == solve_power(noise, effect=0.365, relative=True, power=0.8).people
     shift = data(*words)
     assert found["people"] > 1.7 * shift["people"]
@@ -330,7 +329,7 @@ def test_without_a_positive_mean_or_for_a_rate_there_is_one_kind_of_effect() -> 
 def test_a_released_amount_may_be_multiplied_and_a_rate_may_not(file: Path) -> None:
     words = ("--release", str(file), "--people", "40000", "--power", "0.8", "--multiplies")
     means = shaped(kb.stats.plain_means(kb.read_release(file).tables["variant/tier"], "spend"), file)
-    noise = noise_of_means(means, grows=True)
+    noise = spread_of_means(means, grows=True)
     assert data(*words, "--metric", "spend")["effect"] == solve_power(noise, people=40_000, power=0.8).effect
     assert problem(*words, "--metric", "bought").fact == "--multiplies is for amounts"
 
@@ -355,9 +354,9 @@ def test_a_ratio_is_planned_from_the_products_of_a_release(ratio_file: Path, nam
     words = ("--release", str(ratio_file), "--people", "40000", "--power", "0.8", "--metric", name)
     table = kb.read_release(ratio_file).tables["variant/tier"]
     even = {"A": 1, "B": 1}
-    plain = kb.planning.noise_of_means(shaped(kb.stats.ratio_means(table, "spend", "bought"), ratio_file), shares=even)
+    plain = kb.planning.spread_of_means(shaped(kb.stats.ratio_means(table, "spend", "bought"), ratio_file), shares=even)
     means = shaped(kb.stats.adjusted_ratio_means(table, "spend", "bought"), ratio_file)
-    adjusted = kb.planning.noise_of_means(means, shares=even)
+    adjusted = kb.planning.spread_of_means(means, shares=even)
     assert data(*words)["effect"] == solve_power(plain, people=40_000, power=0.8).effect
     assert data(*words, "--adjust", "tier")["effect"] == solve_power(adjusted, people=40_000, power=0.8).effect
     assert "How spend/bought varies is as it was found in variant (shop.json)." in said(*words)
@@ -478,7 +477,7 @@ def test_a_file_is_planned_from_with_80_percent_power_by_default(rows_file: str)
     spend = shop_rows(4_000)["spend"]
     found = data(rows_file, "--metric", "spend", "--effect", "5%")
     assert (found["scope"], found["power"] > 0.8, found["mean"]) == ("own-rows", True, pytest.approx(spend.mean()))
-    noise = noise_of_rows(rows_file, "spend")
+    noise = spread_of_rows(rows_file, "spend")
     assert noise.variances == pytest.approx([np.var(spend, ddof=1)] * 2)
     assert (noise.own_rows, solve_power(noise, people=900, power=0.8).own_rows) == (True, True)
 
@@ -488,12 +487,12 @@ def test_rows_and_columns_of_arms_are_chosen_as_everywhere(rows_file: str) -> No
     in_control = rows["bought"][rows["variant"] == "A"].mean()
     assert data(rows_file, "--metric", "bought", "--effect", "5%", "--arm", "variant")["mean"] == in_control
     in_tier = rows["spend"][rows["tier"] == 1]
-    noise = noise_of_rows(pd.DataFrame(rows), "spend", rows=kb.Rows(where="tier = 1"))
+    noise = spread_of_rows(pd.DataFrame(rows), "spend", rows=kb.Rows(where="tier = 1"))
     assert noise.variances == pytest.approx([np.var(in_tier, ddof=1)] * 2)
-    adjusted = noise_of_rows(rows, "spend", adjust=["prior_spend"])
+    adjusted = spread_of_rows(rows, "spend", adjust=["prior_spend"])
     share = 1 - np.corrcoef(rows["spend"], rows["prior_spend"])[0, 1] ** 2
     assert adjusted.variances[0] == pytest.approx(share * np.var(rows["spend"], ddof=1), rel=1e-3)
-    ratio = noise_of_rows(rows, kb.Ratio("spend", "bought"))
+    ratio = spread_of_rows(rows, kb.Ratio("spend", "bought"))
     assert ratio.mean == pytest.approx(rows["spend"].sum() / rows["bought"].sum())
 
 

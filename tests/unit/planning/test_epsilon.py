@@ -12,8 +12,8 @@ from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, Plan
 from kanab.planning.epsilon import EpsilonForecast, check_budgets, epsilon_range, forecast_epsilon, person_account
 from kanab.planning.forecast import Baseline, forecast_plan
-from kanab.planning.noise import noise_of_amounts, noise_of_rate
 from kanab.planning.report.plan_html import plan_report
+from kanab.planning.spread import spread_of_amounts, spread_of_rate
 from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.privacy.epsilon.split import split_budget
 
@@ -45,7 +45,7 @@ def test_a_smaller_epsilon_costs_more_of_every_metric() -> None:
 
 def test_so_many_people_make_the_interval_as_wide_as_without_noise() -> None:
     row = next(row for row in rows(epsilons=[1]) if row.metric == "spend")
-    varies = noise_of_amounts(15.0, mean=12.0, shares=SHARES)
+    varies = spread_of_amounts(15.0, mean=12.0, shares=SHARES)
     without, _ = varies.error("B", row.people, 0.0)
     there = forecast_epsilon(PLAN, Budget(1.0), ("checkout", "spend"), varies, row.people_needed)
     assert there is not None
@@ -80,7 +80,7 @@ def test_without_asking_the_budget_of_the_plan_is_forecast() -> None:
 def test_an_unknown_mean_is_taken_to_be_the_worst() -> None:
     known, unknown = (
         forecast_epsilon(PLAN, Budget(1.0), ("checkout", "spend"), varies, 20_000)
-        for varies in (noise_of_amounts(15.0, mean=12.0, shares=SHARES), noise_of_amounts(15.0, shares=SHARES))
+        for varies in (spread_of_amounts(15.0, mean=12.0, shares=SHARES), spread_of_amounts(15.0, shares=SHARES))
     )
     assert known is not None
     assert unknown is not None
@@ -88,7 +88,7 @@ def test_an_unknown_mean_is_taken_to_be_the_worst() -> None:
 
 
 def test_ratios_and_metrics_without_bounds_have_no_forecast() -> None:
-    varies = noise_of_rate(0.1, shares=SHARES)
+    varies = spread_of_rate(0.1, shares=SHARES)
     unbounded = kb.make_plan("checkout", ["visits"], arms={"A": 1, "B": 1})
     assert forecast_epsilon(PLAN, Budget(1.0), ("checkout", "per_order"), varies, 20_000) is None
     assert forecast_epsilon(unbounded, Budget(1.0), ("checkout", "visits"), varies, 20_000) is None

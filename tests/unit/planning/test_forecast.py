@@ -12,9 +12,9 @@ from kanab.description import Mean, Ratio
 from kanab.errors import AnalysisError, PlanError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.planning.forecast import Baseline, baseline_from_release, enough_people, forecast_plan
-from kanab.planning.noise import noise_of_means
+from kanab.planning.forecast import Baseline, baseline_from_release, forecast_plan, people_needed
 from kanab.planning.power import PlannedTest, solve_power
+from kanab.planning.spread import spread_of_means
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 
 BOUGHT = MetricPlan("bought", binary=True)
@@ -119,7 +119,7 @@ def test_a_pair_assigned_together_waits_for_its_smallest_planned_class():
         return found["checkout/banner"].people
 
     assert people(0.25, 0.25, 0.25, 0.25) == people()
-    assert people(0.45, 0.05, 0.25, 0.25) == enough_people([(np.array([0.45, 0.05, 0.25, 0.25]), 10)], least=14)
+    assert people(0.45, 0.05, 0.25, 0.25) == people_needed([(np.array([0.45, 0.05, 0.25, 0.25]), 10)], least=14)
     assert people(0.5, 0.0, 0.25, 0.25) < people(0.45, 0.05, 0.25, 0.25)
 
 
@@ -161,7 +161,7 @@ def test_an_earlier_release_says_what_is_known():
     named = {(effect.metric, effect.adjusted_for): effect.detectable for effect in forecast.effects}
     assert set(named) == {("bought", None), ("bought", "tier"), ("spend", None), ("spend", "tier")}
     assert named["spend", "tier"].effect < named["spend", None].effect
-    again = solve_power(baseline.noises["variant", "spend"][""], people=10_000, power=0.8)
+    again = solve_power(baseline.spreads["variant", "spend"][""], people=10_000, power=0.8)
     assert named["spend", None].effect == again.effect
 
 
@@ -185,7 +185,7 @@ def test_ratios_of_an_earlier_release_are_known_too():
         effect.adjusted_for: effect.detectable.effect for effect in forecast.effects if effect.metric == "spend/bought"
     }
     for name, means in ((None, plain), ("tier", adjusted)):
-        noise = noise_of_means(means, shares={"A": 1, "B": 1})
+        noise = spread_of_means(means, shares={"A": 1, "B": 1})
         assert named[name] == solve_power(noise, people=10_000, power=0.8).effect
 
 
@@ -217,25 +217,25 @@ def test_impossible_traffic_and_shares_are_refused(wrong, fact):
 
 def test_it_is_the_fewest_by_the_added_binomial_chances():
     shares = np.array([0.6, 0.3, 0.1])
-    n = enough_people([(shares, 10)], 0.9)
+    n = people_needed([(shares, 10)], 0.9)
     assert stats.binom.cdf(9, n, shares).sum() <= 0.1 < stats.binom.cdf(9, n - 1, shares).sum()
 
 
 def test_groups_may_need_different_numbers():
-    both = enough_people([(np.array([0.5, 0.5]), 10), (np.array([0.2]), 30)])
-    assert both >= max(enough_people([(np.array([0.5, 0.5]), 10)]), enough_people([(np.array([0.2]), 30)]))
+    both = people_needed([(np.array([0.5, 0.5]), 10), (np.array([0.2]), 30)])
+    assert both >= max(people_needed([(np.array([0.5, 0.5]), 10)]), people_needed([(np.array([0.2]), 30)]))
 
 
 def test_everybody_may_have_a_floor():
-    assert enough_people([(np.array([1.0]), 1)], least=40) == 40
-    assert enough_people([(np.array([1.0]), 7)]) == 7
+    assert people_needed([(np.array([1.0]), 1)], least=40) == 40
+    assert people_needed([(np.array([1.0]), 7)]) == 7
 
 
 def test_a_share_of_nothing_is_refused():
     with pytest.raises(AnalysisError, match="positive share"):
-        enough_people([(np.array([0.0, 1.0]), 10)])
+        people_needed([(np.array([0.0, 1.0]), 10)])
     with pytest.raises(AnalysisError, match="next to no share"):
-        enough_people([(np.array([1e-14, 1.0]), 10)])
+        people_needed([(np.array([1e-14, 1.0]), 10)])
 
 
 def test_amounts_with_a_mean_have_a_second_detectable_effect_that_multiplies_them():

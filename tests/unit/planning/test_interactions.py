@@ -9,16 +9,16 @@ from statsmodels.stats.power import FTestAnovaPower, FTestPower
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
-from kanab.planning.interactions import crossed_noise, crossed_noise_of, interaction_power
-from kanab.planning.noise import noise_of_amounts
+from kanab.planning.interactions import crossed_spread, crossed_spread_of, interaction_power
 from kanab.planning.power import solve_power
+from kanab.planning.spread import spread_of_amounts
 
 EVEN = {"A": 1, "B": 1}
 
 
 def test_a_two_by_two_interaction_is_a_t_test_of_four_cells():
-    solved = interaction_power(crossed_noise(EVEN, EVEN, sd=10), effect=1, power=0.8)
-    one = solve_power(noise_of_amounts(10), effect=0.5, power=0.8).people
+    solved = interaction_power(crossed_spread(EVEN, EVEN, sd=10), effect=1, power=0.8)
+    one = solve_power(spread_of_amounts(10), effect=0.5, power=0.8).people
     assert solved.people == pytest.approx(one, abs=3)  # the variance of four cell means is 16 σ²/N, of two arms 4 σ²/N
     assert solved.df == pytest.approx((1.0, solved.people - 4))
     assert str(solved).startswith(f"{solved.people:,} people see an interaction of 1.000 (row B, column A)")
@@ -26,7 +26,7 @@ def test_a_two_by_two_interaction_is_a_t_test_of_four_cells():
 
 
 def test_the_pooled_test_has_the_power_that_statsmodels_says():
-    cells = crossed_noise({"A": 1, "B": 1, "C": 2}, {"x": 5, "y": 3, "z": 2}, sd=10, pooled=True)
+    cells = crossed_spread({"A": 1, "B": 1, "C": 2}, {"x": 5, "y": 3, "z": 2}, sd=10, pooled=True)
     pattern = [[0, 0, 0], [0, 0, 1], [0, 2, 0]]
     people = 500
     solved = interaction_power(cells, people=people, effect=4, pattern=pattern)
@@ -41,13 +41,13 @@ def test_the_pooled_test_has_the_power_that_statsmodels_says():
 
 
 def test_statsmodels_anova_power_has_the_same_noncentral_f():
-    cells = crossed_noise(EVEN, EVEN, sd=1, pooled=True)
+    cells = crossed_spread(EVEN, EVEN, sd=1, pooled=True)
     solved = interaction_power(cells, people=202, effect=1)  # nc = 202/16, df 198
     assert solved.power == pytest.approx(FTestAnovaPower().power(math.sqrt(202 / 16 / 200), 200, 0.05, 2), abs=1e-6)
 
 
 def test_effect_people_and_power_give_each_other():
-    cells = crossed_noise({"A": 9, "B": 1}, {"x": 5, "y": 3, "z": 2}, rate=[[0.02, 0.05, 0.3]] * 2)
+    cells = crossed_spread({"A": 9, "B": 1}, {"x": 5, "y": 3, "z": 2}, rate=[[0.02, 0.05, 0.3]] * 2)
     first = interaction_power(cells, effect=0.02, power=0.8)
     second = interaction_power(cells, people=first.people, power=first.power)
     assert second.effect == pytest.approx(0.02, rel=1e-9)
@@ -56,12 +56,12 @@ def test_effect_people_and_power_give_each_other():
 
 
 def test_cells_of_a_finished_experiment_keep_their_variances():
-    cells = crossed_noise_of(eighteen())
+    cells = crossed_spread_of(eighteen())
     assert cells.rows == ("A", "B")
     assert cells.columns == (1, 2, 3)
     assert cells.shares == pytest.approx(np.full((2, 3), 1 / 6))
     assert cells.variances[0] == pytest.approx(np.full(3, cells.variances[0, 0]))  # squares by arm
-    pooled = crossed_noise_of(eighteen(), pooled=True)
+    pooled = crossed_spread_of(eighteen(), pooled=True)
     assert pooled.variances == pytest.approx(np.full((2, 3), 0.909081572737122 / 12))
 
 
@@ -69,20 +69,20 @@ def test_an_empty_combination_cannot_be_planned_with():
     rows = {"arm": ["A", "A", "B", "B"], "x": [1, 2, 1, 1], "y": [0, 1, 2, 3]}
     table = count_columns(rows, arm="arm", covariates=["x"], metrics={"y": Metric("y")})
     with pytest.raises(AnalysisError, match="holds nobody"):
-        crossed_noise_of(table)
+        crossed_spread_of(table)
     flat = count_columns(rows | {"x": [1, 2, 1, 2]}, arm="arm", covariates=["x"], metrics={"y": Metric("y")})
     with pytest.raises(AnalysisError, match="cannot be planned with"):
-        crossed_noise_of(flat)
+        crossed_spread_of(flat)
 
 
 @pytest.mark.parametrize(
     ("make", "fact"),
     [
-        (lambda: crossed_noise(EVEN, EVEN), "either a standard deviation or a rate"),
-        (lambda: crossed_noise(EVEN, EVEN, sd=0), "must be positive"),
-        (lambda: crossed_noise(EVEN, EVEN, rate=1.0), "a rate must lie"),
-        (lambda: crossed_noise(EVEN, {"x": 1}, sd=1), "shares need"),
-        (lambda: crossed_noise(EVEN, EVEN, sd=[1, 2, 3]), "one per cell"),
+        (lambda: crossed_spread(EVEN, EVEN), "either a standard deviation or a rate"),
+        (lambda: crossed_spread(EVEN, EVEN, sd=0), "must be positive"),
+        (lambda: crossed_spread(EVEN, EVEN, rate=1.0), "a rate must lie"),
+        (lambda: crossed_spread(EVEN, {"x": 1}, sd=1), "shares need"),
+        (lambda: crossed_spread(EVEN, EVEN, sd=[1, 2, 3]), "one per cell"),
     ],
 )
 def test_impossible_cells_are_refused(make, fact):
@@ -103,11 +103,11 @@ def test_impossible_cells_are_refused(make, fact):
 )
 def test_impossible_questions_are_refused(wrong, fact):
     with pytest.raises(AnalysisError, match=fact):
-        interaction_power(crossed_noise(EVEN, EVEN, sd=1), **wrong)
+        interaction_power(crossed_spread(EVEN, EVEN, sd=1), **wrong)
 
 
 def test_a_huge_interaction_needs_the_fewest_people_there_can_be():
-    noise = crossed_noise({"A": 1, "B": 1}, {"x": 1, "y": 1}, sd=1.0)
-    solved = interaction_power(noise, effect=1e6, power=0.8)
+    spread = crossed_spread({"A": 1, "B": 1}, {"x": 1, "y": 1}, sd=1.0)
+    solved = interaction_power(spread, effect=1e6, power=0.8)
     assert solved.power > 0.99
     assert solved.people < 20

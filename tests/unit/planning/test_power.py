@@ -9,8 +9,8 @@ from statsmodels.stats.power import TTestIndPower
 
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
-from kanab.planning.noise import noise_of_amounts, noise_of_means, noise_of_rate
 from kanab.planning.power import PlannedTest, allotted, beyond, both_beyond, power_curve, solve_power
+from kanab.planning.spread import spread_of_amounts, spread_of_means, spread_of_rate
 from kanab.stats import adjusted_means, plain_means
 from kanab.stats.margins import Margin
 
@@ -22,13 +22,13 @@ SIDES = {"two-sided": "two-sided", "greater": "larger", "less": "smaller"}
 @pytest.mark.parametrize(("n", "d"), [(5, 1.2), (50, 0.5), (4_000, 0.06), (400_000, 0.006)])
 def test_power_is_that_of_statsmodels(alternative, n, d):
     d = -d if alternative == "less" else d
-    solved = solve_power(noise_of_amounts(3), people=2 * n, effect=3 * d, test=PlannedTest(alternative=alternative))
+    solved = solve_power(spread_of_amounts(3), people=2 * n, effect=3 * d, test=PlannedTest(alternative=alternative))
     assert solved.power == pytest.approx(ORACLE.power(d, n, 0.05, alternative=SIDES[alternative]), abs=1e-9)
 
 
 @pytest.mark.parametrize("alternative", SIDES)
 def test_the_solved_effect_has_the_power_by_statsmodels(alternative):
-    solved = solve_power(noise_of_amounts(3), people=100, power=0.8, test=PlannedTest(alternative=alternative))
+    solved = solve_power(spread_of_amounts(3), people=100, power=0.8, test=PlannedTest(alternative=alternative))
     assert math.copysign(1, solved.effect) == (-1 if alternative == "less" else 1)
     again = ORACLE.power(solved.effect / 3, 50, 0.05, alternative=SIDES[alternative])
     assert again == pytest.approx(0.8, abs=1e-9)
@@ -36,7 +36,7 @@ def test_the_solved_effect_has_the_power_by_statsmodels(alternative):
 
 @pytest.mark.parametrize(("d", "power"), [(0.5, 0.8), (0.02, 0.9), (3.0, 0.8)])
 def test_the_solved_people_are_the_fewest_by_statsmodels(d, power):
-    solved = solve_power(noise_of_amounts(1), effect=d, power=power)
+    solved = solve_power(spread_of_amounts(1), effect=d, power=power)
     n = solved.people // 2
     assert ORACLE.power(d, n, 0.05) >= power > ORACLE.power(d, n - 1, 0.05)
     assert solved.arms == (("A", n), ("B", n))
@@ -44,42 +44,42 @@ def test_the_solved_people_are_the_fewest_by_statsmodels(d, power):
 
 
 def test_unequal_shares_and_variances_use_welchs_error_and_df():
-    noise = noise_of_amounts({"A": 1, "B": 3}, shares={"A": 9, "B": 1})
+    spread = spread_of_amounts({"A": 1, "B": 3}, shares={"A": 9, "B": 1})
     a, b = 1 / 900, 9 / 100
     df = (a + b) ** 2 / (a**2 / 899 + b**2 / 99)
     t = stats.t.ppf(0.975, df)
     nc = 1 / math.sqrt(a + b)
     expected = stats.nct.sf(t, df, nc) + stats.nct.cdf(-t, df, nc)
-    assert solve_power(noise, people=1_000, effect=1).power == pytest.approx(expected, abs=1e-9)
+    assert solve_power(spread, people=1_000, effect=1).power == pytest.approx(expected, abs=1e-9)
 
 
 def test_ten_to_ninety_needs_nearly_three_times_the_people():
-    even = solve_power(noise_of_amounts(1), effect=0.1, power=0.8).people
-    uneven = solve_power(noise_of_amounts(1, shares={"A": 9, "B": 1}), effect=0.1, power=0.8).people
+    even = solve_power(spread_of_amounts(1), effect=0.1, power=0.8).people
+    uneven = solve_power(spread_of_amounts(1, shares={"A": 9, "B": 1}), effect=0.1, power=0.8).people
     assert uneven / even == pytest.approx(0.25 / 0.09, rel=0.01)
 
 
 def test_adjustment_saves_the_share_that_it_explains():
-    plain = solve_power(noise_of_amounts(10), effect=0.1, power=0.8).people
-    adjusted = solve_power(noise_of_amounts(10, r2=0.4, slopes=1), effect=0.1, power=0.8).people
+    plain = solve_power(spread_of_amounts(10), effect=0.1, power=0.8).people
+    adjusted = solve_power(spread_of_amounts(10, r2=0.4, slopes=1), effect=0.1, power=0.8).people
     assert adjusted / plain == pytest.approx(0.6, rel=1e-4)
 
 
 def test_a_rate_uses_the_variance_of_both_rates():
-    solved = solve_power(noise_of_rate(0.05), effect=0.1, relative=True, power=0.8)
+    solved = solve_power(spread_of_rate(0.05), effect=0.1, relative=True, power=0.8)
     z = stats.norm.ppf(0.975) + stats.norm.ppf(0.8)
     assert solved.people == pytest.approx(2 * z**2 * (0.05 * 0.95 + 0.055 * 0.945) / 0.005**2, rel=1e-3)
     assert (solved.effect, solved.relative) == pytest.approx((0.005, 0.1))
 
 
 def test_a_relative_effect_of_a_negative_mean_is_a_share_of_its_size():
-    solved = solve_power(noise_of_amounts(1, mean=-2), people=1_000, effect=0.1, relative=True)
+    solved = solve_power(spread_of_amounts(1, mean=-2), people=1_000, effect=0.1, relative=True)
     assert (solved.effect, solved.relative) == pytest.approx((0.2, 0.1))
 
 
 def test_a_finished_experiment_says_what_the_next_one_can_see():
     plain, adjusted = (
-        solve_power(noise_of_means(make(eighteen())), people=2_000, power=0.8).effect
+        solve_power(spread_of_means(make(eighteen())), people=2_000, power=0.8).effect
         for make in (plain_means, adjusted_means)
     )
     assert adjusted < plain
@@ -87,40 +87,40 @@ def test_a_finished_experiment_says_what_the_next_one_can_see():
 
 @pytest.mark.parametrize("correction", ["bonferroni", "sidak", "dunnett"])
 def test_several_arms_need_more_people_and_dunnett_the_fewest(correction):
-    noise = noise_of_amounts(1, shares={"A": 1, "B": 1, "C": 1, "D": 1})
-    one = solve_power(noise, effect=0.2, power=0.8).people
-    many = solve_power(noise, effect=0.2, power=0.8, test=PlannedTest(correction=correction)).people
+    spread = spread_of_amounts(1, shares={"A": 1, "B": 1, "C": 1, "D": 1})
+    one = solve_power(spread, effect=0.2, power=0.8).people
+    many = solve_power(spread, effect=0.2, power=0.8, test=PlannedTest(correction=correction)).people
     assert many > one
-    assert many <= solve_power(noise, effect=0.2, power=0.8, test=PlannedTest(correction="bonferroni")).people
+    assert many <= solve_power(spread, effect=0.2, power=0.8, test=PlannedTest(correction="bonferroni")).people
 
 
 def test_bonferroni_is_a_stricter_confidence():
-    noise = noise_of_amounts(1, shares={"A": 1, "B": 1, "C": 1})
-    corrected = solve_power(noise, people=900, effect=0.2, test=PlannedTest(correction="bonferroni", tests=10))
+    spread = spread_of_amounts(1, shares={"A": 1, "B": 1, "C": 1})
+    corrected = solve_power(spread, people=900, effect=0.2, test=PlannedTest(correction="bonferroni", tests=10))
     assert corrected.power == pytest.approx(
-        solve_power(noise, people=900, effect=0.2, test=PlannedTest(confidence=0.995)).power, abs=1e-12
+        solve_power(spread, people=900, effect=0.2, test=PlannedTest(confidence=0.995)).power, abs=1e-12
     )
 
 
 def test_the_hardest_arm_decides():
-    noise = noise_of_amounts({"A": 1, "B": 1, "C": 2}, shares={"A": 1, "B": 1, "C": 1})
-    assert solve_power(noise, people=900, effect=0.2).arm == "C"
+    spread = spread_of_amounts({"A": 1, "B": 1, "C": 2}, shares={"A": 1, "B": 1, "C": 1})
+    assert solve_power(spread, people=900, effect=0.2).arm == "C"
 
 
 def test_non_inferiority_is_a_shifted_one_sided_test():
     asked = PlannedTest(margin=Margin("non-inferiority", 0.3))
-    solved = solve_power(noise_of_amounts(1), people=200, effect=0.0, test=asked)
+    solved = solve_power(spread_of_amounts(1), people=200, effect=0.0, test=asked)
     assert solved.power == pytest.approx(ORACLE.power(0.3, 100, 0.05, alternative="larger"), abs=1e-9)
-    people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, test=asked).people
+    people = solve_power(spread_of_amounts(1), effect=0.0, power=0.8, test=asked).people
     assert ORACLE.power(0.3, people // 2, 0.05, alternative="larger") >= 0.8
     assert ORACLE.power(0.3, people // 2 - 1, 0.05, alternative="larger") < 0.8
 
 
 def test_superiority_where_lower_is_better_is_mirrored():
     asked = PlannedTest(margin=Margin("superiority", 0.1, better="lower"))
-    solved = solve_power(noise_of_amounts(1), people=200, power=0.8, test=asked)
+    solved = solve_power(spread_of_amounts(1), people=200, power=0.8, test=asked)
     mirrored = solve_power(
-        noise_of_amounts(1), people=200, power=0.8, test=PlannedTest(margin=Margin("superiority", 0.1))
+        spread_of_amounts(1), people=200, power=0.8, test=PlannedTest(margin=Margin("superiority", 0.1))
     )
     assert solved.effect == pytest.approx(-mirrored.effect)
     assert mirrored.effect > 0.1
@@ -154,8 +154,8 @@ def test_equivalence_of_large_experiments_is_the_normal_formula():
 
 def test_equivalence_is_solved_for_people_and_for_the_largest_effect():
     asked = PlannedTest(margin=Margin("equivalence", 0.2))
-    people = solve_power(noise_of_amounts(1), effect=0.0, power=0.8, test=asked).people
-    solved = solve_power(noise_of_amounts(1), people=2 * people, power=0.8, test=asked)
+    people = solve_power(spread_of_amounts(1), effect=0.0, power=0.8, test=asked).people
+    solved = solve_power(spread_of_amounts(1), people=2 * people, power=0.8, test=asked)
     assert 0 < solved.effect < 0.2
     assert solved.power == pytest.approx(0.8, abs=1e-9)
 
@@ -167,9 +167,9 @@ def test_the_far_tails_do_not_fail():
 
 
 def test_a_curve_goes_up_with_people():
-    curve = power_curve(noise_of_rate(0.1), people=range(1_000, 20_000, 3_000), effect=0.01)
+    curve = power_curve(spread_of_rate(0.1), people=range(1_000, 20_000, 3_000), effect=0.01)
     assert list(np.diff([point.power for point in curve]) > 0) == [True] * 6
-    falling = power_curve(noise_of_rate(0.1), people=[1_000, 10_000], power=0.8)
+    falling = power_curve(spread_of_rate(0.1), people=[1_000, 10_000], power=0.8)
     assert falling[0].effect > falling[1].effect
 
 
@@ -179,7 +179,7 @@ def test_people_are_allotted_without_losing_one():
 
 
 def test_it_prints_in_one_line():
-    solved = solve_power(noise_of_amounts(10, shares={"A": 1, "B": 1, "C": 2}), people=1_000, effect=2)
+    solved = solve_power(spread_of_amounts(10, shares={"A": 1, "B": 1, "C": 2}), people=1_000, effect=2)
     assert str(solved) == (
         "1,000 people (A 250, B 250, C 500) see an effect of 2.000 with power 60.7 %; 95% confidence, two-sided"
     )
@@ -201,7 +201,7 @@ def test_it_prints_in_one_line():
 )
 def test_impossible_questions_are_refused(wrong, fact):
     with pytest.raises(AnalysisError, match=fact):
-        solve_power(noise_of_amounts(1), **wrong)
+        solve_power(spread_of_amounts(1), **wrong)
 
 
 @pytest.mark.parametrize(
@@ -215,14 +215,14 @@ def test_impossible_questions_are_refused(wrong, fact):
 )
 def test_effects_on_the_wrong_side_of_a_margin_are_refused(test, asks, fact):
     with pytest.raises(AnalysisError, match=fact):
-        solve_power(noise_of_amounts(1), test=test, **asks)
+        solve_power(spread_of_amounts(1), test=test, **asks)
 
 
 def test_a_rate_cannot_leave_its_range():
     with pytest.raises(AnalysisError, match="below 0 or above 1"):
-        solve_power(noise_of_rate(0.9), people=1_000, effect=0.2)
+        solve_power(spread_of_rate(0.9), people=1_000, effect=0.2)
     with pytest.raises(AnalysisError, match="largest possible effect"):
-        solve_power(noise_of_rate(0.99), people=40, power=0.9)
+        solve_power(spread_of_rate(0.99), people=40, power=0.9)
 
 
 @pytest.mark.parametrize(
@@ -241,14 +241,14 @@ def test_impossible_tests_are_refused(choices, fact):
 
 
 def test_a_huge_effect_needs_the_fewest_people_there_can_be():
-    solved = solve_power(noise_of_amounts(1.0), effect=1000.0, power=0.8)
+    solved = solve_power(spread_of_amounts(1.0), effect=1000.0, power=0.8)
     assert solved.people == 6
 
 
 def test_multiplied_amounts_are_planned_like_arms_that_have_that_deviation():
-    grown = noise_of_amounts(15, mean=4, shares={"A": 9, "B": 1}, grows=True)
+    grown = spread_of_amounts(15, mean=4, shares={"A": 9, "B": 1}, grows=True)
     for effect in (1.5, -1.5):
-        own = noise_of_amounts({"A": 15, "B": 15 * (1 + effect / 4)}, mean=4, shares={"A": 9, "B": 1})
+        own = spread_of_amounts({"A": 15, "B": 15 * (1 + effect / 4)}, mean=4, shares={"A": 9, "B": 1})
         assert solve_power(grown, effect=effect, power=0.8).people == solve_power(own, effect=effect, power=0.8).people
     solved = solve_power(grown, people=10_000, power=0.8)
     assert solved.power == pytest.approx(0.8)
@@ -259,4 +259,4 @@ def test_multiplied_amounts_are_planned_like_arms_that_have_that_deviation():
 
 def test_where_spread_grows_as_fast_as_the_effect_no_effect_is_large_enough():
     with pytest.raises(AnalysisError, match="even the largest possible effect"):
-        solve_power(noise_of_amounts(15, mean=4, grows=True), people=40, power=0.8)
+        solve_power(spread_of_amounts(15, mean=4, grows=True), people=40, power=0.8)

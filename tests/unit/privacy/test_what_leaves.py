@@ -56,7 +56,7 @@ READ_RELEASES = {
     "propose_bins", "read_ledger", "read_portfolio", "read_release",
     "readout", "scan_segments", "scan_interactions", "write_release",
 }  # fmt: skip
-BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release", "noise_of_rows"}
+BEFORE_ANYBODY_CAME = {"Forecast", "Baseline", "forecast_plan", "baseline_from_release", "spread_of_rows"}
 
 
 NUMBERS_ONLY = (

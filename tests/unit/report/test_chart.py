@@ -11,7 +11,7 @@ import kanab as kb
 from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError
-from kanab.planning import Baseline, forecast_plan, noise_of_rate, power_curve
+from kanab.planning import Baseline, forecast_plan, power_curve, spread_of_rate
 from kanab.planning.report.planning_pictures import curve_figure
 from kanab.portfolio import combine, read_portfolio
 from kanab.report.figure import Figure
@@ -89,10 +89,10 @@ def test_forecasts_and_power_curves_are_drawn() -> None:
     forecast = forecast_plan(plan, per_day=500, days=14, baseline=Baseline(rates={"bought": 0.1}))
     assert "0.02099 (+21 %)" in words(forecast.chart())
     assert "The smallest change of bought that is found with power" in words(forecast.chart())[0]
-    curve = power_curve(noise_of_rate(0.1), people=[1_000, 4_000], effect=0.02)
+    curve = power_curve(spread_of_rate(0.1), people=[1_000, 4_000], effect=0.02)
     picture = curve.chart().to_html()
     assert picture.count("h0") == 2
     assert f"4,000 people, {curve[1].power:.4f}" in picture
     assert curve_figure(curve.to_dict() | {"scope": OWN_ROWS}).note == INTERNAL
     with pytest.raises(AnalysisError, match="nothing to draw of effect"):
-        power_curve(noise_of_rate(0.1), people=[1_000], power=0.8).chart()
+        power_curve(spread_of_rate(0.1), people=[1_000], power=0.8).chart()

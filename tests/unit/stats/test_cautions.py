@@ -13,11 +13,11 @@ from kanab.stats.cautions import (
     assigned_jointly,
     changed_shares,
     clamped_values,
+    count_nonmodal,
     design_ended,
     forged_messages,
     looked_early,
     metric_cautions,
-    people_off_commonest,
     rows_not_people,
     small_arms,
 )
@@ -148,13 +148,13 @@ def test_people_off_the_commonest_value_are_never_overstated():
     few, some = ([float(value) for value in part] for part in (spend[:200], spend[200:]))
     assert {
         arm: 0 < least <= np.count_nonzero(y)
-        for (arm, least), y in zip(people_off_commonest(values(A=few, B=some)).items(), (few, some), strict=True)
+        for (arm, least), y in zip(count_nonmodal(values(A=few, B=some)).items(), (few, some), strict=True)
     } == {"A": True, "B": True}
     bought = values(Metric("y", 1, (0, 1)), A=[1] * 7 + [0] * 93, B=[1] * 95 + [0] * 5)
-    assert people_off_commonest(bought) == {"A": 7.0, "B": 5.0}
+    assert count_nonmodal(bought) == {"A": 7.0, "B": 5.0}
     unbounded = values(Metric("y"), A=[0, 0, 2], B=[2, 3])
-    assert people_off_commonest(unbounded) == {"A": np.inf, "B": np.inf}
-    assert people_off_commonest(unbounded, ends=(0.0, 5.0)) == {"A": 1.0, "B": pytest.approx(25 / 13)}
+    assert count_nonmodal(unbounded) == {"A": np.inf, "B": np.inf}
+    assert count_nonmodal(unbounded, ends=(0.0, 5.0)) == {"A": 1.0, "B": pytest.approx(25 / 13)}
 
 
 def test_what_is_not_in_the_answer_and_rows_that_are_not_people_are_said():
@@ -193,13 +193,13 @@ def test_a_mean_that_noise_could_have_made_is_cautioned_about_and_others_are_not
 def test_people_off_the_commonest_value_are_not_overstated_by_noise():
     rng = np.random.default_rng(1)
     exact = shop(4_000, rng)
-    rates = people_off_commonest(exact, "bought")
+    rates = count_nonmodal(exact, "bought")
     noise = stated_noise(exact, 0.005)
-    drawn = [people_off_commonest(with_noise(exact, noise, rng), "bought") for _ in range(100)]
+    drawn = [count_nonmodal(with_noise(exact, noise, rng), "bought") for _ in range(100)]
     assert np.mean([each["A"] <= rates["A"] for each in drawn]) > 0.94
     assert np.median([each["A"] for each in drawn]) > rates["A"] / 2
-    amounts = people_off_commonest(exact, "spend")
-    assert people_off_commonest(with_noise(exact, noise, rng), "spend")["B"] < amounts["B"]
+    amounts = count_nonmodal(exact, "spend")
+    assert count_nonmodal(with_noise(exact, noise, rng), "spend")["B"] < amounts["B"]
 
 
 def test_arms_below_k_are_named_with_the_arms_that_are_left():

@@ -13,7 +13,7 @@ from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
 from kanab.errors import AnalysisError, DesignError, LevelError
 from kanab.stats import adjusted_means, against_control, contrast, difference_in_means, plain_means
-from kanab.stats.noise import class_mean_noise
+from kanab.stats.noise_variance import class_mean_noise
 from kanab.stats.score import NoisyRates
 from kanab.stats.skewness import Shape
 

@@ -16,8 +16,8 @@ from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import correct, difference_in_means, follow_ups, robust_f, segment_effects
 from kanab.stats.ftest import cell_spread, two_way
+from kanab.stats.heterogeneity import with_watch_note
 from kanab.stats.score import Rates
-from kanab.stats.segments import with_watch_note
 
 
 def crowd(arms="AB", levels=3, n=300, seed=1, squares="class"):

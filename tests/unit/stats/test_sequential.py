@@ -14,7 +14,7 @@ from scipy import integrate, optimize, stats
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
-from kanab.stats import adjusted_effect, difference_in_means, people_off_commonest
+from kanab.stats import adjusted_effect, count_nonmodal, difference_in_means
 from kanab.stats.sequential import (
     any_time_f_p,
     any_time_look,
@@ -212,7 +212,7 @@ def rare(events, people):
 @pytest.mark.parametrize(("events", "begun"), [((400, 19), False), ((400, 20), True), ((9, 400), False)])
 def test_any_time_does_not_begin_before_each_arm_has_twenty_people_off_the_commonest_value(events, begun):
     tally = rare(events, (4_000, 2_000))
-    fewest = min(people_off_commonest(tally).values())
+    fewest = min(count_nonmodal(tally).values())
     seen = difference_in_means(tally)
     look = any_time_look(seen, 6_000, off_commonest=fewest)
     assert seen.p < 1e-6
@@ -244,7 +244,7 @@ def test_at_one_percent_in_a_small_arm_any_time_rings_in_less_than_one_study_of_
         tallies = [rare(now, n) for now, n in zip(events, people.tolist(), strict=True)]
         rang += any(
             any_time_look(
-                difference_in_means(tally), tally.total, off_commonest=min(people_off_commonest(tally).values())
+                difference_in_means(tally), tally.total, off_commonest=min(count_nonmodal(tally).values())
             ).verdict
             == "may stop"
             for tally in tallies

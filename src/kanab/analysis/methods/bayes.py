@@ -13,8 +13,8 @@ from kanab.errors import AnalysisError
 from kanab.report.digits import adjusted_for, figures_of, is_share, named_with_unit, percent
 from kanab.report.document import Part
 from kanab.report.words import headlines, method_of, metrics_of
-from kanab.stats.bayes import Candidate, Posterior, best_arm, posterior
 from kanab.stats.effect import contrast
+from kanab.stats.posteriors import Candidate, Posterior, best_arm, posterior
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
 

@@ -14,14 +14,14 @@ from kanab.report.drawing import QUIET
 from kanab.report.figure import Figure, Forest, ForestRow, bar_of, forest_figure
 from kanab.report.pictures import axis_title, forest_row, level_words
 from kanab.report.words import metrics_of, spoken_arm
-from kanab.stats.cautions import Caution
-from kanab.stats.designs.received import (
+from kanab.stats.cace import (
     WEAK_BELOW,
     ReceivedEffect,
     means_together,
     received_effect,
     received_from_means,
 )
+from kanab.stats.cautions import Caution
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally

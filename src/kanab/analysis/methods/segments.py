@@ -29,8 +29,7 @@ from kanab.report.words import SegmentKind, lower_is_better, metrics_of, spoken_
 from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.effect import Effect
 from kanab.stats.ftest import FTest, pooled_f
-from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
-from kanab.stats.segments import (
+from kanab.stats.heterogeneity import (
     FollowUp,
     SegmentEffect,
     effect_differs,
@@ -38,6 +37,7 @@ from kanab.stats.segments import (
     segment_effects,
     with_watch_note,
 )
+from kanab.stats.multiplicity import SEGMENT_CORRECTION, correct
 from kanab.tabular import Table, number, p_value
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally

@@ -31,7 +31,7 @@ from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_s
 from kanab.privacy.overlap import ReleasedTable, column
 from kanab.privacy.recount import batch_of, check_batches
 from kanab.privacy.release import Receipt, Release
-from kanab.stats.noise import FEWEST_DEVIATIONS
+from kanab.stats.noise_variance import FEWEST_DEVIATIONS
 from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import OTHER, Factor, Level, label
 from kanab.tally.metric import Metric

@@ -11,8 +11,8 @@ from kanab.scan.stats.outcomes import Outcome, Scan, broken_note, choose_metrics
 from kanab.scan.stats.scan_verdicts import ALARMS, Rules
 from kanab.scan.stats.table_blocks import blocks_of_tables
 from kanab.stats.ftest import FTest
+from kanab.stats.heterogeneity import FollowUp, effect_differs, follow_ups
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
-from kanab.stats.segments import FollowUp, effect_differs, follow_ups
 from kanab.stats.skewness import Shape, Shapes
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally

@@ -16,15 +16,15 @@ from kanab.stats.adjust import Moved, moved_to_totals
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_squares
 from kanab.stats.joint.marginals import CodedColumn, Column, Marginals, NumberColumn
-from kanab.stats.noise import (
+from kanab.stats.noise_variance import (
     FEWEST_DEVIATIONS,
     arm_products_noise,
-    enough_freedom,
     floats,
     freedom_with_noise,
     measured,
     squares_noise,
     twice_middle,
+    variances_above_noise,
 )
 from kanab.tally.cell_arrays import marginal
 from kanab.tally.factor import label
@@ -288,7 +288,7 @@ def with_fit_noise(
             row[arm.place] = _added(row[arm.place], arm.mean_shifted(moved))
     noise = np.array([[_covariance(arms, first, second) for second in moves] for first in moves]) + np.diag(beside)
     df = freedom_with_noise(np.array(rss), means.df, np.array(left_noise))
-    sample = enough_freedom(np.array(rss), df) / means.df * np.array(shares)
+    sample = variances_above_noise(np.array(rss), df) / means.df * np.array(shares)
     scale = float(held.metric.scale) ** 2
     return replace(means, exact=exact, sample=sample / scale, df=df, noise=noise / scale)
 

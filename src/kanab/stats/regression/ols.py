@@ -17,7 +17,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats.distributions import check_sides, f_tail, t_interval, t_tail
 from kanab.stats.gram import Classes, Floats, arm_squares, classes_of, refit, solve
-from kanab.stats.noise import refuse_noise
+from kanab.stats.noise_variance import refuse_noise
 from kanab.stats.regression.formula import Design, design, parse
 from kanab.tabular import Table, number, p_value
 from kanab.tally.tally import Tally

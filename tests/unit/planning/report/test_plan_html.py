@@ -6,7 +6,7 @@ from typing import Any
 
 import kanab as kb
 from kanab.plan.file import parse_plan
-from kanab.planning import noise_of_amounts
+from kanab.planning import spread_of_amounts
 from kanab.planning.report.planning_pictures import effect_by_days
 from kanab.report.drawing import QUIET, UP
 from kanab.report.figure import Dots, Line
@@ -15,16 +15,16 @@ PLAN = parse_plan(
     'metrics.bought = { kind = "binary" }\nmetrics.spend = { bounds = [0, 500] }\n'
     "experiments.variant = { arms = { A = 1, B = 1 } }\n"
 )
-NOISES = {
-    ("variant", "bought"): {"": kb.planning.noise_of_rate(0.1)},
+SPREADS = {
+    ("variant", "bought"): {"": kb.planning.spread_of_rate(0.1)},
     ("variant", "spend"): {
-        "": noise_of_amounts(30), "tier": noise_of_amounts(30, r2=0.2), "age": noise_of_amounts(30, r2=0.5),
+        "": spread_of_amounts(30), "tier": spread_of_amounts(30, r2=0.2), "age": spread_of_amounts(30, r2=0.5),
     },
 }  # fmt: skip
 
 
 def forecast(days: float) -> dict[str, Any]:
-    found = kb.planning.forecast_plan(PLAN, per_day=100, days=days, baseline=kb.planning.Baseline(noises=NOISES))
+    found = kb.planning.forecast_plan(PLAN, per_day=100, days=days, baseline=kb.planning.Baseline(spreads=SPREADS))
     return found.to_dict() | {"days": days}
 
 
@@ -35,7 +35,7 @@ def drawn(metric: str) -> Any:
 def test_a_rate_is_drawn_in_percent_of_its_mean() -> None:
     chart = drawn("bought")
     expected = [
-        100 * kb.planning.solve_power(kb.planning.noise_of_rate(0.1), people=100 * days, power=0.8).relative
+        100 * kb.planning.solve_power(kb.planning.spread_of_rate(0.1), people=100 * days, power=0.8).relative
         for days in (5, 10, 20, 40)
     ]
     line, dots = chart.panels[0].marks
@@ -47,7 +47,7 @@ def test_a_rate_is_drawn_in_percent_of_its_mean() -> None:
 def test_of_several_adjustments_the_best_one_is_drawn_beside_plain() -> None:
     plain, _, adjusted, _ = drawn("spend").panels[0].marks
     assert (plain.colour, adjusted.colour) == (QUIET, UP)
-    best = kb.planning.solve_power(noise_of_amounts(30, r2=0.5), people=2_000, power=0.8).effect
+    best = kb.planning.solve_power(spread_of_amounts(30, r2=0.5), people=2_000, power=0.8).effect
     assert adjusted.points[2] == (20, best)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from kanab.cli.power import power, solve_flags
-from kanab.planning.noise import noise_of_rate
 from kanab.planning.power import solve_power
 from kanab.planning.report.planning_pictures import effect_curve, power_of_effect
+from kanab.planning.spread import spread_of_rate
 from kanab.report.drawing import MUTED
 from kanab.report.figure import Dots, Figure, Label, Line, Plot
 
@@ -40,7 +40,7 @@ def test_rates_are_drawn_in_points_and_the_answer_is_a_dot() -> None:
     drawn = effect_curve(data, points)
     line, dots = line_of(drawn)
     assert [people for people, _ in line.points] == [7374, 14749, 29498, 58996, 117992]
-    noise = noise_of_rate(0.1)
+    noise = spread_of_rate(0.1)
     assert [y for _, y in line.points] == [
         100 * solve_power(noise, people=row["people"], power=0.8).effect for row in points
     ]

@@ -11,7 +11,7 @@ from tests.unit.privacy.epsilon.shop import SHOP, counted, people, silent
 from kanab.counted import Counted
 from kanab.privacy.covariate_pairs import MOST_CELLS
 from kanab.privacy.gate import release
-from kanab.stats.noise import FEWEST_DEVIATIONS
+from kanab.stats.noise_variance import FEWEST_DEVIATIONS
 
 __all__ = ["silent"]  # a fixture
 

@@ -23,14 +23,14 @@ from kanab.stats.adjust import adjusted_means
 from kanab.stats.distributions import check_sides, satterthwaite_df, t_interval, t_quantile
 from kanab.stats.effect import ArmMeans, contrast_freedom, difference_in_means
 from kanab.stats.gram import Floats, arm_cross, arm_squares
-from kanab.stats.noise import (
+from kanab.stats.noise_variance import (
     TOO_NOISY,
     arm_products_noise,
     combined_noise,
-    enough_freedom,
     floats,
     freedom_with_noise,
     measured,
+    variances_above_noise,
 )
 from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Level, label
@@ -194,7 +194,7 @@ def _freedom_with_noise(received: str, parts: Floats, sides: Sequence[_ArmMoment
     people = np.array([float(side.people) for side in sides])
     rss = parts * people * (people - 1)
     df = freedom_with_noise(rss, people - 1, np.array(squares))
-    if not (enough_freedom(rss, df).all() and all(side.yy > 0 for side in sides)):
+    if not (variances_above_noise(rss, df).all() and all(side.yy > 0 for side in sides)):
         raise AnalysisError(f"the effect of receiving {received!r} is {TOO_NOISY}", "Wait for more people.")
     return df
 

@@ -11,7 +11,7 @@ from kanab import Metric, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import adjusted_means, against_control, contrast, difference_in_means, plain_means
-from kanab.stats.bayes import Prior, best_arm, posterior
+from kanab.stats.posteriors import Prior, best_arm, posterior
 
 
 def four_arms(shift=(0, 0.1, 0.2, -0.3)):

@@ -184,7 +184,7 @@ def measured(tally: Tally, metric: str, squares: Cells) -> Measured:
     )  # fmt: skip
 
 
-def enough_freedom(variance: Floats, df: Floats) -> Floats:
+def variances_above_noise(variance: Floats, df: Floats) -> Floats:
     """Return the variances that can be told from 0 in spite of their noise, and 0 for the others."""
     return np.where((variance > 0) & (df >= LEAST_FREEDOM), variance, 0.0)
 

@@ -20,7 +20,7 @@ from kanab.stats.distributions import box_probability, check_sides, correlations
 from kanab.stats.effect import ArmMeans, Effect, differences_from
 from kanab.stats.gram import Floats
 from kanab.stats.margins import Better
-from kanab.stats.noise import TOO_NOISY
+from kanab.stats.noise_variance import TOO_NOISY
 from kanab.tabular import number
 from kanab.tally.factor import Level, label
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Correction
 from kanab.errors import AnalysisError, listed
-from kanab.stats.cell_variance import KNOWN, TOO_NOISY, Spread, marginal
+from kanab.stats.cell_variance import KNOWN, TOO_NOISY, CellVariance, marginal
 from kanab.stats.distributions import check_sides, chi2_tail, f_tail, satterthwaite_df, t_interval, t_tail
 from kanab.stats.ftest import EQUAL_VARIANCES, FTest, TwoWay, Variance, cell_spread, finest_variance, robust_f, two_way
 from kanab.stats.gram import Classes, Floats, arm_squares
@@ -146,7 +146,7 @@ def segment_effects(
     return _simultaneous([_tested(effect, confidence, alternative) for effect in effects], confidence, alternative)
 
 
-def _spreads(cells: TwoWay) -> tuple[Variance, Spread]:
+def _spreads(cells: TwoWay) -> tuple[Variance, CellVariance]:
     """Return the finest variances that can be had: one still or lonely class takes them from itself alone."""
     variance: Variance = finest_variance(cells)
     spread = cell_spread(cells, variance)
@@ -161,7 +161,7 @@ def _spreads(cells: TwoWay) -> tuple[Variance, Spread]:
 
 def _in_level(
     cells: TwoWay,
-    spreads: tuple[Variance, Spread],
+    spreads: tuple[Variance, CellVariance],
     sides: tuple[tuple[int, int], tuple[int, int]],
     level: int,
     alternative: Alternative,
@@ -205,7 +205,7 @@ def _in_level(
 
 
 def _with_noise(
-    effect: SegmentEffect, spread: Spread, classes: Classes, places: NDArray[np.intp], alternative: Alternative
+    effect: SegmentEffect, spread: CellVariance, classes: Classes, places: NDArray[np.intp], alternative: Alternative
 ) -> SegmentEffect:
     """Return an effect at a level whose numbers carry noise: its error has that of people and that of the noise."""
     assert spread.noise is not None
@@ -331,7 +331,7 @@ def follow_ups(
 
 
 def _against_the_rest(
-    cells: TwoWay, spread: Spread, residuals: Floats, pair: tuple[Level, Level], chosen: Set[int]
+    cells: TwoWay, spread: CellVariance, residuals: Floats, pair: tuple[Level, Level], chosen: Set[int]
 ) -> Iterator[FollowUp]:
     """Yield each level against the rest, but for those where a cell that this needs is empty, or nothing varies."""
     arms, levels = cells.tally.factors

@@ -11,15 +11,15 @@ from kanab import count_columns
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats.effect import against_control, plain_means
 from kanab.stats.gram import arm_squares
-from kanab.stats.noise import (
+from kanab.stats.noise_variance import (
     class_mean_noise,
     class_noise,
-    enough_freedom,
     freedom_with_noise,
     lost_squares,
     measured,
     refuse_noise,
     squares_noise,
+    variances_above_noise,
 )
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
@@ -91,7 +91,7 @@ def test_an_arm_with_fewer_people_than_the_noise_could_have_made_has_no_mean():
 
 
 def test_a_variance_below_its_own_noise_is_no_variance():
-    assert enough_freedom(np.array([4.0, 4.0, -1.0]), np.array([2.0, 1.9, 50.0])).tolist() == [4.0, 0.0, 0.0]
+    assert variances_above_noise(np.array([4.0, 4.0, -1.0]), np.array([2.0, 1.9, 50.0])).tolist() == [4.0, 0.0, 0.0]
     assert freedom_with_noise(np.array([100.0, -1.0]), np.array([50.0, 9.0]), np.array([400.0, 1.0])).tolist() == [
         25,
         9,

@@ -10,7 +10,7 @@ import statsmodels.api as sm
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import against_control, cluster_means
-from kanab.stats.designs.clusters import FEWEST_CLUSTERS, few_clusters
+from kanab.stats.cluster_robust import FEWEST_CLUSTERS, few_clusters
 from kanab.stats.skewness import Shape
 
 

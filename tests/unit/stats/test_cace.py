@@ -20,7 +20,7 @@ from kanab.stats import (
     difference_in_means,
     received_effect,
 )
-from kanab.stats.designs.received import _fieller, means_together, received_from_means
+from kanab.stats.cace import _fieller, means_together, received_from_means
 
 
 def counted(rows, **choices):

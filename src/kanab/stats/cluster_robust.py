@@ -10,7 +10,7 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.stats.cautions import Caution
 from kanab.stats.effect import ArmMeans
-from kanab.stats.noise import refuse_noise
+from kanab.stats.noise_variance import refuse_noise
 from kanab.stats.ratio import ratio_means
 from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
