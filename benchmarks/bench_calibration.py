@@ -211,7 +211,7 @@ def nominal_levels(world: World) -> dict[str, list[float]]:
     }
     return found | {
         "every p": [ALPHA] * LOOKS,
-        "always": [any_time_look(any_effect, n, tuned_at=world.people).nominal for n in people],
+        "always": [any_time_look(any_effect, n, optimal_at=world.people).nominal for n in people],
     }
 
 

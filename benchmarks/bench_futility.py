@@ -55,7 +55,7 @@ class Design:
         """Return the look itself."""
         people = [round(PEOPLE * fraction) for fraction in self.fractions[: at + 1]]
         if self.name == "any time":
-            return any_time_look(effect, people[-1], tuned_at=PEOPLE, planned=PEOPLE, worth=worth)
+            return any_time_look(effect, people[-1], optimal_at=PEOPLE, planned=PEOPLE, worth=worth)
         return planned_look(effect, people, looks=len(self.fractions), worth=worth)
 
     def chance(self, z: float, at: int, worth: float | None) -> float:

@@ -147,7 +147,7 @@ def everything() -> kb.Release:
                 bins={"latency": [0, *range(20, 600, 20), 700, 800, 1_000, 1_500]},
                 bounds=bounds,
                 ratios=["spend/visits"],
-                received="opened",
+                treatment_received="opened",
             ),
         )
     )

@@ -24,7 +24,7 @@ from kanab import count_columns
 from kanab.stats import adjusted_effect
 from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.sequential import (
-    TUNED_AT,
+    OPTIMAL_AT,
     any_time_look,
     log_evidence_of_counts,
     mixture_z,
@@ -155,7 +155,7 @@ def nominal(first: int) -> dict[str, Floats]:
         np.array([look.nominal for look in boundaries(fractions, spending=kind)])
         for kind in ("obrien-fleming", "pocock")
     ]
-    any_time = 2 * special.ndtr(-mixture_z(people / TUNED_AT, 0.05, 2))
+    any_time = 2 * special.ndtr(-mixture_z(people / OPTIMAL_AT, 0.05, 2))
     every = np.full(len(people), 0.05)
     at_the_end = every * (people == people[-1])
     return dict(zip(METHODS, (at_the_end, every, *spending, any_time), strict=True))
@@ -199,7 +199,7 @@ def adjusted_sizes(simulations: int, looks: int = 20, batch: int = 250, seed: in
 def ratio_sizes(simulations: int, shares: tuple[float, ...] = (0.5, 0.3, 0.2), seed: int = 1) -> tuple[float, float]:
     """False alarms of the sample ratio at .001 with a look every 100 people: every χ², and at any time."""
     rng = np.random.default_rng(seed)
-    concentration = TUNED_AT / tuning(SAMPLE_RATIO_ALARM, 2)
+    concentration = OPTIMAL_AT / tuning(SAMPLE_RATIO_ALARM, 2)
     rung = np.zeros(2)
     for _ in range(simulations):
         counts = rng.multinomial(100, shares, 100).cumsum(axis=0)
@@ -244,7 +244,7 @@ def on_the_way(people: Floats, p: Floats) -> dict[str, bool]:
     """Did a method ring before the end?"""
     kept = ten_looks(people)
     limits = np.array([look.nominal for look in boundaries((people[kept] / people[-1]).tolist())])
-    any_time = 2 * special.ndtr(-mixture_z(people / TUNED_AT, 0.05, 2))
+    any_time = 2 * special.ndtr(-mixture_z(people / OPTIMAL_AT, 0.05, 2))
     return {
         "every p": bool((p[:-1] < 0.05).any()),
         "p at ten looks": bool((p[kept[:-1]] < 0.05).any()),

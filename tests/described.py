@@ -8,7 +8,7 @@ from typing import Any
 
 from kanab.description import Covariate, Mean, Number, Quantile, Ratio, Reading, Rows
 
-_OF_METRICS = ("bounds", "resolution", "missing", "least_events", "clip")
+_OF_METRICS = ("bounds", "resolution", "missing", "min_events", "clip")
 _ROWS = {each.name for each in fields(Rows)}
 _READING = {each.name for each in fields(Reading)}
 
@@ -49,18 +49,14 @@ def _columns(
     metrics = said.get("metrics") or ()
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
     pairs = [tuple(part.strip() for part in ratio.split("/")) for ratio in more["ratios"]]
-    received = [said["received"]] if said.get("received") else []
+    received = [said["treatment_received"]] if said.get("treatment_received") else []
     counted = dict.fromkeys([*metrics, *(part for pair in pairs for part in pair), *received, *of["quantiles"]])
     both = [] if scans else more["covariates"]
     adjust = list(dict.fromkeys([*(said.get("adjust") or ()), *both]))
     numbers = {name for name in adjust if name in more["numbers"] or (name in of["bounds"] and name not in counted)}
 
     def value(cls: Any, name: str) -> Any:
-        known = {
-            "min_events" if field == "least_events" else field: values[name]
-            for field, values in of.items()
-            if name in values
-        }
+        known = {field: values[name] for field, values in of.items() if name in values}
         known |= {"score": True} if name in more["score"] else {}
         fields_of = {each.name for each in fields(cls)}
         return cls(name, **{field: each for field, each in known.items() if field in fields_of})

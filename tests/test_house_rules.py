@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -173,6 +174,17 @@ def test_rooms_can_be_looked_through_and_modules_hold_one_thought() -> None:
     folders = {path.parent for path in SOURCE.rglob("*.py")}
     assert [folder.name for folder in folders if len(list(folder.glob("*.py"))) > 26] == []
     assert [path.name for path in SOURCE.rglob("*.py") if len(path.read_text("utf-8").splitlines()) > 700] == []
+
+
+TO_BE_RENAMED = frozenset("account bayes clusters noise received segments witness".split())
+"""Names that two modules still have; none may be added."""
+
+
+def test_no_two_modules_have_the_same_name() -> None:
+    """But for commands, whose files are named as they are."""
+    modules = [path for path in SOURCE.rglob("*.py") if path.name != "__init__.py"]
+    times = Counter(path.stem for path in modules if "cli" not in path.parts)
+    assert {name for name, count in times.items() if count > 1} <= TO_BE_RENAMED
 
 
 def test_every_room_says_what_it_is_for() -> None:

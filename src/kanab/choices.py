@@ -37,7 +37,7 @@ MetaMethod = Literal["fixed", "dl", "pm", "reml"]
 SPENDING = ("obrien-fleming", "pocock", "power:3", "hsd:-4")
 """All ways to share the risk of a false alarm between looks, with examples of numbers where they have any."""
 
-TUNED_AT = 10_000
+OPTIMAL_AT = 10_000
 """People at which an interval for any time is narrowest, unless said otherwise before the start."""
 
 DEFAULT_K = 10

@@ -276,9 +276,9 @@ class Rows:
     first_by: str | None = setting(
         "Time by which covariates are those of a person's first row.", NAME, "time", default=None
     )
-    assigned_by: Names | None = setting(
+    cluster: Names | None = setting(
         "What arms were assigned by, if not by person: a shop; or several columns, city,hour. Each counts once.", NAMES,
-        "shop", default=None, words=("cluster", "group"),
+        "shop", default=None, words=("assigned_by", "clusters", "group"),
     )  # fmt: skip
     span: Any = setting("Only the people of these cohorts: a Span.", ANYTHING, default=None, flag="")
 

@@ -89,5 +89,5 @@ def test_the_audit_lists_where_fewer_than_ten_of_2000_customers_bought(rows: pd.
     assert [(few.table, few.metric, few.few, few.classes) for few in listed] == [
         ("segment/channel", "conversion", 8, 9)
     ]
-    asked = kb.release(kb.count(sample, **as_values("count", **choices, least_events={"conversion": 10})))
+    asked = kb.release(kb.count(sample, **as_values("count", **choices, min_events={"conversion": 10})))
     assert list_few_events(asked) == ()

@@ -51,11 +51,18 @@ from .sources import load
 
 # ── what is written otherwise today ────────────────────────────────────────────────────────────
 
-KEYWORDS: dict[str, str] = {}
+KEYWORDS: dict[str, str] = {
+    "assigned_by": "cluster",
+    "least_events": "min_events",
+    "received": "treatment_received",
+}
 """Keywords of counting, scanning and planning: that of then, and that of today."""
 OPTIONS: dict[str, str] = {}
 """Options of an analysis: that of then, and that of today."""
+LOOKS: dict[str, str] = {"tuned_at": "optimal_at"}
+"""The same for what `Looks` are made of; its method "always" is "always-valid" today."""
 JSON_KEYS: dict[str, str] = {
+    "*.tuned_at": "optimal_at",
     "*.saved": "sample_size_gain",
     "*.interval_usual": "interval_welch",
     "*.p_null": "p_pooled",
@@ -64,7 +71,7 @@ JSON_KEYS: dict[str, str] = {
 """Keys of answers: the path of then, and the last key of it today."""
 PLAN_KEYS: dict[str, str] = {}
 """The same for plans as plain data, by the path in a plan. Texts and releases of then are read as they are."""
-VALUES: dict[str, dict[str, str]] = {}
+VALUES: dict[str, dict[str, str]] = {"*.sequential.method": {"always": "always-valid"}}
 """Words that programs read, such as verdicts: the path of then, and what each is called today."""
 REMOVED: tuple[str, ...] = ()
 """Paths of then whose keys were removed on purpose, with all that they held."""
@@ -171,7 +178,7 @@ def build_release(given: Data) -> Tables:
 def read_options(given: Data) -> Reading:
     """Read the options of an analysis; what was no option was refused by the analysis then."""
     try:
-        return Reading(**_translated(given, OPTIONS, {"looks": lambda looks: Looks(**looks), **_CLAIMS}))
+        return Reading(**_translated(given, OPTIONS, {"looks": _looks, **_CLAIMS}))
     except ArgumentError as problem:
         raise AnalysisError(problem.fact) from None
 
@@ -191,6 +198,12 @@ def read_keywords(given: Data, engine: str = "memory") -> dict[str, Any]:
 
 def _translated(given: Data, names: Mapping[str, str], readers: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
     return {names.get(name, name): readers.get(name, lambda same: same)(value) for name, value in given.items()}
+
+
+def _looks(given: Data) -> Looks:
+    """Read how several looks are read."""
+    method = {"always": "always-valid"}.get(given["method"], given["method"])
+    return Looks(**{LOOKS.get(name, name): value for name, value in given.items()} | {"method": method})
 
 
 def _margins(given: Any) -> Any:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 SEEDS = range(4)
 COVARIATES = tuple(f"c{place}" for place in range(8))
 PLAN = Plan(
-    (MetricPlan("ill", binary=True, sensitive="yes", least_events=1),),
+    (MetricPlan("ill", binary=True, sensitive="yes", min_events=1),),
     (ExperimentPlan("arm", segments=COVARIATES),),
     tuple(CovariatePlan(name) for name in COVARIATES),
 )

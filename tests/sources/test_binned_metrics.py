@@ -13,7 +13,7 @@ from kanab.counted import Counted
 from kanab.counting.engine.sql import count_table
 from kanab.counting.in_memory import count_rows
 from kanab.description import Mean, Quantile
-from kanab.plan.joint import join_plans
+from kanab.plan.joint_plan import join_plans
 from kanab.plan.model import make_plan
 
 from .conftest import Loader

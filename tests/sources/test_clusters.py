@@ -29,7 +29,7 @@ def test_every_engine_adds_up_the_same_clusters(engine: Loader) -> None:
     plan = make_plan(
         "variant", **as_values("make_plan", metrics=["spend", "people"], bounds=bounds, resolution={"spend": 0.01})
     )
-    counted = kb.count(engine.load(rows), plan, rows=kb.Rows(assigned_by=["city", "hour"]))
+    counted = kb.count(engine.load(rows), plan, rows=kb.Rows(cluster=["city", "hour"]))
     tally = counted.tallies["variant"]
     for place, arm in enumerate("AB"):
         clusters: dict[tuple[str, int], list[float]] = {}

@@ -16,7 +16,7 @@ from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table, show_sql
 from kanab.counting.in_memory import count_rows
 from kanab.errors import SourceError
-from kanab.plan.joint import join_plans
+from kanab.plan.joint_plan import join_plans
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
 

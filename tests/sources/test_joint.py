@@ -24,7 +24,7 @@ from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean
 from kanab.errors import KanabError, SourceError
 from kanab.plan.file import plan_to_dict
-from kanab.plan.joint import join_plans
+from kanab.plan.joint_plan import join_plans
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
 from .conftest import Loader

@@ -47,7 +47,7 @@ def readout() -> kb.Readout:
         adjust=["tier", "country"],
         segments=["device", "country"],
         k=10,
-        received="opened",
+        treatment_received="opened",
         reading=kb.Reading(
             contrasts=["B - C"],
             margins={"spend": kb.Margin("non-inferiority", 1)},

@@ -25,7 +25,7 @@ def test_values_are_equal_however_they_are_written() -> None:
     assert kb.Mean("spend", bounds=[0, 500], margin="2%") == kb.Mean("spend", bounds=(0.0, 500.0), margin=(0.02, True))
     assert kb.Mean("spend", bounds=(np.float64(0), np.int64(500))) == kb.Mean("spend", bounds=(0, 500))
     assert kb.Quantile("latency", at=[0.9, 0.5, 0.9]) == kb.Quantile("latency", at=(0.5, 0.9))
-    assert kb.Rows(assigned_by="shop") == kb.Rows(assigned_by=["shop"])
+    assert kb.Rows(cluster="shop") == kb.Rows(cluster=["shop"])
 
 
 def test_a_value_with_another_field_is_checked_as_the_first() -> None:

@@ -112,7 +112,7 @@ def analyze_release(released: Tables, experiment: str | None, options: Reading) 
     try:
         return _analyzed(released, experiment, replace(options, looks=Looks("spending")))
     except AnalysisError as problem:  # for example a release that does not say which look it is
-        readout = _analyzed(released, experiment, replace(options, looks=Looks("always")))
+        readout = _analyzed(released, experiment, replace(options, looks=Looks("always-valid")))
         return replace(readout, notes=(*readout.notes, UNPLANNED.format(fact=problem.fact)))
 
 
@@ -139,7 +139,7 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
     clusters = clusters_of(released, everything, plan.name)
     if clusters is not None:
         means = per_person(means, everything)
-    if options.looks is not None and options.looks.method == "always":
+    if options.looks is not None and options.looks.method == "always-valid":
         means = with_off_commonest(means, tables, released.ranges)
     means = with_worth(by_role(means, resolved.roles), resolved)
     effects = effect_rows(means, resolved)
@@ -166,7 +166,7 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
         missing=_missing(released, tables),
         notes=tuple(notes),
         chained=released.chained,
-        any_time=None if looks is None else sample_ratio_any_time(first, shares, plan.name, tuned_at=looks.tuned_at),
+        any_time=looks and sample_ratio_any_time(first, shares, plan.name, optimal_at=looks.optimal_at),
         variance=options.variance,
         slopes=options.slopes,
         balance=tuple(_balance(analyzed, shares, resolved)),
@@ -212,7 +212,7 @@ def _balance(
     if options.looks is None:
         return check_balance(of, plan.name, control=options.control, numbers=plan.numbers)
     return check_balance_any_time(
-        of, shares, plan.name, control=options.control, tuned_at=options.looks.tuned_at, numbers=plan.numbers
+        of, shares, plan.name, control=options.control, optimal_at=options.looks.optimal_at, numbers=plan.numbers
     )
 
 

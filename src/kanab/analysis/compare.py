@@ -13,7 +13,7 @@ from kanab.analysis.verdicts import carriers, verdict
 from kanab.description import Reading, Role
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
-from kanab.plan.pairs import Pair
+from kanab.plan.paired_covariates import Pair
 from kanab.plan.values import size
 from kanab.privacy.merging import LevelMap
 from kanab.stats.additive import additive_means

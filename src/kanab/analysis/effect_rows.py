@@ -140,9 +140,9 @@ def named(arm: Level) -> str | None:
 
 def _look(look: PlannedLook | AnyTimeLook) -> Plain:
     """Return a look as plain data; what belongs to the other method is None."""
-    names = ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "tuned_at", "until", "begun", "verdict")
+    names = ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "optimal_at", "until", "begun", "verdict")
     return {
-        "method": "spending" if isinstance(look, PlannedLook) else "always",
+        "method": "spending" if isinstance(look, PlannedLook) else "always-valid",
         **{name: getattr(look, name, None) for name in names},
         "interval": plain_interval(look.interval),
         "chance": look.chance,

@@ -31,7 +31,7 @@ def readout(
     segments: Sequence[AnyCovariate] = (),
     arms: Sequence[Any] | Mapping[Any, float] | None = None,
     control: Level = None,
-    received: str | None = None,
+    treatment_received: str | None = None,
     k: int = DEFAULT_K,
     override: str = "",
     rows: Rows | None = None,
@@ -47,7 +47,7 @@ def readout(
     segments: what effects may differ by: names or `Covariate`.
     arms: the arms to count, or a dict with their planned shares.
     control: the arm to compare with.
-    received: the metric that says who got what was assigned (the effect of receiving, CACE).
+    treatment_received: the metric that says who got what was assigned (the effect of receiving, CACE).
     k: people whom a class holds at least; levels are merged to it, and nothing else is withheld.
     override: the reason for a k below 5, where own rows are gated.
     rows: which rows count, and how they become people: `Rows`.
@@ -65,7 +65,10 @@ def readout(
     reading = reading or Reading()
     if control is not None and reading.pool:  # a pool may be the control
         control, reading = None, replace(reading, control=control)
-    plan = chosen_plan(plan, arm, metrics, adjust, segments, arms=arms, control=control, received=received, k=k)
+    plan = chosen_plan(
+        plan, arm, metrics, adjust, segments,
+        arms=arms, control=control, treatment_received=treatment_received, k=k,
+    )  # fmt: skip
     options, source = source_options(rows, metrics), load_frame(source)
     check_choices(plan, options)
     if options.clip:

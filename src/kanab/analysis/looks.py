@@ -46,7 +46,7 @@ def current_look(released: Tables, experiment: str | None, options: Reading) -> 
         looks = replace(looks, looks=plan.looks)
     if looks.looks is None and looks.planned is None:
         looks = replace(looks, planned=read_rule(plan.decision, options.decision).people)
-    if looks.method == "always":
+    if looks.method == "always-valid":
         return CurrentLook(released, looks)
     if looks.looks is None and looks.planned is None:
         raise AnalysisError(

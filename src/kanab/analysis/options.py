@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, Literal, get_args
 
 from kanab.arguments import check_arguments
-from kanab.choices import CORRECTIONS, TUNED_AT, Alternative, Correction
+from kanab.choices import CORRECTIONS, OPTIMAL_AT, Alternative, Correction
 from kanab.description import AnyCorrection, Role
 from kanab.errors import AnalysisError, LevelError, listed
 from kanab.fields import WrongValueError
@@ -47,39 +47,39 @@ class Looks:
     "spending": so many looks, or so many people (``planned``), were fixed beforehand; ``last`` ends
     the design here, and so does the first look at which the planned people are there. Which look it is must be
     known: ``earlier`` are the people counted up to each earlier look, empty at the first one; or Kanab keeps them in
-    a ``file``; or batches were added, each of which is a look unless one of the two is given. "always": every moment
-    may be the last, an end need not be known, and intervals are narrowest at ``tuned_at`` people. Where neither looks
-    nor people are given, the people of the decision are ``planned``. ``anew`` says that noise is drawn again for every
-    planned look, as `planned_look` explains; an analysis knows it of its release.
+    a ``file``; or batches were added, each of which is a look unless one of the two is given. "always-valid":
+    any moment may be the last, an end need not be known, and intervals are narrowest at ``optimal_at`` people. Where
+    neither looks nor people are given, the people of the decision are ``planned``. ``anew`` says that
+    noise is drawn again for every planned look, as `planned_look` explains; an analysis knows it of its release.
     """
 
-    method: Literal["spending", "always"]
+    method: Literal["spending", "always-valid"]
     looks: int | None = None
     planned: int | None = None
     spending: Spending = "obrien-fleming"
-    tuned_at: int = TUNED_AT
+    optimal_at: int = OPTIMAL_AT
     last: bool = False
     earlier: Sequence[int] | None = None
     file: str | PathLike[str] | None = None
     anew: bool = False
 
     def __post_init__(self) -> None:
-        if self.method not in ("spending", "always"):
-            raise AnalysisError("unknown method of several looks", "Use 'spending' (planned looks) or 'always'.")
+        if self.method not in ("spending", "always-valid"):
+            raise AnalysisError("unknown method of several looks", "Use 'spending' (planned looks) or 'always-valid'.")
         check_spending(self.spending)
         if self.earlier is not None:
             object.__setattr__(self, "earlier", tuple(self.earlier))
-        if self.file is not None and (self.method == "always" or self.earlier is not None):
-            rival = "a method for any time" if self.method == "always" else "earlier looks (--looks-at)"
+        if self.file is not None and (self.method == "always-valid" or self.earlier is not None):
+            rival = "a method for any time" if self.method == "always-valid" else "earlier looks (--looks-at)"
             raise AnalysisError(
                 f"a looks file and {rival} contradict each other", "Leave one out: the file is for planned looks."
             )
 
     def at(self, effect: Effect, people: int, off_commonest: float = math.inf, worth: float | None = None) -> Look:
         """Return the effect as it may be read at this look; raise `AnalysisError` for a look that cannot be."""
-        if self.method == "always":
+        if self.method == "always-valid":
             return any_time_look(
-                effect, people, tuned_at=self.tuned_at, off_commonest=off_commonest, planned=self.planned,
+                effect, people, optimal_at=self.optimal_at, off_commonest=off_commonest, planned=self.planned,
                 last=self.last, worth=worth,
             )  # fmt: skip
         seen = [*(self.earlier or ()), people]
@@ -90,8 +90,8 @@ class Looks:
 
     def p_of_f(self, p: float, df: float, people: int, confidence: float) -> float:
         """Return the p over all looks of an F test that has this p now; raise `AnalysisError` as ``at`` does."""
-        if self.method == "always":
-            return any_time_f_p(p, df, people, confidence=confidence, tuned_at=self.tuned_at)
+        if self.method == "always-valid":
+            return any_time_f_p(p, df, people, confidence=confidence, optimal_at=self.optimal_at)
         seen = [*(self.earlier or ()), people]
         return planned_f_p(
             p, seen, looks=self.looks, planned=self.planned, spending=self.spending, last=self.is_last(seen)

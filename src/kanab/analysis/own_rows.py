@@ -17,7 +17,7 @@ from kanab.counted import Counted
 from kanab.counting.dispatch import SourceOptions
 from kanab.errors import PlanError, PrivacyError, SourceError, flag, listed
 from kanab.plan.model import Plan, published_plan
-from kanab.plan.pairs import planned_pairs
+from kanab.plan.paired_covariates import planned_pairs
 from kanab.privacy.class_rules import check_k, draft_table, published_map
 from kanab.privacy.covariate_pairs import single_tables
 from kanab.privacy.gate import release

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.choices import OWN_ROWS, SPENDING, TUNED_AT
+from kanab.choices import OPTIMAL_AT, OWN_ROWS, SPENDING
 from kanab.cli.help_pages import FlagsByTask, flags_together
 from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
@@ -50,7 +50,7 @@ analysis_options = flags_together(
     *(flag_of(_READING[name]) for name in ("confidence", "alternative", "test", "variance", "correction", "slopes")),
     click.option(
         "--sequential",
-        type=click.Choice(["spending", "always"]),
+        type=click.Choice(["spending", "always-valid"]),
         help="Results are looked at more than once: at planned looks, or at any time.",
     ),
     click.option(
@@ -74,10 +74,10 @@ analysis_options = flags_together(
         f"{SPENDING[0]} (default), {', '.join(SPENDING[1:-1])} or {SPENDING[-1]}.",
     ),
     click.option(
-        "--tuned-at",
+        "--optimal-at",
         type=click.IntRange(2),
-        default=TUNED_AT,
-        help="With --sequential always: the number of people at which intervals are narrowest.",
+        default=OPTIMAL_AT,
+        help="With --sequential always-valid: the number of people at which intervals are narrowest.",
     ),
     click.option("--last", is_flag=True, help="This is the last look."),
     click.option("--pool", multiple=True, metavar="NEW=B+C", help="Treat several arms as one: --pool any=B+C."),
@@ -147,7 +147,7 @@ def _looks(flags: Mapping[str, Any]) -> Looks | None:
         return None
     earlier = None if flags["looks_at"] is None else _earlier(flags["looks_at"])
     return Looks(
-        flags["sequential"], flags["looks"], flags["planned"], flags["spending"] or SPENDING[0], flags["tuned_at"],
+        flags["sequential"], flags["looks"], flags["planned"], flags["spending"] or SPENDING[0], flags["optimal_at"],
         flags["last"], earlier, flags["looks_file"],
     )  # fmt: skip
 

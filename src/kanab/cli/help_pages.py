@@ -70,7 +70,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
         "--experiment", "--experiments", "-o", "--dry-run", "--brief", "--html", "--force", "--json",
     ),
     "Metrics": (
-        "--ratio", "--quantile", "--received", "--bounds", "--clip", "--resolution", "--missing",
+        "--ratio", "--quantile", "--treatment-received", "--bounds", "--clip", "--resolution", "--missing",
         "--lower-is-better", "--min-events",
     ),
     "Arms and covariates": (
@@ -78,7 +78,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
     ),
     "Where rows come from": ("--table", "--sql", "--where", "--join", "--on", "--sep", "--decimal", "--show-sql"),
     "How rows become people": (
-        "--unit", "--aggregate", "--first-by", "--assigned-by", "--exposures", "--events", "--window", "--time",
+        "--unit", "--aggregate", "--first-by", "--cluster", "--exposures", "--events", "--window", "--time",
         "--exposure-time",
     ),
     "How results are read": (
@@ -86,7 +86,7 @@ FLAGS: Mapping[str, tuple[str, ...]] = {
         "--equivalence", "--decision", "--prior", "--family", "--alpha", "--tolerance", "--joint-shares",
     ),
     "Looking early": (
-        "--sequential", "--looks", "--looks-at", "--looks-file", "--planned", "--spending", "--tuned-at", "--last",
+        "--sequential", "--looks", "--looks-at", "--looks-file", "--planned", "--spending", "--optimal-at", "--last",
     ),
     "Privacy": (
         "--as-released", "--k", "--override", "--epsilon", "--delta", "--ledger", "--new-ledger", "--no-ledger",

@@ -227,7 +227,7 @@ source_options = flags_together(
     click.option("--arm", help="Column that holds the arm."),
     names_option("--metric", help="Columns to compare, separated by commas."),
     names_option("--ratio", help="Ratios of two metrics, such as revenue/orders, separated by commas."),
-    click.option("--received", metavar="COLUMN", help="Who got what was assigned (0/1), or how much of it."),
+    click.option("--treatment-received", metavar="COLUMN", help="Who got what was assigned (0/1), or how much of it."),
     *map(said_flag, SAID_OF_COLUMNS.values()),
     names_option("--score", help="Bins to adjust for by one slope, not as categories: --score age."),
     names_option("--number", help="Columns of --adjust to adjust for as they are, without classes."),
@@ -282,7 +282,8 @@ def check_single(source: tuple[str, ...]) -> None:
 
 
 _IN_A_PLAN = frozenset(
-    "--arm --metric --ratio --score --number --arms --shares --adjust --segment --covariate --received".split()
+    "--arm --metric --ratio --treatment-received --score --number --arms --shares".split()
+    + "--adjust --segment --covariate".split()
 ) | {each.flag for each in SAID_OF_COLUMNS.values()}
 """The flags that make a plan, and so cannot stand beside one."""
 
@@ -310,7 +311,7 @@ def plan_of(flags: Mapping[str, Any], source: str) -> Plan:
         flags["arm"], metrics, adjust, segments,
         arms=arms,
         control=level(flags["control"]),
-        received=flags["received"],
+        treatment_received=flags["treatment_received"],
         k=DEFAULT_K if flags["k"] is None else flags["k"],
     )  # fmt: skip
 
@@ -320,7 +321,7 @@ def _values_of(
 ) -> tuple[list[AnyMetric], list[AnyCovariate], list[AnyCovariate]]:
     """Return metrics, what is adjusted for and segments, as flags describe them; each flag is about one of these."""
     ratios = [_parts(ratio) for ratio in names(flags["ratio"])]
-    received = [flags["received"]] if flags["received"] else []
+    received = [flags["treatment_received"]] if flags["treatment_received"] else []
     counted = list(dict.fromkeys([*names(flags["metric"]), *(part for pair in ratios for part in pair), *received]))
     adjust, segments = names(flags.get("adjust")), names(flags.get("segment"))
     as_numbers = [name for name in adjust if name in (*names(flags["number"]), *said["bounds"]) and name not in counted]
@@ -405,7 +406,7 @@ def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
     said = {name: flags[name] for name, field in ROWS.items() if field.flag and flags[name] not in (None, ())}
     said |= {"table": flags["table"] or flags["exposures"]}
     said |= {"aggregate": pairs(flags["aggregate"], "--aggregate", "visits=max") or None}
-    said |= {name: names(flags[name]) for name in ("on", "assigned_by") if flags[name]}
+    said |= {name: names(flags[name]) for name in ("on", "cluster") if flags[name]}
     if flags.get("cohort") and not flags["events"]:
         said["window"] = None  # then it is that of the cohorts
     return SourceOptions(**vars(Rows(**said)), clip=by_column(flags["clip"], SAID_OF_COLUMNS["clip"]))

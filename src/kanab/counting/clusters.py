@@ -25,7 +25,7 @@ def cluster_columns(by: Sequence[str] | str) -> tuple[str, ...]:
     """
     names = (by,) if isinstance(by, str) else tuple(by)
     if not names or not all(isinstance(name, str) and name for name in names) or len({*names}) < len(names):
-        raise PlanError("what arms were assigned by is not said", "Name each column once: --assigned-by city,hour.")
+        raise PlanError("what arms were assigned by is not said", "Name each column once: --cluster city,hour.")
     return names
 
 
@@ -94,5 +94,5 @@ def _mistakes(plan: Plan) -> Iterator[str]:
         path = path_to("metrics", metric.name)
         if metric.missing == "exclude":
             yield f"{path}.missing: in the sum of a cluster a missing value is 0; or count only people who have one"
-        if metric.least_events is not None or metric.of is not None or metric.sensitive != "no":
+        if metric.min_events is not None or metric.of is not None or metric.sensitive != "no":
             yield f"{path} has rules about people with a value, which the sum of a cluster does not know"

@@ -40,7 +40,7 @@ from kanab.counting.repeated_ids import id_columns
 from kanab.description import AnyCovariate, AnyMetric, Mean, Rows, covariate_values, metric_values
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed, need_extra
 from kanab.plan.check import check_plan, path_to, refuse
-from kanab.plan.joint import join_plans, own_names
+from kanab.plan.joint_plan import join_plans, own_names
 from kanab.plan.model import ExperimentPlan, Plan, make_plan, rules_of, settle_kinds, settle_missing
 from kanab.plan.periods import Span
 from kanab.tally.factor import EVERYBODY, Level, label
@@ -63,7 +63,7 @@ def count(
     segments: Sequence[AnyCovariate] = (),
     arms: Sequence[Any] | Mapping[Any, float] | None = None,
     control: Level = None,
-    received: str | None = None,
+    treatment_received: str | None = None,
     k: int = DEFAULT_K,
     rows: Rows | None = None,
     earlier: Sequence[Plan] = (),
@@ -73,7 +73,7 @@ def count(
     source: a dict of columns; a pandas, polars or Arrow table or stream; the path, glob or address of files; a
         connection URL (with a table or query in ``rows``); or an Ibis table.
     plan: what to count, instead of ``arm`` to ``k``.
-    arm, metrics, adjust, segments, arms, control, received, k: what to count, as `make_plan` explains.
+    arm, metrics, adjust, segments, arms, control, treatment_received, k: what to count, as `make_plan` explains.
     rows: which rows count, and how they become people: `Rows`.
     earlier: plans that are counted again in the same pass; the signatures of all go row by row.
 
@@ -85,7 +85,10 @@ def count(
     Counted, not yet released:
       variant/tier: Tally of variant (A, B) × tier (1, 2): spend in steps of 0.1, squares by variant, tier
     """
-    plan = chosen_plan(plan, arm, metrics, adjust, segments, arms=arms, control=control, received=received, k=k)
+    plan = chosen_plan(
+        plan, arm, metrics, adjust, segments,
+        arms=arms, control=control, treatment_received=treatment_received, k=k,
+    )  # fmt: skip
     options = source_options(rows, metrics)
     source = load_frame(source)
     return count_source(source, clip_source(source, plan, options), options, earlier)
@@ -136,8 +139,8 @@ def count_source(
     try:
         counted = _count_any(source, plans, options)
     except NobodyError:
-        if options.assigned_by is not None:
-            by = listed(cluster_columns(options.assigned_by))
+        if options.cluster is not None:
+            by = listed(cluster_columns(options.cluster))
             fact = f"every value of {by} has people of several arms, so that arms were not assigned by it"
             raise SourceError(fact, "Name what arms were assigned by, or leave it out.") from None
         raise _nobody(source, plan, options) from None
@@ -170,7 +173,7 @@ def clip_source(
     """Return the plan with bounds at the points of the data that the options name, or at those of before."""
     if not options.clip:
         return plan
-    if options.assigned_by is not None:
+    if options.cluster is not None:
         raise PlanError(
             "clip is a point of people's values, and arms were assigned to groups of people", "Give bounds (--bounds)."
         )
@@ -256,7 +259,7 @@ class SourceOptions(Rows):
             "exposure_time": self.exposure_time if self.exposure_time != "time" else None,
             "sep": self.sep,
             "decimal": self.decimal if self.decimal != "." else None,
-            "assigned_by": ", ".join(cluster_columns(self.assigned_by)) if self.assigned_by is not None else None,
+            "assigned_by": ", ".join(cluster_columns(self.cluster)) if self.cluster is not None else None,
             **{CLIPPED.format(name): point_text(share) for name, share in read_shares(self.clip).items()},
         }
         return {name: text for name, text in texts.items() if text}
@@ -274,7 +277,7 @@ class SourceOptions(Rows):
             self.join,
             self.on,
             self.first_by,
-            self.assigned_by,
+            self.cluster,
         )
         return any(choice is not None for choice in choices)
 
@@ -285,7 +288,7 @@ class SourceOptions(Rows):
                 "a join needs a second table and the column that both name alike",
                 "Give join=… and on=… (--join countries.csv --on user_id).",
             )
-        if self.assigned_by is not None and (self.unit or self.events is not None or self.span is not None):
+        if self.cluster is not None and (self.unit or self.events is not None or self.span is not None):
             raise SourceError(
                 "arms were assigned to groups of people, so that rows, not people, are added up",
                 "Leave out the person (--unit), events and cohorts; make one row per person in a query (--sql).",
@@ -330,12 +333,12 @@ def explain(
 
 def _clamping(plan: Plan, options: SourceOptions) -> SourceOptions:
     """Return the options with the bounds of people, where arms were assigned to groups of them."""
-    return options if options.assigned_by is None else replace(options, clamp=bounds_of_people(plan))
+    return options if options.cluster is None else replace(options, clamp=bounds_of_people(plan))
 
 
 def _plans(plan: Plan, earlier: Sequence[Plan], options: SourceOptions) -> Plans:
     """Return all plans, checked, with the rules for missing values that do not depend on who lacks one."""
-    if options.assigned_by is not None:
+    if options.cluster is not None:
         plan, *earlier = (by_clusters(check_plan(each)) for each in (plan, *earlier))
     asked, *before = _check_plans(plan, earlier, options.span)
     return tuple(_settled(each, options) for each in (settle_missing(asked, rules_of(before)), *before))
@@ -346,7 +349,7 @@ def _settled(plan: Plan, options: SourceOptions) -> Plan:
 
     A sum over no rows is 0, and so is a maximum, but not a mean. Batches have one rule, whoever is in them.
     """
-    if options.assigned_by is not None:
+    if options.cluster is not None:
         plan = settle_missing(plan, "zero")
     if options.unit is not None:
         how = options.aggregate
@@ -497,7 +500,7 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
         plan = _join(plans, people, choices)
         with own_names(plan):
             counted = count_table(people, plan, **choices)
-        if options.assigned_by is None:
+        if options.cluster is None:
             return counted
         return replace(counted, rates=find_rates(people, counted.plan, options.where))
 
@@ -536,10 +539,10 @@ def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str
             events = Events(beside, options.window or "", options.time, options.exposure_time)
         names = ("unit", "aggregate", "where", "span", "first_by", "for_release")
         choices = {name: getattr(options, name) for name in names} | {"events": events}
-        if options.assigned_by is None:
+        if options.cluster is None:
             yield people, choices
             return
-        clusters = cluster_rows(people, cluster_columns(options.assigned_by), options.clamp)
+        clusters = cluster_rows(people, cluster_columns(options.cluster), options.clamp)
         yield clusters, choices | {"unit": CLUSTER, "aggregate": "sum"}
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import MissingExtraError, SourceError, listed
-from kanab.plan.windows import metric_window
+from kanab.plan.metric_windows import metric_window
 from kanab.tally.factor import Level, as_level, sorted_levels
 from kanab.tally.metric import DOUBLE_LIMIT
 

@@ -40,7 +40,7 @@ from kanab.counting.repeated_ids import id_columns, repeated_in
 from kanab.counting.shapes import shapes_of_rows
 from kanab.counting.signature_groups import Membership, NumbersInGroups, make_signatures
 from kanab.errors import NobodyError, SourceError
-from kanab.plan.joint import counting_terms
+from kanab.plan.joint_plan import counting_terms
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.periods import Span
 from kanab.tally.cell_arrays import DROPPED

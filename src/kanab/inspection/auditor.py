@@ -49,7 +49,7 @@ class Check:
 class FewEvents:
     """In how many classes of a table some people, but fewer than k, have a 0/1 metric, or lack it.
 
-    That breaks no rule, unless the metric asks for more (`least_events`) or is sensitive.
+    That breaks no rule, unless the metric asks for more (`min_events`) or is sensitive.
     """
 
     table: str

@@ -18,7 +18,7 @@ from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.releases import Contents, RawSource, read_contents
 from kanab.dashboard.results import ExperimentReadout, Results
 from kanab.plan.model import Plan
-from kanab.plan.notify import Event, NotifyPlan
+from kanab.plan.notify_plan import Event, NotifyPlan
 from kanab.privacy.epsilon.noise_receipt import promise
 from kanab.privacy.ledger import read_entry
 from kanab.privacy.release import Release

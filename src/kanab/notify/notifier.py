@@ -19,7 +19,7 @@ from kanab.errors import DeliveryError, KanabError
 from kanab.notify.channels import Channel
 from kanab.notify.notices import Notice, Notices
 from kanab.plan.model import Plan
-from kanab.plan.notify import NotifyPlan
+from kanab.plan.notify_plan import NotifyPlan
 from kanab.privacy.ledger import read_entry
 
 FIRST_RETRY_SECONDS = 15.0

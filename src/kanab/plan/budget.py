@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from kanab.plan.model import Budget, Plan
-from kanab.plan.pairs import planned_pairs
+from kanab.plan.paired_covariates import planned_pairs
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-3, 100.0
 """Below, noise leaves nothing to read; above, it hides nobody."""

@@ -152,7 +152,7 @@ def _metric_mistakes(metric: MetricPlan, metrics: Mapping[str, MetricPlan]) -> I
             yield f"{path}.of names an unknown metric, {metric.of!r}; {nearest(metric.of, metrics)}"
         elif target is metric or not target.binary:
             yield f"{path}.of must name another metric, of kind 'binary': the one that says who has a value"
-    if metric.least_events is not None:
+    if metric.min_events is not None:
         yield from _event_mistakes(metric)
     if metric.bins is not None:
         yield from _bin_mistakes(metric)
@@ -175,7 +175,7 @@ def _bin_mistakes(metric: MetricPlan) -> Iterator[str]:
 
 def _event_mistakes(metric: MetricPlan) -> Iterator[str]:
     path = path_to("metrics", metric.name)
-    if type(metric.least_events) is not int or metric.least_events < 1:
+    if type(metric.min_events) is not int or metric.min_events < 1:
         yield f"{path}.least_events must be a whole number, at least 1"
     if metric.of is None and metric.bounds is not None and not metric.binary and metric.bounds != (0, 1):
         yield f"{path}.least_events is for metrics of kind 'binary', or of one (of = 'bought'): people have it or not"

@@ -34,7 +34,7 @@ from kanab.plan.model import (
     MetricPlan,
     Plan,
 )
-from kanab.plan.notify import EVENTS, PORTS, MailPlan, NotifyPlan
+from kanab.plan.notify_plan import EVENTS, PORTS, MailPlan, NotifyPlan
 from kanab.tally.metric import Missing
 
 _T = TypeVar("_T")
@@ -403,7 +403,7 @@ def _metric_to_dict(metric: MetricPlan) -> dict[str, Any]:
         sensitive={"no": None, "yes": True, "both": "both"}[metric.sensitive],
         ratio=plain_number(metric.ratio),
         squares=metric.squares if metric.squares != MetricPlan.squares else None,
-        least_events=metric.least_events,
+        least_events=metric.min_events,
         bins=plain_number(metric.bins),
     )
 

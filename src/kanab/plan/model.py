@@ -28,7 +28,7 @@ from kanab.description import (
 )
 from kanab.errors import PlanError, flag, listed
 from kanab.plan.joint_shares import JointShares, turned
-from kanab.plan.notify import NotifyPlan
+from kanab.plan.notify_plan import NotifyPlan
 from kanab.tally.factor import Level, as_level
 from kanab.tally.metric import Metric, Missing
 
@@ -59,7 +59,7 @@ class MetricPlan:
     """One metric as declared. Without bounds (and not 0/1) its grid is taken from the data.
 
     Without a rule for ``missing`` values, people without one are left out where rows are counted,
-    and begin with 0 where events are added up. ``least_events`` people of a class have a 0/1 metric (or the one that
+    and begin with 0 where events are added up. ``min_events`` people of a class have a 0/1 metric (or the one that
     it is ``of``), and as many lack it, or nobody does. People are counted by the ``bins`` of a metric where quantiles
     are asked for.
     """
@@ -73,7 +73,7 @@ class MetricPlan:
     sensitive: Literal["no", "yes", "both"] = "no"
     ratio: tuple[str, str] | None = None
     squares: Literal["marginals", "class"] = "marginals"
-    least_events: int | None = None
+    min_events: int | None = None
     bins: int | tuple[float, ...] | None = None
 
     @property
@@ -91,7 +91,7 @@ class MetricPlan:
     @property
     def counting(self) -> MetricPlan:
         """What matters for counting it; the rest is for the gate."""
-        return replace(self, of=None, sensitive="no", least_events=None)
+        return replace(self, of=None, sensitive="no", min_events=None)
 
     def events(self, k: int) -> int:
         """Return how many people of a class must have it, and lack it: by default k of a sensitive metric.
@@ -99,7 +99,7 @@ class MetricPlan:
         >>> MetricPlan("ill", binary=True, sensitive="yes").events(10), MetricPlan("bought", binary=True).events(10)
         (10, 1)
         """
-        return self.least_events or (1 if self.sensitive == "no" else k)
+        return self.min_events or (1 if self.sensitive == "no" else k)
 
     @property
     def declared(self) -> bool:
@@ -480,7 +480,7 @@ def make_plan(
     *,
     arms: Sequence[Any] | Mapping[Any, float] | None = None,
     control: Level = None,
-    received: str | None = None,
+    treatment_received: str | None = None,
     k: int = DEFAULT_K,
 ) -> Plan:
     """Return the plan of one experiment, from values or names.
@@ -491,7 +491,7 @@ def make_plan(
     segments: what effects may differ by: names or `Covariate`.
     arms: the arms to count, or a dict with their planned shares; people of other arms are left out.
     control: the arm to compare with.
-    received: the metric that says who got what was assigned.
+    treatment_received: the metric that says who got what was assigned.
     k: people whom a class holds at least, or nobody.
 
     Raises `PlanError` for values that contradict each other.
@@ -514,7 +514,8 @@ def make_plan(
     quantiles = _by_column(each for each in measured if isinstance(each, Quantile))
     ratios = _by_column(each for each in measured if isinstance(each, Ratio))
     parts = [part for ratio in ratios.values() for part in (ratio.numerator, ratio.denominator)]
-    counted = dict.fromkeys([*means, *parts, *([] if received is None else [received]), *sorted(quantiles)])
+    received = [] if treatment_received is None else [treatment_received]
+    counted = dict.fromkeys([*means, *parts, *received, *sorted(quantiles)])
     before, cut = covariate_values(adjust, "adjust"), covariate_values(segments, "segments")
     numbers = _by_column(each for each in before if isinstance(each, Number))
     in_levels = (*sorted(before, key=lambda each: each.column), *sorted(cut, key=lambda each: each.column))
@@ -543,7 +544,7 @@ def make_plan(
                 lower_is_better=tuple(each.column for each in roles if each.better == "lower"),
                 non_inferiority={each.column: each.margin for each in roles if isinstance(each.margin, tuple)},
                 numbers=tuple(numbers),
-                received=received,
+                received=treatment_received,
                 quantiles={name: _probabilities(quantiles[name].at) for name in sorted(quantiles)},
             ),
         ),
@@ -584,7 +585,7 @@ def _metric_plan(name: str, mean: Mean | None, quantile: Quantile | None) -> Met
     mean = mean or Mean(name)
     bounds = mean.bounds or (quantile.bounds if quantile else None)
     bins = plain_bins(quantile.bins) if quantile else None
-    return MetricPlan(name, bounds, mean.resolution, missing=mean.missing, least_events=mean.min_events, bins=bins)
+    return MetricPlan(name, bounds, mean.resolution, missing=mean.missing, min_events=mean.min_events, bins=bins)
 
 
 def plain_bins(bins: Bins | None) -> int | tuple[float, ...] | None:

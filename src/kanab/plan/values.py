@@ -12,7 +12,7 @@ from kanab.errors import PlanError
 from kanab.fields import WrongValueError
 from kanab.plan.check import unfit_name
 from kanab.plan.joint_shares import JointShares
-from kanab.plan.notify import web_address_problem
+from kanab.plan.notify_plan import web_address_problem
 from kanab.tally.factor import Level, as_level
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

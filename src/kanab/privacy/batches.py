@@ -11,7 +11,7 @@ from kanab.arguments import check_arguments
 from kanab.errors import PrivacyError
 from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
-from kanab.plan.pairs import planned_pairs
+from kanab.plan.paired_covariates import planned_pairs
 from kanab.privacy.epsilon.accountant import spent_rho
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, add_noises
 from kanab.privacy.epsilon.rho import epsilon_of

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kanab.errors import listed
 from kanab.plan.model import ExperimentPlan
-from kanab.plan.pairs import pairs_of
+from kanab.plan.paired_covariates import pairs_of
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Tables
 from kanab.tally.moments import Moments

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError
-from kanab.plan.pairs import Pair, planned_pairs
+from kanab.plan.paired_covariates import Pair, planned_pairs
 from kanab.privacy.class_rules import LEAST_DF, smallest_share
 from kanab.privacy.joint_rules import smallest_class
 from kanab.privacy.leverage import SLACK, Leverage, holds

@@ -13,7 +13,7 @@ from kanab.choices import LEAST_K_WITHOUT_OVERRIDE
 from kanab.counted import Counted, decided_plan, floor_to_k
 from kanab.errors import PlanError, PrivacyError
 from kanab.plan.model import Budget, published_plan
-from kanab.plan.pairs import planned_pairs
+from kanab.plan.paired_covariates import planned_pairs
 from kanab.privacy.audit import audit_table
 from kanab.privacy.class_rules import (
     Draft,
@@ -120,7 +120,7 @@ def _check_events(counted: Counted) -> None:
     """Raise `PlanError` where events are asked for of a metric that nobody has or lacks."""
     binary = {metric.name: metric.binary for tally in counted.tallies.values() for metric in tally.metrics}
     for plan in counted.plan.counted_metrics:
-        if plan.least_events is not None and plan.of is None and not binary.get(plan.name, True):
+        if plan.min_events is not None and plan.of is None and not binary.get(plan.name, True):
             raise PlanError(
                 f"least_events of {plan.name!r}: that is not a 0/1 metric",
                 "Ask for it of a 0/1 metric, or say in a plan file of which 0/1 metric this is (of).",
@@ -428,7 +428,7 @@ class _Gate:
         judged = []
         for metric in table.metric_names:
             plan = plans[metric]
-            if plan.sensitive != "no" or plan.least_events is not None or plan.squares == "class":
+            if plan.sensitive != "no" or plan.min_events is not None or plan.squares == "class":
                 judged.append(metric)
         if not judged:
             return table

@@ -10,7 +10,7 @@ import numpy as np
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.model import CovariatePlan, Plan, settle_missing
-from kanab.plan.pairs import Pair, planned_pairs
+from kanab.plan.paired_covariates import Pair, planned_pairs
 from kanab.privacy.batches import continues
 from kanab.privacy.covariate_pairs import SingleTables, joint_maps, same_levels, single_tables
 from kanab.privacy.merging import LevelMap

@@ -29,7 +29,9 @@ ANSWERS: tuple[Answer, ...] = get_args(Answer)
 
 STILL_RUNS = "It still runs, and its plan names neither looks nor people: an answer counts when it has ended."
 
-WARNING = "a warning, and no finding yet. To be able to stop early, read it over several looks (--sequential always)."
+WARNING = (
+    "a warning, and no finding yet. To be able to stop early, read it over several looks (--sequential always-valid)."
+)
 
 IF_UNLOOKED = "That holds if nobody looked before the last batch."
 

@@ -19,7 +19,7 @@ def look_sentences(data: Data, metric: str) -> list[str]:
         return []
     first = rows[0]["sequential"]
     of = f" of {first['looks']}" if first["looks"] else ""
-    when = "At any time" if first["method"] == "always" else f"Look {first['look']}{of}"
+    when = "At any time" if first["method"] == "always-valid" else f"Look {first['look']}{of}"
     advice = [
         f"{spoken_arm(row['arm'])}: {look_words(data, row)}" if len(rows) > 1 else look_words(data, row) for row in rows
     ]

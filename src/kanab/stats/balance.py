@@ -18,7 +18,7 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
-from kanab.choices import TUNED_AT
+from kanab.choices import OPTIMAL_AT
 from kanab.errors import AnalysisError
 from kanab.stats.distributions import chi2_tail
 from kanab.stats.gram import Floats
@@ -119,7 +119,7 @@ def check_balance_any_time(
     experiment: str = "arm",
     *,
     control: Level = None,
-    tuned_at: int = TUNED_AT,
+    optimal_at: int = OPTIMAL_AT,
     numbers: Sequence[str] = (),
 ) -> list[BalanceCheck]:
     """Check the same at any time: the checks may be repeated at every look.
@@ -134,21 +134,21 @@ def check_balance_any_time(
     >>> [check.p_any_time for check in check_balance_any_time([eighteen()])]
     [1.0]
     """
-    if type(tuned_at) is not int or tuned_at < 1:
-        raise AnalysisError("tuned_at must be a positive whole number", "For example 10_000.")
+    if type(optimal_at) is not int or optimal_at < 1:
+        raise AnalysisError("optimal_at must be a positive whole number", "For example 10_000.")
     checks = []
     for counts in _counts(tables, experiment):
         if counts.noise is not None:  # people are no whole numbers of a multinomial then; χ² is that of a normal
             check = _check(counts, control)
-            p = any_time_f_p(check.p, check.df, counts.table.total, confidence=1 - BALANCE_ALARM, tuned_at=tuned_at)
+            p = any_time_f_p(check.p, check.df, counts.table.total, confidence=1 - BALANCE_ALARM, optimal_at=optimal_at)
             checks.append(replace(check, p_any_time=p))
             continue
         planned = sample_ratio(counts.table, shares, experiment).shares
-        evidence = log_evidence_of_imbalance(counts.people, np.array(list(planned.values())), tuned_at)
+        evidence = log_evidence_of_imbalance(counts.people, np.array(list(planned.values())), optimal_at)
         checks.append(replace(_check(counts, control), p_any_time=math.exp(-max(0.0, evidence))))
     people = sum(tables[0].people_by(experiment).values()) if tables else 0
     for check in _number_checks(tables, experiment, control, numbers):
-        p = any_time_f_p(check.p, check.df, people, confidence=1 - BALANCE_ALARM, tuned_at=tuned_at)
+        p = any_time_f_p(check.p, check.df, people, confidence=1 - BALANCE_ALARM, optimal_at=optimal_at)
         checks.append(replace(check, p_any_time=p))
     return _corrected(checks)
 
@@ -328,12 +328,12 @@ def _differences(counts: _Counts, control: int) -> dict[Level, float]:
     return differences
 
 
-def log_evidence_of_imbalance(people: Floats, shares: Floats, tuned_at: int) -> float:
+def log_evidence_of_imbalance(people: Floats, shares: Floats, optimal_at: int) -> float:
     """Return the logarithm of the evidence that the arms' shares differ between levels, whatever they are in all.
 
     ``people`` have arms down and levels across; ``shares`` of the arms are planned and add up to 1.
     """
-    concentration = tuned_at / (people.shape[1] * tuning(BALANCE_ALARM, 2))
+    concentration = optimal_at / (people.shape[1] * tuning(BALANCE_ALARM, 2))
     levels = [log_evidence_of_counts(column.tolist(), shares.tolist(), concentration) for column in people.T]
     rows = people.sum(axis=1)
     return math.fsum(levels) - float(scipy.special.kl_div(rows, rows.sum() * shares).sum())

@@ -404,5 +404,5 @@ def _products(tally: Tally, metric: str, received: str) -> Cross:
             return replace(cross, pair=(received, metric), sums=cross.sums[::-1], squares=cross.squares[::-1])
     raise AnalysisError(
         f"no products of {metric!r} and {received!r} were kept, so the effect of receiving has no error",
-        f'Count again with {flag("--received", received)}, or received = "{received}" in the experiment\'s plan.',
+        f'Count again with {flag("--treatment-received", received)}, or received = "{received}" in the plan.',
     )

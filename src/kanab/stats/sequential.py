@@ -22,7 +22,7 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
-from kanab.choices import TUNED_AT
+from kanab.choices import OPTIMAL_AT
 from kanab.errors import AnalysisError
 from kanab.stats.cautions import FEWEST_CARRIERS
 from kanab.stats.effect import Effect
@@ -105,7 +105,7 @@ class AnyTimeLook:
     """
 
     people: int
-    tuned_at: int
+    optimal_at: int
     z: float
     nominal: float
     p: float | None
@@ -156,7 +156,7 @@ class AnyTimeSampleRatio:
 
     p: float
     log_evidence: float
-    tuned_at: int
+    optimal_at: int
     now: SampleRatio
 
     def __str__(self) -> str:
@@ -267,7 +267,7 @@ def planned_f_p(
     return smallest_alpha_of_share(p, _clock(times, looks, planned, last=last), 2, spending)
 
 
-def any_time_f_p(p: float, df: float, people: int, *, confidence: float, tuned_at: int = TUNED_AT) -> float:
+def any_time_f_p(p: float, df: float, people: int, *, confidence: float, optimal_at: int = OPTIMAL_AT) -> float:
     """Return the p-value at any time of an F test that has this p now, with ``df`` degrees of freedom above.
 
     The mean is mixed over a normal distribution in each of its directions (Lindon et al., 2022): evidence is
@@ -276,7 +276,7 @@ def any_time_f_p(p: float, df: float, people: int, *, confidence: float, tuned_a
     >>> [round(any_time_f_p(1e-5, df, 10_000, confidence=0.95), 4) for df in (1, 3)]
     [0.0005, 0.0003]
     """
-    x = tuning(1 - confidence, 2) * people / tuned_at
+    x = tuning(1 - confidence, 2) * people / optimal_at
     chi2 = min(_LARGEST_Z**2, float(scipy.special.chdtri(df, p)))
     return math.exp(-max(0.0, chi2 * x / (1 + x) / 2 - df * math.log1p(x) / 2))
 
@@ -308,7 +308,7 @@ def any_time_look(
     effect: Effect,
     people: int,
     *,
-    tuned_at: int = TUNED_AT,
+    optimal_at: int = OPTIMAL_AT,
     off_commonest: float = math.inf,
     planned: int | None = None,
     last: bool = False,
@@ -317,12 +317,12 @@ def any_time_look(
     """Return the effect as it may be read at any time, after any number of looks.
 
     An asymptotic confidence sequence (Waudby-Smith et al., 2024): Robbins' normal mixture with the
-    estimated error. ``people`` are everyone counted so far. It is narrowest at ``tuned_at`` people, which
+    estimated error. ``people`` are everyone counted so far. It is narrowest at ``optimal_at`` people, which
     must be chosen before looking: 1.55 times as wide as an ordinary 95 % interval there, 1.66 times at
     ten times as many people, 1.95 times at a tenth. Means of rare events are not yet normal: it does not begin before
     `FEWEST_CARRIERS` people of each arm are ``off_commonest`` (the fewest of `count_nonmodal`), and p is 1 until
     then. It ends with the ``planned`` people, with ``last``, and where the interval lies within ± ``worth``, an effect
-    worth having. Raises `AnalysisError` where people, tuned_at or planned is not a positive whole number.
+    worth having. Raises `AnalysisError` where people, optimal_at or planned is not a positive whole number.
 
     >>> from kanab.datasets import shop_rows
     >>> from kanab import count_columns
@@ -331,7 +331,7 @@ def any_time_look(
     >>> print(any_time_look(difference_in_means(shop), 20_000))
     at any time: p = 1.000, 95% interval -0.006948 … 0.02034; keep going, about 94,000 people if the effect ...
     """
-    for value, name in ((people, "people"), (tuned_at, "tuned_at"), (planned, "planned")):
+    for value, name in ((people, "people"), (optimal_at, "optimal_at"), (planned, "planned")):
         if value is not None:
             _check_whole(value, name)
     fraction = 1.0 if last else None if planned is None else min(1.0, people / planned)
@@ -339,10 +339,10 @@ def any_time_look(
     if off_commonest < FEWEST_CARRIERS:
         p = None if effect.p is None else 1.0
         return AnyTimeLook(
-            people, tuned_at, math.inf, 0.0, p, None, effect.confidence, verdict, None, False, planned, fraction
+            people, optimal_at, math.inf, 0.0, p, None, effect.confidence, verdict, None, False, planned, fraction
         )  # fmt: skip
     alpha, sides = 1 - effect.confidence, sides_of(effect.alternative)
-    z = float(mixture_z(np.array(people / tuned_at), alpha, sides))
+    z = float(mixture_z(np.array(people / optimal_at), alpha, sides))
     nominal = tail(z, sides)
     interval = effect.interval_at(nominal) if effect.testable else None
     if worth is not None and interval is not None and max(map(abs, interval)) < worth:
@@ -350,24 +350,24 @@ def any_time_look(
     p, until, chance = None, None, None
     if effect.p is not None:
         seen = _observed(effect, sides)
-        p = math.exp(-max(0.0, log_evidence(seen, people / tuned_at, alpha, sides)))
+        p = math.exp(-max(0.0, log_evidence(seen, people / optimal_at, alpha, sides)))
         if effect.p <= nominal:
             verdict = "may stop"
         elif fraction is None and verdict != "ended":
-            until = _projected(seen, people, tuned_at, alpha, sides)
+            until = _projected(seen, people, optimal_at, alpha, sides)
     if planned is not None and fraction is not None and fraction < 1:
-        last_z = float(mixture_z(np.array(planned / tuned_at), alpha, sides))
+        last_z = float(mixture_z(np.array(planned / optimal_at), alpha, sides))
         at_end = _chance(effect, fraction, last_z, worth)
         chance = None if at_end is None else min(1.0, FOUND_BEFORE * at_end)
     return AnyTimeLook(
-        people, tuned_at, z, nominal, p, interval, effect.confidence, verdict, until, True, planned, fraction, chance
+        people, optimal_at, z, nominal, p, interval, effect.confidence, verdict, until, True, planned, fraction, chance
     )  # fmt: skip
 
 
-def _projected(z: float, people: int, tuned_at: int, alpha: float, sides: int) -> int | None:
+def _projected(z: float, people: int, optimal_at: int, alpha: float, sides: int) -> int | None:
     """Return about how many people it takes for this z to reach the boundary if the effect stays as it is."""
     times = np.geomspace(1, _FARTHEST, 400)
-    reached = z * np.sqrt(times) >= mixture_z(people * times / tuned_at, alpha, sides)
+    reached = z * np.sqrt(times) >= mixture_z(people * times / optimal_at, alpha, sides)
     if not reached.any():
         return None
     more = people * float(times[int(np.argmax(reached))])
@@ -377,7 +377,7 @@ def _projected(z: float, people: int, tuned_at: int, alpha: float, sides: int) -
 
 @check_arguments()
 def sample_ratio_any_time(
-    tally: Tally, shares: Mapping[Any, float] | None = None, experiment: str = "arm", *, tuned_at: int = TUNED_AT
+    tally: Tally, shares: Mapping[Any, float] | None = None, experiment: str = "arm", *, optimal_at: int = OPTIMAL_AT
 ) -> AnyTimeSampleRatio:
     """Test whether people arrive in the planned shares; the test may be repeated at every look.
 
@@ -386,19 +386,19 @@ def sample_ratio_any_time(
     `sample_ratio` raises.
 
     >>> from kanab.datasets import eighteen
-    >>> print(sample_ratio_any_time(eighteen(), {"A": 9, "B": 1}, tuned_at=100))
+    >>> print(sample_ratio_any_time(eighteen(), {"A": 9, "B": 1}, optimal_at=100))
     sample ratio at any time against the planned shares: p = 0.00210
     """
-    _check_whole(tuned_at, "tuned_at")
+    _check_whole(optimal_at, "optimal_at")
     now = sample_ratio(tally, shares, experiment)
     name = tally.factor(experiment).name
     people, noise = [*tally.people_by(name).values()], people_noise(tally, name)
-    planned, concentration = [*now.shares.values()], tuned_at / tuning(SAMPLE_RATIO_ALARM, 2)
+    planned, concentration = [*now.shares.values()], optimal_at / tuning(SAMPLE_RATIO_ALARM, 2)
     if noise is None:
         evidence = log_evidence_of_counts(people, planned, concentration)
     else:
         evidence = log_evidence_with_noise(np.array(people, dtype=float), np.array(planned), noise, concentration)
-    return AnyTimeSampleRatio(math.exp(-max(0.0, evidence)), evidence, tuned_at, now)
+    return AnyTimeSampleRatio(math.exp(-max(0.0, evidence)), evidence, optimal_at, now)
 
 
 def _check_whole(value: int, name: str) -> None:

@@ -132,7 +132,7 @@ def test_effects_at_levels_become_frames() -> None:
 def test_effects_of_receiving_become_frames() -> None:
     rows = shop() | {"opened": (np.asarray(shop()["variant"]) == "B").astype(int)}
     rows["opened"][::3] = 0
-    found = readout(rows, **as_values("readout", **CHOICES | {"received": "opened"}))
+    found = readout(rows, **as_values("readout", **CHOICES | {"treatment_received": "opened"}))
     received = found.to_pandas("received")
     assert {"estimate", "ranges", "interval_delta_low", "covariates"} <= set(received.columns)
     assert found.to_polars("received").height == len(found.received)
@@ -311,7 +311,7 @@ def test_a_ratio_whose_products_were_withheld_is_a_note() -> None:
 
 def test_several_looks_widen_intervals_and_correct_the_p_over_all_looks() -> None:
     plain = readout(shop(), **as_values("readout", **CHOICES)).to_dict()
-    for looks in (kb.Looks("always"), kb.Looks("spending", looks=4, earlier=(1_000, 2_000))):
+    for looks in (kb.Looks("always-valid"), kb.Looks("spending", looks=4, earlier=(1_000, 2_000))):
         found = readout(shop(), **as_values("readout", **CHOICES, looks=looks))
         for row, own in zip(found.to_dict()["effects"], plain["effects"], strict=True):
             look = row["sequential"]
@@ -377,7 +377,7 @@ def test_an_uneven_covariate_and_attrition_ring_though_the_sample_ratio_is_fine(
 
 
 def test_balance_over_several_looks_is_judged_by_the_p_that_holds_at_any_time() -> None:
-    found = readout(unfair(), **as_values("readout", **UNFAIR, looks=kb.Looks("always")))
+    found = readout(unfair(), **as_values("readout", **UNFAIR, looks=kb.Looks("always-valid")))
     rows = found.to_dict()["balance"]["rows"]
     assert all(row["p"] < row["p_any_time"] <= row["p_adjusted"] for row in rows if row["alarm"])
     assert [row["alarm"] for row in rows] == [True, True, False]

@@ -35,7 +35,7 @@ def shops(clusters: int = 60, seed: int = 3) -> dict[str, Any]:
     }
 
 
-CHOICES: dict[str, Any] = {"arm": "variant", "metrics": ["spend", "bought"], "assigned_by": "shop"}
+CHOICES: dict[str, Any] = {"arm": "variant", "metrics": ["spend", "bought"], "cluster": "shop"}
 
 
 def robust(rows: dict[str, Any], metric: str) -> tuple[float, float]:
@@ -73,7 +73,7 @@ def test_files_and_frames_give_the_same_digits(tmp_path: Path) -> None:
     file = tmp_path / "visits.csv"
     pd.DataFrame(rows).to_csv(file, index=False)
     shown = CliRunner().invoke(
-        cli, ["analyze", str(file), "--arm", "variant", "--metric", "spend,bought", "--assigned-by", "shop", "--json"]
+        cli, ["analyze", str(file), "--arm", "variant", "--metric", "spend,bought", "--cluster", "shop", "--json"]
     )
     assert shown.exit_code == 0, shown.output
     assert (
@@ -88,12 +88,12 @@ def test_several_columns_make_the_clusters_of_a_switchback() -> None:
     city, hour = np.repeat(np.arange(4), 1_000), np.tile(np.arange(1_000) // 20, 4)
     arm = rng.integers(0, 2, (4, 50))[city, hour]
     rows = {"city": city, "hour": hour, "variant": np.where(arm == 1, "B", "A"), "late": rng.poisson(3, 4_000)}
-    answer = kb.readout(rows, arm="variant", metrics=["late"], rows=kb.Rows(assigned_by=["city", "hour"]))
+    answer = kb.readout(rows, arm="variant", metrics=["late"], rows=kb.Rows(cluster=["city", "hour"]))
     assert answer.clusters is not None
     assert answer.clusters.by == ("city", "hour")
     assert sum(answer.clusters.clusters.values()) == 200
     alone = kb.readout(
-        rows | {"both": city * 100 + hour}, arm="variant", metrics=["late"], rows=kb.Rows(assigned_by="both")
+        rows | {"both": city * 100 + hour}, arm="variant", metrics=["late"], rows=kb.Rows(cluster="both")
     )
     assert answer.effects[0].effect == alone.effects[0].effect
 
@@ -164,10 +164,10 @@ def test_bounds_are_a_persons_and_a_ledger_keeps_to_its_clusters(tmp_path: Path)
         arms={"A": 1, "B": 1},
     )
     ledger = tmp_path / "shops.ledger"
-    first = kb.release(kb.count(rows, plan, rows=kb.Rows(assigned_by="shop")), ledger=ledger, new_ledger=True)
+    first = kb.release(kb.count(rows, plan, rows=kb.Rows(cluster="shop")), ledger=ledger, new_ledger=True)
     clamped = rows | {"spend": np.minimum(rows["spend"], 50)}
     assert kb.analyze(first).effects[0].effect.estimate == pytest.approx(robust(clamped, "spend")[0], rel=1e-10)
-    again = kb.count(rows, plan, earlier=[first.plan], rows=kb.Rows(assigned_by="shop"))
+    again = kb.count(rows, plan, earlier=[first.plan], rows=kb.Rows(cluster="shop"))
     assert kb.release(again, ledger=ledger).receipt.choices == {"assigned_by": "shop"}
     people = kb.count(rows, plan=kb.make_plan("variant", [kb.Mean("spend", bounds=(0, 50))], arms={"A": 1, "B": 1}))
     with pytest.raises(PrivacyError):
@@ -178,7 +178,7 @@ def test_what_makes_people_of_rows_does_not_go_with_clusters() -> None:
     with pytest.raises(SourceError, match="rows, not people, are added up"):
         kb.readout(shops(), **as_values("readout", **CHOICES, unit="tier"))
     with pytest.raises(SourceError, match="there is no column 'shap'"):
-        kb.readout(shops(), **as_values("readout", **CHOICES | {"assigned_by": "shap"}))
+        kb.readout(shops(), **as_values("readout", **CHOICES | {"cluster": "shap"}))
 
 
 def test_a_withheld_number_of_people_is_not_shown() -> None:
@@ -229,7 +229,7 @@ def test_what_a_filter_leaves_out_decides_nothing_about_rates() -> None:
     rows = shops()
     rows["bought"] = np.where(rows["tier"] == 1, 7, rows["bought"])
     for where, rates in ((None, []), ("tier = 0", ["bought"])):
-        answer = kb.readout(rows, arm="variant", metrics=["bought"], rows=kb.Rows(assigned_by="shop", where=where))
+        answer = kb.readout(rows, arm="variant", metrics=["bought"], rows=kb.Rows(cluster="shop", where=where))
         assert answer.to_dict()["clusters"]["rates"] == rates
 
 
@@ -260,7 +260,7 @@ def test_a_row_that_stands_for_nobody_is_refused_so_that_k_clusters_have_k_peopl
         "spend": [n % 7 + 1.5 if n < 12 else 0.0 for n in range(40)],
         "people": [3.0 if n < 12 else nobody for n in range(40)],
     }
-    choices: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "assigned_by": "shop"}
+    choices: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "cluster": "shop"}
     with pytest.raises(
         SourceError, match=r"fewer than one person, or parts of people, in 'people'\. Leave out such rows"
     ):

@@ -219,11 +219,11 @@ CASES: dict[str, Any] = {
     ),
     "at any time": lambda: Case(
         bought({"A": 0.10, "B": 0.118}), "keep going", ["people in all make it clear if the effect stays as it is."],
-        {"looks": kb.Looks("always")},
+        {"looks": kb.Looks("always-valid")},
     ),
     "at any time, nothing in sight": lambda: Case(
         bought({"A": 0.10, "B": 0.1005}), "keep going", ["You may look again at any time."],
-        {"looks": kb.Looks("always")},
+        {"looks": kb.Looks("always-valid")},
     ),
     "segments diffe": lambda: Case(
         by_device(0.145, -0.036), "ship B", ["But it differs by device: phone +14.5, desktop −3.6 points."],

@@ -124,7 +124,7 @@ CASES: dict[str, tuple[str | None, Any, Rows, str]] = {
     "early harm": ("keep going", lambda x: x.buy(6_000, B=-0.03), PLAN, "B looks worse so far: a warning"),
     "planned look, large gain": ("ship B", lambda x: x.buy(N // 2, B=0.04), FIRST, ""),
     "planned look, nothing": ("keep going", lambda x: x.buy(18_000), SECOND, ""),
-    "at any time, ended": ("inconclusive", lambda x: x.buy(), PLAN | {"looks": kb.Looks("always")}, OUT),
+    "at any time, ended": ("inconclusive", lambda x: x.buy(), PLAN | {"looks": kb.Looks("always-valid")}, OUT),
     "harm and gain": ("ship C", lambda x: x.buy(30_000, "A B C", B=-0.02, C=0.02), {}, "B lowers y"),
     "two gains": ("ship C", lambda x: x.buy(30_000, "A B C", B=0.02, C=0.04), {}, "B also qualifies"),
     "0 against 7 events": ("ship B", lambda x: x.first(7, 1, np.zeros(2_000)), {}, ""),

@@ -12,7 +12,7 @@ from tests.described import as_values
 import kanab as kb
 from kanab.errors import AnalysisError
 from kanab.plan import parse_plan
-from kanab.plan.joint import counting_terms
+from kanab.plan.joint_plan import counting_terms
 from kanab.plan.model import DecisionRule
 
 PLAN = """
@@ -166,7 +166,7 @@ def test_a_guardrail_that_only_a_few_people_made_is_to_be_watched() -> None:
 def test_over_several_looks_a_margin_is_kept_once_the_interval_over_all_looks_lies_within_it() -> None:
     plan = parse_plan(PLAN + ROLES)
     counted = kb.release(kb.count(rows(), plan))
-    for looks in (kb.Looks("always"), kb.Looks("spending", looks=3, earlier=(4_000, 8_000))):
+    for looks in (kb.Looks("always-valid"), kb.Looks("spending", looks=3, earlier=(4_000, 8_000))):
         data = kb.analyze(counted, reading=kb.Reading(looks=looks)).to_dict()
         row = next(row for row in data["effects"] if row["metric"] == "latency")
         assert row["relative_interval"][1] < 0.02
@@ -174,7 +174,7 @@ def test_over_several_looks_a_margin_is_kept_once_the_interval_over_all_looks_li
         assert data["margins"] == []
     tight = replace(plan.experiment(), non_inferiority={"latency": (0.1, False), "refunds": (0.01, False)})
     data = kb.analyze(
-        replace(counted, plan=replace(plan, experiments=(tight,))), reading=kb.Reading(looks=kb.Looks("always"))
+        replace(counted, plan=replace(plan, experiments=(tight,))), reading=kb.Reading(looks=kb.Looks("always-valid"))
     ).to_dict()
     assert readings(data)["latency"] == "not shown"
 
@@ -185,7 +185,7 @@ def test_over_several_looks_a_margin_needs_the_interval_of_the_rule() -> None:
     variant = np.where(rng.random(4_000) < 0.1, "B", "A")
     costs = np.where(variant == "B", rng.normal(20, 1, 4_000), rng.normal(20, 6, 4_000)).round(1)
     table = {"variant": variant, "orders": rng.integers(0, 2, 4_000), "costs": costs}
-    design: dict[str, Any] = {"guardrails": "costs", "lower_is_better": "costs", "looks": kb.Looks("always")}
+    design: dict[str, Any] = {"guardrails": "costs", "lower_is_better": "costs", "looks": kb.Looks("always-valid")}
     counted = kb.release(kb.count(table, arm="variant", metrics=["orders", "costs"]))
     unknown = replace(counted, receipt=replace(counted.receipt, shapes={}))
     narrow, wide = (

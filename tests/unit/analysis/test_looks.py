@@ -46,7 +46,7 @@ def test_on_null_data_with_ten_metrics_one_may_stop_in_about_one_study_of_twenty
     [
         (kb.Looks("spending", looks=3, earlier=(200,)), 125, "Look 2 of 3: keep going until look 3."),
         (kb.Looks("spending", looks=2, earlier=(200,)), 120, "Look 2 of 2: ended at 600 people without a finding;"),
-        (kb.Looks("always", tuned_at=600), 130, "At any time: keep going, about 760 people if the effect stays as "),
+        (kb.Looks("always-valid", optimal_at=600), 130, "At any time: keep going, about 760 people if the effect"),
     ],
 )
 def test_what_is_clear_only_before_the_correction_stops_nothing(looks: kb.Looks, events: int, advice: str) -> None:
@@ -73,9 +73,9 @@ ARMS = {"arm": "variant", "metrics": ["bought"], "control": 0}
 @pytest.mark.parametrize(
     ("looks", "choices"),
     [
-        (kb.Looks("always"), {"decision": {"people": 4_000}}),
-        (kb.Looks("always", planned=4_000), {}),
-        (kb.Looks("always", last=True), {}),
+        (kb.Looks("always-valid"), {"decision": {"people": 4_000}}),
+        (kb.Looks("always-valid", planned=4_000), {}),
+        (kb.Looks("always-valid", last=True), {}),
     ],
 )
 def test_any_time_reading_ends_with_the_planned_people(looks: kb.Looks, choices: dict[str, Any]) -> None:
@@ -92,7 +92,7 @@ def test_any_time_reading_ends_with_the_planned_people(looks: kb.Looks, choices:
 
 def test_before_its_end_any_time_reading_names_the_planned_people_instead_of_a_projection() -> None:
     early = kb.readout(
-        shop(4_000), **as_values("readout", **ARMS, decision={"people": 6_000}, looks=kb.Looks("always"))
+        shop(4_000), **as_values("readout", **ARMS, decision={"people": 6_000}, looks=kb.Looks("always-valid"))
     )
     look = early.to_dict()["effects"][0]["sequential"]
     assert (look["planned"], look["until"], look["verdict"]) == (6_000, None, "keep going")
@@ -119,7 +119,7 @@ def test_an_effect_worth_having_is_what_going_on_is_judged_by() -> None:
         assert (said in because, said in " ".join(readout.to_brief().split())) == (worth == "2%", worth == "2%")
     small, large = (
         kb.readout(
-            people, **as_values("readout", **ARMS, looks=kb.Looks("always"), decision={"worth": worth})
+            people, **as_values("readout", **ARMS, looks=kb.Looks("always-valid"), decision={"worth": worth})
         ).to_dict()
         for worth in (0.02, 0.03)
     )
@@ -170,7 +170,8 @@ def test_before_the_planned_people_one_look_is_no_finding() -> None:
     assert "too early" in early.to_brief()
     assert 'class="early"' in early.to_html()
     looked = kb.readout(
-        people, **as_values("readout", **ARMS, primary="bought", decision={"people": 5_000}, looks=kb.Looks("always"))
+        people,
+        **as_values("readout", **ARMS, primary="bought", decision={"people": 5_000}, looks=kb.Looks("always-valid")),
     )
     assert looked.to_dict()["decision"]["answer"] == "ship"
     assert "1 comparison, and it shows a clear effect." in str(looked)
@@ -208,7 +209,7 @@ def test_a_table_that_may_have_grown_is_no_look_unless_one_says_which() -> None:
     assert look_of(1_000, kb.Looks("spending", looks=4, earlier=[]))["look"] == 1
     third = look_of(3_000, kb.Looks("spending", looks=4, earlier=[1_000, 2_000]))
     assert (third["look"], third["fraction"]) == (3, 0.75)
-    assert look_of(3_000, kb.Looks("always"))["method"] == "always"
+    assert look_of(3_000, kb.Looks("always-valid"))["method"] == "always-valid"
 
 
 def test_a_looks_file_counts_the_looks_at_a_growing_table(tmp_path: Path) -> None:
@@ -318,7 +319,7 @@ def test_looks_are_said_once() -> None:
     with pytest.raises(AnalysisError, match=r"a looks file and earlier looks \(--looks-at\) contradict each other"):
         kb.Looks("spending", looks=4, earlier=(1_000,), file="looks.json")
     with pytest.raises(AnalysisError, match="a looks file and a method for any time contradict each other"):
-        kb.Looks("always", file="looks.json")
+        kb.Looks("always-valid", file="looks.json")
 
 
 # ── batches ────────────────────────────────────────────────────────────────────────────────────
@@ -393,7 +394,7 @@ def rare_people(events: int, arm: int = 2_000) -> dict[str, Any]:
 def test_while_an_arm_has_few_events_any_time_says_not_yet_in_p_interval_and_sentence(metric: str) -> None:
     choices: dict[str, Any] = {"arm": "variant", "metrics": ["bought", "spend"], "ratios": ["spend/bought"]}
     choices |= {"bounds": {"spend": (0, 50)}, "resolution": {"spend": 1.0}, "shares": {"A": 9, "B": 1}}
-    choices |= {"looks": kb.Looks("always")}
+    choices |= {"looks": kb.Looks("always-valid")}
     answer = kb.readout(rare_people(12), **as_values("readout", **choices))
     row = next(row for row in answer._shown()["effects"] if row["metric"] == metric)
     assert (row["p"], row["p_adjusted"], row["interval"], row["interval_adjusted"]) == (1.0, 1.0, None, None)
@@ -414,7 +415,7 @@ def test_a_denominator_that_is_one_for_everybody_does_not_hold_up_a_ratio() -> N
         arm="variant",
         arms={"A": 9, "B": 1},
         metrics=[kb.Mean("visits", bounds=(0, 1), resolution=1.0), kb.Ratio("bought", "visits")],
-        reading=kb.Reading(looks=kb.Looks("always")),
+        reading=kb.Reading(looks=kb.Looks("always-valid")),
     )
     assert next(row for row in answer.effects if row.effect.metric == "bought/visits").look.begun  # type: ignore[union-attr]
 
@@ -422,7 +423,7 @@ def test_a_denominator_that_is_one_for_everybody_does_not_hold_up_a_ratio() -> N
 def test_an_arm_with_few_events_holds_up_only_its_own_comparisons() -> None:
     people = {name: np.r_[column, column[:18_000]] for name, column in rare_people(12).items()}
     people["variant"] = np.r_[["A"] * 18_000, ["B"] * 2_000, ["C"] * 18_000]
-    answer = kb.readout(people, arm="variant", metrics=["bought"], reading=kb.Reading(looks=kb.Looks("always")))
+    answer = kb.readout(people, arm="variant", metrics=["bought"], reading=kb.Reading(looks=kb.Looks("always-valid")))
     begun = {row.effect.arm: row.look.begun for row in answer.effects}  # type: ignore[union-attr]
     assert begun == {"B": False, "C": True}
 
@@ -439,7 +440,7 @@ def tiers(gain: float = 0.0, seed: int = 1, n: int = 3_000) -> dict[str, Any]:
     return {"variant": variant, "tier": tier, "bought": rng.random(n) < 0.3 + gain * variant * (tier == 3)}
 
 
-@pytest.mark.parametrize("looks", [kb.Looks("spending", looks=5, earlier=[1_000, 2_000]), kb.Looks("always")])
+@pytest.mark.parametrize("looks", [kb.Looks("spending", looks=5, earlier=[1_000, 2_000]), kb.Looks("always-valid")])
 def test_tests_and_intervals_of_segments_hold_over_all_looks(looks: kb.Looks) -> None:
     people = tiers(0.3)
     once, often = (kb.readout(people, **as_values("readout", **BY_TIER, looks=reading)) for reading in (None, looks))
@@ -473,13 +474,13 @@ def test_a_segment_that_is_clear_at_one_look_is_not_at_the_first_of_five() -> No
 def test_segments_wait_with_reading_at_any_time_for_twenty_people_off_the_commonest_value() -> None:
     people = tiers(0.0, n=1_500)
     people["bought"] = (np.arange(1_500) < 30) & (people["variant"] == 1)
-    answer = kb.readout(people, **as_values("readout", **BY_TIER, looks=kb.Looks("always"))).to_dict()
+    answer = kb.readout(people, **as_values("readout", **BY_TIER, looks=kb.Looks("always-valid"))).to_dict()
     assert {row["p_over_looks"] for row in answer["segments"] if row["p"] is not None} == {1.0}
     assert {row["p"] for row in answer["segment_effects"]} <= {1.0, None}
     assert {row["interval_adjusted"] for row in answer["segment_effects"]} == {None}
     amounts = people | {"spend": np.where(people["bought"], 5.0 + np.arange(1_500) % 3, 0.0)}
     choices = BY_TIER | {"metrics": ["spend"], "bounds": {"spend": (0, 10)}, "resolution": {"spend": 1.0}}
-    answer = kb.readout(amounts, **as_values("readout", **choices, looks=kb.Looks("always"))).to_dict()
+    answer = kb.readout(amounts, **as_values("readout", **choices, looks=kb.Looks("always-valid"))).to_dict()
     assert {row["p"] for row in answer["segment_effects"]} <= {1.0, None}
 
 

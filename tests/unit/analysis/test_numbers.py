@@ -98,7 +98,7 @@ def test_the_arms_means_of_numbers_are_checked():
     row = next(row for row in answer.to_dict()["balance"]["rows"] if row["name"] == "before")
     assert (row["about"], row["alarm"], row["level"]) == ("number", True, None)
     assert "Balance of the arms" in answer.to_html()
-    looks = kb.Looks("always", tuned_at=6_000)
+    looks = kb.Looks("always-valid", optimal_at=6_000)
     assert "however often you look" in " ".join(str(read(later, ["before", "tier"], looks=looks)).split())
 
 

@@ -98,7 +98,7 @@ def test_twenty_clusters_give_an_effect() -> None:
         "shop": shops,
         "spend": np.round(rng.gamma(2, 10, 1_000), 2),
     }
-    (row,) = kb.readout(rows, arm="variant", metrics=["spend"], rows=kb.Rows(assigned_by="shop")).effects
+    (row,) = kb.readout(rows, arm="variant", metrics=["spend"], rows=kb.Rows(cluster="shop")).effects
     a, b = (rows["spend"][rows["variant"] == arm].mean() for arm in "AB")
     assert row.effect.estimate == pytest.approx(b - a, rel=1e-9)
 

@@ -99,7 +99,7 @@ def test_bins_that_were_merged_away_are_a_note() -> None:
 
 def test_with_looks_and_arms_as_one() -> None:
     released = kb.release(kb.count(ROWS, **as_values("count", **ASKED)))
-    looked = kb.analyze(released, reading=kb.Reading(looks=kb.Looks("always")))
+    looked = kb.analyze(released, reading=kb.Reading(looks=kb.Looks("always-valid")))
     assert looked.quantiles == ()
     assert "Quantiles are compared once, at the end: without looks." in looked.notes
     pooled = kb.analyze(released, reading=kb.Reading(pool={"any": ["B", "C"]}, correction="dunnett"))

@@ -33,7 +33,8 @@ def mailing(people: int = 4_000, opening: float = 0.4, anyway: float = 0.0) -> d
             "bought": bought.astype(int)}  # fmt: skip
 
 
-CHOICES: dict[str, Any] = {"arm": "variant", "metrics": ["spend", "bought"], "control": "none", "received": "opened"}
+CHOICES: dict[str, Any] = {"arm": "variant", "metrics": ["spend", "bought"], "control": "none"}
+CHOICES |= {"treatment_received": "opened"}
 
 
 def test_a_readout_has_the_effect_of_receiving_beside_that_of_being_assigned() -> None:
@@ -64,7 +65,7 @@ def test_files_counted_by_an_engine_give_the_same_digits_as_rows_in_memory(tmp_p
     file.write_text("\n".join(lines), encoding="utf-8")
     shown = CliRunner().invoke(
         cli, ["analyze", str(file), "--arm", "variant", "--metric", "spend,bought", "--control", "none",
-              "--received", "opened", "--json"],
+              "--treatment-received", "opened", "--json"],
     )  # fmt: skip
     assert shown.exit_code == 0, shown.output
     assert (

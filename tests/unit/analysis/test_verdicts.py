@@ -118,7 +118,7 @@ def test_nobody_may_stop_on_what_is_only_to_be_watched() -> None:
     planned = kb.Looks("spending", looks=3, spending="pocock", earlier=(900,))
     for seed in range(60):
         data = spend(seed=seed)
-        for looks in (planned, kb.Looks("always", tuned_at=2_000)):
+        for looks in (planned, kb.Looks("always-valid", optimal_at=2_000)):
             (row,) = kb.readout(
                 data, arm="variant", metrics=["spend"], reading=kb.Reading(guardrails="spend", looks=looks)
             ).effects

@@ -132,14 +132,17 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "an unknown arm": (("--contrast", "B-C"), "a contrast cannot be read. Write 'B - C'"),
     "a pool of one": (("--pool", "any=B"), "a pool joins at least two arms"),
     "an unknown pool": (("--pool", "any=B+C"), "unknown arm of 'variant'. It has: A, B, B-2."),
-    "looks and margins": (("--sequential", "always", "--superiority", "spend=1"), "margins are tested at one look"),
+    "looks and margins": (
+        ("--sequential", "always-valid", "--superiority", "spend=1"),
+        "margins are tested at one look",
+    ),
     "looks and Dunnett": (
-        ("--sequential", "always", "--correction", "dunnett"),
+        ("--sequential", "always-valid", "--correction", "dunnett"),
         "Dunnett's correction is for one look",
     ),
     "assigned by nothing": (
-        ("--assigned-by", "home"),
-        "a release already says what was counted. Leave out --assigned-by",
+        ("--cluster", "home"),
+        "a release already says what was counted. Leave out --cluster",
     ),
     "spending at one look": (("--spending", "pocock"), "--spending is about several looks"),
     "looks of nothing": (("--looks", "3"), "--looks is about several looks"),

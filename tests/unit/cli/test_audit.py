@@ -182,7 +182,7 @@ def test_classes_where_few_people_have_a_metric_are_listed_and_break_no_rule(tmp
 def test_a_release_with_fewer_events_than_its_plan_asks_for_is_broken(file: Path) -> None:
     assert "for information" not in run(str(file)).output
     made = kb.read_release(file)
-    metrics = tuple(replace(metric, least_events=60) for metric in made.plan.metrics if metric.name == "bought")
+    metrics = tuple(replace(metric, min_events=60) for metric in made.plan.metrics if metric.name == "bought")
     kb.write_release(replace(made, plan=replace(made.plan, metrics=metrics)), file.with_name("strict.json"))
     result = run(str(file.with_name("strict.json")))
     assert "sensitive values - the rule: metrics that are sensitive, or have squares by class" in result.output

@@ -276,8 +276,8 @@ def test_batches_are_looks(source: str, plan: tuple[str, ...], tmp_path: Path) -
     shown = json.loads(done("analyze", ledger, "--sequential", "spending", "--looks", "5", "--json"))
     look = shown["effects"][0]["sequential"]
     assert (look["method"], look["look"], look["looks"]) == ("spending", 3, 5)
-    always = json.loads(done("analyze", ledger, "--sequential", "always", "--json"))["effects"][0]["sequential"]
-    assert always["method"] == "always"
+    always = json.loads(done("analyze", ledger, "--sequential", "always-valid", "--json"))["effects"][0]["sequential"]
+    assert always["method"] == "always-valid"
     assert isinstance(run("analyze", ledger, "--looks", "5").exception, PlanError)
 
 
@@ -351,7 +351,7 @@ def test_a_release_says_which_metric_has_too_few_people_with_it(tmp_path: Path) 
     output = done(*beginning(source, *flags, "-o", str(tmp_path / "1.json")))
     assert "a class has fewer than 200 people with it, or without it" in output
     made = read_release(tmp_path / "1.json")
-    assert {metric.name: metric.least_events for metric in made.plan.metrics} == {"spend": None, "bought": 200}
+    assert {metric.name: metric.min_events for metric in made.plan.metrics} == {"spend": None, "bought": 200}
     assert "bought" not in made.tables["variant/device"].metric_names
     for wrong in ("bought=2.5", "spend=5", "bought"):
         result = run("release", source, *FLAGS, "--min-events", wrong, "-o", str(tmp_path / "2.json"))

@@ -104,7 +104,7 @@ FLAG_MISTAKES = {
         "tier), or leave out --missing.",
     ),
     "received is all there is": (
-        ("--received", "bought"),
+        ("--treatment-received", "bought"),
         "experiments.variant.received is the only metric; name another one, which receiving may have changed.",
     ),
     "a window without events": (

@@ -56,7 +56,7 @@ def test_an_engine_clips_people_as_memory_does(unit: bool, tmp_path: Path) -> No
         ({"clip": {"change": "99%"}, "metrics": ["change"]}, PlanError, "below 0"),
         ({"clip": {"bought": "99%"}, "metrics": ["bought"]}, PlanError, "Leave out its clip"),
         ({"clip": {"rare": "95%"}, "metrics": ["rare"]}, PlanError, "Clip at a higher point"),
-        ({"clip": {"spend": "99%"}, "assigned_by": "variant"}, PlanError, "groups of people"),
+        ({"clip": {"spend": "99%"}, "cluster": "variant"}, PlanError, "groups of people"),
     ],
 )
 def test_what_cannot_be_clipped_is_said(choices: dict[str, object], error: type[KanabError], words: str) -> None:

@@ -51,7 +51,7 @@ def changed(plan: Plan, **choices: object) -> Plan:
             make_plan("variant", ["spend", Quantile("spend", at=0.5, bins=[0, 5, 9])]),
             "quantiles are of people",
         ),
-        (make_plan("variant", ["spend"], received="opened"), "received is of people"),
+        (make_plan("variant", ["spend"], treatment_received="opened"), "received is of people"),
         (make_plan("variant", [Mean("spend", missing="exclude")]), "a missing value is 0"),
         (make_plan("variant", [Mean("spend", min_events=5)]), "rules about people with a value"),
         (changed(make_plan("variant", ["spend"]), interactions=("banner",)), "interactions are of people"),

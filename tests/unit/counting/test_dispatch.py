@@ -357,7 +357,7 @@ def test_earlier_plans_are_counted_where_rows_are_added_up() -> None:
     assert counted.excluded == counted.earlier[0].excluded == 3  # seen in both arms
 
 
-@pytest.mark.parametrize("choices", [{}, {"assigned_by": "shop"}], ids=["people", "clusters"])
+@pytest.mark.parametrize("choices", [{}, {"cluster": "shop"}], ids=["people", "clusters"])
 def test_a_column_of_earlier_releases_that_rows_lack_is_said_to_be_the_ledgers(choices: dict[str, Any]) -> None:
     people = range(400)
     rows = {

@@ -89,7 +89,7 @@ def test_numbers_receiving_and_quantiles_are_asked_for_and_survive_the_download(
         "variant",
         [Mean("spend", bounds=(0, 100)), Mean("opened", bounds=(0, 1)), Quantile("spend", at=0.5, bins=[0, 10, 50])],
         adjust=["tier", Number("before", bounds=(0, 50))],
-        received="opened",
+        treatment_received="opened",
         k=20,
         arms={"A": 1, "B": 1},
     )

@@ -137,7 +137,7 @@ def test_a_release_that_does_not_say_which_look_it_is_is_read_at_any_time() -> N
     plan = replace(PLAN, experiments=(replace(PLAN.experiments[1], looks=2),), cohorts=None)
     released = kb.release(kb.count(people(), plan))
     data = analyzed(released, "banner").to_dict()
-    assert {row["sequential"]["method"] for row in data["effects"]} == {"always"}
+    assert {row["sequential"]["method"] for row in data["effects"]} == {"always-valid"}
     assert data["notes"][-1].startswith("The planned looks cannot be read: it is not known which of the planned looks")
 
 

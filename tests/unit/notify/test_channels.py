@@ -18,7 +18,7 @@ from kanab.errors import DeliveryError, StoreError
 from kanab.notify import channels
 from kanab.notify.channels import Mail, Slack, Webhook, mail_of
 from kanab.notify.notices import Notice
-from kanab.plan.notify import MailPlan
+from kanab.plan.notify_plan import MailPlan
 
 NOTICE = Notice("5f3a", "seal", "Sealed the cohorts through 2026-W46", ("k-anonymous at k = 10.",), epsilon=None)
 SECRET = "a secret that both sides know"

@@ -14,7 +14,7 @@ import kanab as kb
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.notify.channels import json_body, mail_of, notice_text, slack_body
 from kanab.notify.notices import MOST_EFFECTS, Notice, NoticeEntry, Notices
-from kanab.plan.notify import EVENTS, MailPlan, NotifyPlan
+from kanab.plan.notify_plan import EVENTS, MailPlan, NotifyPlan
 from kanab.privacy.ledger import read_entry
 
 URL = "https://ab.shop.example/"

@@ -26,7 +26,7 @@ from kanab.errors import StoreError
 from kanab.notify import notifier as notifier_module
 from kanab.notify.channels import Channel, Mail, Slack, Webhook
 from kanab.notify.notifier import Notifier, unsent_batches
-from kanab.plan.notify import MailPlan, NotifyPlan
+from kanab.plan.notify_plan import MailPlan, NotifyPlan
 
 NOTIFY = NotifyPlan(slack=True)
 HOOK = "/services/TOKEN-IN-THE-PATH"

@@ -143,7 +143,7 @@ def test_every_key_is_read() -> None:
         CovariatePlan("city"),
     )
     assert plan.metrics == (
-        MetricPlan("bought", binary=True, sensitive="both", least_events=20),
+        MetricPlan("bought", binary=True, sensitive="both", min_events=20),
         MetricPlan("orders", (0, 50), 1, missing="exclude"),
         MetricPlan("revenue", (0, 500), 0.01, of="bought", sensitive="yes", squares="class"),
         MetricPlan("basket", ratio=("revenue", "orders")),

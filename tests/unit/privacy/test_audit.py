@@ -249,16 +249,16 @@ def with_events(*events: int, people: int = 40) -> kb.Tally:
     [((10, 20, 30, 0), 0), ((9, 20, 20, 20), 1), ((31, 1, 20, 20), 2), ((40, 20, 20, 20), 0), ((39, 38, 2, 1), 4)],
 )
 def test_classes_have_so_many_events_on_both_sides_or_none(events: tuple[int, ...], classes: int) -> None:
-    assert rules(audit(with_events(*events), least_events=10)) == ({"events": classes} if classes else {})
+    assert rules(audit(with_events(*events), min_events=10)) == ({"events": classes} if classes else {})
     assert audit(with_events(*events)).passed
-    assert audit(with_events(*events), least_events=1).passed
+    assert audit(with_events(*events), min_events=1).passed
 
 
 def test_sensitive_metrics_have_k_events_unless_their_plan_says_otherwise() -> None:
     plan = MetricPlan("y", binary=True, sensitive="yes")
     for k, passes in ((10, False), (3, True)):
         assert audit_table("arm/level", with_events(3, 20, 20, 20), {"y": plan}, k=k).passed is passes
-    other = dataclasses.replace(plan, least_events=2)
+    other = dataclasses.replace(plan, min_events=2)
     assert audit_table("arm/level", with_events(3, 20, 20, 20), {"y": other}, k=10).passed
     assert audit_table("arm/level", with_events(3, 20, 20, 20), {"y": MetricPlan("y", binary=True)}, k=10).passed
 
@@ -269,7 +269,7 @@ def test_amounts_have_so_many_people_with_any_also_where_it_is_withheld_who_they
     rows = {"arm": ["A"] * 40 + ["B"] * 40, "bought": bought, "y": bought * rng.integers(100, 9000, 80) / 100}
     metrics = {"bought": kb.Metric("bought", 1, (0, 1)), "y": SPEND}
     both = kb.count_columns(rows, arm="arm", metrics=metrics)
-    plans = {"y": MetricPlan("y", of="bought", least_events=5)}
+    plans = {"y": MetricPlan("y", of="bought", min_events=5)}
     alone = both.select_metrics(["y"])
     assert rules(audit_table("arm", both, plans)) == {"events": 1}
     assert audit_table("arm", alone, plans).passed  # nobody knows

@@ -18,7 +18,7 @@ from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.auditor import check_release, passes
 from kanab.inspection.officer.table_facts import fields_of
 from kanab.plan.model import ExperimentPlan, Plan, make_plan
-from kanab.plan.pairs import Pair, pairs_of, planned_pairs
+from kanab.plan.paired_covariates import Pair, pairs_of, planned_pairs
 from kanab.privacy import covariate_pairs as pairs_module
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release

@@ -277,7 +277,7 @@ def test_amounts_follow_the_0_1_metric_that_they_are_of() -> None:
     ill, cost = MetricPlan("ill", binary=True, sensitive="yes"), MetricPlan("cost", (0, 500), 0.01, of="ill")
     rows = patients(2400)
     assert "cost" in release(kb.count(rows, trial(ill, cost))).tables["trial/region"].metric_names
-    made = release(kb.count(rows, trial(ill, replace(cost, least_events=10))))
+    made = release(kb.count(rows, trial(ill, replace(cost, min_events=10))))
     assert made.receipt.left_out["trial/region: cost"] == (
         "cost is withheld in trial/region: a class has fewer than 10 people with it, or without it"
     )
@@ -288,7 +288,7 @@ def test_a_shape_is_told_of_what_is_published_alone() -> None:
     counted = kb.count(patients(2400), trial(ill, cost))
     assert list(counted.shapes["trial"]) == ["cost"]
     assert list(release(counted).receipt.shapes["trial"]) == ["cost"]
-    rare = kb.count(patients(share=0.01), trial(ill, replace(cost, least_events=10)))
+    rare = kb.count(patients(share=0.01), trial(ill, replace(cost, min_events=10)))
     assert list(rare.shapes["trial"]) == ["cost"]
     made = release(rare)
     assert not any("cost" in table.metric_names for table in made.tables.values())

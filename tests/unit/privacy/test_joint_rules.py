@@ -152,9 +152,7 @@ def test_a_rare_sensitive_metric_is_not_in_more_tables_than_hide_who_has_it(tmp_
     rows["d"] = np.arange(1000) < 16
     usual = plan("x", "z", metrics=("y", "d"))
     assert [metric.name for metric in release(count_rows(rows, usual)).tables["arm/z"].metrics] == ["y", "d"]
-    marked = tuple(
-        replace(each, sensitive="yes", least_events=1) if each.name == "d" else each for each in usual.metrics
-    )
+    marked = tuple(replace(each, sensitive="yes", min_events=1) if each.name == "d" else each for each in usual.metrics)
     found = release(count_rows(rows, replace(usual, metrics=marked)))
     assert [metric.name for metric in found.tables["arm/x"].metrics] == ["y", "d"]
     assert [metric.name for metric in found.tables["arm/z"].metrics] == ["y"]

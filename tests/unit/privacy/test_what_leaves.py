@@ -436,7 +436,7 @@ RELEASING: dict[str, Callable[[int], Any]] = {
     ),
     "a prior of nothing": lambda n: kb.analyze(kb.release(counted(n)), reading=kb.Reading(prior={"x": kb.Prior(0, 1)})),
     "assigned by nothing": lambda n: kb.readout(
-        rows(n), arm="variant", metrics=["spend"], rows=kb.Rows(assigned_by="nothing")
+        rows(n), arm="variant", metrics=["spend"], rows=kb.Rows(cluster="nothing")
     ),
     "bounds from the data in a file": lambda n: release_text(kb.release(kb.count(rows(n), plan(bounds=None)))),
     "a changed release": lambda n: release_from_dict(unlike(kb.release(counted(n)), previous=NAME)),

@@ -28,9 +28,9 @@ Maker = Callable[..., Readout]
             {"look": 2, "planned": 9_000, "verdict": "keep going"},
             "Look 2: keep going until the planned 9,000 people, or an earlier look.",
         ),
-        ({"method": "always", "verdict": "keep going"}, "At any time: keep going."),
+        ({"method": "always-valid", "verdict": "keep going"}, "At any time: keep going."),
         (
-            {"method": "always", "verdict": "keep going", "until": 80_000},
+            {"method": "always-valid", "verdict": "keep going", "until": 80_000},
             "At any time: keep going, about 80,000 people if the effect stays as it is.",
         ),
     ],
@@ -54,13 +54,13 @@ def test_a_look_says_whether_one_may_stop(small: Maker, effect: Maker, look: Rea
 def test_what_has_ended_says_what_is_ruled_out(
     small: Maker, effect: Maker, interval: list[float | None], said: str
 ) -> None:
-    look = {"method": "always", "looks": None, "verdict": "ended"}
+    look = {"method": "always-valid", "looks": None, "verdict": "ended"}
     row = effect(sequential=look, estimate=-0.02, interval_adjusted=interval, verdict="unclear")
     assert look_sentences(small(row), "spend") == [f"At any time: ended at 1,000 people without a finding; {said}."]
 
 
 def test_that_the_rest_can_hardly_change_the_answer_is_said_below_5_percent(small: Maker, effect: Maker) -> None:
-    look = {"method": "always", "looks": None, "planned": 9_000, "verdict": "keep going"}
+    look = {"method": "always-valid", "looks": None, "planned": 9_000, "verdict": "keep going"}
     going = "At any time: keep going until the planned 9,000 people, or an earlier look."
     said = (
         "The rest of the plan can hardly change the answer: the chance of a finding for B on spend is {}. Stopping now "
@@ -76,7 +76,7 @@ def test_that_the_rest_can_hardly_change_the_answer_is_said_below_5_percent(smal
 
 
 def test_what_is_worth_having_is_named_as_it_was_declared(small: Maker, effect: Maker) -> None:
-    look = {"method": "always", "looks": None, "planned": 9_000, "verdict": "keep going", "chance": 0.03}
+    look = {"method": "always-valid", "looks": None, "planned": 9_000, "verdict": "keep going", "chance": 0.03}
     for worth, words in (("2%", "2 %"), (0.25, "0.25")):
         data = small(effect(sequential=look, verdict="unclear", role="primary"), rule={"worth": worth})
         said = f"even if B changed spend by {words}, the chance of a finding is 3 %."
@@ -84,7 +84,7 @@ def test_what_is_worth_having_is_named_as_it_was_declared(small: Maker, effect: 
 
 
 def test_every_arm_has_its_own_look(small: Maker, effect: Maker) -> None:
-    nothing = dict.fromkeys(("look", "looks", "planned", "until")) | {"method": "always"}
+    nothing = dict.fromkeys(("look", "looks", "planned", "until")) | {"method": "always-valid"}
     rows = [
         effect(sequential=nothing | {"verdict": "may stop"}),
         effect(sequential=nothing | {"verdict": "keep going"}, arm="C"),

@@ -134,8 +134,8 @@ def test_an_experiment_must_be_named_and_the_control_be_one_of_its_arms():
         check_balance([eighteen()], "tier")
     with pytest.raises(LevelError, match="unknown arm of 'treatment'"):
         check_balance([eighteen()], control="Z")
-    with pytest.raises(AnalysisError, match="tuned_at must be a positive whole number"):
-        check_balance_any_time([eighteen()], tuned_at=0)
+    with pytest.raises(AnalysisError, match="optimal_at must be a positive whole number"):
+        check_balance_any_time([eighteen()], optimal_at=0)
 
 
 def test_the_family_of_checks_rings_in_about_one_experiment_of_a_thousand():
@@ -224,8 +224,8 @@ def test_a_number_that_differs_between_arms_is_an_alarm_and_one_that_does_not_is
 def test_a_number_is_checked_at_any_time():
     _, _, alike = of_numbers(np.random.default_rng(3))
     _, _, apart = of_numbers(np.random.default_rng(3), shift=12)
-    (fine,) = check_balance_any_time([alike], numbers=["before"], tuned_at=900)
-    (alarm,) = check_balance_any_time([apart], numbers=["before"], tuned_at=900)
+    (fine,) = check_balance_any_time([alike], numbers=["before"], optimal_at=900)
+    (alarm,) = check_balance_any_time([apart], numbers=["before"], optimal_at=900)
     assert (fine.p_any_time, fine.alarm) == (1.0, False)
     assert alarm.p < alarm.p_any_time == alarm.p_adjusted < BALANCE_ALARM
     assert check_balance_any_time([]) == []

@@ -94,7 +94,7 @@ def test_adjusted_effects_are_looked_at_alike():
     look = planned_look(seen, [18], looks=4)
     assert look.verdict == "keep going"
     assert look.p > seen.p
-    assert any_time_look(seen, 18, tuned_at=100).p == 1.0
+    assert any_time_look(seen, 18, optimal_at=100).p == 1.0
 
 
 def test_the_last_planned_look_ends_the_design():
@@ -174,7 +174,7 @@ def test_the_interval_is_narrowest_compared_with_the_ordinary_one_where_it_is_tu
     z = {n: any_time_look(effect(), n).z for n in (1_000, 5_000, 10_000, 20_000, 100_000)}
     assert min(z, key=z.get) == 10_000
     assert z[10_000] == pytest.approx(3.0351, abs=1e-4)
-    assert any_time_look(effect(), 50_000, tuned_at=50_000).z == pytest.approx(z[10_000], rel=1e-12)
+    assert any_time_look(effect(), 50_000, optimal_at=50_000).z == pytest.approx(z[10_000], rel=1e-12)
 
 
 def test_the_people_it_would_take_are_those_at_which_the_effect_reaches_the_boundary():
@@ -198,8 +198,8 @@ def test_an_effect_near_zero_has_no_forecast():
 def test_people_are_whole_numbers(people):
     with pytest.raises(AnalysisError, match="people must be a positive whole number"):
         any_time_look(effect(), people)
-    with pytest.raises(AnalysisError, match="tuned_at must be a positive whole number"):
-        any_time_look(effect(), 2000, tuned_at=people)
+    with pytest.raises(AnalysisError, match="optimal_at must be a positive whole number"):
+        any_time_look(effect(), 2000, optimal_at=people)
 
 
 def rare(events, people):

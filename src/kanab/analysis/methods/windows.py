@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kanab.analysis.methods.base import Data, Method
-from kanab.plan.windows import metric_window, windows_by_column
+from kanab.plan.metric_windows import metric_window, windows_by_column
 from kanab.report.digits import Figures, Row, figures_of, is_share, percent
 from kanab.report.document import Part
 from kanab.report.drawing import MUTED, axis_around, numbered_axis

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kanab.notify.channels import Channel
     from kanab.notify.notifier import Notifier
     from kanab.plan.model import Plan
-    from kanab.plan.notify import NotifyPlan
+    from kanab.plan.notify_plan import NotifyPlan
 
 LATER = "A running collector, the next kanab seal or kanab notify tries again."
 

@@ -21,7 +21,7 @@ from kanab.counting.frames import check_days
 from kanab.counting.levels import place_arms, place_levels
 from kanab.counting.signature_groups import Membership, NumbersInGroups
 from kanab.errors import NobodyError, SourceError
-from kanab.plan.joint import Population, View, column_of, covariates_about, populations
+from kanab.plan.joint_plan import Population, View, column_of, covariates_about, populations
 from kanab.plan.model import Linkage
 from kanab.tally.cell_arrays import DROPPED, Cells, marginal, zeros
 from kanab.tally.factor import Factor

@@ -11,7 +11,7 @@ from typing import Any
 from kanab.counted import Counted
 from kanab.counting.engine.group_keys import as_plain, in_experiment, kind_of, only_where
 from kanab.counting.frames import check_column
-from kanab.plan.joint import JointPlan, View, column_of
+from kanab.plan.joint_plan import JointPlan, View, column_of
 from kanab.plan.model import Linkage, Plan
 from kanab.tally.moments import By, Cross, Moments
 from kanab.tally.tally import Tally

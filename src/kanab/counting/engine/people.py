@@ -24,10 +24,10 @@ from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.engine.times import day_number, in_span, later, point_in_time
 from kanab.counting.frames import check_column
 from kanab.errors import SourceError
-from kanab.plan.joint import column_of, people_of, populations
+from kanab.plan.joint_plan import column_of, people_of, populations
+from kanab.plan.metric_windows import SECONDS, MetricWindow, metric_window
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Span
-from kanab.plan.windows import SECONDS, MetricWindow, metric_window
 from kanab.tally.metric import GRID_LIMIT
 
 How = Literal["sum", "max", "mean"]

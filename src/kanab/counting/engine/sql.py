@@ -81,7 +81,7 @@ from kanab.counting.relations import find_relations
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
 from kanab.counting.signature_groups import make_signatures
 from kanab.errors import QueryError, SourceError
-from kanab.plan.joint import Population, column_of, people_of, populations, tables_about, views_of
+from kanab.plan.joint_plan import Population, column_of, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan
 from kanab.plan.periods import Span
 from kanab.tally.factor import OTHER

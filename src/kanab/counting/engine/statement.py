@@ -23,7 +23,7 @@ from kanab.counting.engine.dialects import Engine
 from kanab.counting.engine.group_keys import Key, Kind, as_values, in_experiment
 from kanab.counting.engine.measures import Measure, as_number, fourth_powers, grid_steps, product_terms
 from kanab.counting.grids import Products
-from kanab.plan.joint import Population, populations, tables_about, views_of
+from kanab.plan.joint_plan import Population, populations, tables_about, views_of
 from kanab.plan.model import CovariatePlan, Linkage, Plan
 from kanab.tally.factor import Level
 

@@ -8,7 +8,7 @@ from typing import Any
 from kanab.errors import listed
 from kanab.inspection.auditor import Audited, audit_release
 from kanab.plan.model import CovariatePlan, MetricPlan, Plan
-from kanab.plan.pairs import planned_pairs
+from kanab.plan.paired_covariates import planned_pairs
 from kanab.privacy.audit import NARROW
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.merging import LevelMap

@@ -12,7 +12,7 @@ from kanab.errors import SourceError
 from kanab.plan.budget import ROUNDING
 from kanab.plan.declared import declared_arms, declared_levels
 from kanab.plan.model import Budget, Plan
-from kanab.plan.pairs import planned_pairs
+from kanab.plan.paired_covariates import planned_pairs
 from kanab.privacy.epsilon.mechanism import MECHANISM, Scale
 from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.rho import SpentRho, epsilon_of, release_rho, rho_of, rho_per_person

@@ -17,7 +17,7 @@ from kanab.counted import Counted, decided_plan
 from kanab.errors import PrivacyError, flag
 from kanab.plan.declared import declared_arms, declared_levels
 from kanab.plan.model import MOST_CLASSES, Budget, Linkage, Plan, published_plan
-from kanab.plan.pairs import Pair, planned_pairs
+from kanab.plan.paired_covariates import Pair, planned_pairs
 from kanab.privacy.class_rules import smallest_share
 from kanab.privacy.covariate_pairs import MOST_CELLS, Maps, PairTables, SingleTables, pair_left_out, same_levels
 from kanab.privacy.epsilon.accountant import check_spending

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from kanab.plan.budget import account_names, epsilon_shares, exclusions
 from kanab.plan.model import Linkage, Plan
-from kanab.plan.pairs import planned_pairs
+from kanab.plan.paired_covariates import planned_pairs
 from kanab.privacy.epsilon.mechanism import Scale, scale_for
 from kanab.privacy.epsilon.rho import SpentRho
 from kanab.tally.metric import Metric

@@ -319,7 +319,7 @@ BAD_PLANS = {
     "needs the bounds of 'bought'": ("--arms", "A,B"),
     "needs the arms of 'variant'": ("--bounds", "bought=0:1"),
     "needs the levels of 'device'": ("--bounds", "bought=0:1", "--arms", "A,B", "--covariate", "device"),
-    "arms were assigned to clusters": ("--bounds", "bought=0:1", "--arms", "A,B", "--assigned-by", "device"),
+    "arms were assigned to clusters": ("--bounds", "bought=0:1", "--arms", "A,B", "--cluster", "device"),
     "epsilon must lie between": ("--epsilon", "0"),
     "epsilon must be a finite number": ("--epsilon", "nan"),
     "delta must be a small probability": ("--delta", "0.5"),

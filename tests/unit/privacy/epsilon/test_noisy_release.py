@@ -304,7 +304,7 @@ def test_clusters_are_refused() -> None:
     pytest.importorskip("ibis")
     rows = ROWS | {"shop": [f"{arm}{place % 7}" for place, arm in enumerate(ROWS["variant"])]}
     exact = count(
-        rows, arm="variant", metrics=[Mean("spend", bounds=(0, 7))], arms=["A", "B"], rows=Rows(assigned_by="shop")
+        rows, arm="variant", metrics=[Mean("spend", bounds=(0, 7))], arms=["A", "B"], rows=Rows(cluster="shop")
     )
     with pytest.raises(PrivacyError, match="arms were assigned to clusters"):
         release(exact, epsilon=1.0)

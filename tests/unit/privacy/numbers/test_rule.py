@@ -144,7 +144,7 @@ def test_a_metric_that_no_class_may_show_keeps_its_products_by_arm() -> None:
             arm="arm",
             metrics=[Mean("rating", bounds=(0, 300), resolution=0.01, missing="exclude")],
             adjust=["tier", Number("before", bounds=(0, 60), resolution=0.01)],
-            received="opened",
+            treatment_received="opened",
         )
     )
     assert "rating" not in made.tables["arm/tier"].metric_names

@@ -6,7 +6,7 @@ import pytest
 
 from kanab.errors import PlanError
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict, plan_to_dict
-from kanab.plan.notify import MailPlan, NotifyPlan
+from kanab.plan.notify_plan import MailPlan, NotifyPlan
 
 PLAN = """
 [metrics]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kanab.errors import PlanError
-from kanab.plan.windows import MetricWindow, metric_window, windows_by_column
+from kanab.plan.metric_windows import MetricWindow, metric_window, windows_by_column
 
 
 @pytest.mark.parametrize(

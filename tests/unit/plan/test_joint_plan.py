@@ -9,7 +9,7 @@ from tests.described import as_values
 from kanab.description import Covariate, Mean
 from kanab.errors import PlanError, SourceError
 from kanab.plan.check import check_plan
-from kanab.plan.joint import (
+from kanab.plan.joint_plan import (
     JointPlan,
     column_of,
     counting_terms,
