@@ -422,7 +422,7 @@ def tailed(n=4_000):
 def test_a_readout_and_a_scan_of_rows_test_segments_alike(metric, choices):
     rows = tailed()
     data = kb.readout(rows, **as_values("readout", arm="variant", metrics=[metric], segments=["device"], **choices))
-    (test,) = [row.test for row in data.segments if row.decides]
+    (test,) = [row for row in data.results["segments"].tables["segments"] if row.decides]
     lines = kb.scan.scan_segments(
         rows,
         ["variant"],
