@@ -37,7 +37,7 @@ ROOMS = (
     ("agents", "demo", "notify", "openfeature"),
     ("cli",),
 )
-ON_FIRST_USE = {"planning", "portfolio", "scan"}  # `import kanab` does not load kanab.planning and so on
+ON_FIRST_USE = {"inspection", "planning", "portfolio", "scan"}  # `import kanab` does not load kanab.planning and so on
 RANK = {name: rank for rank, row in enumerate(CORE + ROOMS) for name in row}
 
 

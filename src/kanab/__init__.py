@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from kanab.counting.dispatch import count
     from kanab.description import Covariate, Mean, Number, Quantile, Ratio, Reading, Rows
     from kanab.errors import KanabError, PrivacyError
+    from kanab.inspection.attack.run import attack
+    from kanab.inspection.audit_report import audit
     from kanab.plan.file import read_plan
     from kanab.plan.model import Plan, make_plan
     from kanab.privacy.batches import add_releases
@@ -69,6 +71,8 @@ __all__ = [
     "Tally",
     "add_releases",
     "analyze",
+    "attack",
+    "audit",
     "count",
     "count_columns",
     "fit",
@@ -103,6 +107,8 @@ _HOMES = {
     "Tally": "tally.tally",
     "add_releases": "privacy.batches",
     "analyze": "analysis.api",
+    "attack": "inspection.attack.run",
+    "audit": "inspection.audit_report",
     "count": "counting.dispatch",
     "count_columns": "counting.columns",
     "fit": "analysis.models",

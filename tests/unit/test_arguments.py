@@ -50,6 +50,8 @@ CALLS: list[Call] = [
     (kb.fit, (RELEASE, "arm"), {}),
     (kb.make_plan, ("variant", ["bought"]), {}),
     (kb.add_releases, ([RELEASE],), {}),
+    (kb.attack, (RELEASE,), {}),
+    (kb.audit, (RELEASE,), {}),
     (kb.read_ledger, ("missing.ledger",), {}),
     (kb.read_plan, ("missing.toml",), {}),
     (kb.read_release, ("missing.json",), {}),

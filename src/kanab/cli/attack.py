@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -14,9 +13,11 @@ import click
 
 from kanab.atomicfile import read_text
 from kanab.cli.output import echo_json, json_option, progress
-from kanab.cli.released_sources import is_ledger, releases_at
+from kanab.cli.released_sources import values_at
 from kanab.cli.source_options import level, number
-from kanab.errors import KanabError, SourceError
+from kanab.errors import SourceError
+
+NO_TEXT = ("is not UTF-8 text", "Give the file as it was written.")
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,45 +49,19 @@ def attack(file: tuple[str, ...], *, known: str | None, k: int | None, as_json: 
     kanab attack checkout.release.json --known people.csv
     kanab attack kanab.ledger
     """
-    from kanab.inspection.attack.run import play_attacker
+    from kanab.inspection.attack.run import attack as attack_all
+    from kanab.inspection.attack.run import read_published
 
     with progress("attacking"):
-        releases = read_published(file)
-        report = play_attacker(releases, None if known is None else _people(known, releases), k)
+        sources = values_at(file)
+        people = None if known is None else _people(known, read_published(sources))
+        report = attack_all(sources, known=people, k=k)
     if as_json:
         echo_json(report.to_dict())
     else:
         click.echo(str(report))
     if report.broken:
         sys.exit(1)
-
-
-def read_published(files: Sequence[str]) -> tuple[AttackedRelease, ...]:
-    """Read releases as an attacker does: also those that the gate would refuse."""
-    from kanab.inspection.attack.published import published_from_dict
-
-    short = [Path(file).name for file in files]
-    names = short if len(set(short)) == len(short) else list(files)
-    releases = []
-    for path, name in zip(files, names, strict=True):
-        for data, at in _published_at(path, name):
-            try:
-                releases.append(published_from_dict(data, at))
-            except KanabError as problem:
-                raise type(problem)(problem.fact, problem.remedy, at=f"{at} {problem.at}".strip()) from None
-    return tuple(releases)
-
-
-def _published_at(path: str, name: str) -> list[tuple[Any, str]]:
-    """Return what was published in one place as plain data, each with a name: a file, a ledger, a data directory."""
-    if is_ledger(path):
-        from kanab.privacy.release_json import release_to_dict
-
-        return [(release_to_dict(release), at) for at, release in releases_at(path)]
-    try:
-        return [(json.loads(_text(path)), name)]
-    except (json.JSONDecodeError, RecursionError):
-        raise SourceError(f"{name} is not a JSON file", "Give a file that kanab release wrote.") from None
 
 
 def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
@@ -97,7 +72,7 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
     from kanab.inspection.attack.published import finest_levels
     from kanab.tally.factor import label
 
-    rows = list(csv.reader(_text(path).splitlines()))
+    rows = list(csv.reader(read_text(path, otherwise=NO_TEXT).splitlines()))
     if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
         raise SourceError(f"{Path(path).name} is not a table of people", "Give a CSV file: names, then a row each.")
     columns: dict[str, list[Any]] = {}
@@ -119,7 +94,3 @@ def _value(text: str) -> float:
     """Return a value of a metric as CSV files have it: a number, true or false, or none."""
     truth = {"": math.nan, "true": 1.0, "false": 0.0}.get(text.lower())
     return number(text, "--known") if truth is None else truth
-
-
-def _text(path: str) -> str:
-    return read_text(path, otherwise=("is not UTF-8 text", "Give the file as it was written."))

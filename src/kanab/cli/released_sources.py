@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kanab.cli.source_options import is_release
 from kanab.cli.stores import FILE
-from kanab.errors import NothingSealedError, SourceError
+from kanab.errors import KanabError, NothingSealedError, SourceError
 
 if TYPE_CHECKING:
     from kanab.privacy.ledger import Ledger
@@ -52,6 +53,25 @@ def ledger_at(source: str) -> Ledger:
         )
     with closing(SqliteStore(path / FILE, read_only=True)) as store:
         return stored_ledger(store)
+
+
+def values_at(files: Sequence[str]) -> dict[str, Any]:
+    """Return what an audit or an attack is given at these places, by name: paths, and the ledgers of data directories.
+
+    In place of a ledger that cannot be verified stands the problem. Raises `SourceError` where a folder is none.
+    """
+    short = [Path(file).name for file in files]
+    values: dict[str, Any] = {}
+    for file, name in zip(files, short if len({*short}) == len(short) else files, strict=True):
+        values[name] = file
+        if Path(file).is_dir() and not is_data_directory(file):
+            ledger_at(file)  # says that it is no collector's
+        if Path(file).is_dir():
+            try:
+                values[name] = ledger_at(file)
+            except KanabError as problem:
+                values[name] = problem
+    return values
 
 
 def releases_at(source: str) -> list[tuple[str, Release]]:

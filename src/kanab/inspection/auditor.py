@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
 from kanab.privacy.epsilon.noise_scales import stated_noise
 from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.privacy.epsilon.witness import check_witness
-from kanab.privacy.ledger import Ledger
+from kanab.privacy.ledger import Ledger, scan_sentence, void_sentence
 from kanab.privacy.release import Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
@@ -385,3 +386,18 @@ def check_newest(ledger: Ledger) -> Check | None:
     except LedgerError as problem:
         return Check("newest copy", False, "no entry is missing of those that this machine has seen", problem.remedy)
     return Check("newest copy", True, "no entry is missing of those that this machine has seen")
+
+
+def plain_notes(ledger: Ledger) -> dict[str, Any]:
+    """Return what a ledger refused (what, and by which rule), what reviews say, what was voided, what scans told."""
+    refused = [
+        {"asked": dict(note.asked), "rule": note.says, "reviewed": note not in ledger.unreviewed}
+        for note in ledger.notes
+        if note.kind == "refused"
+    ]
+    return {
+        "refused": refused,
+        "reviews": [note.says for note in ledger.notes if note.kind == "reviewed"],
+        "voided": [void_sentence(note) for note in ledger.notes if note.kind == "voided"],
+        "scans": [scan_sentence(note) for note in ledger.notes if note.kind == "scanned"],
+    }

@@ -192,11 +192,11 @@ def test_a_release_with_fewer_events_than_its_plan_asks_for_is_broken(file: Path
 def test_a_ledger_is_read_as_often_for_many_releases_as_for_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def noted(path: str) -> Ledger:
+    def noted(path: Path) -> Ledger:
         read.append(Path(path).name)
         return read_ledger(path)
 
-    monkeypatch.setattr("kanab.cli.audit.ledger_at", noted)
+    monkeypatch.setattr("kanab.inspection.audit_report.existing_ledger", noted)
     ledger = file.with_name("kanab.ledger")
     assert run(str(ledger)).exit_code == 0
     once = len(read)

@@ -52,6 +52,7 @@ MAKE_RELEASES = {"release"}
 WITHIN_THE_PROCESS = {"Counted", "Tally", "fit"}
 READ_RELEASES = {
     "Ledger", "PairReadout", "Readout", "Receipt", "Release", "SegmentReadout", "add_releases", "analyze",
+    "attack", "audit",
     "Combined", "CombinedEffect", "Portfolio", "PortfolioEffect", "combine",
     "propose_bins", "read_ledger", "read_portfolio", "read_release",
     "readout", "scan_segments", "scan_interactions", "write_release",
@@ -213,7 +214,7 @@ def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     whole = found.pop("write_whole") - {
         "collector/keys/witness",  # numbers
         "collector/export",  # sealed batches
-        "dashboard/guard",  # which logins ended
+        "dashboard/access_guard",  # which logins ended
         "report/figure",  # a picture
     }
     assert {name.split("/")[0] for name in whole} == {"analysis", "cli", "demo", "privacy"}
@@ -235,7 +236,7 @@ def test_only_commands_and_a_tally_on_purpose_print() -> None:
     assert {name.split("/")[0] for name in found["echo"]} == {"cli"}
     logging_modules = set().union(*calls("getLogger", "warn", "warning", "info", "debug").values())
     logging_modules -= {"collector/log"}  # our own sentences, and of others' only their kind and place
-    logging_modules -= {"agents/server"}  # kanab mcp has that log take over: of a mistake its kind and place
+    logging_modules -= {"agents/mcp_server"}  # kanab mcp has that log take over: of a mistake its kind and place
     assert {name.split("/")[0] for name in logging_modules} == {"client"}  # on the caller's own server, no values
 
 

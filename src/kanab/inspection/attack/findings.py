@@ -84,6 +84,11 @@ class AttackReport(Frames[Literal["attacks", "findings", "says", "releases"]]):
         """Whether anything was learnt about fewer than k people, against the promise."""
         return bool(self.findings)
 
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was learnt that is promised to stay hidden."""
+        return not self.broken
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data, with every finding."""
         return {

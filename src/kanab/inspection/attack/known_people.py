@@ -6,7 +6,8 @@ a design is the matrix of signatures × published classes, with the sums of prod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from kanab.counted import SignatureValues
 from kanab.counting.columns import MetricSteps
 from kanab.counting.commonest import add_up, values_of
+from kanab.errors import SourceError
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, flat_places
 from kanab.privacy.leverage import leverages
 from kanab.privacy.numbers.design import Weighted
@@ -211,6 +213,30 @@ class MetricDesign:
             return None
         inside = (self.classes.cells != OUT).any(axis=1)[self.classes.of_everybody]
         return MetricSteps(self.metric, self.metric.to_grid(np.nan_to_num(known)), inside)
+
+
+def known_columns(columns: Mapping[str, Sequence[Any]], releases: Sequence[AttackedRelease]) -> KnownPeople:
+    """Return what is known of people from columns that are named like axes and metrics of releases.
+
+    Raises `SourceError` where columns differ in length, or a metric's values are no numbers.
+    """
+    if not isinstance(columns, Mapping) or any(
+        isinstance(each, str) or not isinstance(each, Sized) for each in columns.values()
+    ):
+        raise SourceError("known is a dict of columns", "Give one entry per person: {'variant': ['A', 'B'], …}.")
+    tables = [table for release in releases for table in release.tables]
+    axes = {axis.name for table in tables for axis in table.axes}
+    metrics = {part.metric.name for table in tables for part in table.moments}
+    if len({len(values) for values in columns.values()}) > 1:
+        raise SourceError("columns of known differ in length", "Give one entry per person in each of them.")
+    numbers = {}
+    for name in metrics & columns.keys():
+        values = [math.nan if value is None else value for value in columns[name]]
+        try:
+            numbers[name] = np.array(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise SourceError(f"known: {name!r} is a metric, and needs numbers", "Give numbers, or None.") from None
+    return KnownPeople({name: list(columns[name]) for name in axes & columns.keys()}, numbers)
 
 
 def place_people(known: KnownPeople, releases: Sequence[AttackedRelease]) -> Background:

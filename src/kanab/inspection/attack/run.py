@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from kanab.errors import PrivacyError
+from kanab.arguments import check_arguments
+from kanab.atomicfile import read_text
+from kanab.errors import ArgumentError, KanabError, PrivacyError, SourceError
 from kanab.inspection.attack.all_but_one import attack_all_but_one, promised
 from kanab.inspection.attack.differencing import DIFFERENCES, SMALL, find_differences, find_small_classes
 from kanab.inspection.attack.findings import AttackReport, Attempt, Finding
-from kanab.inspection.attack.known_people import Background, KnownPeople, place_people
+from kanab.inspection.attack.known_people import Background, KnownPeople, known_columns, place_people
 from kanab.inspection.attack.linked_tables import LINKED, find_linked
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.reconstruct import (
@@ -23,6 +27,15 @@ from kanab.inspection.attack.reconstruct import (
 )
 from kanab.inspection.attack.value_bounds import CLOSED_FORMS, find_exposed_values, find_few_contributors
 from kanab.inspection.attack.whole_numbers import WHOLE_NUMBERS, find_whole_numbers
+from kanab.inspection.released_values import (
+    Released,
+    Source,
+    entries_of,
+    existing_ledger,
+    is_ledger_path,
+    named_sources,
+)
+from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict
 
@@ -40,11 +53,61 @@ DOES = {
 }
 """What every attack does, in the order in which they are tried."""
 
+NO_TEXT = ("is not UTF-8 text", "Give the file as it was written.")
 NEEDS_KNOWLEDGE = "It needs to know who is in which class of every table (--known)."
 NEEDS_VALUES = "It needs everybody's values of the metrics, too (--known)."
 NOTHING_KNOWN = "The people who are known do not add up to any of the tables."
 TOO_MUCH_WORK = "For some metrics or people that was too much work."
 ONLY_NOISE = "Every number carries noise: what it would find is noise, not people."
+
+
+@check_arguments(skip=("released", "known"))
+def attack(
+    released: Released, *, known: KnownPeople | Mapping[str, Sequence[Any]] | None = None, k: int | None = None
+) -> AttackReport:
+    """Try to learn about people from releases, ledgers or their paths: one of them, a list, or a dict of names.
+
+    ``known`` is what the attacker knows, one entry per person: columns named like the arms and covariates of the
+    tables, and like metrics whose values are known, too. Fewer people than ``k`` are a break; by default the largest k
+    of the releases. Also files that the gate would refuse are read. Raises `SourceError` where one is no release.
+
+    >>> import kanab as kb
+    >>> from kanab.datasets import shop_rows
+    >>> kb.attack(kb.release(kb.count(shop_rows(900), arm="variant", metrics=["bought"]))).passed
+    True
+    """
+    if k is not None and k < 2:
+        raise ArgumentError("k must be at least 2", "Leave it out for the largest k of the releases.")
+    published = read_published(released)
+    people = known if known is None or isinstance(known, KnownPeople) else known_columns(known, published)
+    return play_attacker(published, people, k)
+
+
+def read_published(released: Any) -> tuple[AttackedRelease, ...]:
+    """Read releases as an attacker does: also those that the gate would refuse."""
+    published = []
+    for name, source in named_sources(released).items():
+        for plain, at in _plain_of(name, source):
+            try:
+                published.append(published_from_dict(plain, at))
+            except KanabError as problem:
+                raise type(problem)(problem.fact, problem.remedy, at=f"{at} {problem.at}".strip()) from None
+    return tuple(published)
+
+
+def _plain_of(name: str, source: Source | KanabError) -> list[tuple[Any, str]]:
+    """Return what was published in one place as plain data, each with a name."""
+    if isinstance(source, KanabError):
+        raise source
+    if isinstance(source, Release):
+        return [(release_to_dict(source), name)]
+    if isinstance(source, Ledger) or is_ledger_path(source):
+        book = source if isinstance(source, Ledger) else existing_ledger(source)
+        return [(release_to_dict(release), at) for at, release in entries_of(name, book)]
+    try:
+        return [(json.loads(read_text(source, otherwise=NO_TEXT)), name)]
+    except (json.JSONDecodeError, RecursionError):
+        raise SourceError(f"{name} is not a JSON file", "Give a file that kanab release wrote.") from None
 
 
 def play_attacker(

@@ -22,12 +22,13 @@ from kanab.inspection.auditor import (
     check_differences,
     check_release,
     check_spent,
+    plain_notes,
 )
 from kanab.inspection.officer import noisy
 from kanab.inspection.officer.statements import deviations, flow, places, promises, questions, risks
 from kanab.inspection.officer.table_facts import fields_of
 from kanab.privacy.costs import costs_of
-from kanab.privacy.ledger import Ledger, scan_sentence, void_sentence
+from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Release
 from kanab.privacy.release_json import release_to_dict
 
@@ -277,18 +278,3 @@ def _ledger(ledger: Ledger | LedgerError | None, hashes: Mapping[str, str]) -> P
         | plain_notes(ledger)
         | ({} if spent is None else {"noise": spent})
     )
-
-
-def plain_notes(ledger: Ledger) -> Plain:
-    """Return what a ledger refused (what, and by which rule), what reviews say, what was voided, what scans told."""
-    refused = [
-        {"asked": dict(note.asked), "rule": note.says, "reviewed": note not in ledger.unreviewed}
-        for note in ledger.notes
-        if note.kind == "refused"
-    ]
-    return {
-        "refused": refused,
-        "reviews": [note.says for note in ledger.notes if note.kind == "reviewed"],
-        "voided": [void_sentence(note) for note in ledger.notes if note.kind == "voided"],
-        "scans": [scan_sentence(note) for note in ledger.notes if note.kind == "scanned"],
-    }
