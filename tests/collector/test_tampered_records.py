@@ -18,16 +18,21 @@ from tests.collector.test_sealing import MONDAY, PLAN, PLAN_TEXT, VERSIONS, coho
 
 from kanab import count
 from kanab.cli.main import cli
+from kanab.collector.closed_cohorts import reopen_cohorts
+from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.service import Service
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.keys.witness import Seen, Witness, witness_beside
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.readiness import Problem
-from kanab.collector.sealing import missing_records, people_by_arm, seal_cohorts
+from kanab.collector.restoring import begin_epoch
+from kanab.collector.sealing import missing_records, people_by_arm, seal_cohorts, seal_ripe
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.stores.store import Store
+from kanab.collector.stores.store import NOTHING_SEALED, Store
+from kanab.collector.voiding import void_cohorts
+from kanab.collector.writer import Writer
 from kanab.inspection.auditor import check_release
 from kanab.plan.file import parse_plan
 from kanab.plan.periods import Periods
@@ -53,7 +58,11 @@ def opened(shared: Callable[[], Store]) -> tuple[Store, Change]:
 
     def change(query: str, *values: object) -> list[Any]:
         if isinstance(store, PostgresStore):
-            query = query.replace("records", "kanab_records").replace("?", "%s")
+            query = (
+                query.replace("records", "kanab_records")
+                .replace("UPDATE store", "UPDATE kanab_store")
+                .replace("?", "%s")
+            )
         with database() as db:
             cursor = db.execute(query, values)
             return cursor.fetchall() if cursor.description else []
@@ -175,6 +184,47 @@ def test_a_store_whose_rows_were_all_deleted_waits_and_says_why(opened: tuple[St
     assert "records are missing from the store, because somebody deleted rows: 1" in sealed.held_back
 
 
+def test_cohorts_that_were_deleted_and_marked_as_sealed_are_missed_by_the_next_seal(
+    opened: tuple[Store, Change],
+) -> None:
+    store, change = opened
+    cipher, week, later = RecordCipher(Keyring(KeyChain.new())), cohort(MONDAY), MONDAY + timedelta(weeks=1)
+    for number, now in ((0, MONDAY), (1, MONDAY), (2, later)):
+        commit(store, cipher, list(posts(people(100, number), PERIODS.label(cohort(now)))), now)
+    change("DELETE FROM records WHERE cohort = ?", week)
+    change("UPDATE store SET sealed_through = ?", week)
+    assert missing_records(store, cipher) == 2
+    [sealed] = seal_ripe(store, cipher, VERSIONS, week)
+    assert sealed.release is None
+    assert "records are missing from the store, because somebody deleted rows: 2" in sealed.held_back
+    assert store.sealed_through() == NOTHING_SEALED
+    commit(store, cipher, list(posts(people(50, 3), PERIODS.label(week))), MONDAY)  # it takes posts again
+    [sealed] = seal_ripe(store, cipher, VERSIONS, week + 1)
+    assert sealed.release is not None
+    assert sealed.release.tables["banner"].total == 150
+    assert sealed.release.receipt.deleted == ("records are missing from the store, because somebody deleted rows: 2",)
+    assert (store.sealed_through(), cipher.keyring.period) == (week + 1, week + 2)
+
+
+def test_cohorts_that_are_only_marked_as_sealed_are_opened_again_and_keep_their_keys(
+    opened: tuple[Store, Change],
+) -> None:
+    store, change = opened
+    cipher, week = RecordCipher(Keyring(KeyChain.new())), cohort(MONDAY)
+    commit(store, cipher, list(posts(people(100), "2026-W46")), MONDAY)
+    Versions().record(store, PLAN, 0)
+    assert not reopen_cohorts(store)
+    change("UPDATE store SET sealed_through = ?", week + 5)
+    keyring = cipher.keyring
+    Writer(store, keyring, life=86_400).close()
+    void_cohorts(store, keyring, week - 1, "a test", MONDAY)
+    assert (store.sealed_through(), keyring.period) == (week - 1, week)
+    change("UPDATE store SET sealed_through = ?", week + 5)
+    [sealed] = seal_ripe(store, cipher, VERSIONS, week)
+    assert sealed.release is not None
+    assert sealed.release.tables["banner"].total == 100
+
+
 def test_rows_that_were_put_back_after_a_merge_do_not_hide_that_they_were_deleted(opened: tuple[Store, Change]) -> None:
     store, change = opened
     cipher, week = RecordCipher(Keyring(KeyChain.new())), cohort(MONDAY)
@@ -217,10 +267,53 @@ def test_a_new_epoch_that_destroys_open_cohorts_is_no_deletion(opened: tuple[Sto
     store, _ = opened
     cipher, week = RecordCipher(Keyring(KeyChain.new())), cohort(MONDAY)
     commit(store, cipher, list(posts(people(100), "2026-W46")), MONDAY)
-    store.void(week, lambda _records, _entries: b"", "5f3a9c01")
-    assert missing_records(store, cipher) == 0
-    seen = Seen("5f3a9c01", 7).join(cipher.seen)
-    assert seen == Seen("5f3a9c01", 7)  # nor does the witness take over what was before
+    Versions().record(store, PLAN, week)
+    epoch = begin_epoch(store, "a test", MONDAY)
+    assert (store.sizes(), missing_records(store, cipher)) == ({}, 0)
+    seen = Seen(epoch, 7).join(cipher.seen)
+    assert seen == Seen(epoch, 7)  # nor does the witness take over what was before
+
+
+def served(tmp_path: Path, now: datetime) -> tuple[SqliteStore, Keyring, Callable[[], Service]]:
+    """A store with 40 posts in commits of their own, which no collector has open, and one that opens it."""
+    text = PLAN_TEXT.replace("k = 10", "k = 5")
+    (tmp_path / "kanab.toml").write_text(text, encoding="utf-8")
+    store, keyring = SqliteStore(tmp_path / "data" / "store.db"), Keyring.create(tmp_path / "data.key")
+    witness = Witness(witness_beside(tmp_path / "data.key"), keyring.fingerprint)
+
+    def begin() -> Service:
+        return Service(store, keyring, parse_plan(text), witness=witness, clock=lambda: now)
+
+    async def post_all() -> None:
+        service = begin()
+        for body in posts(people(40), PERIODS.label(cohort(now))):
+            assert await service.take(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), None) is None
+        await service.stop()
+
+    asyncio.run(post_all())
+    return store, keyring, begin
+
+
+def test_status_doctor_and_a_collector_tell_that_an_open_cohort_was_deleted_and_marked_as_sealed(
+    tmp_path: Path,
+) -> None:
+    now = datetime.now(UTC) - timedelta(weeks=4)
+    store, keyring, begin = served(tmp_path, now)
+    store._db.execute("DELETE FROM records")
+    store._db.execute("UPDATE store SET sealed_through = ?", (cohort(now),))
+    place = ["--data", str(tmp_path / "data")]
+    raised = "cohorts were marked as sealed in the store that have no batch: somebody changed it"
+    assert f"alarm: {raised}" in CliRunner().invoke(cli, ["status", *place]).output
+    assert f"ledger: {raised}" in CliRunner().invoke(cli, ["doctor", *place]).output
+    service = begin()
+    service.check_clock()
+    assert Problem.DELETED in service.readiness.problems()
+    assert keyring.period <= cohort(now)  # nothing was erased
+    asyncio.run(service.stop())
+    store.close()
+    command = ["seal", "--plan", str(tmp_path / "kanab.toml"), *place, "--accept-clock"]
+    sealed = CliRunner().invoke(cli, command)
+    assert "records are missing from the store, because somebody deleted rows: 40" in str(sealed.exception)
 
 
 @pytest.mark.parametrize("place", ["first", "last"])
@@ -228,25 +321,14 @@ def test_kanab_seal_status_and_audit_tell_that_rows_of_a_collector_that_stopped_
     tmp_path: Path, place: str
 ) -> None:
     """k = 5, 40 posts in commits of their own, 5 of them deleted: as the audit of 2026 found it, unnoticed then."""
-    text = PLAN_TEXT.replace("k = 10", "k = 5")
-    plan, now = parse_plan(text), datetime.now(UTC) - timedelta(weeks=4)
-    (tmp_path / "kanab.toml").write_text(text, encoding="utf-8")
-    week = PERIODS.label(cohort(now))
-    store, keyring = SqliteStore(tmp_path / "data" / "store.db"), Keyring.create(tmp_path / "data.key")
-    witness = Witness(witness_beside(tmp_path / "data.key"), keyring.fingerprint)
-    service = Service(store, keyring, plan, witness=witness, clock=lambda: now)
-
-    async def post_all() -> None:
-        for body in posts(people(40), week):
-            assert await service.take(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), None) is None
-        await service.stop()
-
-    asyncio.run(post_all())
+    store, _, begin = served(tmp_path, datetime.now(UTC) - timedelta(weeks=4))
+    service = begin()
     order = "" if place == "first" else "DESC"
     store._db.execute(f"DELETE FROM records WHERE id IN (SELECT id FROM records ORDER BY id {order} LIMIT 5)")
     service.check_clock()
     assert Problem.DELETED in service.readiness.problems()
     assert 'kanab_problem{problem="deleted"} 1.0\n' in service.metrics()
+    asyncio.run(service.stop())
     store.close()
 
     data, sentence = str(tmp_path / "data"), "records are missing from the store, because somebody deleted rows: 5"

@@ -43,6 +43,7 @@ def seal(
     kanab seal --plan kanab.toml --data ./kanab-data --as-of 2026-12-31
     """
     from kanab.collector.clock import GuardedClock, check_before_seal
+    from kanab.collector.closed_cohorts import closed_through
     from kanab.collector.counting.accept import PostAcceptor
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.keys.encryption import RecordCipher
@@ -73,7 +74,7 @@ def seal(
         notifier = notifier_of(plan, opened)
         sealed = seal_ripe(opened, cipher, versions, 0 if ripe is None else ripe, deviations)
         if witness is not None and cipher.seen.records:
-            witness.note(cipher.seen, opened.sealed_through())
+            witness.note(cipher.seen, closed_through(opened))
         for batch in sealed:
             _describe(batch)
         if notifier is not None:

@@ -48,6 +48,7 @@ def void(cohort: str, data: str | None, store: str | None, key: str | None, *, r
 
 def _last_to_void(store: Store, label: str) -> int:
     """Return the number of a cohort that may be voided."""
+    from kanab.collector.closed_cohorts import closed_through
     from kanab.collector.counting.cohorts import Calendar
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.protocol.nonces import seconds_of
@@ -69,7 +70,7 @@ def _last_to_void(store: Store, label: str) -> int:
     through = Periods(plan.cohorts.every).number(label)
     if through >= Calendar(plan).opening(seconds_of(datetime.now(UTC))).current:
         raise SourceError(f"the period of {label} is not over: people still enroll in it", "Wait until it is over.")
-    if through <= store.sealed_through():
+    if through <= closed_through(store):
         raise _closed_error(label)
     return through
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
+from kanab.collector.closed_cohorts import closed_through, last_cohort
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -53,7 +54,7 @@ def older_error(store: Store, keyring: Keyring | None, witness: Witness | None) 
 def lost_through(store: Store, keyring: Keyring) -> int | None:
     """Return the last cohort that was sealed, by what the key has erased, and has no batch in the store."""
     erased = keyring.period - 1
-    return erased if keyring.erasable and erased > store.sealed_through() else None
+    return erased if keyring.erasable and erased > closed_through(store) else None
 
 
 def _is_behind(store: Store, witness: Witness | None) -> bool:
@@ -164,8 +165,7 @@ def missing_entries(
         raise _foreign("the store has no plan yet")
     _check_store(ledger, store.fingerprint() or (None if keyring is None else keyring.fingerprint), versions)
     cohorts = versions.newest.cohorts
-    labels = [_last_cohort(entry) for entry in entries]
-    through = [0 if cohorts is None or label is None else Periods(cohorts.every).number(label) for label in labels]
+    through = [last_cohort(entry, store) for entry in entries]
     if cohorts is not None and max(through) > Calendar(versions.newest).opening(seconds_of(now)).current:
         raise LedgerError("the ledger has cohorts ahead of this machine's clock", "Give another, or set the clock.")
     proven = (keyring is None or not keyring.erasable) and all(release.receipt.store for release in ledger.releases)
@@ -205,14 +205,6 @@ def _put(store: Store, through: int, entry: Entry) -> bool:
 def _is_stored(entry: Entry) -> bool:
     """Return whether an entry of a ledger is a store's own: a batch, or the note of an epoch or of voided cohorts."""
     return isinstance(entry, Release) or entry.kind in ("voided", "kept")
-
-
-def _last_cohort(entry: Entry) -> str | None:
-    """Return the label of the last cohort that an entry is about."""
-    if isinstance(entry, LedgerNote):
-        through = entry.asked.get("through", EVERYTHING)
-        return None if through == EVERYTHING else through
-    return None if entry.receipt.batch is None else entry.receipt.batch.through
 
 
 def _foreign(why: str) -> LedgerError:

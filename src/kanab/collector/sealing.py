@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kanab.collector.account import destroyed_counters, floored_accounts, people_accounts
+from kanab.collector.closed_cohorts import closed_through, reopen_cohorts
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.layout import layouts
 from kanab.collector.counting.plan_versions import Versions
@@ -66,7 +67,8 @@ def seal_ripe(
     A phase that must wait joins the next one. Keys that a crash after an earlier seal left are forgotten first.
     """
     store.claim(cipher.keyring.fingerprint)  # another store's key must not be moved
-    cipher.keyring.forget(store.sealed_through())
+    reopen_cohorts(store)
+    cipher.keyring.forget(closed_through(store))
     first = first_open(store, versions)
     if through < first:
         return []
@@ -74,8 +76,8 @@ def seal_ripe(
 
 
 def first_open(store: Store, versions: Versions) -> int:
-    """Return the first cohort that is not sealed; none is older than the store."""
-    return max(store.sealed_through() + 1, versions.entries[0].since)
+    """Return the first cohort that is not closed, by the ledger; none is older than the store."""
+    return max(closed_through(store) + 1, versions.entries[0].since)
 
 
 def seal_cohorts(
@@ -99,7 +101,7 @@ def seal_cohorts(
     except PrivacyError as problem:
         return Sealed(held_back=". ".join([problem.fact, *maker.doubts, "These cohorts wait for the next seal"]))
     cipher.settle([through + 1] if new and maker.has_carried else [])
-    cipher.keyring.forget(through)
+    cipher.keyring.forget(closed_through(store))
     return maker.sealed if new else Sealed(held_back="another collector has sealed these cohorts")
 
 
@@ -109,7 +111,7 @@ def missing_records(store: Store, cipher: RecordCipher) -> int:
     From now on it also knows the records of other writers that are there.
     """
     records = store.records()
-    open_cohorts = range(store.sealed_through() + 1, LAST_PERIOD)  # as of after the records were read
+    open_cohorts = range(closed_through(store) + 1, LAST_PERIOD)  # as of after the records were read
     genuine = cipher.genuine(records, committed_records(store, cipher, open_cohorts))
     cipher.seen = cipher.seen.join(Seen(store.epoch(), 0, genuine.last))
     return genuine.missing

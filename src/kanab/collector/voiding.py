@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from kanab.collector.account import destroyed_counters, floored_accounts, noted_accounts, people_accounts
+from kanab.collector.closed_cohorts import closed_through, reopen_cohorts
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -24,8 +25,9 @@ from kanab.privacy.release import Batch
 def void_cohorts(store: Store, keyring: Keyring, through: int, reason: str, now: datetime) -> bool:
     """Destroy all open cohorts through one of them, and their keys; return False if they were closed before."""
     store.claim(keyring.fingerprint)  # another store's key must not be moved
+    reopen_cohorts(store)
     new = append_void(store, through, reason, now, RecordCipher(keyring))
-    keyring.forget(store.sealed_through())
+    keyring.forget(closed_through(store))
     return new
 
 

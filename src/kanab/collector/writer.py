@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from kanab.collector.closed_cohorts import closed_through
 from kanab.collector.counting.counters import Counters
 from kanab.collector.figures import Tempo
 from kanab.collector.keys.encryption import RecordCipher
@@ -23,7 +24,7 @@ from kanab.collector.keys.witness import Seen
 from kanab.collector.protocol.limits import GRACE_HOURS, MOST_WAITING_POSTS
 from kanab.collector.protocol.nonces import hour_of, oldest_hour
 from kanab.collector.stores.store import NEW, NOTHING_SEALED, Appended, CountedPost, PostOutcome, Store
-from kanab.errors import KanabError, StoreError
+from kanab.errors import KanabError, LedgerError, StoreError
 
 MOST_IN_COMMIT = 5_000
 """Posts in one commit, so that no sender waits for a very long one."""
@@ -80,8 +81,10 @@ class Housekeeping:
             self._tidy(now)
             self.trouble = None
         except Exception as problem:  # the thread must go on: posts wait for it
-            unknown = StoreError(f"housekeeping failed ({type(problem).__name__})", "It is tried again.")
-            self.trouble = problem if isinstance(problem, StoreError) else unknown
+            fact, remedy = f"housekeeping failed ({type(problem).__name__})", "It is tried again."
+            if isinstance(problem, KanabError):
+                fact, remedy = problem.fact, problem.remedy
+            self.trouble = StoreError(fact, remedy)
             self._retry = now + RETRY_AFTER
 
     def _move_key(self, now: float) -> None:
@@ -90,6 +93,7 @@ class Housekeeping:
             self._checked = now
             self._sealed_through = max(self._sealed_through, self._store.sealed_through())
         if self._sealed_through >= self._cipher.keyring.period:
+            self._sealed_through = closed_through(self._store)
             self._cipher.keyring.forget(self._sealed_through)
             self._sizes = {cohort: size for cohort, size in self._sizes.items() if cohort > self._sealed_through}
 
@@ -152,7 +156,8 @@ class Writer:
         clock: Callable[[], float | None] = time.time,
     ) -> None:
         store.claim(keyring.fingerprint)
-        keyring.forget(store.sealed_through())
+        with suppress(LedgerError):  # the clock reports it
+            keyring.forget(closed_through(store))
         self.epoch = store.epoch()
         self.number = 0
         self._store = store

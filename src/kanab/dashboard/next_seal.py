@@ -10,7 +10,6 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.health import LiveHealth
 from kanab.collector.protocol.nonces import seconds_of
 from kanab.collector.readiness import Problem
-from kanab.collector.sealing import first_open
 from kanab.collector.stores.store import Store
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
@@ -45,7 +44,7 @@ def collection_status(store: Store, plan: Plan | None, now: datetime) -> Collect
         return None if plan is None else CollectionStatus(plan, now=now)
     if plan is None:
         plan = versions.in_force(Calendar(versions.newest).opening(seconds_of(now)).current)
-    cohort = first_open(store, versions)
+    cohort = max(store.sealed_through() + 1, versions.entries[0].since)
     label = None if plan.cohorts is None else Periods(plan.cohorts.every).label(cohort)
     return CollectionStatus(plan, next_seal(plan, cohort, now), label, now=now)
 

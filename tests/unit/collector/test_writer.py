@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from tests.collector.posting import submit
 
 from kanab.collector import writer
 from kanab.collector.counting.counters import Counters
+from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.stores.store import Appended, CountedPost, Encrypt, PostOutcome, Record
+from kanab.collector.stores.store import Appended, CountedPost, Encrypt, PostOutcome
+from kanab.collector.voiding import append_void
 from kanab.collector.writer import Writer
 from kanab.errors import MissingExtraError, StoreError
+from kanab.plan.file import parse_plan
 
 NOW = 1_794_960_000.0
 HOUR = int(NOW) // 3600
@@ -76,8 +80,16 @@ def begin(store: Held, keyring: Keyring) -> Iterator[Callable[..., Writer]]:
         one.close()
 
 
-def sealed(records: list[Record], before: list[bytes]) -> bytes:
-    return b""
+PLAN = parse_plan(
+    "k = 10\n[cohorts]\nevery = '7d'\nwindow = '7d'\n"
+    "[metrics]\nbought = { kind = 'binary' }\n[experiments.banner]\narms = { off = 1, on = 1 }\n"
+)
+
+
+def close_cohorts(store: SqliteStore, through: int) -> None:
+    """Close cohorts as another collector does."""
+    Versions.read(store).record(store, PLAN, 0)
+    append_void(store, through, "a test", datetime.now(UTC))
 
 
 def total(store: SqliteStore, keyring: Keyring, cohort: int = 4) -> Counters:
@@ -126,7 +138,7 @@ def test_a_retry_is_a_duplicate_and_a_sealed_cohort_is_late(store: Held, begin: 
         PostOutcome.NEW,
         PostOutcome.DUPLICATE,
     ]
-    store.seal(4, sealed)
+    close_cohorts(store, 4)
     assert outcomes([submit(own, nonce(2), DELTAS)]) == [PostOutcome.LATE]
 
 
@@ -338,7 +350,7 @@ def test_the_key_moves_when_another_collector_seals(
 ) -> None:
     begin()
     other = SqliteStore(store._path)
-    other.seal(6, sealed)
+    close_cohorts(other, 6)
     other.close()
     until(lambda: keyring.period == 7)
     with pytest.raises(StoreError, match="has been erased"):
@@ -348,7 +360,7 @@ def test_the_key_moves_when_another_collector_seals(
 def test_a_key_left_behind_by_a_crash_is_erased_at_the_start(
     store: Held, begin: Callable[..., Writer], keyring: Keyring
 ) -> None:
-    store.seal(6, sealed)
+    close_cohorts(store, 6)
     begin()
     assert keyring.period == 7
 
@@ -360,7 +372,7 @@ def test_a_key_that_cannot_be_erased_is_said_and_tried_again(
     own = begin()
     file = store._path.parent.with_name("data.key")
     file.rename(file.with_name("away"))
-    store.seal(6, sealed)
+    close_cohorts(store, 6)
     until(lambda: own.trouble is not None)
     assert own.trouble is not None
     assert own.trouble.fact == "there is no key file 'data.key'"

@@ -156,6 +156,7 @@ def _disk(data: str | None) -> Iterator[Diagnosis]:
 
 
 def _store(store: Store) -> Iterator[Diagnosis]:
+    from kanab.collector.closed_cohorts import RAISED, is_raised
     from kanab.collector.sealing import stored_ledger
 
     if store.outdated():
@@ -166,6 +167,8 @@ def _store(store: Store) -> Iterator[Diagnosis]:
         yield Diagnosis("store", "ok", "its tables are of this version")
     stored_ledger(store)
     yield Diagnosis("ledger", "ok", "every entry of the chain is as it was written")
+    if is_raised(store):
+        yield Diagnosis("ledger", "wrong", RAISED, "Find out who may write the store; a collector opens them again.")
 
 
 def _plan(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
@@ -216,6 +219,8 @@ def _notifications(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
 
 
 def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]:
+    from kanab.collector.closed_cohorts import closed_through
+
     secret = os.environ.get(KEY)
     try:
         if secret and key is None:
@@ -240,7 +245,7 @@ def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]
         yield Diagnosis(
             "key", "wrong", "it is not the key of this store", "Give the one that the store was begun with."
         )
-    elif not secret and chain.period <= store.sealed_through():
+    elif not secret and chain.period <= closed_through(store):
         yield Diagnosis(
             "key", "warning", "the keys of sealed cohorts are not erased yet", "A running collector does it."
         )
@@ -248,6 +253,7 @@ def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]
 
 def _clock(store: Store, peers: Sequence[str]) -> Iterator[Diagnosis]:
     from kanab.collector.clock import STEP_LIMIT, http_date
+    from kanab.collector.closed_cohorts import closed_through
     from kanab.collector.counting.accept import PostAcceptor
     from kanab.collector.counting.plan_versions import Versions
 
@@ -261,7 +267,7 @@ def _clock(store: Store, peers: Sequence[str]) -> Iterator[Diagnosis]:
     versions = Versions.read(store)
     if versions.entries and versions.newest.cohorts is not None:
         current = PostAcceptor(versions.newest).calendar.opening(int(time.time())).current
-        if current <= store.sealed_through():
+        if current <= closed_through(store):
             yield Diagnosis("clock", "wrong", "the last sealed cohort lies ahead of it", "Set the clock right.")
     if not known:
         yield Diagnosis(

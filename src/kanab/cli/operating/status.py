@@ -62,6 +62,7 @@ def status(data: str | None, store: str | None, url: str | None, *, as_json: boo
 def store_state(store: Store, now: datetime) -> dict[str, Any]:
     """Return what can be said of a store without a key: its plan, epoch, cohorts, seals and ledger."""
     from kanab.collector.account import shown_accounts
+    from kanab.collector.closed_cohorts import RAISED, is_raised
     from kanab.collector.counting.cohorts import Calendar
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.protocol.nonces import seconds_of
@@ -79,7 +80,8 @@ def store_state(store: Store, now: datetime) -> dict[str, Any]:
         "sealed_through": batches[-1].through if batches and batches[-1] is not None else None,
         "people": shown_accounts(ledger),
         "forged": [name_left_out(*left) for release in ledger.releases for left in release.receipt.forged.items()],
-        "deleted": [sentence for release in ledger.releases for sentence in release.receipt.deleted],
+        "deleted": [sentence for release in ledger.releases for sentence in release.receipt.deleted]
+        + [RAISED] * is_raised(store),
         "plan": None,
     }
     if not versions.entries:

@@ -19,6 +19,7 @@ from typing import Protocol
 from kanab import __version__
 from kanab.collector.account import shown_accounts, would_be_destroyed
 from kanab.collector.clock import OUT_OF_TIME, Clock, clock_error, guarded
+from kanab.collector.closed_cohorts import RAISED, closed_through, reopen_cohorts
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
@@ -37,10 +38,10 @@ from kanab.collector.protocol.vouchers import read_voucher_keys
 from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
 from kanab.collector.sealing import check_store_account, first_open, missing_records, people_by_arm, seal_ripe
-from kanab.collector.stores.store import NEW, PostOutcome, Store
+from kanab.collector.stores.store import NEW, NOTHING_SEALED, PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
-from kanab.errors import KanabError, MessageError, StoreError
+from kanab.errors import KanabError, LedgerError, MessageError, StoreError
 from kanab.plan.model import Plan, settle_missing
 from kanab.plan.periods import Periods
 from kanab.privacy.epsilon.noisy_release import check_declared
@@ -153,7 +154,9 @@ class Service:
         self._witness = witness
         self._older = older_error(store, keyring, witness)
         self._follow(now)
-        self._sealed_through = store.sealed_through()
+        self._sealed_through = NOTHING_SEALED
+        with suppress(LedgerError):  # the first look at the clock reports it
+            self._read_sealed()
         self._held_back: tuple[int, str] | None = None
         self._due_since: datetime | None = None
         self._reported: tuple[str, float] | None = None
@@ -290,7 +293,7 @@ class Service:
         guard = self.readiness.guard
         try:
             with guard(Problem.STORE):
-                self._sealed_through = max(self._sealed_through, self.store.sealed_through())
+                self._read_sealed()
                 now = self._compared_time()
                 if now is not None:
                     self._follow_plan(now)
@@ -325,6 +328,15 @@ class Service:
         except Exception as problem:  # a mistake of this program must not end the clock, nor repeat what it held
             self._tell(StoreError(f"what the clock demands failed ({type(problem).__name__})", "It is tried again."))
         self._check_began = None
+
+    def _read_sealed(self) -> None:
+        """Learn what is sealed by now; open again what somebody only marked as sealed, and look for what is missing."""
+        if self.store.sealed_through() <= self._sealed_through:
+            return
+        if reopen_cohorts(self.store):
+            self._say(f"kanab: {RAISED}. They are open again.", Level.ERROR)
+            self.live = replace(self.live, as_of=None)
+        self._sealed_through = max(self._sealed_through, closed_through(self.store))
 
     def _tell(self, problem: KanabError) -> None:
         """Report a problem to the operator, but not the same one again and again."""
@@ -423,7 +435,7 @@ class Service:
                 self._say(f"kanab: {sentence}.", Level.WARNING)
             for sentence in sealed.destroyed.values():
                 self._say(f"kanab: {sentence}.", Level.ERROR)
-        self._sealed_through = max(self._sealed_through, self.store.sealed_through())
+        self._read_sealed()
         self._due_since = None
 
     def _due(self, now: datetime) -> int | None:

@@ -115,6 +115,10 @@ _RECORDS = """
     WHERE %(through)s::integer IS NULL OR cohort <= %(through)s ORDER BY cohort, id
 """
 _BEGIN_EPOCH = "UPDATE kanab_store SET epoch = %s, generation = generation + 1"
+_REOPEN = """
+    UPDATE kanab_store SET sealed_through = %(through)s, generation = generation + 1
+    WHERE sealed_through > %(through)s
+"""
 _NUMBER = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM kanab_records_id_seq"
 _FORGET = """
     DELETE FROM kanab_nonces WHERE (hour, nonce) IN
@@ -161,7 +165,10 @@ _NOT_LET_IN = ("does not exist", "authentication failed", "no pg_hba.conf entry"
 
 
 class _State(NamedTuple):
-    """What is sealed and forgotten, the epoch and the generation; only the epoch ever takes an earlier value."""
+    """What is sealed and forgotten, the epoch and the generation.
+
+    What is sealed falls, and the epoch changes, only with a later generation.
+    """
 
     sealed_through: int
     forgotten: int
@@ -170,10 +177,10 @@ class _State(NamedTuple):
 
     def follows(self, before: _State) -> bool:
         """Return whether a store can have come from an earlier state to this one."""
-        grown = all(
-            getattr(self, name) >= getattr(before, name) for name in ("sealed_through", "forgotten", "generation")
-        )
-        return grown and (self.epoch == before.epoch or self.generation > before.generation)
+        if self.forgotten < before.forgotten or self.generation < before.generation:
+            return False
+        same = self.epoch == before.epoch and self.sealed_through >= before.sealed_through
+        return same or self.generation > before.generation
 
 
 class PostgresStore:
@@ -372,6 +379,16 @@ class PostgresStore:
         with suppress(StoreError):  # the entry is in the ledger; space can be given back later
             self.tidy()
         return True
+
+    def reopen(self, closed: Callable[[list[bytes]], int]) -> bool:
+        """Set the last sealed period back to what the entries of the ledger say, if it is beyond; return whether."""
+
+        def work(db: Connection) -> bool:
+            with db.transaction():
+                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                return db.execute(_REOPEN, {"through": closed(_sealed(db))}).rowcount > 0
+
+        return self._run(work)
 
     def sealed(self) -> list[bytes]:
         """Return the entries of the ledger in their order. No key is needed."""

@@ -6,7 +6,7 @@ import ctypes
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
@@ -254,6 +254,12 @@ class SqliteStore:
         with suppress(StoreError):  # the entry is in the store; space can be given back later
             self.tidy()
         return True
+
+    def reopen(self, closed: Callable[[list[bytes]], int]) -> bool:
+        """Set the last sealed period back to what the entries of the ledger say, if it is beyond; return whether."""
+        query = "UPDATE store SET sealed_through = ?1, generation = generation + 1 WHERE sealed_through > ?1"
+        with self._transaction() as db:
+            return db.execute(query, (closed(_sealed(db)),)).rowcount > 0
 
     def sealed(self) -> list[bytes]:
         """Return the entries of the ledger in their order. No key is needed."""
@@ -581,6 +587,8 @@ def _migrate(db: sqlite3.Connection) -> None:
     finally:
         if db.in_transaction:
             db.execute("ROLLBACK")
+    if 0 < version < SCHEMA:  # the file itself is watched, and where its tables stand in it
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 def _code(problem: sqlite3.Error) -> int:

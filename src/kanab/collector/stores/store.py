@@ -139,6 +139,9 @@ class Store(Protocol):
         ``make`` raises, nothing changes.
         """
 
+    def reopen(self, closed: Callable[[list[bytes]], int]) -> bool:
+        """Set the last sealed period back to what the entries of the ledger say, if it is beyond; return whether."""
+
     def sealed(self) -> list[bytes]:
         """Return the entries of the ledger in their order: sealed batches, and notes. No key is needed."""
 
