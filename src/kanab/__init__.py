@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kanab.inspection.audit_report import audit
     from kanab.plan.file import read_plan
     from kanab.plan.model import Plan, make_plan
+    from kanab.planning.calculator import power
     from kanab.privacy.batches import add_releases
     from kanab.privacy.gate import release
     from kanab.privacy.ledger import Ledger, read_ledger
@@ -77,6 +78,7 @@ __all__ = [
     "count_columns",
     "fit",
     "make_plan",
+    "power",
     "read_ledger",
     "read_plan",
     "read_release",
@@ -113,6 +115,7 @@ _HOMES = {
     "count_columns": "counting.columns",
     "fit": "analysis.models",
     "make_plan": "plan.model",
+    "power": "planning.calculator",
     "read_ledger": "privacy.ledger",
     "read_plan": "plan.file",
     "read_release": "privacy.release_json",

@@ -49,6 +49,7 @@ CALLS: list[Call] = [
     (kb.release, (COUNTED,), {}),
     (kb.fit, (RELEASE, "arm"), {}),
     (kb.make_plan, ("variant", ["bought"]), {}),
+    (kb.power, (None,), {"rate": 0.1, "effect": 0.01}),
     (kb.add_releases, ([RELEASE],), {}),
     (kb.attack, (RELEASE,), {}),
     (kb.audit, (RELEASE,), {}),

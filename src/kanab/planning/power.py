@@ -63,7 +63,7 @@ class PlannedTest:
 
 
 @dataclass(frozen=True)
-class Power:
+class Power(Frames[Literal["points", "arms"]]):
     """People, effect and power that belong together, for the arm that is hardest to judge.
 
     ``solved`` is the one that was asked for. ``arms`` are people per arm; ``relative`` the effect as a
@@ -83,6 +83,14 @@ class Power:
     multiplies: bool = False
     other: Power | None = None
     own_rows: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data, ready for JSON."""
+        curve = PowerCurve([self]).to_dict()
+        return {**{name: curve[name] for name in curve if name == "scope"}, **curve["points"][0]}
+
+    def _tables(self) -> Tables:
+        return PowerCurve([self])._tables()
 
     def __str__(self) -> str:
         parts = ", ".join(f"{label(arm)} {n:,}" for arm, n in self.arms)

@@ -206,7 +206,7 @@ def spread_of_means(
     Shares are the realised ones unless others are given. ``rate``: a 0/1 metric, whose variance follows
     from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts. The means' shape is
     kept, and what was added for ε is left out. Raises `LevelError` for unknown arms, `AnalysisError` for a rate outside
-    0 … 1 and for values of which spread hides how they vary.
+    0 … 1 and for values of which noise hides how they vary.
 
     >>> from kanab.datasets import eighteen
     >>> from kanab.stats.effect import plain_means
@@ -223,7 +223,7 @@ def spread_of_means(
     mean = float(means.means[means.arms.index(base)])
     if np.any(means.too_noisy):
         raise AnalysisError(
-            f"how {means.metric} varies is hidden by the spread of this release",
+            f"how {means.metric} varies is hidden by the noise of this release",
             "Give a standard deviation that you know (--sd 20), or a rate (--rate 0.1).",
         )
     variances = (means.sample * people)[order]

@@ -133,5 +133,5 @@ def test_values_of_which_noise_hides_how_they_vary_are_not_planned_with():
     stated = stated_noise(exact, rho=1e-9)
     means = plain_means(with_noise(exact, replace(stated, people=stated.people // 10**9), rng), "spend")
     assert np.any(means.too_noisy)
-    with pytest.raises(AnalysisError, match="how spend varies is hidden by the spread of this release"):
+    with pytest.raises(AnalysisError, match="how spend varies is hidden by the noise of this release"):
         spread_of_means(means)

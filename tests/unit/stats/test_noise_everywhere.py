@@ -25,7 +25,7 @@ CALLS = {
     "changed_shares": lambda stats, t: stats.changed_shares([t, uneven(t)]),
     "check_balance": lambda stats, t: stats.check_balance([t]),
     "check_balance_any_time": lambda stats, t: stats.check_balance_any_time([t]),
-    "cluster_means": lambda stats, t: stats.cluster_robust(t, "spend", "bought"),
+    "cluster_means": lambda stats, t: stats.cluster_means(t, "spend", "bought"),
     "difference_in_means": lambda stats, t: stats.difference_in_means(t, "spend"),
     "fit": lambda stats, t: stats.fit(t, FORMULA, "spend"),
     "follow_ups": lambda stats, t: stats.follow_ups(t, "tier", "spend"),
