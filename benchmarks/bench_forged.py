@@ -27,7 +27,7 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import make_nonce
-from kanab.collector.sealing import seal_ripe
+from kanab.collector.sealing import seal_due
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.store import CountedPost
 from kanab.errors import MessageError
@@ -90,7 +90,7 @@ def sealed(people: Counters, forged: Counters, times: int) -> Release:
         both = dict(people)
         add_counters(both, {name: times * value for name, value in forged.items()})
         store.append([CountedPost(bytes(16), 0, {WEEK: both})], cipher.encrypt)
-        [batch] = seal_ripe(store, cipher, versions, WEEK)
+        [batch] = seal_due(store, cipher, versions, WEEK)
         store.close()
     assert batch.release is not None, batch.held_back
     return batch.release

@@ -21,7 +21,7 @@ from posting import recalling, submit, witness_of
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.sealing import seal_ripe
+from kanab.collector.sealing import seal_due
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Store
@@ -55,7 +55,7 @@ def compact(store: Store, keyring: Keyring) -> None:
 
 def seal(store: Store, keyring: Keyring, through: int) -> None:
     cipher = recalling(store, keyring)
-    seal_ripe(store, cipher, Versions.read(store), through)
+    seal_due(store, cipher, Versions.read(store), through)
     witness_of(keyring).note(cipher.seen, store.sealed_through())
 
 

@@ -12,7 +12,7 @@ from threading import Thread
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.keys.witness import Seen, Witness, witness_beside
+from kanab.collector.keys.store_witness import Seen, Witness, witness_beside
 from kanab.collector.stores.store import PostOutcome, Store
 from kanab.collector.writer import Writer
 from kanab.errors import StoreError

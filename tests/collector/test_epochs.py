@@ -14,7 +14,7 @@ from tests.collector.many_visitors import PLAN, PLAN_TEXT, Person, Visitors, aft
 
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.keys.witness import Witness
+from kanab.collector.keys.store_witness import Witness
 from kanab.collector.readiness import Problem
 from kanab.collector.restoring import RESTORED, begin_epoch
 from kanab.collector.sealing import stored_ledger

@@ -18,7 +18,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.protocol.vouchers import mint_vouchers
-from kanab.collector.sealing import people_by_arm, seal_ripe, stored_ledger
+from kanab.collector.sealing import people_by_arm, seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, Store
 from kanab.plan.file import parse_plan
@@ -72,7 +72,7 @@ def sealed(path: Path, plan: Plan, bodies: Iterable[str]) -> Release:
         Versions().record(store, plan, WEEK)
         send(store, cipher, plan, bodies)
         people_by_arm(store, cipher, plan)
-        [batch] = seal_ripe(store, cipher, Versions.read(store), WEEK)
+        [batch] = seal_due(store, cipher, Versions.read(store), WEEK)
         assert batch.release is not None, batch.held_back
         assert store.records() == []
         [release] = stored_ledger(store).releases

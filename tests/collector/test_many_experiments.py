@@ -13,11 +13,11 @@ from tests.collector.collector_process import Place, Server
 from kanab import analyze
 from kanab.cli.operating.status import _store_lines, store_state
 from kanab.collector import sealing
-from kanab.collector.account import PeopleAccount, people_accounts
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.people_accounts import PeopleAccount, people_accounts
 from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.stores.store import CountedPost, Store

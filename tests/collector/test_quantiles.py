@@ -20,7 +20,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.config import public_config
 from kanab.collector.protocol.nonces import hour_of, make_nonce
-from kanab.collector.sealing import seal_ripe, stored_ledger
+from kanab.collector.sealing import seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost
 from kanab.counting.bins import Bins
@@ -103,7 +103,7 @@ def sealed(path: Path, weeks: Sequence[Sequence[str]], plans: Sequence[Plan] = (
                 nonce = cipher.keyring.nonce_hash(accepted.nonce)
                 entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas))
             store.append(entries, cipher.encrypt)
-            [batch] = seal_ripe(store, cipher, Versions.read(store), WEEK + week)
+            [batch] = seal_due(store, cipher, Versions.read(store), WEEK + week)
             assert batch.release is not None, batch.held_back
         return stored_ledger(store).releases
     finally:

@@ -18,7 +18,7 @@ from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import hour_of, make_nonce
-from kanab.collector.sealing import people_by_arm, seal_cohorts, seal_ripe, stored_ledger
+from kanab.collector.sealing import people_by_arm, seal_cohorts, seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, Store
 from kanab.errors import LedgerError, StoreError
@@ -259,7 +259,7 @@ def test_other_shares_make_a_batch_of_their_own(store: Store, cipher: RecordCiph
     versions = Versions((Version(cohort(MONDAY), PLAN), Version(cohort(MONDAY), uneven)))
     send(store, cipher, posts(people(400), "2026-W46"), MONDAY)
     send(store, cipher, posts(people(300, 2), "2026-W47"), later)
-    first, second = seal_ripe(store, cipher, versions, cohort(later))
+    first, second = seal_due(store, cipher, versions, cohort(later))
     assert first.release is not None
     assert second.release is not None
     shares = [one.plan.experiment("checkout").shares for one in (first.release, second.release)]
@@ -275,7 +275,7 @@ def test_a_phase_that_is_too_small_joins_the_next(store: Store, cipher: RecordCi
     versions = Versions((Version(cohort(MONDAY), PLAN), Version(cohort(MONDAY), uneven)))
     send(store, cipher, posts(people(8), "2026-W46"), MONDAY)
     send(store, cipher, posts(people(300, 2), "2026-W47"), later)
-    first, second = seal_ripe(store, cipher, versions, cohort(later))
+    first, second = seal_due(store, cipher, versions, cohort(later))
     assert first.release is None
     assert second.release is not None
     assert second.release.tables["checkout/tier"].total == 308
@@ -286,7 +286,7 @@ def test_an_experiment_counts_the_metrics_that_it_began_with(store: Store, ciphe
     old = replace(PLAN, metrics=PLAN.metrics[:1], experiments=PLAN.experiments[:1])
     versions = Versions((Version(cohort(MONDAY), old), Version(cohort(MONDAY), PLAN)))
     send(store, cipher, posts(people(400), "2026-W46"), MONDAY)
-    (sealed,) = seal_ripe(store, cipher, versions, cohort(MONDAY))
+    (sealed,) = seal_due(store, cipher, versions, cohort(MONDAY))
     assert sealed.release is not None
     metrics = {name: [one.name for one in table.metrics] for name, table in sealed.release.tables.items()}
     assert metrics == {"checkout/tier": ["bought"], "banner": ["bought", "minutes"], "banner/checkout": ["bought"]}
@@ -294,7 +294,7 @@ def test_an_experiment_counts_the_metrics_that_it_began_with(store: Store, ciphe
 
 def test_nothing_is_ripe_before_the_store_began(store: Store, cipher: RecordCipher) -> None:
     versions = Versions((Version(cohort(MONDAY), PLAN),))
-    assert seal_ripe(store, cipher, versions, cohort(MONDAY) - 1) == []
+    assert seal_due(store, cipher, versions, cohort(MONDAY) - 1) == []
 
 
 def test_the_gate_is_passed_before_the_transaction_and_again_if_the_store_has_changed(

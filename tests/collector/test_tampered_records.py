@@ -23,11 +23,11 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.service import Service
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.keys.witness import Seen, Witness, witness_beside
+from kanab.collector.keys.store_witness import Seen, Witness, witness_beside
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.readiness import Problem
 from kanab.collector.restoring import begin_epoch
-from kanab.collector.sealing import missing_records, people_by_arm, seal_cohorts, seal_ripe
+from kanab.collector.sealing import missing_records, people_by_arm, seal_cohorts, seal_due
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import NOTHING_SEALED, Store
@@ -194,12 +194,12 @@ def test_cohorts_that_were_deleted_and_marked_as_sealed_are_missed_by_the_next_s
     change("DELETE FROM records WHERE cohort = ?", week)
     change("UPDATE store SET sealed_through = ?", week)
     assert missing_records(store, cipher) == 2
-    [sealed] = seal_ripe(store, cipher, VERSIONS, week)
+    [sealed] = seal_due(store, cipher, VERSIONS, week)
     assert sealed.release is None
     assert "records are missing from the store, because somebody deleted rows: 2" in sealed.held_back
     assert store.sealed_through() == NOTHING_SEALED
     commit(store, cipher, list(posts(people(50, 3), PERIODS.label(week))), MONDAY)  # it takes posts again
-    [sealed] = seal_ripe(store, cipher, VERSIONS, week + 1)
+    [sealed] = seal_due(store, cipher, VERSIONS, week + 1)
     assert sealed.release is not None
     assert sealed.release.tables["banner"].total == 150
     assert sealed.release.receipt.deleted == ("records are missing from the store, because somebody deleted rows: 2",)
@@ -220,7 +220,7 @@ def test_cohorts_that_are_only_marked_as_sealed_are_opened_again_and_keep_their_
     void_cohorts(store, keyring, week - 1, "a test", MONDAY)
     assert (store.sealed_through(), keyring.period) == (week - 1, week)
     change("UPDATE store SET sealed_through = ?", week + 5)
-    [sealed] = seal_ripe(store, cipher, VERSIONS, week)
+    [sealed] = seal_due(store, cipher, VERSIONS, week)
     assert sealed.release is not None
     assert sealed.release.tables["banner"].total == 100
 

@@ -17,7 +17,7 @@ from kanab import count
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.sealing import seal_ripe, stored_ledger
+from kanab.collector.sealing import seal_due, stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 
@@ -56,7 +56,7 @@ def test_a_store_of_an_earlier_format_goes_on_and_is_sealed_exactly(unpacked: tu
     with opened(place) as store:
         for week in store.sizes():
             store.compact(week, cipher.merge)
-        (sealed,) = seal_ripe(store, cipher, Versions.read(store), cohort(LATER))
+        (sealed,) = seal_due(store, cipher, Versions.read(store), cohort(LATER))
         first, second = stored_ledger(store).releases
         assert store.records() == []
     assert sealed.release is not None

@@ -16,7 +16,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import seconds_of
 from kanab.collector.restoring import missing_entries
-from kanab.collector.sealing import seal_ripe, stored_ledger
+from kanab.collector.sealing import seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.voiding import void_cohorts
 from kanab.errors import SourceError
@@ -38,7 +38,7 @@ def data(tmp_path: Path) -> Path:
     Versions().record(store, PLAN, CURRENT - 3)
     for weeks in (3, 2, 1):
         send(store, cipher, posts(people(300, weeks), LABELS[weeks]), NOW - timedelta(weeks=weeks))
-    [first] = seal_ripe(store, cipher, Versions.read(store), CURRENT - 3)
+    [first] = seal_due(store, cipher, Versions.read(store), CURRENT - 3)
     assert first.release is not None
     store.close()
     return tmp_path / "data"
@@ -59,7 +59,7 @@ def test_a_voided_cohort_is_gone_with_its_key_and_the_ledger_says_when_and_why(d
     assert audited.output.startswith(f"data: open cohorts through {LABELS[2]} were voided at {NOW:%Y-}")
     assert "nobody of them is in a batch: a test site posted into it." in audited.output
 
-    [batch] = seal_ripe(store, RecordCipher(keyring), Versions.read(store), CURRENT - 1)
+    [batch] = seal_due(store, RecordCipher(keyring), Versions.read(store), CURRENT - 1)
     assert batch.release is not None
     assert batch.release.totals("checkout").total == 300
     assert any("a test site posted into it" in deviation for deviation in batch.release.receipt.deviations)

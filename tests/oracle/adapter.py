@@ -30,7 +30,7 @@ from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import hour_of
-from kanab.collector.sealing import Sealed, seal_cohorts, seal_ripe, stored_ledger
+from kanab.collector.sealing import Sealed, seal_cohorts, seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, Store
 from kanab.description import Reading
@@ -348,7 +348,7 @@ def open_store(given: Data) -> Answer:
         cipher = RecordCipher(Keyring.from_file(key))
         with closing(SqliteStore(file)) as store:
             before = [release_to_dict(batch) for batch in stored_ledger(store).releases]
-            sealed = seal_ripe(store, cipher, Versions.read(store), given["through"])
+            sealed = seal_due(store, cipher, Versions.read(store), given["through"])
     return Answer({"before": before, "sealed": [_sealed_data(each) for each in sealed]})
 
 

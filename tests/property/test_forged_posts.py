@@ -24,7 +24,7 @@ from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import make_nonce
-from kanab.collector.sealing import people_by_arm, seal_ripe, stored_ledger
+from kanab.collector.sealing import people_by_arm, seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost
 from kanab.errors import KanabError, MessageError
@@ -161,7 +161,7 @@ def sealed(extra: dict[int, Counters]) -> list[Release]:
             people = people_by_arm(store, cipher, PLAN)
             assert people.keys() == {*PLAN.experiment_names}
             for week in (WEEK - 1, WEEK):
-                [batch] = seal_ripe(store, cipher, Versions.read(store), week)
+                [batch] = seal_due(store, cipher, Versions.read(store), week)
                 assert batch.release is not None, batch.held_back
             assert store.records() == []
             return [*stored_ledger(store).releases]

@@ -17,7 +17,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.collector.protocol.nonces import make_nonce
-from kanab.collector.sealing import people_by_arm, seal_ripe, stored_ledger
+from kanab.collector.sealing import people_by_arm, seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost
 from kanab.errors import PlanError
@@ -122,7 +122,7 @@ def test_what_people_with_hostile_names_send_is_sealed_as_if_their_rows_had_been
         store.append(group, cipher.encrypt)
         live = people_by_arm(store, cipher, plan)
         assert {sum(arms.values()) for arms in live.values()} == {40}
-        [batch] = seal_ripe(store, cipher, Versions.read(store), WEEK)
+        [batch] = seal_due(store, cipher, Versions.read(store), WEEK)
         assert batch.release is not None, batch.held_back
         [release] = stored_ledger(store).releases
         store.close()

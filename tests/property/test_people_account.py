@@ -13,15 +13,15 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kanab.collector.account import PeopleAccount, floored_accounts, people_accounts, shown_accounts
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.people_accounts import PeopleAccount, floored_accounts, people_accounts, shown_accounts
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.restoring import begin_epoch
-from kanab.collector.sealing import seal_ripe, stored_ledger
+from kanab.collector.sealing import seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, PostOutcome
 from kanab.collector.voiding import void_cohorts
@@ -98,7 +98,7 @@ def test_acknowledged_people_are_published_held_back_or_destroyed_to_the_last_on
                     acknowledged[name] += outcomes.count(PostOutcome.NEW)
                 now = FIRST_DAY + timedelta(weeks=week)
                 if action == "seal":
-                    seal_ripe(store, cipher, versions, WEEK + week)
+                    seal_due(store, cipher, versions, WEEK + week)
                 elif action == "void":
                     void_cohorts(store, keyring, WEEK + week, "a test", now)
                 elif action == "epoch":

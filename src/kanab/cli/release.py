@@ -296,7 +296,7 @@ def _next_span(plan: Plan, ledger: Ledger, flags: Mapping[str, Any]) -> tuple[Sp
     assert plan.cohorts is not None
     periods = Periods(plan.cohorts.every)
     now = datetime.now(UTC) if flags["as_of"] is None else moment(flags["as_of"])
-    through = periods.last_ripe(now, plan.cohorts.window)
+    through = periods.last_due(now, plan.cohorts.window)
     sealed = ledger.releases[-1].receipt.batch if ledger.releases else None
     after = None if sealed is None else sealed.through
     if sealed is not None and periods.number(through) <= periods.number(sealed.through):

@@ -47,10 +47,10 @@ def seal(
     from kanab.collector.counting.accept import PostAcceptor
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.keys.encryption import RecordCipher
-    from kanab.collector.keys.witness import Seen
+    from kanab.collector.keys.store_witness import Seen
     from kanab.collector.protocol.nonces import seconds_of
     from kanab.collector.restoring import older_error
-    from kanab.collector.sealing import seal_ripe
+    from kanab.collector.sealing import seal_due
     from kanab.plan.file import read_plan
 
     need_extra("sealing", "server", "cryptography")
@@ -69,10 +69,10 @@ def seal(
         now = clock()
         current = calendar.opening(seconds_of(now)).current
         versions, _ = Versions.read(opened).record(opened, plan, current, replaces=replace_plan)
-        ripe = calendar.last_ripe(seconds_of(now if as_of is None else moment(as_of)))
+        ripe = calendar.last_due(seconds_of(now if as_of is None else moment(as_of)))
         deviations = () if as_of is None else (f"cohorts as of {as_of}, not as of the clock",)
         notifier = notifier_of(plan, opened)
-        sealed = seal_ripe(opened, cipher, versions, 0 if ripe is None else ripe, deviations)
+        sealed = seal_due(opened, cipher, versions, 0 if ripe is None else ripe, deviations)
         if witness is not None and cipher.seen.records:
             witness.note(cipher.seen, closed_through(opened))
         for batch in sealed:

@@ -15,7 +15,7 @@ from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
 from kanab.collector.keys.keyfile import check_apart, key_beside
 from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.keys.witness import Witness, witness_beside
+from kanab.collector.keys.store_witness import Witness, witness_beside
 from kanab.errors import StoreError
 
 if TYPE_CHECKING:

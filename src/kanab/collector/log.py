@@ -62,7 +62,7 @@ class Log:
     ) -> None:
         self.clock = clock
         self._form, self._stream, self._lock = form, stream, threading.Lock()
-        self._told: dict[str, float] = {}
+        self._written: dict[str, float] = {}
 
     def __call__(self, sentence: str, level: Level = Level.INFO, /) -> None:
         """Write a line; a stream that is closed or full must not stop a collector."""
@@ -88,8 +88,8 @@ class Log:
     def rarely(self, sentence: str, level: Level) -> None:
         """Tell something that may come very often, at most once a minute."""
         now = time.monotonic()
-        if now - self._told.get(sentence, -REPEAT_SECONDS) >= REPEAT_SECONDS:
-            self._told[sentence] = now
+        if now - self._written.get(sentence, -REPEAT_SECONDS) >= REPEAT_SECONDS:
+            self._written[sentence] = now
             self(sentence, level)
 
     def _mistake(self, kind: type[BaseException], problem: BaseException | None) -> None:

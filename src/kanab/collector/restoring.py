@@ -18,7 +18,7 @@ from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.keys.witness import Seen, Witness
+from kanab.collector.keys.store_witness import Seen, Witness
 from kanab.collector.protocol.nonces import seconds_of
 from kanab.collector.sealing import first_open, stored_ledger
 from kanab.collector.stores.store import NOTHING_SEALED, Store

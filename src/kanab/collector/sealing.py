@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kanab.collector.account import destroyed_counters, floored_accounts, people_accounts
 from kanab.collector.closed_cohorts import closed_through, reopen_cohorts
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.layout import layouts
@@ -28,7 +27,8 @@ from kanab.collector.counting.tables import (
 from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import LAST_PERIOD
-from kanab.collector.keys.witness import Link, Seen
+from kanab.collector.keys.store_witness import Link, Seen
+from kanab.collector.people_accounts import destroyed_counters, floored_accounts, people_accounts
 from kanab.collector.protocol.encoding import encode
 from kanab.collector.stores.store import Record, Store
 from kanab.collector.voiding import voided_since
@@ -59,7 +59,7 @@ class Sealed:
     destroyed: Mapping[str, str] = field(default_factory=dict)
 
 
-def seal_ripe(
+def seal_due(
     store: Store, cipher: RecordCipher, versions: Versions, through: int, deviations: Sequence[str] = ()
 ) -> list[Sealed]:
     """Seal everything through a cohort: one batch, or one for every phase with other shares.

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
 
-from kanab.collector.account import destroyed_counters, floored_accounts, noted_accounts, people_accounts
 from kanab.collector.closed_cohorts import closed_through, reopen_cohorts
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.people_accounts import destroyed_counters, floored_accounts, noted_accounts, people_accounts
 from kanab.collector.stores.store import Record, Store
 from kanab.plan.periods import Periods
 from kanab.privacy.ledger import EVERYTHING, Ledger, LedgerNote, entry_text, verified_entries, void_sentence

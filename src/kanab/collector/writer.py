@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 from kanab.collector.closed_cohorts import closed_through
 from kanab.collector.counting.counters import Counters
-from kanab.collector.figures import Tempo
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.keys.witness import Seen
+from kanab.collector.keys.store_witness import Seen
 from kanab.collector.protocol.limits import GRACE_HOURS, MOST_WAITING_POSTS
 from kanab.collector.protocol.nonces import hour_of, oldest_hour
 from kanab.collector.stores.store import NEW, NOTHING_SEALED, Appended, CountedPost, PostOutcome, Store
+from kanab.collector.tempo import Tempo
 from kanab.errors import KanabError, LedgerError, StoreError
 
 MOST_IN_COMMIT = 5_000

@@ -64,7 +64,7 @@ def next_seal(plan: Plan, cohort: int, now: datetime) -> datetime | None:
     number = ticks.of_day(now.astimezone(UTC).date()) + 1
     for ahead in range(MOST_TICKS):
         tick = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=ticks.first_day(number + ahead))
-        ripe = calendar.last_ripe(seconds_of(tick))
+        ripe = calendar.last_due(seconds_of(tick))
         if ripe is not None and ripe >= cohort:
             return tick
     return None

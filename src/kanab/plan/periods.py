@@ -83,11 +83,11 @@ class Periods:
             )
         return number
 
-    def last_ripe(self, now: datetime, window: str) -> str:
+    def last_due(self, now: datetime, window: str) -> str:
         """Return the last period that is over, and whose people have all been measured for the window.
 
         >>> weeks = Periods("7d")
-        >>> weeks.last_ripe(datetime(2026, 11, 16), "14d"), weeks.last_ripe(datetime(2026, 11, 15), "14d")
+        >>> weeks.last_due(datetime(2026, 11, 16), "14d"), weeks.last_due(datetime(2026, 11, 15), "14d")
         ('2026-W44', '2026-W43')
         """
         moment = now if now.tzinfo is None else now.astimezone(UTC)

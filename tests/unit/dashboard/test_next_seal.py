@@ -27,7 +27,7 @@ def test_the_next_seal_is_the_first_tick_at_which_the_cohort_is_ripe(cohorts: Co
     found = next_seal(plan, cohort, NOON)
     assert (None if found is None else f"{found:%Y-%m-%d}") == due
     if found is not None and cohorts is not None:
-        last = Calendar(plan).last_ripe(int(found.timestamp()))
+        last = Calendar(plan).last_due(int(found.timestamp()))
         assert last is not None
         assert last >= cohort
     assert moment_text(None) == ""

@@ -78,17 +78,17 @@ def test_a_period_outside_the_calendar_has_no_label() -> None:
 
 def test_a_cohort_is_ripe_when_its_end_and_the_window_have_passed() -> None:
     weeks = Periods("7d")  # 2026-W45 ends as 9 November begins; 14 days later is the 23rd
-    assert weeks.last_ripe(datetime(2026, 11, 22, 23, 59, 59), "14d") == "2026-W44"
-    assert weeks.last_ripe(datetime(2026, 11, 23), "14d") == "2026-W45"
-    assert weeks.last_ripe(datetime(2026, 11, 9, 11, 59), "12h") == "2026-W44"
-    assert weeks.last_ripe(datetime(2026, 11, 9, 12), "12h") == "2026-W45"
-    assert Periods("1d").last_ripe(datetime(2027, 1, 1, 1), "1h") == "2026-12-31"
+    assert weeks.last_due(datetime(2026, 11, 22, 23, 59, 59), "14d") == "2026-W44"
+    assert weeks.last_due(datetime(2026, 11, 23), "14d") == "2026-W45"
+    assert weeks.last_due(datetime(2026, 11, 9, 11, 59), "12h") == "2026-W44"
+    assert weeks.last_due(datetime(2026, 11, 9, 12), "12h") == "2026-W45"
+    assert Periods("1d").last_due(datetime(2027, 1, 1, 1), "1h") == "2026-12-31"
 
 
 def test_ripe_is_told_by_utc_wherever_the_clock_hangs() -> None:
     ahead = timezone(timedelta(hours=2))
-    assert Periods("1d").last_ripe(datetime(2026, 11, 10, 1, tzinfo=ahead), "1m") == "2026-11-08"
-    assert Periods("1d").last_ripe(datetime(2026, 11, 10, 1, tzinfo=UTC), "1m") == "2026-11-09"
+    assert Periods("1d").last_due(datetime(2026, 11, 10, 1, tzinfo=ahead), "1m") == "2026-11-08"
+    assert Periods("1d").last_due(datetime(2026, 11, 10, 1, tzinfo=UTC), "1m") == "2026-11-09"
 
 
 def test_a_span_is_the_days_after_one_cohort_through_another() -> None:

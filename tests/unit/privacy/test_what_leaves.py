@@ -212,7 +212,7 @@ def test_releases_are_made_by_the_gate_added_or_read_again() -> None:
 def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     found = calls("write_whole", "staged", "write_text", "write_bytes", "mkstemp", "fdopen", "dump", "to_csv")
     whole = found.pop("write_whole") - {
-        "collector/keys/witness",  # numbers
+        "collector/keys/store_witness",  # numbers
         "collector/export",  # sealed batches
         "dashboard/access_guard",  # which logins ended
         "report/figure",  # a picture

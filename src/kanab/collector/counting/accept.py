@@ -83,7 +83,7 @@ class PostAcceptor:
         if hour_of(post.nonce) not in moment.hours:
             raise untimely_error(post.nonce, moment.hours)
         groups, dropped = self._grouped(post)
-        by_experiment = _check_whole(groups, self._prefixes.own_tables) if groups else {}
+        by_experiment = _check_complete(groups, self._prefixes.own_tables) if groups else {}
         deltas: dict[int, Counters] = {}
         late: list[CohortClass] = []
         for target, transitions in groups.items():
@@ -218,7 +218,7 @@ def _is_late(cohort: int, transitions: Transitions, opening: Opening, sealed_thr
 # ── is a post one person's whole transition? Sums would not notice, so every post is checked ────
 
 
-def _check_whole(
+def _check_complete(
     groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, OwnTables]
 ) -> dict[str, list[CohortClass]]:
     """Check that each experiment's own tables agree on one arm and cohort, and that pairs name the same arms.

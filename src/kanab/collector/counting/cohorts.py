@@ -44,7 +44,7 @@ class Calendar:
     >>> monday = 1_794_787_200                       # 2026-11-16, when week 47 begins
     >>> [cohort - number for cohort in weeks.opening(monday)]
     [1, 0, -1, 1]
-    >>> weeks.last_ripe(monday) - number
+    >>> weeks.last_due(monday) - number
     -2
     """
 
@@ -81,7 +81,7 @@ class Calendar:
         ahead = seconds + HOURS_AHEAD * _HOUR
         return Opening(self._at(seconds), self._at(before), self._at(before - self._window), self._at(ahead))
 
-    def last_ripe(self, seconds: int) -> int | None:
+    def last_due(self, seconds: int) -> int | None:
         """Return the last cohort that takes nothing any more; None where cohort 0 stays open until it is sealed."""
         return None if self.periods is None else self.opening(seconds).measure_from - 1
 

@@ -180,10 +180,10 @@ def render(response: Response, *, closes: bool) -> bytes:
 _DONE = render(DONE, closes=False)
 
 
-class PatientProtocol(HttpToolsProtocol):
+class TimeoutProtocol(HttpToolsProtocol):
     """uvicorn's own protocol, with the fast path and with limits on time and size."""
 
-    patience = REQUEST_SECONDS
+    request_timeout = REQUEST_SECONDS
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -204,7 +204,7 @@ class PatientProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request, unless its sender has too many connections."""
         super().connection_made(transport)
-        self._wait(self.patience)
+        self._wait(self.request_timeout)
         if self._connections is not None:
             self._counted = self._connections.begin(self._address)
             if not self._counted:
@@ -265,7 +265,7 @@ class PatientProtocol(HttpToolsProtocol):
     def _take_post(self, head: PlainHead, data: bytes) -> None:
         if len(data) < head.end:
             if self._arriving is None:
-                self._wait(self.patience)
+                self._wait(self.request_timeout)
                 if self._proxies is not None:
                     self._begin_body(self._proxies.visitor_in_head(self._address, data[: head.start]))
             self._arriving = head, data
@@ -308,7 +308,7 @@ class PatientProtocol(HttpToolsProtocol):
         super().data_received(data)
         if self._ended == before or self._begun != before:  # the request under way is whole, or there was none
             if not self._deadline and self._is_idle():
-                self._wait(self.patience)  # empty lines begin no request, and must not keep a connection
+                self._wait(self.request_timeout)  # empty lines begin no request, and must not keep a connection
             return
         self._size += len(data)
         if self._size > (MOST_HEAD_BYTES if self._in_head else MOST_REQUEST_BYTES):
@@ -319,7 +319,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._begun += 1
         self._size = self._head_size = 0
         self._in_head = True
-        self._wait(self.patience)
+        self._wait(self.request_timeout)
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -373,7 +373,7 @@ class PatientProtocol(HttpToolsProtocol):
         """Begin to wait. One timer serves many requests: it is set again where it came too early."""
         self._deadline = self.loop.time() + seconds
         if self._timer is None:
-            self._timer = self.loop.call_later(self.patience, self._check_deadline)
+            self._timer = self.loop.call_later(self.request_timeout, self._check_deadline)
 
     def _check_deadline(self) -> None:
         """Give the connection up if a request, or the next one, has taken too long."""
@@ -382,7 +382,7 @@ class PatientProtocol(HttpToolsProtocol):
             return
         left = self._deadline - self.loop.time()
         if left > 0:
-            self._timer = self.loop.call_later(min(left, self.patience), self._check_deadline)
+            self._timer = self.loop.call_later(min(left, self.request_timeout), self._check_deadline)
         else:
             self._give_up()
 

@@ -10,9 +10,9 @@ from prometheus_client import Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from kanab.collector.figures import EDGES, FlooredHistogram
 from kanab.collector.health import LiveHealth
 from kanab.collector.readiness import Problem
+from kanab.collector.tempo import EDGES, FlooredHistogram
 from kanab.privacy.release import PeopleAccounts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 

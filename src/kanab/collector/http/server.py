@@ -132,12 +132,12 @@ def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say
 def fast_protocol() -> type[Any]:
     """Return the class of the fast connections; raises ``UnfamiliarError`` where uvicorn lacks what they use."""
     try:
-        from kanab.collector.http.connections import PatientProtocol, missing_parts  # noqa: PLC0415
+        from kanab.collector.http.connections import TimeoutProtocol, missing_parts  # noqa: PLC0415
     except ImportError as problem:
         raise UnfamiliarError(f"no {problem.name}") from None
     if missing := missing_parts():
         raise UnfamiliarError(f"no {' and no '.join(missing)} as expected")
-    return PatientProtocol
+    return TimeoutProtocol
 
 
 class UnfamiliarError(Exception):

@@ -17,28 +17,28 @@ from functools import partial
 from typing import Protocol
 
 from kanab import __version__
-from kanab.collector.account import shown_accounts, would_be_destroyed
 from kanab.collector.clock import OUT_OF_TIME, Clock, clock_error, guarded
 from kanab.collector.closed_cohorts import RAISED, closed_through, reopen_cohorts
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.export import Export
-from kanab.collector.figures import process_figures
 from kanab.collector.health import LiveHealth, live_health
 from kanab.collector.http.metrics import CollectorFigures, metrics_text
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.keys.witness import Witness
+from kanab.collector.keys.store_witness import Witness
 from kanab.collector.log import Level, Say, say_nothing
+from kanab.collector.people_accounts import shown_accounts, would_be_destroyed
 from kanab.collector.protocol.config import config_digest, public_config
 from kanab.collector.protocol.nonces import expired_error, seconds_of
 from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
 from kanab.collector.protocol.vouchers import read_voucher_keys
 from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
-from kanab.collector.sealing import check_store_account, first_open, missing_records, people_by_arm, seal_ripe
+from kanab.collector.sealing import check_store_account, first_open, missing_records, people_by_arm, seal_due
 from kanab.collector.stores.store import NEW, NOTHING_SEALED, PostOutcome, Store
+from kanab.collector.tempo import process_figures
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
 from kanab.errors import KanabError, LedgerError, MessageError, StoreError
@@ -124,8 +124,8 @@ class Service:
         self._clock = guarded(clock)
         self._say = say
         self._behind = False
-        self._told: str | None = None
-        self._told_origins = False
+        self._last_trouble: str | None = None
+        self._has_reported_origins = False
         self._unconfirmed: float | None = None
         self._acceptor = acceptor = PostAcceptor(
             plan
@@ -190,7 +190,7 @@ class Service:
         ``on_outcome`` is called on the event loop when the post is on disk, or cannot be written.
         """
         if self._behind or self._clock.trouble is not None:
-            self._tell_clock()
+            self._report_clock()
             raise clock_error()
         if self._older is not None:
             raise self._older
@@ -207,7 +207,7 @@ class Service:
         try:
             self._writer.post(nonce, deltas, on_outcome, epoch)
         except StoreError as problem:
-            self._tell(problem)
+            self._report(problem)
             raise
         return None
 
@@ -215,7 +215,7 @@ class Service:
         """Finish a post by its outcome: return the reason if it was dropped, raise the error if it is refused."""
         if isinstance(outcome, StoreError):
             self.readiness.set(Problem.STORE, wrong=True)
-            self._tell(outcome)
+            self._report(outcome)
             raise outcome
         if self.readiness.noted:
             self.readiness.set(Problem.STORE, wrong=False)
@@ -233,8 +233,8 @@ class Service:
 
     def refuse(self, reason: Reason | str) -> None:
         """Note that a post got another answer than that it was counted."""
-        if reason == Reason.ORIGIN and not self.origins and not self._told_origins:
-            self._told_origins = True
+        if reason == Reason.ORIGIN and not self.origins and not self._has_reported_origins:
+            self._has_reported_origins = True
             self._say(f"kanab: {_FOREIGN}", Level.WARNING)
         self.drops.add(reason)
         self.answers.add(reason)
@@ -322,11 +322,11 @@ class Service:
             if self._notifier is not None:
                 self._notifier.offer(entries, self.live.alarms, self.plan)
             if self._writer.trouble is not None:
-                self._tell(self._writer.trouble)
+                self._report(self._writer.trouble)
         except KanabError as problem:
-            self._tell(problem)
+            self._report(problem)
         except Exception as problem:  # a mistake of this program must not end the clock, nor repeat what it held
-            self._tell(StoreError(f"what the clock demands failed ({type(problem).__name__})", "It is tried again."))
+            self._report(StoreError(f"what the clock demands failed ({type(problem).__name__})", "It is tried again."))
         self._check_began = None
 
     def _read_sealed(self) -> None:
@@ -338,7 +338,7 @@ class Service:
             self.live = replace(self.live, as_of=None)
         self._sealed_through = max(self._sealed_through, closed_through(self.store))
 
-    def _tell(self, problem: KanabError) -> None:
+    def _report(self, problem: KanabError) -> None:
         """Report a problem to the operator, but not the same one again and again."""
         sentence, now = f"kanab: {problem}", time.monotonic()
         if self._reported is None or self._reported[0] != sentence or now - self._reported[1] > REPEAT_SECONDS:
@@ -350,7 +350,7 @@ class Service:
         self._clock.compare(self.store, self._acceptor.calendar.life)
         now = self._clock()
         self._behind = self.plan.cohorts is not None and self._current(now) <= self._sealed_through
-        self._tell_clock()
+        self._report_clock()
         return now if self._clock_trouble() is None else None
 
     def _clock_trouble(self) -> StoreError | None:
@@ -366,12 +366,12 @@ class Service:
             "again.",
         )
 
-    def _tell_clock(self) -> None:
+    def _report_clock(self) -> None:
         """Tell the operator when the clock is not believed any more, and when it is again."""
         problem = self._clock_trouble()
         sentence = None if problem is None else f"kanab: {problem}"
-        if sentence != self._told:
-            self._told = sentence
+        if sentence != self._last_trouble:
+            self._last_trouble = sentence
             if sentence is None:
                 self._say("kanab: the clock of this machine is believed again; posts are counted.")
             else:
@@ -418,9 +418,9 @@ class Service:
                 self._unconfirmed = time.monotonic()
                 self._say(f"kanab: {_UNCONFIRMED}", Level.WARNING)
             return
-        self._due_since = self._due_since or last_tick(self.plan, now)
+        self._due_since = self._due_since or last_seal_time(self.plan, now)
         self._recall()
-        for sealed in seal_ripe(self.store, self._cipher, self._versions, through):
+        for sealed in seal_due(self.store, self._cipher, self._versions, through):
             if sealed.release is None:
                 self._held_back = through, self.digest
                 self._say(f"kanab: not sealed: {sealed.held_back}.", Level.WARNING)
@@ -440,7 +440,7 @@ class Service:
 
     def _due(self, now: datetime) -> int | None:
         """Return the cohort through which everything should be sealed by now; None if nothing is due."""
-        through = ripe_at_tick(self.plan, self._acceptor.calendar, now)
+        through = due_through(self.plan, self._acceptor.calendar, now)
         if through is None or through < max(self._sealed_through + 1, self._versions.entries[0].since):
             return None
         return None if self._held_back == (through, self.digest) else through
@@ -487,7 +487,7 @@ class Service:
             return 0.0
         if not self._clock.is_sure:
             return 0.0 if self._unconfirmed is None else time.monotonic() - self._unconfirmed
-        tick = self._due_since or last_tick(self.plan, now) or now
+        tick = self._due_since or last_seal_time(self.plan, now) or now
         return max((now - tick).total_seconds(), 0.0)
 
     def _watch(self) -> None:
@@ -541,13 +541,13 @@ def _settle(waiting: asyncio.Future[PostOutcome | StoreError], outcome: PostOutc
         waiting.set_result(outcome)
 
 
-def ripe_at_tick(plan: Plan, calendar: Calendar, now: datetime) -> int | None:
+def due_through(plan: Plan, calendar: Calendar, now: datetime) -> int | None:
     """Return the last cohort that was ripe when the last tick came; None where only ``kanab seal`` seals."""
-    tick = last_tick(plan, now)
-    return None if tick is None else calendar.last_ripe(seconds_of(tick))
+    tick = last_seal_time(plan, now)
+    return None if tick is None else calendar.last_due(seconds_of(tick))
 
 
-def last_tick(plan: Plan, now: datetime) -> datetime | None:
+def last_seal_time(plan: Plan, now: datetime) -> datetime | None:
     """Return when the last tick came; None where only ``kanab seal`` seals."""
     if plan.cohorts is None or plan.cohorts.seal == "end":
         return None

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from kanab.collector.counting.counters import Counters, add_counters, pack, unpack
 from kanab.collector.counting.signatures import within_bound
 from kanab.collector.keys.keyring import Keyring, cipher_of
-from kanab.collector.keys.witness import Link, Seen
+from kanab.collector.keys.store_witness import Link, Seen
 from kanab.errors import StoreError
 
 PADDED_BYTES = 4096

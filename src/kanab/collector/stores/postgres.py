@@ -160,7 +160,7 @@ _CAUSES = {
     "25006": ("the database is read-only", "Give the address of the primary server."),
 }
 
-_NOT_LET_IN = ("does not exist", "authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
+_LOGIN_REFUSED = ("does not exist", "authentication failed", "no pg_hba.conf entry", "is not permitted to log in")
 """What a server says to a user that it knows no password of; other words, or none, mean that it may come later."""
 
 
@@ -677,7 +677,7 @@ def _unconnected(problem: Any) -> StoreError:
     if isinstance(problem, _psycopg().ProgrammingError):
         return StoreError("that is not the address of a database", "Write postgresql://host/database.")
     tried, words = problem.pgconn, str(problem)
-    if (tried and (tried.used_password or tried.needs_password)) or any(word in words for word in _NOT_LET_IN):
+    if (tried and (tried.used_password or tried.needs_password)) or any(word in words for word in _LOGIN_REFUSED):
         return StoreError(
             "the database does not let this user in, or there is no such user or database",
             "Check user, password and name in the address.",

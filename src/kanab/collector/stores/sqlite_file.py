@@ -22,7 +22,7 @@ _SETTLED, _COARSE = 20_000_000, 3_000_000_000
 Steps are 10 ms at most, or, where times have no fractions of a second, two seconds.
 """
 
-_PATIENCE = 20
+_LOOKS = 20
 """Looks, some milliseconds apart, before a file is called overwritten: another process may be writing."""
 
 _UNTIL_THEN = "Until then nothing is taken, and clients send again"
@@ -114,7 +114,7 @@ class StoreFile:
 
     def _check_content(self) -> None:
         """Check that the file is this store's, and not older than when it was last looked at."""
-        for look in range(1 if self.overwritten else _PATIENCE):
+        for look in range(1 if self.overwritten else _LOOKS):
             if look:
                 time.sleep(0.01)
             if self._is_ours():

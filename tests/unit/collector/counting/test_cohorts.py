@@ -34,8 +34,8 @@ def test_a_cohort_opens_and_ripens_by_its_period_window_and_message_lifetime(
     assert calendar.opening(end + lives).enroll_from == number + 1
     assert calendar.opening(end + measured + lives - 1).measure_from == number
     assert calendar.opening(end + measured + lives).measure_from == number + 1
-    assert calendar.last_ripe(end + measured + lives - 1) == number - 1
-    assert calendar.last_ripe(end + measured + lives) == number
+    assert calendar.last_due(end + measured + lives - 1) == number - 1
+    assert calendar.last_due(end + measured + lives) == number
 
 
 def test_labels_have_the_numbers_of_their_periods() -> None:
@@ -57,4 +57,4 @@ def test_without_cohorts_there_is_one_that_stays_open() -> None:
     calendar = Calendar(Plan((), ()))
     assert calendar.number(None) == 0
     assert calendar.opening(at(11, 15)) == (0, 0, 0, 0)
-    assert calendar.last_ripe(at(11, 15)) is None
+    assert calendar.last_due(at(11, 15)) is None

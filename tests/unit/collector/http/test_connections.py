@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import Proxies, network
 from kanab.collector.http.app import CONNECTIONS, FAST_POST, PROXIES, Buckets, Collector, OpenConnections
-from kanab.collector.http.connections import PatientProtocol, missing_parts
+from kanab.collector.http.connections import TimeoutProtocol, missing_parts
 from kanab.collector.http.server import UnfamiliarError, fast_protocol, server_of
 from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.errors import StoreError
@@ -339,7 +339,7 @@ def test_a_server_that_stops_does_not_wait_long_for_the_rest_of_a_post(
 def test_a_slow_disk_costs_nobody_the_connection(
     app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PatientProtocol, "patience", 0.1)
+    monkeypatch.setattr(TimeoutProtocol, "request_timeout", 0.1)
     real = running.service.store.append
 
     def slow(*given: Any) -> Any:
@@ -355,7 +355,7 @@ def test_a_slow_disk_costs_nobody_the_connection(
 def test_a_connection_on_which_nothing_follows_is_closed(
     app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PatientProtocol, "patience", 0.1)
+    monkeypatch.setattr(TimeoutProtocol, "request_timeout", 0.1)
 
     async def talk() -> None:
         health = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -517,12 +517,12 @@ def test_whoever_reads_no_answers_takes_the_usual_way_which_waits(
 def test_every_request_has_its_own_time_and_idle_connections_are_left_alone(
     app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PatientProtocol, "patience", 0.4)
+    monkeypatch.setattr(TimeoutProtocol, "request_timeout", 0.4)
 
     async def talk() -> None:
         protocol, line = Connections(app).open()
         for number in range(1, 4):
-            await asyncio.sleep(0.2)  # together longer than patience
+            await asyncio.sleep(0.2)  # together longer than the timeout
             protocol.data_received(request(running.enroll()))
             await answered(line, number)
         await asyncio.sleep(0.6)
@@ -581,7 +581,7 @@ def test_behind_a_proxy_a_visitor_has_so_many_posts_under_way_and_others_have_th
         connections.state[CONNECTIONS] = open_ones = OpenConnections(most=2, proxies=proxies)
         connections.state[PROXIES] = proxies
 
-        def begin(visitor: str) -> tuple[PatientProtocol, Line]:
+        def begin(visitor: str) -> tuple[TimeoutProtocol, Line]:
             protocol, line = connections.open("10.0.0.2")
             protocol.data_received(f"POST /v1/t HTTP/1.1\r\nX-Forwarded-For: {visitor}\r\n{length}\r\n\r\n".encode())
             return protocol, line
@@ -612,7 +612,7 @@ def served_by(app: Collector, *, plain: bool | None = None) -> tuple[type[Any], 
 
 def test_the_fast_path_fits_the_uvicorn_that_is_installed(app: Collector) -> None:
     assert missing_parts() == []
-    assert served_by(app) == (PatientProtocol, [])
+    assert served_by(app) == (TimeoutProtocol, [])
 
 
 def test_a_variable_turns_the_fast_path_off_and_is_answered_by_a_sentence(
@@ -624,7 +624,7 @@ def test_a_variable_turns_the_fast_path_off_and_is_answered_by_a_sentence(
     assert [sentence.partition(",")[0] for sentence in sentences] == [
         "kanab: KANAB_PLAIN_HTTP is set: using uvicorn's own HTTP"
     ]
-    assert served_by(app, plain=False) == (PatientProtocol, [])
+    assert served_by(app, plain=False) == (TimeoutProtocol, [])
 
 
 class WithoutKeepAlive(HttpToolsProtocol):

@@ -11,11 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.collector.http.conftest import RunningService, ask
 
-from kanab.collector.figures import EDGES, Histogram
 from kanab.collector.health import LiveHealth
 from kanab.collector.http.app import Collector
 from kanab.collector.http.metrics import COUNTS, CollectorFigures, metrics_text
 from kanab.collector.readiness import Problem
+from kanab.collector.tempo import EDGES, Histogram
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -18,9 +18,9 @@ from kanab.cli.operating.status import _store_lines, store_state
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.app import Collector
-from kanab.collector.http.service import Service, ripe_at_tick
+from kanab.collector.http.service import Service, due_through
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.witness import Seen, Witness
+from kanab.collector.keys.store_witness import Seen, Witness
 from kanab.collector.readiness import Problem, ready_answer
 from kanab.collector.restoring import RESTORED, begin_epoch
 from kanab.collector.sealing import seal_cohorts, stored_ledger
@@ -67,12 +67,12 @@ def _week(now: datetime) -> str:
     ],
 )
 def test_a_tick_seals_what_was_ripe_then_and_nothing_between_ticks(now: datetime, through: int) -> None:
-    assert ripe_at_tick(PLAN, Calendar(PLAN), now) == through
+    assert due_through(PLAN, Calendar(PLAN), now) == through
 
 
 def test_without_ticks_only_the_operator_seals() -> None:
     for plan in (replace(PLAN, cohorts=None), replace(PLAN, cohorts=Cohorts("7d", "7d", "end"))):
-        assert ripe_at_tick(plan, Calendar(plan), NOON) is None
+        assert due_through(plan, Calendar(plan), NOON) is None
 
 
 def test_the_tick_seals_one_batch_and_the_key_moves(running: RunningService) -> None:
@@ -319,7 +319,7 @@ def test_a_seal_is_overdue_an_hour_after_its_tick_also_at_later_ticks(
     running.now = RIPE + timedelta(minutes=61)  # nobody checks: the thread that would is stuck, say
     assert running.service.readiness.problems() == [Problem.SEAL]
     with monkeypatch.context() as broken:
-        broken.setattr("kanab.collector.http.service.seal_ripe", lambda *_: 1 / 0)
+        broken.setattr("kanab.collector.http.service.seal_due", lambda *_: 1 / 0)
         running.service.check_clock()
     running.now = RIPE + timedelta(days=7, minutes=1)
     assert running.service.seal_lag() == 7 * 86_400 + 60

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kanab import count, release
-from kanab.collector.account import (
+from kanab.collector.counting.counters import Counters
+from kanab.collector.people_accounts import (
     PeopleAccount,
     destroyed_counters,
     noted_accounts,
@@ -13,7 +14,6 @@ from kanab.collector.account import (
     shown_accounts,
     would_be_destroyed,
 )
-from kanab.collector.counting.counters import Counters
 from kanab.plan.model import ExperimentPlan, Plan
 from kanab.privacy.ledger import Ledger, LedgerNote
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kanab.collector.keys.witness import Seen, Witness
+from kanab.collector.keys.store_witness import Seen, Witness
 from kanab.errors import StoreError
 
 
