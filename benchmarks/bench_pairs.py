@@ -60,7 +60,7 @@ def generate(file: Path, people: int, *, mixed: bool) -> None:
 def kanab_pairs(file: str, *, compiled: bool = True) -> float:
     if not compiled:
         sys.modules["numba"] = None  # type: ignore[assignment] - as if it were not installed
-    from kanab.scan.count.counting import count_pairs  # noqa: PLC0415
+    from kanab.scan.count.pair_counting import count_pairs  # noqa: PLC0415
 
     started = time.perf_counter()
     count_pairs(file, "test_*", ["revenue", "bought"])

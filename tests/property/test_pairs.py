@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
-from kanab.scan.count import counter, stream
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count import counter, people_batches
 from kanab.scan.count.kernel import choose_kernels
+from kanab.scan.count.pair_counting import count_pairs
 from kanab.scan.pair_tables import Pairs
 from kanab.tally.metric import Metric
 
@@ -128,7 +128,7 @@ def test_any_mix_of_arms_gaps_and_metrics_is_like_grouping_every_pair(
             bounds[f"y{place}"] = (-20, 31.5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counter, "choose_kernels", lambda _name: choose_kernels(loops))
-        patch.setattr(stream, "ROWS", 64)
+        patch.setattr(people_batches, "ROWS", 64)
         pairs = count_pairs(rows, names, list(missing), bounds=bounds, missing=missing)
     assert_like_grouping(pairs, rows)
     inside = [any(rows[name][place] is not None for name in names) for place in range(people)]
@@ -151,8 +151,8 @@ def test_batches_of_any_size_and_any_number_of_threads_give_the_same(
     rows |= {"y": metric_of(rng, 400, "middle", 0.2), "z": metric_of(rng, 400, "binary", 0.2)}
     expected = count_pairs(rows, names, ["y", "z"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "ROWS", size)
-        patch.setattr(stream, "_workers", lambda: workers)
+        patch.setattr(people_batches, "ROWS", size)
+        patch.setattr(people_batches, "_workers", lambda: workers)
         if full:  # as if 64 bits were used up after every batch
             patch.setattr(counter, "_FULL", 1)
         assert_same(count_pairs(rows, names, ["y", "z"]), expected)

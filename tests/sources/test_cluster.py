@@ -20,7 +20,7 @@ import pytest
 import kanab as kb
 from kanab.counting.in_memory import count_rows
 from kanab.plan.model import make_plan
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.pair_counting import count_pairs
 
 from .conftest import find_java
 
@@ -38,7 +38,7 @@ from pyspark import SparkContext
 from kanab.plan.model import make_plan
 from kanab.counting.connect import open_table
 from kanab.counting.engine.sql import count_table
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.pair_counting import count_pairs
 
 master, folder = sys.argv[1:]
 options = "&".join([

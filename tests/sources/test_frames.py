@@ -25,7 +25,7 @@ from kanab.counted import Counted
 from kanab.counting import dispatch, frames
 from kanab.errors import GridError, MissingExtraError, SourceError
 from kanab.plan.periods import Span
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.pair_counting import count_pairs
 
 PEOPLE = 240
 ROWS: dict[str, list[Any]] = {

@@ -15,8 +15,8 @@ import pytest
 
 import kanab as kb
 from kanab.errors import GridError, QueryError, SourceError
-from kanab.scan.count import engine
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count import engine_people
+from kanab.scan.count.pair_counting import count_pairs
 from kanab.scan.pair_tables import Pairs
 from kanab.tally.metric import Metric
 
@@ -210,15 +210,6 @@ def test_random_pairs_of_a_million_people_are_what_sql_gives(tmp_path: Path) -> 
 # ── one engine at a time ───────────────────────────────────────────────────────────────────────
 
 
-def test_an_arm_that_the_sample_misses_is_counted_too(
-    postgres_loader: Loader, expected: Pairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "SAMPLE_SIZE", 1)
-    table = postgres_loader.load(PEOPLE)
-    found = count_pairs(table, "test_*", METRICS, **CHOICES)
-    assert_same(found, expected)
-
-
 def test_a_connection_is_read_by_its_url(postgres_url: str, postgres_loader: Loader, tmp_path: Path) -> None:
     table = postgres_loader.load(PEOPLE)
     expected = count_pairs(PEOPLE, "test_0*", ["spend"])
@@ -260,7 +251,7 @@ def test_workers_of_spark_without_kanab_are_told(spark_loader: Loader, monkeypat
     def fail(*_: Any) -> Any:
         raise RuntimeError("ModuleNotFoundError: No module named 'kanab'")
 
-    monkeypatch.setattr(engine, "_Partition", fail)
+    monkeypatch.setattr(engine_people, "_Partition", fail)
     with pytest.raises(SourceError, match="workers of Spark cannot load kanab"):
         count_pairs(spark_loader.load(PEOPLE), ["test_01", "test_02"])
 

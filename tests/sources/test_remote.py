@@ -29,7 +29,7 @@ from tests.described import as_values
 import kanab as kb
 from kanab.counted import Counted
 from kanab.errors import SourceError
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.pair_counting import count_pairs
 
 pytestmark = pytest.mark.slow  # an engine and a server in each
 

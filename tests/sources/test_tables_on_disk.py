@@ -23,7 +23,7 @@ from kanab.cli.main import cli
 from kanab.counted import Counted
 from kanab.counting import csvfile, lakes
 from kanab.errors import MissingExtraError, SourceError
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.pair_counting import count_pairs
 
 pytestmark = pytest.mark.slow  # engines and lakes, several times in each
 

@@ -51,7 +51,7 @@ class Pairs:
     ``unusual`` are the people whose value is not the commonest one, per metric: never more than there
     are, and fewer only where rare values were told apart too coarsely.
 
-    >>> from kanab.scan.count.counting import count_pairs
+    >>> from kanab.scan.count.pair_counting import count_pairs
     >>> people = {"red": [0, 0, 1, 1, 1], "blue": ["a", "b", "a", "b", None], "bought": [0, 1, 1, 1, 0]}
     >>> pairs = count_pairs(people, ["red", "blue"], ["bought"])
     >>> pairs

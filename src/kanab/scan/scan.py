@@ -24,8 +24,8 @@ from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import ExperimentPlan, make_plan
 from kanab.privacy.class_rules import check_k, draft_table, published_map
 from kanab.privacy.release import Release, missing_bins, refuse_own_rows
-from kanab.scan.count.counting import count_pairs, read_names
-from kanab.scan.count.stream import Progress
+from kanab.scan.count.pair_counting import count_pairs, read_names
+from kanab.scan.count.people_batches import Progress
 from kanab.scan.scan_gate import (
     COPY,
     SharedScan,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kanab.errors import LevelError, TallyError
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.pair_counting import count_pairs
 from kanab.scan.pair_tables import PairMoments, Pairs, arm_places, fitting, largest, plus, spread
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric

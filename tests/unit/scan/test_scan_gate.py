@@ -17,7 +17,7 @@ from kanab.inspection.attack.known_people import KnownPeople, independent_rows, 
 from kanab.inspection.attack.published import AttackedRelease, Axis
 from kanab.inspection.attack.run import play_attacker
 from kanab.privacy.ledger import read_ledger
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count.pair_counting import count_pairs
 from kanab.scan.pair_tables import Pairs
 from kanab.scan.scan import scan_interactions, scan_segments
 from kanab.scan.scan_gate import (

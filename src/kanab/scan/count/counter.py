@@ -22,6 +22,9 @@ from kanab.scan.pair_tables import Whole, arm_places, largest, plus, spread
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric
 
+Columns = Sequence[Any]
+"""A batch of people: the arms of every experiment, then the values of every metric."""
+
 BUCKETS = 1 << 14
 """Values are told apart by so many buckets where the commonest one is looked for."""
 
@@ -172,17 +175,14 @@ class CountTask:
     loops: str | None = None
 
     @property
+    def columns(self) -> list[str]:
+        """The columns to read: of the experiments, then of the metrics."""
+        return [*self.experiments, *(metric.name for metric in self.metrics)]
+
+    @property
     def profiles_only(self) -> bool:
         """Whether grids are still unknown, so that values are only looked at and nothing is counted."""
         return any(wanted.metric is None for wanted in self.metrics)
-
-
-@dataclass(frozen=True)
-class PeopleBatch:
-    """Columns of some people: arms and metrics."""
-
-    arms: Sequence[Any] = field(repr=False)
-    values: Sequence[Any] = field(repr=False)
 
 
 class PairCounter:
@@ -196,10 +196,10 @@ class PairCounter:
         self.tables: _PairTables | None = None
         self.done: list[PairSums] = []
 
-    def add(self, batch: PeopleBatch) -> None:
+    def add(self, batch: Columns) -> None:
         """Count the people of a batch."""
-        codes = [arms.read(values) for arms, values in zip(self.arms, batch.arms, strict=True)]
-        columns = [as_numbers(values) for values in batch.values]
+        codes = [arms.read(values) for arms, values in zip(self.arms, batch, strict=False)]
+        columns = [as_numbers(values) for values in batch[len(codes) :]]
         people = len(codes[0])
         for start in range(0, people, ROWS):
             part = slice(start, start + ROWS)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,16 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.counting.columns import declare_metrics, name_list
-from kanab.counting.csvfile import matching_files, parse_fields, read_texts
+from kanab.counting.csvfile import matching_files
+from kanab.counting.dispatch import SourceOptions
+from kanab.counting.files import read_files
 from kanab.counting.frames import get_column, is_elsewhere, load_frame
 from kanab.counting.grids import Profile, check_range, choose_metric
 from kanab.counting.levels import place_arms
 from kanab.errors import MissingExtraError, PlanError, SourceError, listed
-from kanab.plan.model import ExperimentPlan, MetricPlan
+from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.count.counter import CountTask, PairSums, WantedMetric
-from kanab.scan.count.stream import FramePeople, ParquetPeople, People, PeopleOptions, Progress
+from kanab.scan.count.people_batches import FramePeople, ParquetPeople, People, Progress
 from kanab.scan.pair_tables import PairMoments, Pairs, fitting
 from kanab.tally.metric import Metric, Missing
 
@@ -31,7 +32,6 @@ MOST_EXPERIMENTS = 1_000
 """More are refused: their 499,500 pairs are many to test, and their tables fill the memory."""
 
 DeclaredMetric = MetricPlan | Metric
-Choose = Callable[[Sequence[str]], People]
 
 
 @check_arguments(skip=("experiments", "metrics", "bounds", "resolution", "missing"))
@@ -72,11 +72,17 @@ def count_pairs(
     choices = {"bounds": bounds, "resolution": resolution, "missing": missing}
     declared = list(declare_metrics(metrics, metric_names, choices).values())
     wanted = read_names(experiments, "experiments")
-    options = PeopleOptions(where, table, sql, unit, aggregate, assignments)
-    declared = [_ruled(plan, options) for plan in declared]
-    with _open(load_frame(source), options, declared) as (columns, choose):
-        names = _match_names(wanted, columns, metric_names if unit is None else [*metric_names, unit])
-        people = choose(names)
+    several_rows = unit is not None or assignments is not None
+    if several_rows:
+        declared = [_with_rule(plan, aggregate) for plan in declared]
+    options = SourceOptions(where=where, table=table, sql=sql, unit=unit, aggregate=aggregate)
+    others = [*metric_names, *([unit] if unit is not None else [])]
+
+    def choose(columns: Sequence[str]) -> Plan:
+        names = _match_names(wanted, columns, others)
+        return Plan(tuple(map(_as_plan, declared)), tuple(ExperimentPlan(name) for name in names))
+
+    with _open(load_frame(source), options, choose, assignments) as (names, people):
         sums, chosen = _count(people, names, declared, progress)
     return _finish(sums, names, chosen)
 
@@ -148,11 +154,16 @@ def _count(
         metrics = seen
 
 
-def _ruled(plan: DeclaredMetric, options: PeopleOptions) -> DeclaredMetric:
+def _with_rule(plan: DeclaredMetric, aggregate: Mapping[str, str] | str | None) -> DeclaredMetric:
     """Return a metric of people made of several rows with its rule for missing values: a sum over no rows is 0."""
-    several = options.unit is not None or options.assignments is not None
-    how = options.aggregate if isinstance(options.aggregate, str) else (options.aggregate or {}).get(plan.name)
-    return replace(plan, missing="zero") if several and plan.missing is None and how != "mean" else plan
+    how = aggregate if isinstance(aggregate, str) else (aggregate or {}).get(plan.name)
+    return replace(plan, missing="zero") if plan.missing is None and how != "mean" else plan
+
+
+def _as_plan(metric: DeclaredMetric) -> MetricPlan:
+    if isinstance(metric, MetricPlan):
+        return metric
+    return MetricPlan(metric.name, metric.bounds, metric.resolution, missing=metric.missing)
 
 
 def _grid_known(plan: DeclaredMetric) -> bool:
@@ -202,33 +213,27 @@ def _finish(sums: PairSums, names: Sequence[str], metrics: Sequence[Metric]) -> 
 
 @contextmanager
 def _open(
-    source: Any, options: PeopleOptions, declared: Sequence[DeclaredMetric]
-) -> Iterator[tuple[Sequence[str], Choose]]:
-    """Return the columns among which experiments are named, and the people once they are."""
-    simple = _open_without_engine(source, options)
+    source: Any, options: SourceOptions, choose: Callable[[Sequence[str]], Plan], assignments: Any
+) -> Iterator[tuple[Sequence[str], People]]:
+    """Return the experiments that are chosen from the columns of a source, and its people."""
+    simple = None if assignments is not None else _open_without_engine(source, options)
     if simple is not None:
-        yield simple.columns, lambda _names: simple
+        yield choose(simple.columns).experiment_names, simple
         return
     if importlib.util.find_spec("ibis") is None:
         choosing = "choosing rows (where), several rows per person (unit) and assignments"
-        raise MissingExtraError(choosing if options.needs_engine else "reading anything but CSV files", "sql")
-    from kanab.scan.count.engine import open_people  # noqa: PLC0415 - needs the [sql] extra
+        several = options.needs_engine or assignments is not None
+        raise MissingExtraError(choosing if several else "reading anything but CSV files", "sql")
+    from kanab.scan.count.engine_people import open_engine_people  # noqa: PLC0415 - needs the [sql] extra
 
-    plans = tuple(
-        plan
-        if isinstance(plan, MetricPlan)
-        else MetricPlan(plan.name, plan.bounds, plan.resolution, missing=plan.missing)
-        for plan in declared
-    )
-    with ExitStack() as stack:
-        yield open_people(stack, source, plans, options)
+    with open_engine_people(source, options, choose, assignments) as (plan, people):
+        yield plan.experiment_names, people
 
 
-def _open_without_engine(source: Any, options: PeopleOptions) -> People | None:
+def _open_without_engine(source: Any, options: SourceOptions) -> FramePeople | ParquetPeople | None:
     """Open frames, dicts and Parquet files, where no engine has to choose rows or to add them up."""
     place = fspath(source) if isinstance(source, (str, PathLike)) else None
-    connection = place is not None and "://" in place
-    if options.needs_engine or options.table or options.sql or connection or is_elsewhere(source):
+    if options.needs_engine or options.table or (place is not None and "://" in place) or is_elsewhere(source):
         return None
     if place is None:
         return FramePeople(source)
@@ -236,8 +241,5 @@ def _open_without_engine(source: Any, options: PeopleOptions) -> People | None:
     if files and all(file.suffix.lower() in (".parquet", ".pq") for file in files):
         return ParquetPeople.open(files) if importlib.util.find_spec("pyarrow") is not None else None
     if importlib.util.find_spec("ibis") is None and place.lower().endswith((".csv", ".csv.gz")):
-        tables = [read_texts(file) for file in files or [Path(place)]]
-        return FramePeople(
-            {name: parse_fields(chain.from_iterable(texts[name] for texts in tables)) for name in tables[0]}
-        )
+        return FramePeople(read_files(files or [Path(place)]))
     return None

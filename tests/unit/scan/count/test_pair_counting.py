@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kanab.errors import GridError, KanabError, MissingExtraError, PlanError, SourceError
-from kanab.scan.count import stream
-from kanab.scan.count.counting import count_pairs
+from kanab.scan.count import people_batches
+from kanab.scan.count.pair_counting import count_pairs
 from kanab.scan.pair_tables import Pairs
 from kanab.tally.metric import Metric
 
@@ -123,8 +123,8 @@ def test_what_cannot_be_arms_is_told_with_the_column_and_a_remedy(column: Any, m
 
 
 def test_eight_arms_are_allowed_and_more_are_noticed_over_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "ROWS", 50)
-    monkeypatch.setattr(stream, "_workers", lambda: 3)
+    monkeypatch.setattr(people_batches, "ROWS", 50)
+    monkeypatch.setattr(people_batches, "_workers", lambda: 3)
     eight = np.repeat(np.arange(8), PEOPLE // 8 + 1)[:PEOPLE]
     assert len(count_pairs(SHOP | {"many": eight}, ["test_a", "many"]).experiments[1].levels) == 8
     with pytest.raises(SourceError, match="'many' has more than 8 arms"):
@@ -281,7 +281,7 @@ FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
 @pytest.mark.parametrize("frame", FRAMES)
 def test_frames_of_all_kinds_give_the_same(frame: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = count_pairs(SHOP, ["test_?", "other"], ["spend", "test_spend"])
-    monkeypatch.setattr(stream, "ROWS", 70)
+    monkeypatch.setattr(people_batches, "ROWS", 70)
     assert_same(count_pairs(FRAMES[frame](SHOP), ["test_?", "other"], ["spend", "test_spend"]), expected)
 
 

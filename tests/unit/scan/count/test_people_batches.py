@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kanab.scan.count import stream
-from kanab.scan.count.counting import count_pairs
-from kanab.scan.count.stream import ParquetPeople
+from kanab.scan.count import people_batches
+from kanab.scan.count.pair_counting import count_pairs
+from kanab.scan.count.people_batches import ParquetPeople
 
 PEOPLE = 40_000
 
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("rows", [700, 2_500, 1 << 17])
 def test_row_groups_are_read_in_runs_and_nobody_is_lost(file: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
     choices = {"bounds": {"spend": (0, 1)}, "resolution": {"spend": 0.001}}
-    monkeypatch.setattr(stream, "rows_at_once", lambda _: rows)
+    monkeypatch.setattr(people_batches, "rows_at_once", lambda _: rows)
     counted = count_pairs(str(file), ["layout", "price"], ["spend"], **choices)
     columns = pq.read_table(file, columns=["layout", "price", "spend"]).to_pydict()
     assert counted.total == PEOPLE
@@ -37,7 +37,7 @@ def test_row_groups_are_read_in_runs_and_nobody_is_lost(file: Path, monkeypatch:
 
 
 def test_what_was_read_of_a_file_does_not_stay_in_memory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "rows_at_once", lambda _: 1_000)
+    monkeypatch.setattr(people_batches, "rows_at_once", lambda _: 1_000)
     people = ParquetPeople.open([file])
     assert people is not None
     before = pa.total_allocated_bytes()
