@@ -1,35 +1,50 @@
+"""The officer's account and its page: whole outputs of every kind of release are approved, figures are recomputed."""
+
 from __future__ import annotations
 
+import base64
+import copy
+import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from difflib import ndiff
 from html import unescape
+from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.approved import assert_approved
+from tests.unit.privacy.epsilon.test_accountant import counted as noisy_counted
 
+import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.columns import count_columns
 from kanab.counting.in_memory import count_rows
 from kanab.errors import LedgerError, SourceError
 from kanab.inspection.auditor import check_chain, check_differences, check_release
 from kanab.inspection.officer.account import privacy_account
-from kanab.inspection.officer.officer_page import privacy_html
+from kanab.inspection.officer.officer_page import MOST_ENTRIES, privacy_html
 from kanab.inspection.officer.statements import TESTS, deviations
 from kanab.inspection.officer.table_facts import fields_of, purposes
-from kanab.inspection.promises import NOT_COVERED, WITHIN_AN_EXPERIMENT
+from kanab.inspection.promises import NOT_COVERED
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
+from kanab.privacy.epsilon import mechanism
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import Ledger, read_ledger
 from kanab.privacy.release import COLLECTORS_CLOCK, Batch, Receipt, Release
 from kanab.privacy.release_json import release_to_dict
-from kanab.tally.tally import Tally
+
+Account = dict[str, Any]
+Chain = tuple[Release, Release, Ledger]
 
 ROOT = Path(__file__).parents[4]
-FORBIDDEN = re.compile(r"(?<!k-)anonymous|compliant|no personal data", re.IGNORECASE)
+EVIL = '<script>alert("x")</script>&'
 PLAN = Plan(
     (
         MetricPlan("bought", binary=True),
@@ -71,13 +86,33 @@ def counted(plan: Plan = PLAN, **more: Any) -> Counted:
     return count_rows(people(**more), plan)
 
 
+def receipt(made: Release, **changes: Any) -> Release:
+    return replace(made, receipt=replace(made.receipt, **changes))
+
+
+def batch(*, evaluated: bool = True, plan: Plan = PLAN) -> Release:
+    """A batch as a collector seals it."""
+    made = counted(replace(plan, cohorts=Cohorts()))
+    assert made.signatures is not None
+    signatures = replace(
+        made.signatures, within="experiment", present=None, metrics=(), unknown=() if evaluated else ("checkout",)
+    )
+    return release(replace(made, signatures=signatures, span=Span(COLLECTORS_CLOCK, "7d", None, "2026-W46")))
+
+
+@pytest.fixture(autouse=True)
+def silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw noise of 0, so that the same levels are merged each time."""
+    monkeypatch.setattr(mechanism, "draw", lambda size, _: [0] * size)
+
+
 @pytest.fixture(scope="module")
 def checkout() -> Release:
     return release(counted())
 
 
 @pytest.fixture(scope="module")
-def chained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Release, Ledger]:
+def chained(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     """Two releases about the same people, and their ledger."""
     path = tmp_path_factory.mktemp("chain") / "kanab.ledger"
     first = release(count_rows(people(), SIZES), ledger=path, new_ledger=True)
@@ -86,7 +121,6 @@ def chained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Release, Release,
     return first, second, read_ledger(path)
 
 
-@pytest.fixture
 def leaky() -> Release:
     """The paper's class of three with squares by class: what a gate that slept would have let through."""
     table = count_columns(
@@ -102,125 +136,144 @@ def leaky() -> Release:
     return Release(plan, {"treatment/tier": table}, Receipt(3, 3, 2, effective_k=3))
 
 
-def test_the_verdict_is_one_paragraph_of_rule_audit_and_risks(checkout: Release) -> None:
-    verdict = privacy_account({"shop.json": checkout})["verdict"]
-    assert verdict["state"] == "passed"
-    assert verdict["broken"] == []
-    assert verdict["says"] == (
-        "k-anonymous at k = 10; audit passed; not evaluated: ledger; residual risks: a release outside any ledger, "
-        "the curator's rows, who counts as a person, and 5 more."
-    )
-    assert verdict["says"].startswith(verdict["short"])
+def noisy(budget: str = "epsilon = 1") -> Counted:
+    return noisy_counted(budget)
 
 
-def test_the_account_never_says_that_data_are_anonymous(
-    checkout: Release, leaky: Release, chained: tuple[Release, Release, Ledger]
-) -> None:
-    first, second, ledger = chained
-    for found in (
-        privacy_account({"a": checkout}),
-        privacy_account({"a": leaky}),
-        privacy_account({"a": first, "b": second}, ledger),
-    ):
-        assert not FORBIDDEN.search(json.dumps(found))
+UNREADABLE = LedgerError("entry 2 of kanab.ledger has been changed", "Take the ledger from a backup.")
+ALIKE = {"arm": ["A", "B"] * 40, "bought": [1, 0] * 40}
+BOUGHT = Plan((MetricPlan("bought", binary=True),), (ExperimentPlan("arm"),))
+COHORTS = Batch("7d", None, "2026-W10", COLLECTORS_CLOCK)
+
+CASES: dict[str, Callable[[Release, Chain], Account]] = {
+    "rows": lambda checkout, _: privacy_account({"shop.json": checkout}),
+    "two files and their ledger": lambda _, chain: privacy_account({"a": chain[0], "b": chain[1]}, chain[2]),
+    "one of two files outside the ledger": lambda _, chain: privacy_account(
+        {"a": chain[0], "b": replace(chain[1], previous=None)}, chain[2]
+    ),
+    "a ledger without the file": lambda _, chain: privacy_account({"a": chain[0]}, Ledger()),
+    "a ledger that was changed": lambda checkout, chain: privacy_account({"a": chain[0], "b": checkout}, UNREADABLE),
+    "squares by class of three people": lambda *_: privacy_account({"paper.json": leaky()}),
+    "everybody alike": lambda *_: privacy_account({"a": release(count_rows(ALIKE, BOUGHT))}),
+    "overlap not known": lambda checkout, _: privacy_account({"a": receipt(checkout, effective_k=None)}),
+    "of before contributors were checked": lambda checkout, _: privacy_account({"a": receipt(checkout, checked=())}),
+    "another k": lambda checkout, _: privacy_account(
+        {
+            "a": receipt(checkout, batch=Batch("7d", None, "1")),
+            "b": receipt(release(counted(seed=4), 20), batch=Batch("7d", "1", "2")),
+        }
+    ),
+    "a batch": lambda *_: privacy_account({"batch": batch()}),
+    "a batch of a binary metric": lambda *_: privacy_account(
+        {"batch": batch(plan=replace(PLAN, metrics=PLAN.metrics[:1]))}
+    ),
+    "a batch of before": lambda *_: privacy_account({"batch": receipt(batch(evaluated=False), checked=())}),
+    "a batch beside rows": lambda checkout, _: privacy_account({"batch": batch(), "rows": checkout}),
+    "epsilon": lambda *_: privacy_account({"shop.json": kb.release(noisy())}),
+    "a batch with epsilon": lambda *_: privacy_account({"shop.json": receipt(kb.release(noisy()), batch=COHORTS)}),
+}
 
 
-def test_every_table_says_what_it_holds_and_why(checkout: Release) -> None:
-    tables = {one["table"]: one for one in fields_of(checkout)}
+def outline(account: Account) -> str:
+    """What an account decides: the verdict, states, checks that do not hold, and the names of everything else."""
+    verdict = account["verdict"]
+    lines = [verdict["says"], f"effective k: {verdict['effective_k']}; k: {verdict['k']}"]
+    lines += [f"rule {rule['rule']}: {rule['holds']}" for rule in account["rules"]]
+    lines += [f"{part['question']}: {part['state']} ({', '.join(part['rules'])})" for part in account["questions"]]
+    lines += [f"  holds: {text}" for part in account["questions"] for text in part["holds"]]
+    lines += [f"  gap: {text}" for part in account["questions"] for text in part["gaps"]]
+    for where in [*account["releases"], {"file": "together", "checks": account["together"]}]:
+        lines += [
+            f"{where['file']}: {check['rule']} {check['holds']}: {check['says']}. {check['remedy']}"
+            for check in where["checks"]
+            if not check["holds"]
+        ]
+    lines += [f"attack {each['attack']}: {each['state']} {each['where']}" for each in account["attacks"]["tried"]]
+    lines.append(f"flow: {'; '.join(step['step'] for step in account['flow'])}")
+    lines.append(f"places: {'; '.join(place['place'] for place in account['places'])}")
+    lines.append(f"risks: {'; '.join(risk['risk'] for risk in account['risks'])}")
+    return "\n".join(lines)
+
+
+def told(html: str) -> str:
+    """The text of a page, a line per block, without hashes."""
+    body = re.sub(r"<style>.*?</style>", "", html[html.index("<header") :], flags=re.DOTALL)
+    lines = re.sub(r"</(p|h\d|li|tr|dd|div|caption)>", "\n", re.sub(r"</t[hd]>", " | ", body.replace("\n", " ")))
+    text = unescape(re.sub(r"<[^>]+>", "", lines)).replace("\N{NO-BREAK SPACE}", " ")
+    text = re.sub(r"[0-9a-f]{64}", "HASH", text)
+    return "\n".join(line for line in (re.sub(r"\s+", " ", line).strip() for line in text.split("\n")) if line) + "\n"
+
+
+# ── the account ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_verdicts_states_and_risks_of_every_kind_of_release_are_as_approved(checkout: Release, chained: Chain) -> None:
+    accounts = {name: make(checkout, chained) for name, make in CASES.items()}
+    outlines = {name: outline(each) for name, each in accounts.items()}
+    rows = outlines.pop("rows")
+    texts = [f"# rows\n{rows}"]
+    for name, text in outlines.items():
+        apart = [line for line in ndiff(rows.split("\n"), text.split("\n")) if line.startswith(("+ ", "- "))]
+        texts.append("\n".join([f"# {name}, where it is not as rows are", *apart]))
+    assert_approved("officer/outlines.txt", "\n\n".join(texts) + "\n")
+    plain = json.dumps(accounts)
+    assert not re.search(r"(?<!k-)anonymous|compliant|no personal data", plain, re.IGNORECASE)
+    assert "2.17" not in plain  # what an attacker learnt is not repeated
+    assert "Kari" not in plain
+
+
+@pytest.mark.parametrize("name", ["rows", "a batch", "a batch with epsilon"])
+def test_the_page_of_rows_batches_and_noise_is_as_approved(name: str, checkout: Release, chained: Chain) -> None:
+    assert_approved(f"officer/{name.replace(' ', '_')}.txt", told(privacy_html(CASES[name](checkout, chained))))
+
+
+def test_figures_are_those_of_what_was_published(checkout: Release) -> None:
+    (found,) = privacy_account({"shop.json": checkout})["releases"]
+    made = checkout.receipt
+    assert (found["k"], found["smallest_class"], found["classes"]) == (10, made.smallest_class, made.classes)
+    assert (found["effective_k"], found["hash"]) == (made.effective_k, release_to_dict(checkout)["hash"])
+    freedom = [table.total - np.count_nonzero(table.people) for table in checkout.tables.values()]
+    assert found["degrees_of_freedom"] == min(freedom)
+    narrowest = [table["narrowest"]["share"] for table in found["tables"] if table["narrowest"]]
+    assert found["narrowest"]["share"] == min(narrowest) >= found["narrowest"]["least"] == 0.25
+    floors = [found["excluded"], found["outside"], *found["clamped"].values(), *found["missing"].values()]
+    assert all(n % 10 == 0 for n in floors)
+    for table, shown in zip(found["tables"], checkout.tables.values(), strict=True):
+        assert table["smallest_class"] == min(n for n in shown.people.ravel() if n) >= 10
+    (epsilon,) = privacy_account({"shop.json": kb.release(noisy())})["releases"]
+    for part in (epsilon, *epsilon["tables"]):
+        assert [part[name] for name in ("smallest_class", "degrees_of_freedom", "narrowest")] == [None] * 3
+
+
+def test_every_table_and_metric_says_what_it_holds_and_why(checkout: Release) -> None:
+    tables = {table["table"]: table for table in fields_of(checkout)}
     assert list(tables) == ["checkout/tier", "checkout/city", "banner", "banner/checkout"]
-    assert tables["checkout/tier"]["why"] == [
-        "adjustment: a more precise effect, comparing people who are alike in tier",
-        "segments: does the effect differ by tier?",
-    ]
-    assert tables["banner"]["why"] == ["effect: how do the arms of banner differ?"]
-    assert tables["banner/checkout"]["why"] == ["interaction: do banner and checkout interfere with each other?"]
-    assert purposes("checkout", PLAN) == ["effect: arm totals of what the tables by class do not carry"]
-    tier = tables["checkout/tier"]
-    assert tier["arms"] == [{"name": "checkout", "levels": ["A", "B"], "declared": True}]
-    assert tier["covariate"] == {
-        "name": "tier",
-        "kind": "numeric",
-        "levels": ["1", "2", "3 … 4"],
-        "declared": True,
-        "origin": "declared in the plan",
-        "merged": {"3 … 4": ["3", "4"]},
-    }
-    spend = next(one for one in tier["metrics"] if one["name"] == "spend")
-    assert (spend["bounds"], spend["resolution"], spend["of"]) == ([0, 120], 0.01, "bought")
-    assert spend["squares"] == [["checkout"], ["tier"]]
-    assert spend["limits"] == [
-        "values are cut to 0 … 120, in steps of 0.01",
-        "no value counts as 0",
-        "bought tells who has any: nobody or at least 3 of a class",
-    ]
-    table = checkout.tables["checkout/tier"]
-    assert (tier["classes"], tier["smallest_class"]) == (6, int(table.people.min()))
-    assert tier["degrees_of_freedom"] == table.total - 6
-
-
-def test_binary_sensitive_and_missing_metrics_are_told_apart(checkout: Release) -> None:
-    metrics = {one["name"]: one for table in fields_of(checkout) for one in table["metrics"]}
-    assert metrics["cancelled"]["limits"] == [
-        "only 0 or 1",
-        "no value counts as 0",
-        "sensitive: in no class everybody has the greatest, or the least, value",
-        "nobody or at least 10 people of a class have it, and nobody or as many lack it",
-    ]
+    assert tables["checkout/tier"]["covariate"] == {
+        "name": "tier", "kind": "numeric", "levels": ["1", "2", "3 … 4"], "declared": True,
+        "origin": "declared in the plan", "merged": {"3 … 4": ["3", "4"]},
+    }  # fmt: skip
+    assert tables["checkout/city"]["covariate"]["merged"] == {"other": ["Bergen", "Hamar", "rarer ones"]}
+    metrics = {metric["name"]: metric for metric in tables["banner"]["metrics"]}
     assert (metrics["cancelled"]["least_events"], metrics["bought"]["least_events"]) == (10, None)
-    assert metrics["cancelled"]["squares"] == []
-    assert metrics["rating"]["limits"][1] == "people without a value are not in it"
     yes = replace(checkout, plan=replace(PLAN, metrics=(MetricPlan("cancelled", binary=True, sensitive="yes"),)))
-    told = [one["limits"] for table in fields_of(yes) for one in table["metrics"] if one["name"] == "cancelled"]
-    assert told[0][-2] == "sensitive: in no class everybody has the greatest value"
-
-
-def test_names_that_few_people_have_are_rarer_ones(checkout: Release) -> None:
-    found = privacy_account({"shop.json": checkout})
-    city = next(one["covariate"] for one in found["releases"][0]["tables"] if one["table"] == "checkout/city")
-    assert city["merged"] == {"other": ["Bergen", "Hamar", "rarer ones"]}
-    assert city["declared"] is False
-    assert "Kari" not in json.dumps(found)
+    limits = [m["limits"] for table in fields_of(yes) for m in table["metrics"] if m["name"] == "cancelled"]
+    assert limits[0][-2] == "sensitive: in no class everybody has the greatest value"
+    assert purposes("checkout", PLAN) == ["effect: arm totals of what the tables by class do not carry"]
 
 
 @pytest.mark.parametrize(
-    ("covariate", "said"),
+    ("covariate", "origin"),
     [
         (CovariatePlan("size", bins=3), "numbers, cut into 3 ranges with about as many people in each"),
         (CovariatePlan("size", bins=(165.0, 175.0)), "numbers, cut at edges that the plan declares"),
         (CovariatePlan("city", top=2), "the 2 commonest in the data; all others are other"),
     ],
 )
-def test_levels_say_where_they_come_from(covariate: CovariatePlan, said: str) -> None:
-    plan = replace(
-        SIZES, covariates=(covariate,), experiments=(ExperimentPlan("checkout", segments=(covariate.name,)),)
-    )
-    made = release(count_rows(people(), plan))
-    assert fields_of(made)[0]["covariate"]["origin"] == said
-    assert any(said in text for text in deviations(made)) == (not isinstance(covariate.bins, tuple))
-
-
-def test_what_was_withheld_is_listed_with_its_reason(checkout: Release) -> None:
-    why = "rating is withheld in checkout/city: fewer than k people could be told by having a value"
-    told = replace(checkout, receipt=replace(checkout.receipt, left_out={"checkout/city: rating": why}))
-    gone = privacy_account({"shop.json": told})["releases"][0]["left_out"]
-    assert gone == [{"what": "checkout/city: rating", "why": why}]
-
-
-def test_page_one_has_the_two_promises_four_rules_and_what_k_does_not_cover(checkout: Release) -> None:
-    account = privacy_account({"shop.json": checkout})
-    assert [(each["promise"], each["made"]) for each in account["promises"]] == [("k", True), ("ε", False)]
-    assert [(rule["rule"], rule["holds"]) for rule in account["rules"]] == [
-        ("k per class", True),
-        ("combinations of class sums", True),
-        ("contributors and dominance", True),
-        ("sensitive values", True),
-    ]
-    assert [(each["what"], each["example"]) for each in account["not_covered"]] == list(NOT_COVERED)
-    assert account["within"] is None
-    page = unescape(privacy_html(account))
-    assert all(example in page for _, example in NOT_COVERED)
-    before = replace(checkout, receipt=replace(checkout.receipt, checked=()))
-    assert [rule["holds"] for rule in privacy_account({"a": before})["rules"]] == [True, True, None, True]
+def test_levels_say_where_they_come_from(covariate: CovariatePlan, origin: str) -> None:
+    experiments = (ExperimentPlan("checkout", segments=(covariate.name,)),)
+    made = release(count_rows(people(), replace(SIZES, covariates=(covariate,), experiments=experiments)))
+    assert fields_of(made)[0]["covariate"]["origin"] == origin
+    assert any(origin in text for text in deviations(made)) == (not isinstance(covariate.bins, tuple))
 
 
 def test_deviations_are_those_of_the_receipt_and_of_the_plan() -> None:
@@ -233,294 +286,207 @@ def test_deviations_are_those_of_the_receipt_and_of_the_plan() -> None:
         "squares of spend may be kept by class",
         "arms and shares of checkout were not declared; equal shares are assumed",
     ]
-    told = replace(made, receipt=replace(made.receipt, deviations=("not chained: nobody looked",)))
-    assert [text for text in deviations(told) if "looked" in text] == ["not chained: nobody looked"]
-    assert deviations(replace(told, bounds_declared=False))[3] == "bounds were taken from the data"
+    own = receipt(made, deviations=("not chained: nobody looked",))
+    assert [text for text in deviations(own) if "looked" in text] == ["not chained: nobody looked"]
+    for k, side in ((7, "weaker"), (20, "stricter")):
+        assert deviations(release(count_rows(people(), SIZES), k))[0] == f"k = {k}, {side} than the default of 10"
+    undeclared = release(count_rows(people(), replace(SIZES, metrics=(MetricPlan("spend"),))))
+    assert "bounds were taken from the data" in deviations(undeclared)
+    assert fields_of(undeclared)[0]["metrics"][0]["limits"] == ["no value counts as 0"]
 
 
-@pytest.mark.parametrize(("k", "said"), [(7, "k = 7, weaker than"), (20, "k = 20, stricter than")])
-def test_another_k_than_the_default_is_a_deviation(k: int, said: str) -> None:
-    assert deviations(release(count_rows(people(), SIZES), k))[0] == f"{said} the default of 10"
-
-
-def test_figures_are_those_of_what_was_published(checkout: Release) -> None:
-    one = privacy_account({"shop.json": checkout})["releases"][0]
-    receipt = checkout.receipt
-    assert (one["k"], one["smallest_class"], one["classes"]) == (10, receipt.smallest_class, receipt.classes)
-    assert one["effective_k"] == receipt.effective_k
-    assert one["hash"] == release_to_dict(checkout)["hash"]
-    assert one["missing"]["rating"] % 10 == 0
-    assert one["degrees_of_freedom"] == min(table.total - np.count_nonzero(table.people) for table in _tables(checkout))
-    narrowest = [table["narrowest"]["share"] for table in one["tables"] if table["narrowest"]]
-    assert one["narrowest"]["share"] == min(narrowest) >= one["narrowest"]["least"] == 0.25
-    assert one["cohorts"] is None
-
-
-def _tables(release: Release) -> list[Tally]:
-    return list(release.tables.values())
-
-
-def test_a_release_of_0_1_metrics_has_no_narrowest_interval() -> None:
-    made = release(count_rows(people(), replace(SIZES, metrics=(MetricPlan("bought", binary=True),))))
-    assert privacy_account({"a": made})["releases"][0]["narrowest"] is None
-
-
-def test_effective_k_is_that_of_the_whole_ledger(chained: tuple[Release, Release, Ledger]) -> None:
+def test_effective_k_is_that_of_the_whole_ledger(chained: Chain) -> None:
     first, second, ledger = chained
     assert first.receipt.effective_k is not None
-    assert second.receipt.effective_k is not None
     alone = privacy_account({"a": first}, ledger)
     assert alone["verdict"]["effective_k"] == second.receipt.effective_k < first.receipt.effective_k
-    assert alone["verdict"]["state"] == "passed"
-    assert alone["verdict"]["not_evaluated"] == []
-    entries = alone["ledger"]["entries"]
-    assert [one["file"] for one in entries] == ["a", None]
-    assert [one["hash"] for one in entries] == list(ledger.hashes)
+    assert [(one["file"], one["hash"]) for one in alone["ledger"]["entries"]] == [
+        ("a", ledger.hashes[0]), (None, ledger.hashes[1]),
+    ]  # fmt: skip
     foreign = replace(ledger, entries=ledger.entries[1:], hashes=ledger.hashes[1:])
     assert privacy_account({"a": first}, foreign)["verdict"]["effective_k"] == first.receipt.effective_k
 
 
-def test_files_outside_a_ledger_have_no_common_effective_k(chained: tuple[Release, Release, Ledger]) -> None:
+def test_every_rule_of_the_auditor_bears_on_a_question_and_the_tests_that_are_named_exist(chained: Chain) -> None:
     first, second, ledger = chained
-    found = privacy_account({"a": first, "b": replace(second, previous=None)}, ledger)
-    assert found["verdict"]["effective_k"] is None
-    singled = found["questions"][0]
-    assert singled["state"] == "in part"
-    assert singled["holds"][1] == (
-        "A file is outside any ledger, so what the files give away together was not evaluated."
-    )
-
-
-def test_with_a_ledger_singling_out_is_covered_and_the_rest_in_part(chained: tuple[Release, Release, Ledger]) -> None:
-    first, second, ledger = chained
-    found = privacy_account({"a": first, "b": second}, ledger)
-    assert [(one["question"], one["state"]) for one in found["questions"]] == [
-        ("singling out", "covered"), ("linkability", "in part"), ("inference", "in part"),
-    ]  # fmt: skip
-    assert [one["rule"] for one in found["together"]] == ["chain", "differences"]
-    assert all(one["holds"] for one in found["together"])
-
-
-def test_every_rule_of_the_auditor_bears_on_a_question(chained: tuple[Release, Release, Ledger]) -> None:
-    first, second, ledger = chained
-    rules = {
-        one.rule
-        for one in (*check_release(first), check_chain(first, ledger), *check_differences({"a": first, "b": second}))
-    }
-    found = privacy_account({"a": first, "b": second}, ledger)
-    assert {rule for one in found["questions"] for rule in one["rules"]} == rules
-
-
-def test_the_tests_that_it_names_exist() -> None:
+    checks = (*check_release(first), check_chain(first, ledger), *check_differences({"a": first, "b": second}))
+    account = privacy_account({"a": first, "b": second}, ledger)
+    assert {rule for part in account["questions"] for rule in part["rules"]} == {check.rule for check in checks}
     assert all((ROOT / test).is_file() for tests in TESTS.values() for test in tests)
+    page = unescape(privacy_html(account))
+    assert all(example in page for _, example in NOT_COVERED)
 
 
-def test_a_ledger_that_does_not_hold_the_file_breaks_the_verdict(chained: tuple[Release, Release, Ledger]) -> None:
-    first, *_ = chained
-    verdict = privacy_account({"a": first}, Ledger())["verdict"]
-    assert verdict["state"] == "broken"
-    assert verdict["short"] == "BROKEN: ledger in a."
-    assert verdict["says"].startswith("BROKEN: ledger in a. Do not use these files before that is fixed.")
-
-
-def test_a_ledger_that_cannot_be_verified_breaks_the_verdict(
-    checkout: Release, chained: tuple[Release, Release, Ledger]
-) -> None:
-    problem = LedgerError("entry 2 of kanab.ledger has been changed", "Take the ledger from a backup.")
-    found = privacy_account({"a": chained[0], "b": checkout}, problem)
-    assert found["verdict"]["broken"] == ["chain between the files"]
-    assert found["together"][0]["remedy"] == (
-        "entry 2 of kanab.ledger has been changed. Take the ledger from a backup."
-    )
-    assert found["ledger"] == {
-        "verified": False,
-        "name": None,
-        "entries": [],
-        "refused": [],
-        "reviews": [],
-        "voided": [],
-        "scans": [],
-    }
-    assert [one["says"] for one in found["releases"][0]["checks"] if one["rule"] == "ledger"] == [
-        "its ledger could not be verified"
-    ]
-
-
-def test_what_an_attacker_learns_breaks_the_verdict_and_is_not_repeated(leaky: Release) -> None:
-    found = privacy_account({"paper.json": leaky})
-    assert found["verdict"]["broken"] == ["sensitive values in paper.json", "attack by closed forms"]
-    learnt = [one for one in found["attacks"]["tried"] if one["state"] == "learnt something"]
-    assert [(one["attack"], one["where"]) for one in learnt] == [("closed forms", ["paper.json, treatment/tier"])]
-    assert learnt[0]["times"] >= 1
-    assert found["attacks"]["broken"] is True
-    assert "2.17" not in json.dumps(found)
-    assert found["questions"][2]["state"] == "broken"
-
-
-def test_attacks_that_need_more_knowledge_say_so(checkout: Release) -> None:
-    tried = privacy_account({"a": checkout})["attacks"]["tried"]
-    assert {one["state"] for one in tried if one["why_not"] is None} == {"learnt nothing"}
-    assert [one["attack"] for one in tried if one["why_not"]][:3] == ["leverage", "least squares", "contributors"]
-
-
-def test_rules_that_were_not_evaluated_say_what_to_do(checkout: Release) -> None:
-    unknown = replace(checkout, receipt=replace(checkout.receipt, effective_k=None))
-    found = privacy_account({"a": unknown})
-    open_ = {one["rule"]: one["remedy"] for one in found["releases"][0]["checks"] if one["holds"] is None}
-    assert list(open_) == ["overlap", "ledger"]
-    assert all(open_.values())
-    assert found["verdict"]["not_evaluated"] == ["overlap", "ledger"]
-    assert "tables whose overlap is not known" in [one["risk"] for one in found["risks"]]
-    assert found["questions"][0]["holds"][1].startswith("How the tables overlap is not known")
-
-
-def test_without_effective_k_nothing_is_claimed_about_the_counting(checkout: Release) -> None:
-    unknown = replace(checkout, receipt=replace(checkout.receipt, effective_k=None))
-    assert [one["step"] for one in privacy_account({"a": checkout})["flow"]] == [
-        "Rows of people", "One GROUP BY", "Classes in memory", "Privacy gate", "Release file", "Analyst",
-    ]  # fmt: skip
-    step = privacy_account({"a": unknown})["flow"][1]
-    assert (step["step"], step["says"]) == ("Counting", "adds people up; how is not on record")
-
-
-def test_risks_of_these_files_come_before_those_of_all(chained: tuple[Release, Release, Ledger]) -> None:
-    first, second, ledger = chained
-    found = privacy_account({"a": first, "b": second}, ledger)
-    standing = [one["risk"] for one in found["risks"]]
-    assert standing[0] == "the curator's rows"
-    assert len(standing) == 7
-    alike = {"arm": ["A", "B"] * 40, "bought": [1, 0] * 40}
-    made = release(count_rows(alike, Plan((MetricPlan("bought", binary=True),), (ExperimentPlan("arm"),))))
-    found = privacy_account({"a": made})
-    assert found["risks"][0]["risk"] == "a release outside any ledger"
-    assert found["questions"][2]["gaps"][1].endswith("and classes where everybody is alike (here 2 times).")
-
-
-def test_cohorts_are_named_by_their_periods(chained: tuple[Release, Release, Ledger]) -> None:
-    first, *_ = chained
-    batch = replace(first, receipt=replace(first.receipt, batch=Batch("7d", None, "2026-03-02")))
-    found = privacy_account({"a": batch})
-    assert found["releases"][0]["cohorts"] == {"every": "7d", "after": None, "through": "2026-03-02"}
-
-
-def test_the_least_k_of_several_files_is_the_verdicts(checkout: Release) -> None:
-    strict = release(counted(seed=4), 20)
-    first = replace(checkout, receipt=replace(checkout.receipt, batch=Batch("7d", None, "1")))
-    second = replace(strict, receipt=replace(strict.receipt, batch=Batch("7d", "1", "2")))
-    found = privacy_account({"a": first, "b": second})
-    assert found["verdict"]["k"] == 10
-    assert found["verdict"]["short"] == "k-anonymous at k = 10 or more; audit passed"
-
-
-def test_the_same_release_is_not_reported_twice(checkout: Release) -> None:
+def test_the_same_release_is_not_reported_twice_and_the_same_one_gives_the_same_account(checkout: Release) -> None:
     with pytest.raises(SourceError, match="the same release is given twice"):
         privacy_account({"a": checkout, "b": checkout})
     with pytest.raises(SourceError, match="no release"):
         privacy_account({})
+    account = privacy_account({"a": checkout})
+    again = json.loads(json.dumps(privacy_account({"a": replace(release(counted()), salt=checkout.salt)})))
+    assert json.dumps(account) == json.dumps(again)
+    assert privacy_html(account) == privacy_html(again)
 
 
-def test_the_same_releases_give_the_same_account(checkout: Release) -> None:
-    again = replace(release(counted()), salt=checkout.salt)
-    assert json.dumps(privacy_account({"a": checkout})) == json.dumps(privacy_account({"a": again}))
+def test_what_a_ledger_with_epsilon_spent_and_has_left_is_added_up_again(tmp_path: Path) -> None:
+    kb.release(noisy("epsilon = 1\nper_release = 0.5"), ledger=tmp_path / "shop.ledger", new_ledger=True)
+    ledger = read_ledger(tmp_path / "shop.ledger")
+    account = privacy_account({"shop.json": ledger.releases[0]}, ledger)
+    assert account["verdict"]["short"] == "differential privacy at ε = 0.5 of 1 in all, δ = 1e-06; audit passed"
+    assert {question["state"] for question in account["questions"]} == {"covered"}
+    assert account["ledger"]["noise"]["spent"] == pytest.approx(0.5)
+    text = told(privacy_html(account))
+    assert "its release with ε has spent ε = 0.5 of 1 at δ = 1e-06. Left: ε = 0.843" in text
+    assert "changes the chance of any result by at most a factor of 1.65" in text
+    files = {"a.json": kb.release(noisy()), "b.json": kb.release(noisy())}
+    assert "ε = 1 instead" in told(privacy_html(privacy_account(files)))
 
 
-def test_no_count_below_k_is_in_the_account(checkout: Release) -> None:
-    """Numbers of people are floors, classes, or those of the rule; the smallest is k or 0."""
-    one = privacy_account({"a": checkout})["releases"][0]
-    people_counted = [one["smallest_class"], one["excluded"], one["outside"], *one["clamped"].values()]
-    people_counted += [*one["missing"].values(), *(table["smallest_class"] for table in one["tables"])]
-    assert all(n == 0 or n >= 10 for n in people_counted)
+# ── the page ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_covariate_that_is_only_adjusted_for_is_no_segment() -> None:
-    plan = replace(SIZES, experiments=(ExperimentPlan("checkout", adjust=("size",)),))
-    assert purposes("checkout/size", plan) == [
-        "adjustment: a more precise effect, comparing people who are alike in size"
-    ]
+class Outline(HTMLParser):
+    """Every tag in order, and whether each was closed where it was opened."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.stack: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.stack.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.stack.pop() == tag
 
 
-def test_a_metric_whose_bounds_nobody_declared_claims_none() -> None:
-    made = release(count_rows(people(), replace(SIZES, metrics=(MetricPlan("spend"),))))
-    spend = fields_of(made)[0]["metrics"][0]
-    assert (spend["bounds"], spend["limits"]) == (None, ["no value counts as 0"])
-    assert "bounds were taken from the data" in deviations(made)
+@pytest.fixture
+def account(checkout: Release) -> Account:
+    return copy.deepcopy(privacy_account({"shop.release.json": checkout}))
 
 
-# ── a collector's batches ──────────────────────────────────────────────────────────────────────
+def test_the_page_is_well_formed_and_asks_nothing_of_the_network(account: Account) -> None:
+    page = privacy_html(account)
+    outline = Outline(page)
+    assert outline.stack == []
+    levels = [int(tag[1]) for tag, _ in outline.tags if re.fullmatch(r"h\d", tag)]
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    sections = [attributes["id"] for tag, attributes in outline.tags if tag == "h2"]
+    assert [attributes["href"] for tag, attributes in outline.tags if tag == "a"] == [f"#{name}" for name in sections]
+    bare = page.replace('xmlns="http://www.w3.org/2000/svg"', "").replace("http-equiv", "")
+    assert not re.search(r"http|//|url\(|@import|\ssrc=|<link|<script|<img|<iframe| style=|\son\w+=", bare)
+    style = re.search(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style.group(1).encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'" in page
+    own = account["releases"][0]["hash"]
+    assert f'<code class="hash"><b>{own[:12]}</b>{own[12:]}</code>' in page
 
 
-def batch(*, evaluated: bool = True, plan: Plan = PLAN) -> Release:
-    """A batch as a collector seals it."""
-    made = counted(replace(plan, cohorts=Cohorts()))
-    assert made.signatures is not None
-    signatures = replace(
-        made.signatures, within="experiment", present=None, metrics=(), unknown=() if evaluated else ("checkout",)
-    )
-    return release(replace(made, signatures=signatures, span=Span(COLLECTORS_CLOCK, "7d", None, "2026-W46")))
+def entries(number: int) -> list[dict[str, Any]]:
+    return [{"entry": n + 1, "hash": f"{n:064d}", "file": None, "cohorts": None} for n in range(number)]
 
 
-def test_a_collectors_batch_has_the_collectors_way_and_places() -> None:
-    account = privacy_account({"batch": batch()})
-    assert [step["step"] for step in account["flow"]] == [
-        "Browser or app", "Collector", "Encrypted records", "Seal", "Sealed batch", "Analyst",
-    ]  # fmt: skip
-    assert [step["side"] for step in account["flow"]] == ["visitor", *["curator"] * 3, *["outside"] * 2]
-    assert [place["place"] for place in account["places"]] == [
-        "in flight", "in memory", "at rest, encrypted", "sealed", "released",
-    ]  # fmt: skip
-    words = json.dumps(account, ensure_ascii=False)
-    for of_warehouses in ("GROUP BY", "Rows of people", "the curator's rows", "--unit", "Count from rows"):
-        assert of_warehouses not in words
-    assert account["releases"][0]["collector"] is True
-    assert "within one experiment, rests on fewer than" in words
-    page = unescape(privacy_html(account))
-    assert "With the visitor" in page
-    assert "behind any combination of one metric's sums released up to then, within each experiment" in page
-    assert WITHIN_AN_EXPERIMENT in page
-    assert "In flight, in memory, at rest, encrypted, sealed, released" in page
+def ledger_of(number: int, **more: Any) -> dict[str, Any]:
+    return {"verified": True, "name": "shop.ledger", "entries": entries(number), "refused": [], "reviews": []} | more
 
 
-def test_a_collectors_residual_risks_are_its_own() -> None:
-    risks = [risk["risk"] for risk in privacy_account({"batch": batch()})["risks"]]
-    for own in (
-        "who has a value at all", "one human with several clients", "invented clients",
-        "operators with the store and its key", "people who object later", "a ledger cut short",
-    ):  # fmt: skip
-        assert own in risks
-    assert not {"the curator's rows", "who counts as a person", "changes that cancel out"} & set(risks)
-    assert "batches whose overlap was not evaluated" not in risks
-    one = replace(PLAN, metrics=tuple(metric for metric in PLAN.metrics if metric.name == "bought"))
-    alone = [risk["risk"] for risk in privacy_account({"batch": batch(plan=one)})["risks"]]
-    assert "who has a value at all" not in alone
+SAID: list[tuple[dict[str, Any], str]] = [
+    ({"narrowest": {"table": "t", "metric": "spend", "share": 0.4712, "least": 0.25}},
+     "the largest or smallest spend of a class of t is known up to a range that is 47 % as wide as its distance"),
+    ({"narrowest": None}, "no largest or smallest value can be narrowed down"),
+    ({"clamped": {"spend": 30, "bought": 0}}, "spend: 30 to 39 people; bought: fewer than 10 people"),
+    ({"excluded": 20}, "20 to 29 people"),
+    ({"shapes": [{"experiment": "checkout", "metric": "spend", "skewness": 4.0, "unusual": 0.125}]},
+     "spend (checkout): skewness class 4, at least 12.5 % of people off the commonest value"),
+    ({"shapes": []}, "not released"),
+    ({"left_out": [], "costs": [], "deviations": []}, "Left out or withheld\nNothing."),
+    ({"left_out": [{"what": "a/zip", "why": "zip is left out: too sparse"}]}, "a/zip: zip is left out: too sparse."),
+    ({"left_out": [{"what": "a/tier: spend", "why": "spend is withheld in a/tier"}]}, "\nSpend is withheld in a/tier."),
+    ({"costs": ["effects are not adjusted for zip"]}, "Effects are not adjusted for zip."),
+    ({"cohorts": {"every": "7d", "after": "2026-03-02", "through": "2026-03-16"}},
+     "people enrolled in periods of 7d after 2026-03-02 through 2026-03-16"),
+]  # fmt: skip
 
 
-def test_batches_of_an_earlier_version_are_named_as_a_risk_with_what_to_do() -> None:
-    account = privacy_account({"batch": batch(evaluated=False)})
-    assert account["verdict"]["effective_k"] is None
-    assert "batches whose overlap was not evaluated" in [risk["risk"] for risk in account["risks"]]
-    (overlap,) = [check for check in account["releases"][0]["checks"] if check["rule"] == "overlap"]
-    assert (overlap["holds"], overlap["remedy"][:22]) == (None, "Update every collector")
+def test_what_one_release_in_many_has_is_said(account: Account) -> None:
+    for change, sentence in SAID:
+        changed = copy.deepcopy(account)
+        changed["releases"][0] |= change
+        assert sentence in told(privacy_html(changed)), sentence
+    account["releases"][0]["tables"][0]["products"] = [{"metrics": ["revenue", "orders"], "by": ["checkout"]}]
+    assert "products of revenue and orders by checkout" in told(privacy_html(account))
 
 
-@pytest.mark.parametrize("checked", [("contributors",), ()])
-def test_of_a_batch_nothing_is_claimed_that_a_collector_did_not_check(checked: tuple[str, ...]) -> None:
-    made = batch()
-    account = privacy_account({"batch": replace(made, receipt=replace(made.receipt, checked=checked))})
-    (inference,) = [question for question in account["questions"] if question["question"] == "inference"]
-    assert not any("mostly on one" in claim for claim in inference["holds"])
-    assert any("a collector keeps no largest value" in gap.lower() for gap in inference["gaps"])
-    (amounts,) = [check for check in account["releases"][0]["checks"] if check["rule"] == "contributors"]
-    assert ("contributors are merged" in amounts["says"]) == bool(checked)
+def test_what_is_broken_is_announced_at_the_top(account: Account) -> None:
+    account["verdict"] |= {"state": "broken", "short": "BROKEN: k in a.", "says": "BROKEN: k in a. Do not use it."}
+    account["releases"][0]["checks"][0] |= {"holds": False, "classes": 3, "remedy": "Release it again."}
+    account["questions"][0]["state"] = "broken"
+    account["attacks"] |= {"broken": True}
+    account["attacks"]["tried"][0] |= {"state": "learnt something", "times": 2, "where": ["a, checkout"]}
+    html = privacy_html(account)
+    assert '<p class="call verdict alarm" role="alert"><strong>BROKEN: k in a.</strong> Do not use it.</p>' in html
+    for sentence in (
+        "a value (violated in 3 places). | Release it again.",
+        "What should hold",
+        "Something was learnt about fewer than 10 people. It is not repeated here; kanab attack shows it.",
+        "✕ LEARNT SOMETHING In a, checkout.",
+    ):
+        assert sentence in told(html), sentence
 
 
-def test_of_rows_the_officer_may_claim_that_no_amount_rests_on_few(checkout: Release) -> None:
-    (inference,) = privacy_account({"rows": checkout})["questions"][2:]
-    assert "No amount rests on fewer than 3 people, or mostly on one." in inference["holds"]
-    assert not any("largest value" in gap for gap in inference["gaps"])
+def test_several_files_have_a_section_each_and_the_common_parts_once(account: Account) -> None:
+    second = copy.deepcopy(account["releases"][0]) | {"file": "b.json", "effective_k": None, "experiments": ["banner"]}
+    second["checks"][0]["holds"] = False
+    account["releases"].append(second)
+    html = privacy_html(account)
+    assert [attributes["id"] for tag, attributes in Outline(html).tags if tag == "h2"][2:4] == ["file-1", "file-2"]
+    assert html.count("Residual risks</h2>") == 1
+    overview = html[html.index('aria-label="The files"') : html.index("<nav")]
+    assert re.findall(r"</span> (passed|FAILED)<", overview) == ["passed", "FAILED"]
+    identifiers = re.findall(r'\sid="([^"]*)"', html)
+    assert len(identifiers) == len(set(identifiers))
 
 
-def test_batches_beside_a_release_of_rows_have_the_risks_of_both(checkout: Release) -> None:
-    account = privacy_account({"batch": batch(), "rows": checkout})
-    risks = [risk["risk"] for risk in account["risks"]]
-    assert {"one human with several clients", "who counts as a person"} <= set(risks)
-    assert account["flow"][0]["step"] == "Rows of people"
+def test_a_long_ledger_shows_the_entries_of_the_files_and_its_last(account: Account) -> None:
+    account["ledger"] = ledger_of(MOST_ENTRIES + 5)
+    account["ledger"]["entries"][2] |= {"file": "shop.json"}
+    html = privacy_html(account)
+    table = html[html.index('aria-label="Entries of the ledger"') :]
+    assert re.findall(r'role="rowheader">(\d+)<', table) == ["3", "45"]
+    assert "44 entries of it are not among these files." in html
+    account["ledger"] = {"verified": False, "entries": []}
+    assert "The ledger could not be verified." in privacy_html(account)
+
+
+OURS = {"state", "side", "kind"}
+"""Words that the page looks up."""
+CHOSEN = {"clamped", "missing", "merged"}
+"""Fields whose keys are names that people chose."""
+
+
+def poisoned(value: Any, chosen: bool = False) -> Any:
+    """The same account with markup in every text."""
+    if isinstance(value, dict):
+        return {
+            key + EVIL if chosen else key: item if key in OURS else poisoned(item, key in CHOSEN)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [poisoned(item) for item in value]
+    return value + EVIL if isinstance(value, str) else value
+
+
+def test_markup_in_names_is_escaped_everywhere(account: Account) -> None:
+    refused = [{"asked": {"where": "tier > 1"}, "rule": "other people", "reviewed": True}]
+    account["ledger"] = ledger_of(3, refused=refused, reviews=["looked at"])
+    html = privacy_html(poisoned(account))
+    assert html.count("&lt;script&gt;") > 150
+    assert "<script" not in html
+    assert Outline(html).stack == []
+    assert f"spend{EVIL} (metric)" in told(html)
