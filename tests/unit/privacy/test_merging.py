@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,64 +18,42 @@ def tally(levels: list, people: list[int]) -> kb.Tally:
     return kb.count_columns(rows, arm="arm", covariates=["x"])
 
 
-def test_a_level_with_enough_pooled_people_stays() -> None:
-    levels = merge_levels(tally(["a", "b"], [40, 30]), "x", needed=30)
-    assert levels.merged == {}
-    assert dict(levels.groups) == {"a": ("a",), "b": ("b",)}
+@pytest.mark.parametrize(
+    ("levels", "people", "groups", "scores"),
+    [
+        (["a", "b"], [40, 30], {"a": ("a",), "b": ("b",)}, {}),
+        (["a", "b", "c", "d"], [80, 70, 20, 12], {"a": ("a",), "b": ("b",), "other": ("c", "d")}, {}),
+        (["a", "b", "c"], [80, 50, 5], {"a": ("a",), "other": ("b", "c")}, {}),  # the next sparsest joins
+        (["a", "b", "c", "other"], [80, 70, 5, 60], {"a": ("a",), "b": ("b",), "other": ("c", "other")}, {}),
+        # numbers are cut from left to right, and the rest joins the last
+        ([1, 2, 3, 4, 5, 6], [10, 25, 31, 10, 25, 4], {"1 … 2": (1, 2), 3: (3,), "4 … 6": (4, 5, 6)},
+         {"1 … 2": 60 / 35, "4 … 6": 189 / 39}),
+        ([1, 2], [10, 12], {"1 … 2": (1, 2)}, {"1 … 2": 34 / 22}),
+        # a sparse missing level joins the largest group at its score
+        ([1, 2, None], [40, 60, 4], {1: (1,), "2 or missing": (2, None)}, {"2 or missing": 2.0}),
+        ([1, 2, None], [40, 60, 50], {1: (1,), 2: (2,), None: (None,)}, {}),
+        ([None], [8], {None: (None,)}, {}),
+    ],
+)  # fmt: skip
+def test_levels_below_what_is_needed_are_merged(
+    levels: list[Any], people: list[int], groups: dict[Any, tuple[Any, ...]], scores: dict[Any, float]
+) -> None:
+    found = merge_levels(tally(levels, people), "x", needed=30)
+    assert dict(found.groups) == groups
+    assert dict(found.scores) == pytest.approx(scores)
 
 
-def test_sparse_texts_become_other() -> None:
-    levels = merge_levels(tally(["a", "b", "c", "d"], [80, 70, 20, 12]), "x", needed=30)
-    assert levels.merged == {"other": ("c", "d")}
-
-
-def test_if_other_is_sparse_the_next_sparsest_joins_it() -> None:
-    levels = merge_levels(tally(["a", "b", "c"], [80, 50, 5]), "x", needed=30)
-    assert levels.merged == {"other": ("b", "c")}
-
-
-def test_a_declared_other_takes_the_sparse_ones_in() -> None:
-    levels = merge_levels(tally(["a", "b", "c", "other"], [80, 70, 5, 60]), "x", needed=30)
-    assert dict(levels.groups) == {"a": ("a",), "b": ("b",), "other": ("c", "other")}
-
-
-def test_numbers_are_cut_from_left_to_right_and_the_rest_joins_the_last() -> None:
-    levels = merge_levels(tally([1, 2, 3, 4, 5, 6], [10, 25, 31, 10, 25, 4]), "x", needed=30)
-    assert [olds for _, olds in levels.groups] == [(1, 2), (3,), (4, 5, 6)]
-    assert levels.scores["1 … 2"] == pytest.approx((10 * 1 + 25 * 2) / 35)
-    assert levels.scores["4 … 6"] == pytest.approx((10 * 4 + 25 * 5 + 4 * 6) / 39)
-
-
-def test_a_sparse_missing_level_joins_the_largest_group_at_its_score() -> None:
-    levels = merge_levels(tally([1, 2, None], [40, 60, 4]), "x", needed=30)
-    assert dict(levels.groups) == {1: (1,), "2 or missing": (2, None)}
-    assert levels.scores["2 or missing"] == 2.0
-
-
-def test_a_common_missing_level_stays_by_itself() -> None:
-    levels = merge_levels(tally([1, 2, None], [40, 60, 50]), "x", needed=30)
-    assert dict(levels.groups) == {1: (1,), 2: (2,), None: (None,)}
-
-
-def test_numbers_too_few_for_two_groups_become_one() -> None:
-    assert len(merge_levels(tally([1, 2], [10, 12]), "x", needed=30).groups) == 1
-
-
-def test_only_missing_values_are_one_level() -> None:
-    levels = merge_levels(tally([None], [8]), "x", needed=30)
-    assert dict(levels.groups) == {None: (None,)}
-
-
-def test_the_next_sparsest_text_joins_the_next_one() -> None:
-    table = tally(["a", "b", "c"], [80, 50, 40])
-    levels = merge_smallest(table, merge_levels(table, "x", needed=30))
-    assert levels.merged == {"other": ("b", "c")}
-
-
-def test_the_next_sparsest_number_joins_its_smaller_neighbour() -> None:
-    table = tally([1, 2, 3, 4], [50, 60, 40, 90])
-    levels = merge_smallest(table, merge_levels(table, "x", needed=30))
-    assert [olds for _, olds in levels.groups] == [(1,), (2, 3), (4,)]
+@pytest.mark.parametrize(
+    ("levels", "people", "groups"),
+    [
+        (["a", "b", "c"], [80, 50, 40], [("a",), ("b", "c")]),
+        ([1, 2, 3, 4], [50, 60, 40, 90], [(1,), (2, 3), (4,)]),  # the smaller neighbour
+    ],
+)
+def test_the_next_sparsest_level_is_merged_on_demand(levels: list[Any], people: list[int], groups: list[Any]) -> None:
+    table = tally(levels, people)
+    found = merge_smallest(table, merge_levels(table, "x", needed=30))
+    assert [olds for _, olds in found.groups] == groups
 
 
 @given(st.lists(st.integers(2, 60), min_size=1, max_size=8), st.booleans())
@@ -91,17 +70,6 @@ def test_merging_keeps_everyone_and_reaches_the_need_or_one_level(people: list[i
     while len(levels.groups) > 1:
         levels = merge_smallest(table, levels)
         assert levels.apply(table).total == table.total
-
-
-def test_the_map_depends_on_counts_only() -> None:
-    rng = np.random.default_rng(3)
-    rows = {"arm": rng.choice(["A", "B"], 400), "x": rng.integers(0, 12, 400)}
-    maps = []
-    for _ in range(2):
-        rows["y"] = rng.normal(size=400)
-        table = kb.count_columns(rows, arm="arm", covariates=["x"], metrics=["y"])
-        maps.append(merge_levels(table, "x", needed=60).groups)
-    assert maps[0] == maps[1]
 
 
 def test_rare_texts_that_nobody_declared_are_not_named() -> None:
@@ -137,12 +105,6 @@ def test_one_group_of_numbers_beside_the_missing_ones_is_any_number() -> None:
     levels = without_rare_names(merge_levels(table, "x", needed=30), table, 10)
     assert [new for new, _ in levels.groups] == ["any number", None]
     assert [levels.target(x) for x in (77, None)] == ["any number", None]
-
-
-def test_without_rare_levels_the_map_stays() -> None:
-    table = tally(["a", "b"], [40, 30])
-    levels = merge_levels(table, "x", needed=20)
-    assert without_rare_names(levels, table, 10) is levels
 
 
 def test_the_next_batch_keeps_the_groups_and_scores_its_own_people() -> None:

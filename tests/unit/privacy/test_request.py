@@ -6,7 +6,6 @@ import csv
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +77,6 @@ def test_whether_a_filter_is_refused_does_not_depend_on_what_anybody_has(tmp_pat
     }
 
 
-def test_another_filter_is_refused_before_the_data_are_touched(tmp_path: Path, program: Program) -> None:
-    words = released(tmp_path, program)
-    (tmp_path / "people.csv").unlink()
-    asked = program(*words, "--where", PROBE)
-    assert asked.code == 1
-    assert "other choices may count other people" in asked.err
-
-
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
@@ -104,19 +95,6 @@ def test_whatever_else_decides_who_is_counted_is_compared(
     asked = program(*released(tmp_path, program), *flags)
     assert asked.code == 1
     assert f"were made without {named}: other choices may count other people" in asked.err
-
-
-@pytest.mark.slow
-def test_in_python_choices_are_compared_before_any_rule_looks_at_the_data(tmp_path: Path) -> None:
-    path, source = tmp_path / "shop.ledger", write(tmp_path, people())
-    kb.release(kb.count(source, **as_values("count", **CHOICES)), ledger=path, new_ledger=True)
-    few = kb.count(source, **as_values("count", **CHOICES, where="name <> 'p7'", earlier=read_ledger(path).plans))
-    with pytest.raises(PrivacyError, match="made without --where"):
-        kb.release(few, ledger=path)
-    kb.release(
-        kb.count(people(), **as_values("count", **CHOICES, earlier=read_ledger(path).plans)), ledger=path
-    )  # a frame has no choices
-    assert len(read_ledger(path).releases) == 2
 
 
 @pytest.mark.slow
@@ -197,24 +175,6 @@ def test_a_ledger_that_is_not_there_is_not_begun_silently(tmp_path: Path, progra
         kb.release(kb.count(people(), **as_values("count", **CHOICES)), ledger=other / "kanab.ledger")
 
 
-def test_a_ledger_that_holds_releases_is_not_begun_again(tmp_path: Path, program: Program) -> None:
-    asked = program(*released(tmp_path, program), "--new-ledger")
-    assert asked.code == 1
-    assert asked.err == (
-        "kanab: shop.ledger holds releases already. Leave out --new-ledger (new_ledger), or name another file "
-        "(--ledger).\n"
-    )
-
-
-@pytest.mark.slow
-def test_the_sentence_names_the_ledger(tmp_path: Path, program: Program) -> None:
-    words = released(tmp_path, program)
-    said = program(*words).out
-    assert "; effective k of class sums over everything in ledger shop.ledger: at least 200; audit passed." in said
-    alone = program("release", words[1], *FLAGS, "--no-ledger", "-o", str(tmp_path / "c.json"))
-    assert "; effective k of class sums over this release alone: at least 200; audit passed." in alone.out
-
-
 # ── refused attempts ───────────────────────────────────────────────────────────────────────────
 
 
@@ -235,20 +195,6 @@ def test_refused_attempts_are_noted_before_and_after_counting(tmp_path: Path, pr
     assert [note.previous for note in ledger.notes] == list(ledger.hashes[:-1])
 
 
-def test_the_same_attempt_is_noted_once(tmp_path: Path, program: Program) -> None:
-    words = released(tmp_path, program)
-    for _ in range(3):
-        program(*words, "--where", PROBE)
-    assert len(read_ledger(tmp_path / "shop.ledger").notes) == 1
-
-
-@pytest.mark.slow
-def test_nobody_in_an_arm_is_a_refusal_too(tmp_path: Path, program: Program) -> None:
-    words = released(tmp_path, program)
-    assert program(*words, "--arms", "X,Y").code == 2
-    assert [note.says for note in read_ledger(tmp_path / "shop.ledger").notes] == ["nobody is in an arm of the plan"]
-
-
 @pytest.mark.slow
 def test_that_there_is_nobody_stands_in_no_ledger_with_epsilon(tmp_path: Path, program: Program) -> None:
     plan = tmp_path / "kanab.toml"
@@ -266,16 +212,6 @@ def test_that_there_is_nobody_stands_in_no_ledger_with_epsilon(tmp_path: Path, p
     assert "nobody is in an arm of the plan" in refused.err
     assert (tmp_path / "shop.ledger").read_bytes() == before
     assert not (tmp_path / "other.json").exists()
-
-
-def test_a_release_follows_the_notes_before_it(tmp_path: Path, program: Program) -> None:
-    words = released(tmp_path, program)
-    program(*words, "--where", PROBE)
-    assert program(*words).code == 0
-    ledger = read_ledger(tmp_path / "shop.ledger")
-    assert [type(entry).__name__ for entry in ledger.entries] == ["Release", "LedgerNote", "Release"]
-    assert ledger.releases[1].previous == ledger.hashes[1]
-    assert program("audit", str(tmp_path / "b.json"), "--ledger", str(tmp_path / "shop.ledger")).code == 0
 
 
 @pytest.mark.slow
@@ -352,18 +288,6 @@ def test_audit_and_officer_list_refused_attempts(tmp_path: Path, program: Progra
     account = json.loads(program("privacy-report", str(tmp_path / "a.json"), "--ledger", ledger, "--json").out)
     assert [len(account["ledger"][name]) for name in ("refused", "reviews", "entries")] == [3, 1, 2]
     assert [entry["entry"] for entry in account["ledger"]["entries"]] == [1, 6]
-
-
-def test_notes_hold_no_number_of_the_data(tmp_path: Path) -> None:
-    """The same refusal about other people is the same note, byte by byte but for its salt and hashes."""
-    notes = []
-    for few in (1, 9):
-        rows = people() | {"variant": ["A"] * (400 - few) + ["B"] * few}
-        path = tmp_path / f"{few}.ledger"
-        with pytest.raises(PrivacyError, match="fewer than k"):
-            kb.release(kb.count(rows, **as_values("count", **CHOICES)), ledger=path, new_ledger=True)
-        notes.append(replace(read_ledger(path).notes[0], salt=""))
-    assert notes[0] == notes[1]
 
 
 def test_a_job_that_asks_for_every_new_period_is_noted_once() -> None:

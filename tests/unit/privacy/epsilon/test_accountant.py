@@ -189,19 +189,6 @@ def test_other_rows_are_other_people_for_k_and_the_same_account_for_epsilon(tmp_
         kb.release(replace(kb.count(ROWS, half), choices={"unit": "id"}), epsilon=0.1, ledger=ledger)
 
 
-def test_without_a_ledger_the_receipt_says_that_nobody_adds_up() -> None:
-    released = kb.release(counted(), epsilon=1)
-    assert released.receipt.deviations == (NOBODY_ADDS_UP,)
-    assert not released.chained
-
-
-@pytest.mark.parametrize("epsilon", [0, -1, float("inf"), float("nan"), 1e-9, 1e9])
-def test_an_epsilon_that_promises_nothing_is_refused(epsilon: float) -> None:
-    for privacy in ("", "epsilon = 1"):
-        with pytest.raises(PrivacyError, match="epsilon must"):
-            kb.release(counted(privacy), epsilon=epsilon)
-
-
 def test_what_contradicts_the_plan_is_refused() -> None:
     with pytest.raises(PrivacyError, match="delta is given without epsilon"):
         kb.release(counted(), delta=1e-6)
@@ -338,16 +325,6 @@ def test_what_is_not_declared_is_refused_before_a_ledger_is_begun(
     assert refused.code != 0
     assert said in refused.err
     assert {*tmp_path.iterdir()} == before
-
-
-def test_what_is_not_declared_is_refused_in_python_before_a_ledger_is_begun(tmp_path: Path) -> None:
-    bare = kb.count(ROWS, arm="variant", metrics=["bought"])
-    with pytest.raises(PrivacyError, match="needs the arms of 'variant'"):
-        kb.release(bare, epsilon=1, ledger=tmp_path / "shop.ledger", new_ledger=True)
-    for epsilon in (0, -1, float("inf"), float("nan")):
-        with pytest.raises(PrivacyError, match="epsilon must"):
-            kb.release(counted(), epsilon=epsilon, ledger=tmp_path / "shop.ledger", new_ledger=True)
-    assert not [*tmp_path.iterdir()]
 
 
 # ── crashes, two processes, backups ────────────────────────────────────────────────────────────
@@ -503,18 +480,3 @@ def test_the_command_notices_a_restored_backup_of_the_ledger(
     ledger.write_text(newest)
     assert program(*words[:4], "-o", str(third), "--epsilon", "0.4").code == 0
     assert third.read_text() == (tmp_path / "b.json").read_text()
-
-
-def test_a_ledger_takes_one_kind_of_release(words: Words, tmp_path: Path, program: Program) -> None:
-    exact = tmp_path / "exact.toml"
-    exact.write_text(EXACT, encoding="utf-8")
-    of_exact = ("release", words[1], "--plan", str(exact), "-o", str(tmp_path / "k.json"))
-    assert program(*words, "--new-ledger").code == 0
-    refused = program(*of_exact)
-    assert (refused.code, (tmp_path / "k.json").exists()) == (1, False)
-    assert "the ledger is one with ε, and this release is without" in refused.err
-    ledger = ("--ledger", str(tmp_path / "other.ledger"))
-    assert program(*of_exact, *ledger, "--new-ledger").code == 0
-    refused = program(*words[:4], "-o", str(tmp_path / "e.json"), "--epsilon", "1", *ledger)
-    assert (refused.code, (tmp_path / "e.json").exists()) == (1, False)
-    assert "the ledger has releases without ε, about whose people an ε promises nothing" in refused.err
