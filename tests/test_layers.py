@@ -18,11 +18,12 @@ SOURCE = Path(__file__).parents[1] / "src" / "kanab"
 # Each row may import from the rows above it and, within a folder, from its own folder.
 # Things on one row are siblings and never meet.
 CORE = (
-    ("choices", "errors", "tabular"),
+    ("choices", "errors", "spreadsheets", "tabular"),
     ("fields",),
     ("description",),
     ("arguments",),
-    ("atomicfile", "dataframes", "tally"),
+    ("atomicfile", "tally"),
+    ("dataframes",),
     ("plan", "stats"),
     ("counted", "report"),
     ("counting", "privacy"),

@@ -31,8 +31,8 @@ def read_text(
         raise error(f"{file.name or path} cannot be read: {problem.strerror}", "Check the path.") from None
 
 
-def write_whole(path: str | PathLike[str], text: str, under: str = "") -> None:
-    """Replace a file by a text, or leave it as it was; ``under`` is a temporary name, by default a random one.
+def write_whole(path: str | PathLike[str], text: str | bytes, under: str = "") -> None:
+    """Replace a file by a text or bytes, or leave it as it was; ``under`` is a temporary name, else it is a random one.
 
     Raises `SourceError` where it cannot be written.
     """
@@ -41,16 +41,16 @@ def write_whole(path: str | PathLike[str], text: str, under: str = "") -> None:
 
 
 @contextmanager
-def staged(path: str | PathLike[str], text: str, under: str = "") -> Iterator[Callable[[], None]]:
+def staged(path: str | PathLike[str], text: str | bytes, under: str = "") -> Iterator[Callable[[], None]]:
     """Write a text under a temporary name, and yield the function that renames it to its own.
 
     Without that call nothing is left behind. A pipe or a device (``/dev/null``) is written into, never replaced.
     Raises `SourceError` where the file cannot be written.
     """
-    target = Path(path)
-    temporary = ""
+    target, temporary = Path(path), ""
+    data = text.encode() if isinstance(text, str) else text
     if target.exists() and not target.is_file() and not target.is_dir():
-        yield partial(_write_into, target, text)
+        yield partial(_write_into, target, data)
         return
 
     def finish() -> None:
@@ -65,8 +65,8 @@ def staged(path: str | PathLike[str], text: str, under: str = "") -> Iterator[Ca
                 handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             else:
                 handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.", text=False)
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
             Path(temporary).chmod(0o644)
@@ -87,9 +87,9 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _write_into(target: Path, text: str) -> None:
+def _write_into(target: Path, data: bytes) -> None:
     with _explained(target):
-        target.write_text(text, encoding="utf-8")
+        target.write_bytes(data)
 
 
 @contextmanager

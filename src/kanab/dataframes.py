@@ -1,14 +1,17 @@
-"""Rows of plain data as DataFrames of pandas or polars, each table by its name."""
+"""Rows of plain data as DataFrames of pandas or polars, as CSV and as Excel, each table by its name."""
 
 from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from os import PathLike
+from typing import Any, ClassVar, Generic, TypeVar
 
 from kanab.arguments import check_arguments
-from kanab.errors import AnalysisError, SourceError
+from kanab.atomicfile import write_whole
+from kanab.errors import AnalysisError, SourceError, meant
+from kanab.spreadsheets import csv_text, workbook
 
 Row = Mapping[str, Any]
 Tables = Mapping[str, Sequence[Row]]
@@ -19,36 +22,53 @@ _PAIRS = {"interval": ("low", "high"), "df": ("numerator", "denominator")}
 
 
 class Frames(ABC, Generic[Name]):
-    """A value with tables of rows, which it returns as DataFrames."""
+    """A value with tables of rows, which it returns as DataFrames and writes into files."""
+
+    _columns: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """The columns of tables that are shown without ``details``; of others all are."""
 
     @abstractmethod
     def _tables(self) -> Tables:
         """Return the rows of every table by its name; the first is what there is without a name."""
 
     @check_arguments(skip=("rows",))
-    def to_pandas(self, rows: Name | None = None) -> Any:
+    def to_pandas(self, rows: Name | None = None, *, details: bool = False) -> Any:
         """Return a pandas DataFrame of one table, by its name; without a name, of the first one.
 
-        Intervals are two columns, parts of a row that have names are a column each. Raises `SourceError` where pandas
-        is not installed, `AnalysisError` for a table that there is not, with the names that there are.
+        Intervals are two columns, parts of a row that have names are a column each. Of wide tables these are the main
+        columns; ``details`` gives all. Raises `SourceError` where pandas is not installed, `AnalysisError` for a table
+        that there is not, with the names that there are.
         """
-        return frame("pandas", self._rows(rows))
+        return frame("pandas", self._rows(rows, details))
 
     @check_arguments(skip=("rows",))
-    def to_polars(self, rows: Name | None = None) -> Any:
+    def to_polars(self, rows: Name | None = None, *, details: bool = False) -> Any:
         """Return a polars DataFrame of the same rows as ``to_pandas``.
 
         Raises `SourceError` where polars is not installed, `AnalysisError` for a table that there is not.
         """
-        return frame("polars", self._rows(rows))
+        return frame("polars", self._rows(rows, details))
 
-    def _rows(self, name: str | None) -> Sequence[Row]:
+    @check_arguments(skip=("rows",))
+    def to_csv(self, path: str | PathLike[str], rows: Name | None = None, *, details: bool = False) -> None:
+        """Write one table into a CSV file, with the columns of ``to_pandas``; without a name, the first one."""
+        write_whole(path, csv_text(flat_rows(self._rows(rows, details))))
+
+    def to_excel(self, path: str | PathLike[str]) -> None:
+        """Write all tables that have rows into an Excel workbook (.xlsx), a sheet each, with all columns."""
+        write_whole(path, workbook({name: flat_rows(rows) for name, rows in self._tables().items() if rows}))
+
+    def _rows(self, name: str | None, details: bool) -> Sequence[Row]:
         tables = self._tables()
-        if name is None:
-            return next(iter(tables.values()))
+        name = next(iter(tables)) if name is None else name
         if not isinstance(name, str) or name not in tables:
-            raise AnalysisError("there are no rows of that name", f"Use one of: {', '.join(tables)}.")
-        return tables[name]
+            raise AnalysisError(
+                "there are no rows of that name", f"{meant(name, tables)}Use one of: {', '.join(tables)}."
+            )
+        shown = self._columns.get(name)
+        if details or shown is None:
+            return tables[name]
+        return [{column: row[column] for column in shown if column in row} for row in tables[name]]
 
 
 def frame(package: str, rows: Iterable[Row]) -> Any:

@@ -29,9 +29,20 @@ from the data: error texts reach logs and clients.
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import shlex
 from collections.abc import Iterable
+
+
+def meant(name: object, known: Iterable[str]) -> str:
+    """Return which of several names was meant, as a question with a space after it; nothing where none is near.
+
+    >>> meant("spnd", ["bought", "spend"]), meant("x", ["A", "B"])
+    ("Did you mean 'spend'? ", '')
+    """
+    near = difflib.get_close_matches(str(name), [*known], n=1, cutoff=0.6)
+    return f"Did you mean {near[0]!r}? " if near else ""
 
 
 class KanabError(Exception):

@@ -16,7 +16,7 @@ from tests.browser.shop_site import Site
 from tests.collector.collector_process import ForkServer, Place
 from tests.programs import find_program, missing
 
-from kanab.analysis.readout_page import report_html
+from kanab.analysis.sections import report_html
 
 QUIET = (
     "--no-sandbox",

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from kanab.analysis.readout_page import report_html
-from kanab.analysis.sections import readout_html
+from kanab.analysis.sections import readout_html, report_html
 
 Readout = dict[str, Any]
 Open = Callable[..., Page]

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from kanab.arguments import check_arguments
 from kanab.choices import CORRECTIONS, OPTIMAL_AT, Alternative, Correction
 from kanab.description import AnyCorrection, Role
-from kanab.errors import AnalysisError, LevelError, listed
+from kanab.errors import AnalysisError, LevelError, listed, meant
 from kanab.fields import WrongValueError
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
@@ -296,5 +296,6 @@ def _several(claims: Any) -> Iterable[Any]:
 
 
 def _check_metrics(named: Iterable[str], metrics: Sequence[str], word: str) -> None:
-    if any(name not in metrics for name in named):
-        raise AnalysisError(f"{word} names an unknown metric", f"Metrics: {listed(metrics)}.")
+    for name in named:
+        if name not in metrics:
+            raise AnalysisError(f"{word} names an unknown metric", f"{meant(name, metrics)}Metrics: {listed(metrics)}.")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 from kanab.analysis import methods
 from kanab.analysis.cluster_rows import ClusterCounts
@@ -15,19 +15,19 @@ from kanab.analysis.effect_rows import (
     caution_dict,
 )
 from kanab.analysis.methods.base import Findings, plain_tables
-from kanab.analysis.readout_page import report_html
 from kanab.analysis.readout_tables import readout_tables
-from kanab.analysis.sections import readout_figure, readout_html, readout_markdown, readout_text
+from kanab.analysis.sections import readout_figure, readout_html, readout_markdown, readout_text, report_html
 from kanab.arguments import check_arguments
 from kanab.atomicfile import write_whole
 from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
 from kanab.dataframes import Frames, Tables
 from kanab.description import AnyCorrection
+from kanab.errors import AnalysisError, listed, meant
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
 from kanab.privacy.release import Receipt
 from kanab.report.brief import brief_text
-from kanab.report.decision import decide
+from kanab.report.decision import Decision, decide
 from kanab.report.figure import Figure
 from kanab.stats.balance import BalanceCheck
 from kanab.stats.cautions import Caution
@@ -36,6 +36,12 @@ from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
 
+EFFECT_COLUMNS = (
+    "metric", "role", "control", "arm", "method", "mean_control", "mean_arm", "estimate", "interval", "relative", "p",
+    "p_adjusted", "verdict",
+)  # fmt: skip
+"""What a frame of effects holds unless details are asked for."""
+
 
 @dataclass(frozen=True, repr=False)
 class Readout(Frames[str]):
@@ -43,7 +49,8 @@ class Readout(Frames[str]):
 
     ``missing`` says by metric what became of missing values, and how many people at least have none. ``rates`` are the
     metrics that are 0 or 1 for everybody; they are named in `to_dict` where noise hides it. ``own_rows`` says
-    that it is internal: computed on rows, without the gate. ``results`` are what each method found, by its name.
+    that it is internal: computed on rows, without the gate. ``results`` are what each method found, by its name. Of a
+    readout that is narrowed to one metric, ``whole`` is the one that it was narrowed from.
     """
 
     experiment: str
@@ -71,6 +78,28 @@ class Readout(Frames[str]):
     clusters: ClusterCounts | None = None
     rates: tuple[str, ...] = ()
     own_rows: bool = False
+    whole: Readout | None = None
+
+    _columns: ClassVar[Mapping[str, Sequence[str]]] = {"effects": EFFECT_COLUMNS}
+
+    def __getitem__(self, metric: str) -> Readout:
+        """Return the same readout narrowed to one metric: what it prints, its rows and its figures.
+
+        P-values stay corrected over all metrics, and the decision is the experiment's. Raises `AnalysisError` for a
+        metric that there is not.
+        """
+        known = list(dict.fromkeys(row.effect.metric for row in self.effects))
+        if metric not in known:
+            hint = f"{meant(metric, known)}Metrics: {listed(known) or 'none'}."
+            raise AnalysisError("there is no effect on a metric of that name", hint)
+        effects = tuple(row for row in self.effects if row.effect.metric == metric)
+        return replace(self, effects=effects, whole=self.whole or self)
+
+    @property
+    def decision(self) -> Decision | None:
+        """What to do, and why, by the rule of the plan; None where no metric is primary, or the control is unknown."""
+        decision = self.to_dict()["decision"]
+        return None if decision is None else Decision(**decision)
 
     def __str__(self) -> str:
         return readout_text(self._shown())
@@ -93,6 +122,11 @@ class Readout(Frames[str]):
         """Return the readout as printed; with a width, tables that are wider are cut into several."""
         return readout_text(self._shown(), width=width)
 
+    @check_arguments()
+    def details(self, width: int | None = None) -> str:
+        """Return the readout as printed, with what pages fold away and every field of every effect."""
+        return readout_text(self._shown(), width=width, details=True)
+
     def to_brief(self) -> str:
         """Return the decision, alarms and one line per metric and arm, within 80 columns."""
         return brief_text(self._shown())
@@ -109,17 +143,27 @@ class Readout(Frames[str]):
         """
         return readout_figure(self._shown(), what, metric)
 
+    @check_arguments(skip=("metric",))
+    def plot(self, metric: str | None = None) -> Figure:
+        """Return a chart of the effects, on one metric or on all; `chart` also draws what else was asked for."""
+        return self.chart(metric=metric)
+
     def _tables(self) -> Tables:
         return readout_tables(self.to_dict())
 
     def _shown(self) -> dict[str, Any]:
-        """Return the plain data as people read it: with several looks, p over all of them."""
+        """Return the plain data as people read it: with several looks, p over all of them.
+
+        Of one metric, all effects stay, for they are corrected together; ``narrowed`` names those to speak of.
+        """
         data = self.to_dict()
-        if self.any_time is None:
-            return data
-        data["sample_ratio"] |= {"p": self.any_time.p}
-        for row in data["segments"]:
-            row["p"] = row["p"] if row["p_over_looks"] is None else row["p_over_looks"]
+        if self.whole is not None:
+            shown = [self.effects[0].effect.metric]
+            data |= {"effects": self.whole.to_dict()["effects"], "narrowed": shown}
+        if self.any_time is not None:
+            data["sample_ratio"] |= {"p": self.any_time.p}
+            for row in data["segments"]:
+                row["p"] = row["p"] if row["p_over_looks"] is None else row["p_over_looks"]
         return data
 
     def _missing(self, metric: str) -> dict[str, Any]:
@@ -128,6 +172,8 @@ class Readout(Frames[str]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the readout as plain data, ready for JSON; open ends of intervals are None."""
+        if self.whole is not None:
+            return _narrowed(self.whole.to_dict(), self.effects[0].effect.metric)
         data = self._plain()
         ratio = data["sample_ratio"]
         p = ratio["p"] if self.any_time is None else ratio["p_any_time"]
@@ -176,6 +222,16 @@ class Readout(Frames[str]):
         """Return what was done to the tables; without the gate there is no promise to tell of."""
         done = _done(self.receipt)
         return done if self.own_rows else done | _promised(self.receipt, self.rates, chained=self.chained)
+
+
+def _narrowed(data: dict[str, Any], metric: str) -> dict[str, Any]:
+    """Return plain data without the rows of other metrics."""
+    return {
+        key: [row for row in value if not isinstance(row, Mapping) or row.get("metric") in (metric, None)]
+        if isinstance(value, list)
+        else value
+        for key, value in data.items()
+    }
 
 
 def _done(receipt: Receipt) -> dict[str, Any]:

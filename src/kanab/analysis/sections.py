@@ -1,25 +1,25 @@
-"""The readout as a document: its sections, and these on a terminal, as Markdown and in a notebook."""
+"""The readout as a document: its sections, and these on a terminal, as Markdown, in a notebook and as one page."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 from kanab.analysis import methods
 from kanab.choices import INTERNAL
+from kanab.dataframes import flat_rows
 from kanab.errors import listed
-from kanab.report.decision import decision_sentences, rule_sentences
-from kanab.report.digits import Row, bind_numbers, figures_of, percent
-from kanab.report.document import Part, Section
-from kanab.report.effect_tables import (
-    arms_table,
-    balance_table,
-    effects_table,
-    metric_heading,
-)
+from kanab.report.decision import decision_sentences, lead_sentences, rule_sentences
+from kanab.report.digits import Row, figures_of, percent
+from kanab.report.document import Alert, Fold, Part, Section
+from kanab.report.effect_tables import arms_table, balance_table, effects_table, metric_note
 from kanab.report.figure import Figure, chosen_figure
+from kanab.report.html_page import Page, fragment_html, header_html, marked, page_sections
 from kanab.report.look_words import look_sentences
+from kanab.report.noise_words import noise_table
 from kanab.report.pictures import effect_figure
 from kanab.report.text import mapped, printable, sections_markdown, sections_text, unmarked
 from kanab.report.words import (
@@ -27,6 +27,8 @@ from kanab.report.words import (
     balance_alarmed,
     balance_sentences,
     cluster_sentences,
+    colour_key,
+    ended,
     headlines,
     is_internal,
     method_sentences,
@@ -43,77 +45,85 @@ from kanab.tabular import Table, number
 
 Data = Mapping[str, Any]
 
-_HEADING = "font-weight:600;margin:1em 0 .3em"
-_ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
+_FOREST_KEY = "In the pictures: dot, the effect; line, its interval; upright mark, no difference. "
 
 
 def readout_sections(data: Data) -> list[Section]:
     """Return the whole readout in reading order: can it be trusted, what happened, for whom, at what k."""
+    cautions = [Alert(caution["sentence"], "caution") for caution in data.get("cautions", ())]
     sections = [
-        Section("Before you act on it", tuple(caution_sentences(data))),
-        Section("Did people arrive as planned?", arrival_parts(data)),
-        *(Section(metric_heading(data, metric), _effect_parts(data, metric)) for metric in metrics_of(data)),
-        *([] if metrics_of(data) else [Section("Effects", (summary(data),))]),
-        *method_sections(data),
+        Section("Before you act on it", (*cautions,), "cautions"),
+        Section("Did people arrive as planned?", _arrival(data), "arrival"),
+        _effects(data),
+        *(
+            Section(each.heading, (*each.parts(data), *each.figures(data).values()), each.name, key=each.key)
+            for each in methods.METHODS
+        ),
+        Section("Privacy", _privacy(data), "privacy"),
+        Section("Notes", (*note_sentences(data),), "notes"),
+        Section("How it was computed", (*method_sentences(data), *rule_sentences(data)), "method"),
     ]
-    sections.append(Section("Privacy", tuple(privacy_sentences(data))))
-    sections.append(Section("Notes", (*note_sentences(data), *method_sentences(data), *rule_sentences(data))))
     return [section for section in sections if section.parts]
 
 
-def arrival_parts(data: Data) -> tuple[Part, ...]:
+def _arrival(data: Data) -> tuple[Part, ...]:
     """Return whether people arrived in the planned shares, and whether the arms hold alike people."""
+    alarms = alarm_sentences(data)
+    checks = (sample_ratio_sentence(data), *balance_sentences(data))
+    alerts = [Alert(sentence, "alarm" if sentence in alarms else "fine") for sentence in checks]
     tables = (arms_table(data), balance_table(data)) if balance_alarmed(data) else (arms_table(data),)
-    return sample_ratio_sentence(data), *balance_sentences(data), *cluster_sentences(data), *tables
+    return *alerts, *cluster_sentences(data), *tables
 
 
-def _effect_parts(data: Data, metric: str) -> tuple[Part, ...]:
-    claims = (verdict.sentence for verdict in verdicts(data, metric))
-    return *claims, *metric_sentences(data, metric), effects_table(data, metric)
+def _effects(data: Data) -> Section:
+    """Return a section for every metric: verdicts, what stands beside them, a picture and the numbers."""
+    inner, figures = [], _effect_figures(data)
+    for metric in metrics_of(data):
+        parts: list[Part] = [*verdicts(data, metric), *metric_sentences(data, metric), effects_table(data, metric)]
+        parts += [figures[metric]] if metric in figures else []
+        inner.append(Section(metric, (*parts,), note=metric_note(data, metric)))
+    key = _FOREST_KEY + colour_key(data) if figures else ""
+    return Section("What happened?", (*inner,) or (summary(data),), "effects", key=key)
 
 
-def method_sections(data: Data) -> list[Section]:
-    """Return the answers to what was asked besides, or what several comparisons bring with them."""
-    sections = [Section(each.heading, tuple(each.parts(data)), each.name) for each in methods.METHODS]
-    return [section for section in sections if section.parts]
+def _privacy(data: Data) -> tuple[Part, ...]:
+    """Return the receipt; what merging and withholding cost, and every scale of noise, on request."""
+    costs = tuple(ended(text[:1].upper() + text[1:]) for text in data["privacy"].get("costs", ()))
+    noise = [Fold("Noise of every number", (noise_table(data),))] if data["privacy"].get("noise") else []
+    return *privacy_sentences(data), *([Fold("What it cost", costs)] if costs else []), *noise
 
 
-def readout_figures(data: Data) -> dict[str, dict[str, Figure]]:
-    """Return what can be drawn, by kind and metric: effects, and what methods draw."""
-    effects = {metric: figure for metric in metrics_of(data) if (figure := effect_figure(data, metric))}
-    return {"effects": effects} | {each.name: dict(each.figures(data)) for each in methods.METHODS if each.draws}
+def _effect_figures(data: Data) -> dict[str, Figure]:
+    return {metric: figure for metric in metrics_of(data) if (figure := effect_figure(data, metric))}
 
 
 def readout_figure(data: Data, what: str, metric: str | None) -> Figure:
-    """Return what a readout's ``chart`` shows."""
-    kinds = {}
-    for kind, figures in readout_figures(data).items():
-        kinds[kind] = {name: [figure] for name, figure in figures.items()}.copy
+    """Return what a readout's ``chart`` shows: effects, and what methods draw."""
+    kinds = {"effects": lambda: {name: [figure] for name, figure in _effect_figures(data).items()}}
+    for each in methods.METHODS:
+        if each.draws:
+            drawn = each.figures(data)
+            kinds[each.name] = {name: [figure] for name, figure in drawn.items()}.copy
     return chosen_figure(kinds, what, metric, note=INTERNAL if is_internal(data) else "")
 
 
-def caution_sentences(data: Data) -> list[str]:
-    """Return what to know before acting on any number."""
-    return [caution["sentence"] for caution in data.get("cautions", ())]
-
-
 def metric_sentences(data: Data, metric: str) -> list[str]:
-    """Return what stands beside a metric's verdicts: what adjusting saved, odds ratios, who is missing, and so on."""
-    of_effects = (saved_sentences, odds_sentences, missing_sentences, look_sentences)
+    """Return what stands beside a metric's verdicts: what adjusting gained, odds ratios, who is missing, and so on."""
+    of_effects = (gain_sentences, odds_sentences, missing_sentences, look_sentences)
     of_methods = (each.beside for each in methods.METHODS)
     return [sentence for beside in (*of_effects, *of_methods) for sentence in beside(data, metric)]
 
 
-def saved_sentences(data: Data, metric: str) -> list[str]:
+def gain_sentences(data: Data, metric: str) -> list[str]:
     """Return how many more people the plain effects would have taken to be as precise as the adjusted ones.
 
     >>> row = {"metric": "spend", "arm": "B", "covariates": ["spend_before"], "sample_size_gain": 0.384}
-    >>> saved_sentences({"effects": [row]}, "spend")
+    >>> gain_sentences({"effects": [row]}, "spend")
     ['Adjusting for spend_before is worth as much as if 38 % more people had come.']
     >>> row |= {"covariates": ["tier"], "sample_size_gain": -0.2, "se_noise": 0.1, "carries_verdict": True}
-    >>> saved_sentences({"effects": [row]}, "spend")
+    >>> gain_sentences({"effects": [row]}, "spend")
     ['Adjusting for tier costs more in noise than it explains: as if 20 % fewer people had come.']
-    >>> saved_sentences({"effects": [row | {"carries_verdict": False}]}, "spend")
+    >>> gain_sentences({"effects": [row | {"carries_verdict": False}]}, "spend")
     ['Adjusting for tier would add too much noise: the effect without it decides.']
     """
     rows = [row for row in data["effects"] if row["metric"] == metric and row.get("sample_size_gain") is not None]
@@ -173,13 +183,42 @@ def missing_sentences(data: Data, metric: str) -> list[str]:
 # ── surfaces ───────────────────────────────────────────────────────────────────────────────────
 
 
-def readout_text(data: Data, *, width: int | None = None) -> str:
+def readout_text(data: Data, *, width: int | None = None, details: bool = False) -> str:
     """Return the readout for a terminal, at most ``width`` columns wide where names allow it.
 
-    Without a width tables are as wide as they need. Control characters in names become visible.
+    Without a width tables are as wide as they need. Control characters in names become visible. ``details`` adds what
+    is folded, and every field of every effect.
     """
     clean = mapped(data, printable)
-    return sections_text((title(clean), *decision_sentences(clean), summary(clean)), readout_sections(clean), width)
+    sections = readout_sections(clean)
+    if details:
+        sections = [*map(_unfolded, sections), Section("Every field of the effects", _fields(clean))]
+    return sections_text((title(clean), *decision_sentences(clean), summary(clean)), sections, width)
+
+
+def _unfolded(section: Section) -> Section:
+    parts: list[Part] = []
+    for part in section.parts:
+        parts += [f"{part.summary}:", *part.parts] if isinstance(part, Fold) else [part]
+    return replace(section, parts=(*parts,))
+
+
+def _fields(data: Data) -> tuple[Table, ...]:
+    """Return a table for every metric, with a column for every effect on it."""
+    tables = []
+    for metric in metrics_of(data):
+        effects = [row for row in data["effects"] if row["metric"] == metric]
+        names = [f"{row['arm']}{', adjusted' * (row['method'] == 'adjusted')}" for row in effects]
+        flat = flat_rows(effects)
+        rows = [(name, *(_field(row[name]) for row in flat)) for name in flat[0] if name not in ("metric", "arm")]
+        tables.append(Table((metric, *names), tuple(rows)))
+    return tuple(tables)
+
+
+def _field(value: Any) -> str:
+    if isinstance(value, float):
+        return number(value, 6)
+    return "–" if value is None else str(value)
 
 
 def readout_markdown(data: Data) -> str:
@@ -191,15 +230,27 @@ def readout_markdown(data: Data) -> str:
 
 def readout_html(data: Data) -> str:
     """Return a fragment for Jupyter and marimo: no style sheet and no colours of its own, so it fits light and dark."""
-    alarms = alarm_sentences(data)
     lead = "<br>".join(escape(sentence) for sentence in (*decision_sentences(data), summary(data)))
-    parts = [f"<p><strong>{escape(title(data))}</strong><br>{lead}</p>"]
-    for section in readout_sections(data):
-        parts.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(section.heading)}</p>')
-        for part in section.printed:
-            if isinstance(part, Table):
-                parts.append(f'<div style="overflow-x:auto">{part.to_html()}</div>')
-            else:
-                style = _ALARM if part in alarms else "margin:.2em 0"
-                parts.append(f'<p style="{style}">{escape(bind_numbers(part))}</p>')
-    return f'<div class="kanab-readout">{"".join(parts)}</div>'
+    head = f"<p><strong>{escape(title(data))}</strong><br>{lead}</p>"
+    return f'<div class="kanab-readout">{head}{fragment_html(readout_sections(data))}</div>'
+
+
+def report_html(data: Data) -> str:
+    """Return the readout as one HTML file that loads nothing from the network."""
+    return report_page(data).to_html()
+
+
+def report_page(data: Data) -> Page:
+    """Return the page of a readout, with pictures and the same numbers in tables."""
+    header = header_html("Experiment", data["experiment"], *lead_html(data))
+    internal = INTERNAL if is_internal(data) else ""
+    return Page(title(data), header, page_sections(readout_sections(data)), "from counts and sums", internal=internal)
+
+
+def lead_html(data: Data) -> list[str]:
+    """Return the sentences that lead into a page, as HTML; the decision stands out."""
+    sentences = [marked(sentence) for sentence in lead_sentences(data)]
+    if decision_sentences(data):
+        first, *rest = re.split(r"(?<=[.?]) ", sentences[0], maxsplit=1)
+        sentences[0] = " ".join([f"<strong>{first}</strong>", *rest])
+    return sentences

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from kanab.analysis.readout_page import lead_html, report_page
+from kanab.analysis.sections import lead_html, report_page
 from kanab.collector.http.access import Access, TokenCheck, too_many
 from kanab.dashboard import plan_page
 from kanab.dashboard.access_guard import COOKIE, SESSION_SECONDS, Sessions, content_policy, safe_path, session_cookie

@@ -46,6 +46,21 @@ FARTHEST = 10
 
 
 @dataclass(frozen=True)
+class Decision:
+    """What to do about an experiment, the arm that it is about (None: several), and why; ``arms`` by their answers."""
+
+    answer: Answer
+    arm: str | None
+    arms: Mapping[str, Answer]
+    because: Sequence[str]
+    rule: Data
+
+    def __str__(self) -> str:
+        words = decision_words(vars(self))
+        return f"{words[:1].upper()}{words[1:]}. {' '.join(self.because)}"
+
+
+@dataclass(frozen=True)
 class _ArmReading:
     """One arm: its primary rows, the claims about them, its guardrails as they are read, and the effects on these."""
 

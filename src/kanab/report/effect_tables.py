@@ -20,13 +20,12 @@ from kanab.tabular import Table, number, p_value
 Data = Mapping[str, Any]
 
 
-def metric_heading(data: Data, metric: str) -> str:
-    """Return the metric, its role where there are several, its good direction where that is less, and its units."""
+def metric_note(data: Data, metric: str) -> str:
+    """Return what stands beside a metric: its role where there are several, that less is better, and its units."""
     label = role_of(data, metric) if several_roles(data) else None
     about = [text for text in (label, "less is better" if lower_is_better(data, metric) else None) if text]
     units = ["means in %, effects in points"] if is_share(data, metric) else []
-    notes = "; ".join([", ".join(about)] * bool(about) + units)
-    return f"{metric} ({notes})" if notes else metric
+    return "; ".join([", ".join(about)] * bool(about) + units)
 
 
 def arms_table(data: Data) -> Table:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kanab.atomicfile import write_whole
-from kanab.errors import AnalysisError
+from kanab.errors import AnalysisError, meant
 from kanab.report import drawing as svg
 from kanab.report.digits import scaled
 from kanab.report.drawing import INK, LETTER, LINE, MUTED, PAGE, TRACK, WIDTH, ChartAxis, Point, Shape
@@ -433,7 +433,7 @@ def chosen_figure(
     Raises `AnalysisError` for a kind that there is not, and where there is nothing of it to draw, with what there is.
     """
     if not isinstance(what, str) or what not in kinds:
-        raise AnalysisError("there is no chart of that name", f"Use one of: {', '.join(kinds)}.")
+        raise AnalysisError("there is no chart of that name", f"{meant(what, kinds)}Use one of: {', '.join(kinds)}.")
     drawn = {name: figures for name, figures in kinds[what]().items() if figures}
     if not drawn:
         others = [name for name in kinds if name != what and any(kinds[name]().values())]
@@ -441,7 +441,8 @@ def chosen_figure(
         hint = some if others else "Nothing else can be drawn, either."
         raise AnalysisError(f"there is nothing to draw of {what}", hint)
     if metric is not None and metric not in drawn:
-        raise AnalysisError(f"there is no chart of {what} for this metric", f"Name one of: {', '.join(drawn)}.")
+        hint = f"{meant(metric, drawn)}Name one of: {', '.join(drawn)}."
+        raise AnalysisError(f"there is no chart of {what} for this metric", hint)
     chosen = drawn if metric is None else {metric: drawn[metric]}
     figures = [figure for of_metric in chosen.values() for figure in of_metric]
     if len(figures) == 1:

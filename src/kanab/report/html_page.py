@@ -5,14 +5,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import takewhile
 
 from kanab.report.digits import bind_numbers
+from kanab.report.document import Alert, Fold, Part, Section, printed_sections, sentence_of
+from kanab.report.figure import Figure
 from kanab.report.style import STYLE
+from kanab.report.words import MARKS, Verdict, tone
 from kanab.tabular import Table
 
+_FEW_COLUMNS = 6
+"""So many columns fit into a card of a phone side by side."""
+
+_HEADING = "font-weight:600;margin:1em 0 .3em"
+_ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
 _INTERNAL_STYLE = ".internal{border:2px solid var(--alarm);padding:.5rem .9rem;font-weight:600}"
 _EXPONENT = re.compile(r"[\d.]+e-\d+")
 _MARK = (
@@ -92,6 +101,93 @@ class Page:
             f"<body>\n<main>\n{body}<footer>Made with Kanab {self.made}. This file loads nothing from "
             "elsewhere.</footer>\n</main>\n</body>\n</html>\n"
         )
+
+
+# ── documents ──────────────────────────────────────────────────────────────────────────────────
+
+
+def page_sections(sections: Iterable[Section]) -> tuple[PageSection, ...]:
+    """Return the sections of a document as those of a page."""
+    return tuple(PageSection(section.name, section.heading, section_html(section)) for section in sections)
+
+
+def section_html(section: Section) -> str:
+    """Return the body of a section: its figures beside its first sentences, then the other parts in their order."""
+    drawn = "".join(f"<figure>{part.to_html()}</figure>" for part in section.parts if isinstance(part, Figure))
+    parts = [part for part in section.parts if not isinstance(part, Figure)]
+    said = list(takewhile(lambda part: isinstance(part, str | Verdict), parts))
+    pieces = [f'<p class="key">{escape(section.key)}</p>'] if section.key else []
+    if drawn or any(isinstance(part, Verdict) for part in said):
+        beside = f"<div>{drawn}</div>" if drawn else ""
+        pieces.append(f'<div class="pair{"" if drawn else " words"}">{_said(said)}{beside}</div>')
+        parts = parts[len(said) :]
+    return "\n".join([*pieces, *_pieces(parts, section.heading)])
+
+
+def _pieces(parts: Iterable[Part | None], name: str) -> Iterator[str]:
+    """Yield parts as HTML; several sentences in a row are a list."""
+    sentences: list[str] = []
+    for part in (*parts, None):
+        if isinstance(part, str):
+            sentences.append(part)
+            continue
+        yield from [bullets(sentences)] if len(sentences) > 1 else [f"<p>{marked(each)}</p>" for each in sentences]
+        sentences = []
+        if isinstance(part, Table):
+            few = len(part.header) <= _FEW_COLUMNS
+            yield table_html(part, f"{name} {part.header[0]}", kind="cards few" if few else "cards wide")
+        elif isinstance(part, Fold):
+            inner = "\n".join(_pieces(part.parts, part.summary))
+            yield f"<details><summary>{escape(part.summary)}</summary>\n{inner}</details>"
+        elif isinstance(part, Alert):
+            yield _alert(part)
+        elif isinstance(part, Section):
+            note = f'<p class="unit">{escape(part.note)}</p>' if part.note else ""
+            yield f"<article>\n<h3>{escape(part.heading)}</h3>{note}\n{section_html(part)}\n</article>"
+
+
+def _said(parts: Sequence[Part]) -> str:
+    """Return verdicts, each with its mark and its evidence on a line of its own, and sentences among them."""
+    verdicts = [part for part in parts if isinstance(part, Verdict)]
+    if not verdicts:
+        return bullets(str(part) for part in parts)
+    items = []
+    for part in parts:
+        if isinstance(part, Verdict):
+            evidence = part.evidence.lstrip(",;: ")
+            items.append(
+                f'<li class="{tone(part.row)}"><span class="mark" aria-hidden="true">{MARKS[part.kind]}</span>'
+                f'<span class="claim">{marked(part.claim)}</span> '
+                f'<span class="evidence">{marked(evidence[:1].upper() + evidence[1:])}</span></li>'
+            )
+        else:
+            items.append(f'<li class="unclear"><span class="evidence">{marked(str(part))}</span></li>')
+    return f'<ul class="verdicts">{"".join(items)}</ul>'
+
+
+def _alert(alert: Alert) -> str:
+    if alert.kind == "caution":
+        return f'<p class="call caution" role="note">{marked(alert.sentence)}</p>'
+    verdict, _, rest = alert.sentence.partition(". ")
+    alarm = ' alarm" role="alert' if alert.kind == "alarm" else ""
+    return f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong> {marked(rest)}</p>'
+
+
+def fragment_html(sections: Iterable[Section]) -> str:
+    """Return sections for a notebook: no style sheet and no colours of their own, so they fit light and dark."""
+    pieces = []
+    for heading, parts in printed_sections(sections):
+        pieces.append(f'<p role="heading" aria-level="4" style="{_HEADING}">{escape(heading)}</p>')
+        for part in parts:
+            if isinstance(part, Table):
+                pieces.append(f'<div style="overflow-x:auto">{part.to_html()}</div>')
+            else:
+                style = _ALARM if isinstance(part, Alert) and part.kind == "alarm" else "margin:.2em 0"
+                pieces.append(f'<p style="{style}">{escape(bind_numbers(sentence_of(part)))}</p>')
+    return "".join(pieces)
+
+
+# ── pieces of pages ────────────────────────────────────────────────────────────────────────────
 
 
 def header_html(kicker: str, heading: str, *ledes: str) -> str:

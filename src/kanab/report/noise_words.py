@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.stats.noise_variance import FEWEST_DEVIATIONS
+from kanab.tabular import Table
 
 Data = Mapping[str, Any]
 
@@ -93,15 +94,8 @@ NO_ACCOUNT = (
 )
 
 
-def noise_terms(data: Data) -> list[tuple[str, str]]:
-    """Return the same as terms and their values, for the receipt of a page."""
-    privacy = data["privacy"]
-    noise = privacy["noise"]
-    scales = [f"{name}: {sd:,.4g}" for table in noise["scales"].values() for name, sd in table.items()]
-    return [
-        ("Rule", promise(noise)),
-        ("Price", price(data) or "too noisy to tell"),
-        ("Account", account(noise)),
-        ("Merging", f"k = {privacy['k']} and {FEWEST_DEVIATIONS:g} standard deviations of the noise"),
-        ("Noise (one standard deviation)", "; ".join(scales)),
-    ]
+def noise_table(data: Data) -> Table:
+    """Return how much noise every number carries."""
+    scales = data["privacy"]["noise"]["scales"]
+    rows = [(table, name, f"{sd:,.4g}") for table, numbers in scales.items() for name, sd in numbers.items()]
+    return Table(("table", "number", "one standard deviation"), tuple(rows))

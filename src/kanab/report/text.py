@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kanab.report.digits import bind_numbers
-from kanab.report.document import Section
+from kanab.report.document import Section, printed_sections, sentence_of
 from kanab.tabular import Table
 
 PROSE_WIDTH = 100
@@ -22,15 +22,15 @@ def sections_text(sentences: Iterable[str], sections: Iterable[Section], width: 
     """Return sentences, then sections under their headings, for a terminal of so many columns."""
     prose = PROSE_WIDTH if width is None else max(20, min(width, PROSE_WIDTH))
     lines = [line for sentence in sentences for line in wrapped(sentence, prose)]
-    for section in sections:
-        lines += ["", f"── {section.heading} ".ljust(prose, "─")]
-        for before, part in zip((None, *section.printed), section.printed, strict=False):
-            if before is not None and isinstance(part if isinstance(part, Table) else before, Table):
+    for heading, parts in printed_sections(sections):
+        lines += ["", f"── {heading} ".ljust(prose, "─")]
+        for before, part in zip((None, *parts), parts, strict=False):
+            if before is not None and (isinstance(part, Table) or isinstance(before, Table)):
                 lines.append("")
             if isinstance(part, Table):
                 lines += "\n\n".join(str(table) for table in folded(part, width)).splitlines()
             else:
-                lines += wrapped(part, prose)
+                lines += wrapped(sentence_of(part), prose)
     return "\n".join(lines)
 
 
@@ -43,13 +43,13 @@ def wrapped(sentence: str, width: int) -> list[str]:
 def sections_markdown(sections: Iterable[Section]) -> list[str]:
     """Return the lines of sections under their headings in Markdown."""
     lines = []
-    for section in sections:
-        lines += ["", f"## {section.heading}", ""]
-        for before, part in zip((None, *section.printed), section.printed, strict=False):
+    for heading, parts in printed_sections(sections):
+        lines += ["", f"## {heading}", ""]
+        for before, part in zip((None, *parts), parts, strict=False):
             if isinstance(part, Table):
                 lines += ["", part.to_markdown()] if before is not None else [part.to_markdown()]
             else:
-                lines += ["", f"- {part}"] if isinstance(before, Table) else [f"- {part}"]
+                lines += [""] * isinstance(before, Table) + [f"- {sentence_of(part)}"]
     return lines
 
 

@@ -61,8 +61,8 @@ class Verdict:
 
 
 def metrics_of(data: Data) -> list[str]:
-    """Return the metrics, in the order of the effects."""
-    return list(dict.fromkeys(row["metric"] for row in data["effects"]))
+    """Return the metrics, in the order of the effects; of a readout that is narrowed to one metric, that one."""
+    return data.get("narrowed") or list(dict.fromkeys(row["metric"] for row in data["effects"]))
 
 
 def title(data: Data) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from kanab.arguments import check_arguments
-from kanab.errors import LevelError, TallyError, listed
+from kanab.errors import LevelError, TallyError, listed, meant
 from kanab.tally.control_words import place_of_control
 
 Level = str | int | float | bool | None
@@ -97,7 +97,9 @@ class Factor:
         if position is not None:
             return position
         word = "arm" if self.role == "arm" else "level"
-        raise LevelError(f"unknown {word} of {self.name!r}", f"It has: {listed(self.labels)}.")
+        raise LevelError(
+            f"unknown {word} of {self.name!r}", f"{meant(level, self.labels)}It has: {listed(self.labels)}."
+        )
 
     def positions(self, levels: Iterable[Level]) -> list[int]:
         """Return the positions of levels that it is known to have.

@@ -9,7 +9,7 @@ import pytest
 from tests.described import as_values
 
 from kanab.analysis.api import Looks, analyze
-from kanab.analysis.readout_page import report_page
+from kanab.analysis.sections import report_page
 from kanab.counted import Counted
 from kanab.counting.in_memory import count_rows
 from kanab.description import Reading

@@ -26,7 +26,7 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.analysis import sections
-from kanab.analysis.readout_page import report_html
+from kanab.analysis.sections import report_html
 from kanab.cli.main import cli, main
 from kanab.counted import Counted
 from kanab.counting import read_classes

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from kanab.analysis.readout_page import report_html
-from kanab.analysis.sections import readout_html
+from kanab.analysis.sections import readout_html, report_html
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]

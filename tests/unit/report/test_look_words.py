@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kanab.analysis.readout_page import report_html
-from kanab.analysis.sections import readout_text
+from kanab.analysis.sections import readout_text, report_html
 from kanab.report.look_words import look_sentences
 
 Readout = dict[str, Any]

@@ -12,8 +12,14 @@ from kanab.analysis.methods.bayes import bayes_parts
 from kanab.analysis.methods.claims import margin_parts
 from kanab.analysis.methods.contrasts import contrast_parts
 from kanab.analysis.methods.omnibus import omnibus_sentences
-from kanab.analysis.readout_page import report_html
-from kanab.analysis.sections import caution_sentences, method_sections, readout_html, readout_markdown, readout_text
+from kanab.analysis.sections import (
+    caution_sentences,
+    method_sections,
+    readout_html,
+    readout_markdown,
+    readout_text,
+    report_html,
+)
 from kanab.tabular import Table
 
 Readout = dict[str, Any]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kanab.analysis.readout_page import report_html
-from kanab.analysis.sections import readout_html, readout_markdown, readout_text
+from kanab.analysis.sections import readout_html, readout_markdown, readout_text, report_html
 from kanab.report.words import balance_alarmed, balance_sentences, faults, summary
 
 Maker = Callable[..., dict[str, Any]]

@@ -22,7 +22,7 @@ from kanab.report.digits import (
 )
 from kanab.report.document import Fold, Part
 from kanab.report.drawing import letters_beside
-from kanab.report.effect_tables import metric_heading
+from kanab.report.effect_tables import metric_note
 from kanab.report.figure import Figure, Forest, ForestRow, forest_figure
 from kanab.report.pictures import axis_title, forest_row, level_words
 from kanab.report.words import SegmentKind, lower_is_better, metrics_of, spoken_arm, spoken_ps
@@ -428,7 +428,8 @@ def _level_sentences(data: Data, rows: Sequence[SegmentEffectRow], tests: Sequen
     tested = sum(row.p is not None for row in rows)
     if tested > 1:
         reading += f" The {tested} intervals hold together, with {percent(data['confidence'])} confidence (Šidák)."
-    sentences = [f"{metric_heading(data, metric)}, the effect at each level of {covariate}. {reading}"]
+    note = metric_note(data, metric)
+    sentences = [f"{f'{metric} ({note})' if note else metric}, the effect at each level of {covariate}. {reading}"]
     for note in dict.fromkeys(row.note for row in rows if row.note):
         levels = dict.fromkeys(row.level for row in rows if row.note == note)
         everywhere = all(row.note == note for row in rows)
