@@ -53,7 +53,7 @@ def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -
         "Did people arrive as planned?",
         "What happened?",
         "Does the effect differ by segment?",
-        "Privacy receipt",
+        "Privacy",
         "Notes",
         "How it was computed",
     ]
@@ -68,7 +68,7 @@ def test_headings_pictures_and_tables_have_names(open_page: Open, report: str) -
         assert box is not None
         assert box["width"] > 400
         assert box["height"] > 80
-    row = page.get_by_role("table", name="Effects on visit").get_by_role("row").nth(1)
+    row = page.get_by_role("table", name="visit against No E-Mail").get_by_role("row").nth(1)
     assert row.inner_text().split("\t")[3:6] == ["+7.66", "0.34", "7.00 to 8.32"]
 
 

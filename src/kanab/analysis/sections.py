@@ -61,7 +61,7 @@ def readout_sections(data: Data) -> list[Section]:
         ),
         Section("Privacy", _privacy(data), "privacy"),
         Section("Notes", (*note_sentences(data),), "notes"),
-        Section("How it was computed", (*method_sentences(data), *rule_sentences(data)), "method"),
+        Section("How it was computed", (*how_sentences(data), *rule_sentences(data)), "method"),
     ]
     return [section for section in sections if section.parts]
 
@@ -105,6 +105,11 @@ def readout_figure(data: Data, what: str, metric: str | None) -> Figure:
             drawn = each.figures(data)
             kinds[each.name] = {name: [figure] for name, figure in drawn.items()}.copy
     return chosen_figure(kinds, what, metric, note=INTERNAL if is_internal(data) else "")
+
+
+def how_sentences(data: Data) -> list[str]:
+    """Return how effects, and what else was asked for, were computed."""
+    return [*method_sentences(data), *(sentence for each in methods.METHODS for sentence in each.how(data))]
 
 
 def metric_sentences(data: Data, metric: str) -> list[str]:

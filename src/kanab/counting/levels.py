@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kanab.errors import LevelError, SourceError, listed
+from kanab.errors import LevelError, SourceError, listed, meant
 from kanab.plan.model import CovariatePlan, ExperimentPlan
 from kanab.tally.cell_arrays import DROPPED
 from kanab.tally.factor import OTHER, Factor, Level, label, numeric_scores, sorted_levels
@@ -83,7 +83,7 @@ def named_level(name: Level, factor: Factor, shown: Sequence[Level]) -> Level:
     """Return the level of a factor that a plan or a flag names; raise `LevelError` where there is none."""
     (place,) = find_levels([name], factor.levels)
     if place == DROPPED:
-        hint = f"It has: {listed(map(label, shown))}." if shown else "Check its name."
+        hint = f"{meant(name, map(label, shown))}It has: {listed(map(label, shown))}." if shown else "Check its name."
         raise LevelError(f"unknown arm of {factor.name!r}", hint)
     return factor.levels[place]
 

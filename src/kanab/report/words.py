@@ -582,9 +582,6 @@ def method_sentences(data: Data) -> list[str]:
         other = " of other metrics" if "score" in tests else ""
         of = "means of all people, errors between clusters" if data.get("clusters") else "means"
         sentences.append(f"Plain effects{other}: difference of {of}, each arm with its own variance (Welch).")
-    rates = {row["metric"] for row in data["effects"] if row.get("test") == "score"}
-    if any(row["metric"] in rates and row.get("test") == "welch" for row in data.get("contrasts", ())):
-        sentences.append("Contrasts of more than two arms of 0/1 metrics: each arm with its own variance (Welch).")
     if "adjusted" in methods:
         variance = "Ding's" if data.get("variance") == "paper" else "its exact"
         how = f"one regression per arm (Lin) with {variance} variance"
@@ -609,13 +606,6 @@ def method_sentences(data: Data) -> list[str]:
         sentences.append(f"One-sided: only a {side} was looked for{guards}.")
     if any(row["interval"] is not None and row["relative_interval"] is None for row in data["effects"]):
         sentences.append("No relative effect is given where the control's mean cannot be told from 0.")
-    if data["segments"]:
-        sentences.append(
-            "Segments: a score test of rates and the robust F of amounts decide; the pooled F, which assumes one "
-            "variance, is in the plain data."
-        )
-    if any(row.get("p_over_looks") is not None for row in data["segments"]):
-        sentences.append("Segments: p-values and intervals hold over all looks, too.")
     return sentences
 
 

@@ -216,16 +216,17 @@ def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
         "collector/export",  # sealed batches
         "dashboard/access_guard",  # which logins ended
         "report/figure",  # a picture
+        "dataframes",  # rows of a result, as CSV and Excel
     }
     assert {name.split("/")[0] for name in whole} == {"analysis", "cli", "demo", "privacy"}
     assert {name for name in calls("write_whole")["write_whole"] if name.startswith(("privacy", "analysis"))} == {
-        "analysis/looks_file", "privacy/epsilon/witness", "privacy/ledger", "privacy/release_json",
+        "analysis/looks_file", "analysis/readout", "privacy/epsilon/witness", "privacy/ledger", "privacy/release_json",
     }  # fmt: skip
     assert found == {
         "staged": {"atomicfile", "cli/release"},
         "mkstemp": {"atomicfile", "collector/keys/keyfile"},
         "fdopen": {"atomicfile"},
-        "write_text": {"atomicfile"},
+        "write_bytes": {"atomicfile"},
     }
 
 

@@ -110,6 +110,10 @@ class Method:
         """Return its figures by metric."""
         return {}
 
+    def how(self, data: Data) -> Sequence[str]:  # noqa: ARG002
+        """Return how it was computed, for a statistician; nothing by default."""
+        return ()
+
     def frames(self, data: Data) -> Tables:
         """Return the rows of DataFrames by table."""
         return {table: data[table] for table in self.tables}

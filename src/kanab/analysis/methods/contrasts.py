@@ -38,6 +38,13 @@ class Contrasts(Method):
             how = f"Corrected separately ({method}): {named}."
         return how, _table(data, rows, method)
 
+    def how(self, data: Data) -> Sequence[str]:
+        """Return how contrasts of more than two arms are tested, where that is not as two rates are."""
+        rates = {row["metric"] for row in data["effects"] if row["test"] == "score"}
+        if any(row["metric"] in rates and row["test"] == "welch" for row in data["contrasts"]):
+            return ["Contrasts of more than two arms of 0/1 metrics: each arm with its own variance (Welch)."]
+        return ()
+
 
 def _table(data: Data, rows: Sequence[Row], method: str) -> Table:
     cells = []

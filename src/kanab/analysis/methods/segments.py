@@ -203,6 +203,16 @@ class Segments(Method):
             [*parts, Fold("Each level against the rest", (_follow_ups_table(data, followed),))] if followed else parts
         )
 
+    def how(self, data: Data) -> Sequence[str]:
+        """Return which test decides, and over how many looks."""
+        tests = typed(data["segments"], SegmentRow)
+        decides = (
+            "Segments: a score test of rates and the robust F of amounts decide; the pooled F, which assumes one "
+            "variance, is in the plain data."
+        )
+        looks = "Segments: p-values and intervals hold over all looks, too."
+        return [decides] * bool(tests) + [looks] * any(row.p_over_looks is not None for row in tests)
+
     def figures(self, data: Data) -> Mapping[str, Figure]:
         """Return the effects on every metric at each level, a panel for each segment."""
         places = _by_place(data)
