@@ -23,7 +23,7 @@ class WrongValueError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value: how a value of Python is read, what the text of a flag means and how help calls and shows it.
+    """A kind of value: how it is read, what the text of a flag means, how help calls and shows it, how files hold it.
 
     ``names`` says that it is a list of names; ``choices`` are the only words that it may be.
     """
@@ -34,6 +34,7 @@ class Kind:
     show: Callable[[Any], str] = str
     names: bool = False
     choices: tuple[Any, ...] = ()
+    write: Callable[[Any], Any] = lambda value: value
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Setting:
     """What is known of a field besides its type: a line of help, its kind, an example, its flag, other words for it.
 
     ``flag`` is made of the name where it is None; an empty one says that there is none. ``of`` is the column of the
-    example, where a flag names one: --top country=20.
+    example, where a flag names one: --top country=20. ``key`` is its key in files, where that is not its name.
     """
 
     help: str
@@ -50,6 +51,7 @@ class Setting:
     flag: str | None = None
     words: tuple[str, ...] = ()
     of: str = "spend"
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,11 @@ class Described:
         """The flag, such as --min-events."""
         made = f"--{self.name.replace('_', '-')}"
         return made if self.setting.flag is None else self.setting.flag
+
+    @property
+    def key(self) -> str:
+        """The key in files, such as least_events."""
+        return self.setting.key or self.name
 
     @property
     def keyed_example(self) -> str:
@@ -87,13 +94,20 @@ def setting(help: str, kind: Kind, example: Any = None, *, default: Any = MISSIN
     return field(default=default, metadata={"setting": Setting(help, kind, example, **more)})
 
 
+def key(kind: Kind, default: Any = None, name: str = "", *, words: tuple[str, ...] = (), **more: Any) -> Any:
+    """Return a field of a class that a table of a file is read as; ``name`` is its key, where the field has another."""
+    more |= {"default_factory": dict} if default == {} else {"default": default}
+    return field(metadata={"setting": Setting("", kind, words=words, key=name)}, **more)
+
+
 @cache
 def described(cls: Any) -> Mapping[str, Described]:
     """Return the fields of a class by their names, in order."""
+    known = [each for each in fields(cls) if "setting" in each.metadata]
+    defaults = [each.default if each.default_factory is MISSING else each.default_factory() for each in known]
     return {
-        each.name: Described(each.name, each.metadata["setting"], each.default)
-        for each in fields(cls)
-        if "setting" in each.metadata
+        each.name: Described(each.name, each.metadata["setting"], default)
+        for each, default in zip(known, defaults, strict=True)
     }
 
 
@@ -162,8 +176,8 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise WrongValueError("must be a number")
+    if isinstance(value, bool) or not isinstance(value, Real) or not abs(value) < 1e300:  # type: ignore[operator]
+        raise WrongValueError("must be a finite number")
     return float(value)
 
 
@@ -176,7 +190,7 @@ def _whole(value: Any) -> Any:
 
 def _pair(value: Any) -> tuple[float, float]:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise WrongValueError("must be two numbers: (lower, upper)")
+        raise WrongValueError("must be two numbers: lower, upper")
     return _number(value[0]), _number(value[1])
 
 
@@ -220,7 +234,8 @@ def one_of(literal: Any) -> Kind:
 
     def read(value: Any) -> Any:
         if not isinstance(value, (str, bool)) or value not in choices:
-            raise WrongValueError(f"must be {' or '.join(map(repr, choices))}")
+            words = (str(choice).lower() if isinstance(choice, bool) else repr(choice) for choice in choices)
+            raise WrongValueError(f"must be {' or '.join(words)}")
         return value
 
     return Kind(read, metavar="|".join(map(str, choices)), choices=choices)

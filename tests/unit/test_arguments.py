@@ -219,7 +219,7 @@ SENTENCES: list[tuple[Callable[[], Any], str]] = [
     (lambda: kb.Reading(contrasts="B - C"), "contrasts must be a list, for example contrasts=['B - C']."),
     (
         lambda: kb.Reading(confidence="high", test="t", looks=5),
-        "Reading(): confidence must be a number, for example confidence=0.9; test must be 'score' or 'welch', ",
+        "Reading(): confidence must be a finite number, for example confidence=0.9; test must be 'score' or 'welch', ",
     ),
     (
         lambda: kb.analyze(RELEASE, reading=kb.Reading(contrasts=[1])),

@@ -10,11 +10,10 @@ from itertools import combinations
 from kanab.analysis.effect_rows import EffectRow
 from kanab.analysis.options import ROLES, Looks, ResolvedOptions, Weights
 from kanab.analysis.verdicts import carriers, verdict
-from kanab.description import Reading, Role
+from kanab.description import SIZE, Reading, Role
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
 from kanab.plan.paired_covariates import Pair
-from kanab.plan.values import size
 from kanab.privacy.merging import LevelMap
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
@@ -248,7 +247,7 @@ def with_worth(measured: Sequence[MetricMeans], options: ResolvedOptions) -> lis
     """Add to primary metrics the size of an effect worth having, in their units, where one is declared."""
     if options.rule.worth is None:
         return list(measured)
-    amount, relative = size(options.rule.worth)
+    amount, relative = SIZE.read(options.rule.worth)
 
     def with_size(of: MetricMeans) -> MetricMeans:
         mean = abs(float(of.means.means[of.means.arms.index(options.control)]))

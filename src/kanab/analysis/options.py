@@ -12,10 +12,9 @@ from kanab.arguments import check_arguments
 from kanab.choices import CORRECTIONS, OPTIMAL_AT, Alternative, Correction
 from kanab.description import AnyCorrection, Role
 from kanab.errors import AnalysisError, LevelError, listed, meant
-from kanab.fields import WrongValueError
+from kanab.fields import WrongValueError, described
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
-from kanab.plan.values import SWITCHES
 from kanab.stats.effect import Effect
 from kanab.stats.margins import Better, Margin
 from kanab.stats.posteriors import Prior
@@ -278,7 +277,7 @@ def read_rule(rule: DecisionRule, switches: Mapping[str, Any] | None) -> Decisio
     """Return the planned rule with the switches that were asked for."""
     for name, value in (switches or {}).items():
         try:
-            SWITCHES[name](value)
+            described(DecisionRule)[name].setting.kind.read(value)
         except (KeyError, WrongValueError):
             raise AnalysisError(
                 "a switch of the decision is not known",

@@ -28,7 +28,8 @@ from kanab import __version__
 from kanab.collector.http.addresses import is_loopback
 from kanab.errors import DeliveryError, StoreError
 from kanab.notify.notices import Notice
-from kanab.plan.notify_plan import MailPlan, host_of, web_address_problem
+from kanab.plan.notify_plan import MailPlan, host_of
+from kanab.plan.values import web_address_problem
 
 FORMAT = "kanab-notice/1"
 """What plain JSON calls itself."""

@@ -20,10 +20,9 @@ from kanab.errors import GridError, PlanError, listed
 from kanab.plan.budget import budget_mistakes
 from kanab.plan.joint_shares import joint_share_mistakes
 from kanab.plan.model import MOST_LEVELS, SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.values import LONGEST_NAME, unfit_name
 from kanab.tally.factor import EVERYBODY, Level
 from kanab.tally.metric import Missing
-
-LONGEST_NAME = 64
 
 
 def check_plan(plan: Plan) -> Plan:
@@ -102,17 +101,6 @@ def nearest(name: object, known: Iterable[object], word: str = "declared") -> st
     names = [str(name) for name in known]
     near = difflib.get_close_matches(str(name), names, n=2, cutoff=0.6)
     return f"nearest: {listed(near)}" if near else f"{word}: {listed(names) or 'none'}"
-
-
-def unfit_name(name: object) -> str:
-    """Say why a name or a text level would break messages and files; an empty text where it would not."""
-    if not isinstance(name, str):
-        return "must be a text"
-    if not name.strip():
-        return "must not be empty"
-    if len(name) > LONGEST_NAME:
-        return f"must not be longer than {LONGEST_NAME} characters"
-    return "" if name.isprintable() else "must not hold control characters"
 
 
 def _name_mistakes(plan: Plan) -> Iterator[str]:

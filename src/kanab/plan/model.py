@@ -10,14 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, groupby
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from kanab.arguments import check_arguments
 from kanab.choices import DEFAULT_K
 from kanab.description import (
     AnyCovariate,
     AnyMetric,
-    Bins,
     Covariate,
     Mean,
     Number,
@@ -27,6 +26,8 @@ from kanab.description import (
     metric_values,
 )
 from kanab.errors import PlanError, flag, listed
+from kanab.fields import key
+from kanab.plan import values as kinds
 from kanab.plan.joint_shares import JointShares, turned
 from kanab.plan.notify_plan import NotifyPlan
 from kanab.tally.factor import Level, as_level
@@ -65,16 +66,16 @@ class MetricPlan:
     """
 
     name: str
-    bounds: tuple[float, float] | None = None
-    resolution: float | None = None
-    binary: bool = False
-    missing: Missing | None = None
-    of: str | None = None
-    sensitive: Literal["no", "yes", "both"] = "no"
-    ratio: tuple[str, str] | None = None
-    squares: Literal["marginals", "class"] = "marginals"
-    min_events: int | None = None
-    bins: int | tuple[float, ...] | None = None
+    bounds: tuple[float, float] | None = key(kinds.BOUNDS, words=("winsorize", "range", "limits", "clip"))
+    resolution: float | None = key(kinds.NUMBER, words=("step",))
+    binary: bool = key(kinds.BINARY, False, "kind", words=("type",))
+    missing: Missing | None = key(kinds.MISSING)
+    of: str | None = key(kinds.NAME)
+    sensitive: Literal["no", "yes", "both"] = key(kinds.SENSITIVE, "no")
+    ratio: tuple[str, str] | None = key(kinds.RATIO, words=("numerator", "denominator"))
+    squares: Literal["marginals", "class"] = key(kinds.SQUARES, "marginals")
+    min_events: int | None = key(kinds.WHOLE, None, "least_events", words=("min_events",))
+    bins: int | tuple[float, ...] | None = key(kinds.BINS, words=("quantiles",))
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -123,10 +124,10 @@ class CovariatePlan:
     """
 
     name: str
-    levels: tuple[Level, ...] | None = None
-    bins: int | tuple[float, ...] | None = None
-    top: int | None = None
-    score: bool = False
+    levels: tuple[Level, ...] | None = key(kinds.LEVELS, words=("values",))
+    bins: int | tuple[float, ...] | None = key(kinds.BINS)
+    top: int | None = key(kinds.UNREAD)
+    score: bool = key(kinds.YES, False)
 
     @property
     def counting(self) -> CovariatePlan:
@@ -143,10 +144,10 @@ class DecisionRule:
     is shipped before so many are counted. ``worth``: the smallest effect on a primary metric that is worth having.
     """
 
-    primary: Literal["any", "all"] = "any"
-    guardrails: Literal["not-worse", "non-inferior"] = "not-worse"
-    people: int | None = None
-    worth: float | str | None = None
+    primary: Literal["any", "all"] = key(kinds.SOME, "any")
+    guardrails: Literal["not-worse", "non-inferior"] = key(kinds.GUARDING, "not-worse")
+    people: int | None = key(kinds.WHOLE, words=("sample_size", "n"))
+    worth: float | str | None = key(kinds.WORTH, words=("mde",))
 
 
 @dataclass(frozen=True)
@@ -161,26 +162,28 @@ class ExperimentPlan:
     """
 
     name: str
-    shares: tuple[tuple[Level, float], ...] | None = None
-    control: Level = None
-    adjust: tuple[str, ...] = ()
-    segments: tuple[str, ...] = ()
-    interactions: tuple[str, ...] = ()
-    salt: str | None = None
-    exclude_with: tuple[str, ...] = ()
-    holdout: float = 0.0
-    tolerance: Mapping[str, float] = field(default_factory=dict)
-    looks: int | None = None
-    joint_shares: Mapping[str, JointShares] = field(default_factory=dict)
-    only: tuple[Level, ...] | None = None
-    primary: tuple[str, ...] = ()
-    guardrails: tuple[str, ...] = ()
-    lower_is_better: tuple[str, ...] = ()
-    non_inferiority: Mapping[str, tuple[float, bool]] = field(default_factory=dict)
-    decision: DecisionRule = field(default_factory=DecisionRule)
+    shares: tuple[tuple[Level, float], ...] | None = key(
+        kinds.SHARES, None, "arms", words=("variants", "groups", "treatments", "split", "allocation", "weights")
+    )
+    control: Level = key(kinds.LEVEL, words=("baseline", "reference"))
+    adjust: tuple[str, ...] = key(kinds.NAMES, (), words=("cuped", "covariates", "numbers"))
+    segments: tuple[str, ...] = key(kinds.NAMES, (), words=("dimensions", "breakdowns"))
+    interactions: tuple[str, ...] = key(kinds.NAMES, ())
+    salt: str | None = key(kinds.NAME, words=("seed",))
+    exclude_with: tuple[str, ...] = key(kinds.NAMES, (), words=("layer", "mutually_exclusive"))
+    holdout: float = key(kinds.PROPORTION, 0.0)
+    tolerance: Mapping[str, float] = key(kinds.TOLERANCE, {})
+    looks: int | None = key(kinds.WHOLE, words=("sequential", "peeking"))
+    joint_shares: Mapping[str, JointShares] = key(kinds.JOINT_SHARES, {})
+    only: tuple[Level, ...] | None = key(kinds.LEVELS)
+    primary: tuple[str, ...] = key(kinds.NAMES, ())
+    guardrails: tuple[str, ...] = key(kinds.NAMES, ())
+    lower_is_better: tuple[str, ...] = key(kinds.NAMES, ())
+    non_inferiority: Mapping[str, tuple[float, bool]] = key(kinds.SIZES, {}, words=("margin", "nim"))
+    decision: DecisionRule = key(kinds.UNREAD, DecisionRule())
     numbers: tuple[str, ...] = ()
-    received: str | None = None
-    quantiles: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    received: str | None = key(kinds.NAME, words=("treatment_received", "cace", "compliance"))
+    quantiles: Mapping[str, tuple[float, ...]] = key(kinds.PROBABILITIES, {}, words=("percentiles",))
 
     @property
     def arms(self) -> tuple[Level, ...] | None:
@@ -197,9 +200,9 @@ class ExperimentPlan:
 class Cohorts:
     """Periods of enrollment, the window in which people are measured, and the tick of seals."""
 
-    every: str = "7d"
-    window: str = "7d"
-    seal: str = "end"
+    every: str = key(kinds.DAYS, "7d")
+    window: str = key(kinds.DURATION, "7d")
+    seal: str = key(kinds.TICK, "end")
 
 
 @dataclass(frozen=True)
@@ -210,13 +213,13 @@ class Budget:
     share it. A release spends ``per_release``, or all. ``beside_exact`` is what plans of before said; it means nothing.
     """
 
-    epsilon: float
-    delta: float = 1e-6
-    per_release: float | None = None
-    weights: Mapping[str, float] = field(default_factory=dict)
-    beside_exact: str = ""
-    shares: Mapping[str, float] = field(default_factory=dict)
-    stores: int = 1
+    epsilon: float = key(kinds.REAL, 1.0)
+    delta: float = key(kinds.REAL, 1e-6)
+    per_release: float | None = key(kinds.REAL)
+    weights: Mapping[str, float] = key(kinds.BY_NAME, {})
+    beside_exact: str = key(kinds.NAME, "")
+    shares: Mapping[str, float] = key(kinds.BY_NAME, {})
+    stores: int = key(kinds.WHOLE, 1)
 
 
 @dataclass(frozen=True)
@@ -249,17 +252,17 @@ class Plan:
     metrics: tuple[MetricPlan, ...]
     experiments: tuple[ExperimentPlan, ...]
     covariates: tuple[CovariatePlan, ...] = ()
-    k: int = DEFAULT_K
+    k: int = key(kinds.UNREAD, DEFAULT_K)
     cohorts: Cohorts | None = None
-    origins: tuple[str, ...] = ()
-    durability: Literal["disk", "memory"] = "disk"
-    nonce_life: str = "24h"
+    origins: tuple[str, ...] = key(kinds.ORIGINS, ())
+    durability: Literal["disk", "memory"] = key(kinds.DURABILITY, "disk")
+    nonce_life: str = key(kinds.DURATION, "24h")
     export: str | None = field(default=None, compare=False)  # where a copy goes, not what is counted
     budget: Budget | None = None
     sheet: Mapping[str, str] = field(default_factory=dict, compare=False)  # what people say of it, for its sheet
     notify: NotifyPlan | None = field(default=None, compare=False)  # who is told, not what is counted
-    own_rows: Literal["internal", "gated"] = field(default="internal", compare=False)  # who may read it
-    vouch: bool = False
+    own_rows: Literal["internal", "gated"] = key(kinds.OWN_ROWS, "internal", compare=False)  # who may read it
+    vouch: bool = key(kinds.YES, False)
 
     def experiment(self, name: str | None = None) -> ExperimentPlan:
         """Return an experiment by name, or the only one. Raises `PlanError` where it is unknown or none is named."""
@@ -545,11 +548,11 @@ def make_plan(
                 non_inferiority={each.column: each.margin for each in roles if isinstance(each.margin, tuple)},
                 numbers=tuple(numbers),
                 received=treatment_received,
-                quantiles={name: _probabilities(quantiles[name].at) for name in sorted(quantiles)},
+                quantiles={name: quantiles[name].at for name in sorted(quantiles)},
             ),
         ),
         tuple(
-            CovariatePlan(each.column, None, plain_bins(each.bins), each.top, each.score)
+            CovariatePlan(each.column, None, cast(Any, each.bins), each.top, each.score)
             for each in covariates.values()
             if each.column in cuts or each != Covariate(each.column)
         ),
@@ -584,13 +587,8 @@ def _settled_covariates(values: Sequence[Covariate]) -> dict[str, Covariate]:
 def _metric_plan(name: str, mean: Mean | None, quantile: Quantile | None) -> MetricPlan:
     mean = mean or Mean(name)
     bounds = mean.bounds or (quantile.bounds if quantile else None)
-    bins = plain_bins(quantile.bins) if quantile else None
+    bins: Any = quantile.bins if quantile else None
     return MetricPlan(name, bounds, mean.resolution, missing=mean.missing, min_events=mean.min_events, bins=bins)
-
-
-def plain_bins(bins: Bins | None) -> int | tuple[float, ...] | None:
-    """Return bins as plans hold them."""
-    return bins if bins is None or isinstance(bins, int) else tuple(bins)
 
 
 def _check_numbers(numbers: Iterable[str], metrics: Collection[str], classes: Collection[str]) -> None:
@@ -667,12 +665,3 @@ def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
 def rules_of(plans: Iterable[Plan]) -> dict[str, Missing]:
     """Return the rules for missing values that plans declare, by metric."""
     return {metric.name: metric.missing for plan in plans for metric in plan.metrics if metric.missing is not None}
-
-
-def _probabilities(value: Any) -> tuple[Any, ...]:
-    """Return one or several shares of people, each once and in order; ``check_plan`` says what is wrong with them."""
-    shares = [*value] if isinstance(value, (list, tuple, set, frozenset, range)) else [value]
-    try:
-        return tuple(sorted(set(shares)))
-    except TypeError:
-        return tuple(shares)

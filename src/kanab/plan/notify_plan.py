@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
+from kanab.fields import Kind, WrongValueError, key, one_of
+from kanab.plan.values import MAIL_SERVER, MAILBOX, MAILBOXES, PROSE, WEB_ADDRESS
+
 Event = Literal["seal", "sample-ratio", "may-stop"]
 EVENTS: tuple[Event, ...] = get_args(Event)
 """What people can be told about."""
@@ -18,20 +21,23 @@ Encryption = Literal["tls", "starttls", "none"]
 PORTS: dict[Encryption, int] = {"tls": 465, "starttls": 587, "none": 25}
 """The ports of mail servers, by how the connection is encrypted."""
 
-LONGEST_ADDRESS = 2_000
-"""Characters of an address; longer ones are no addresses of people or webhooks."""
+
+def _events(value: object) -> tuple[object, ...]:
+    if not isinstance(value, list) or not value or not all(word in EVENTS for word in value):
+        raise WrongValueError(f"must list some of {', '.join(map(repr, EVENTS))}")
+    return tuple(dict.fromkeys(value))
 
 
 @dataclass(frozen=True)
 class MailPlan:
     """Who writes to whom, by which mail server."""
 
-    server: str
-    port: int
-    sender: str
-    to: tuple[str, ...]
-    encryption: Encryption = "starttls"
-    user: str | None = None
+    server: str = key(MAIL_SERVER, "")
+    port: int = 25
+    sender: str = key(MAILBOX, "", "from")
+    to: tuple[str, ...] = key(MAILBOXES, ())
+    encryption: Encryption = key(one_of(Encryption), "starttls")
+    user: str | None = key(PROSE)
 
 
 @dataclass(frozen=True)
@@ -41,36 +47,12 @@ class NotifyPlan:
     ``json_to`` is None where its address comes from the environment.
     """
 
-    events: tuple[Event, ...] = EVENTS
-    url: str | None = None
+    events: tuple[Event, ...] = key(Kind(_events), EVENTS)
+    url: str | None = key(WEB_ADDRESS)
     slack: bool = False
     json: bool = False
     json_to: str | None = None
     mail: MailPlan | None = None
-
-
-def web_address_problem(address: object) -> str:
-    """Say what is wrong with a web address; an empty text where nothing is. The address is not repeated.
-
-    >>> web_address_problem("https://hooks.example/T0/B0"), web_address_problem("hooks.example")
-    ('', 'must begin with https:// or http://')
-    >>> web_address_problem("https://me:secret@hooks.example/")
-    'must not hold a name or a password before its host'
-    """
-    if not isinstance(address, str) or not address.isprintable() or len(address) > LONGEST_ADDRESS:
-        return "must be a web address such as 'https://hooks.example/kanab'"
-    try:
-        parts = urlsplit(address)
-        port, host = parts.port, parts.hostname
-    except ValueError:
-        return "must be a web address with a host and, perhaps, a port from 1 to 65535"
-    if parts.scheme not in ("http", "https"):
-        return "must begin with https:// or http://"
-    if "@" in parts.netloc:
-        return "must not hold a name or a password before its host"
-    if not host or port == 0 or " " in address or not address.isascii() or parts.fragment:
-        return "must be a web address such as 'https://hooks.example/kanab'"
-    return ""
 
 
 def host_of(address: str) -> str:

@@ -1,28 +1,211 @@
-"""Readers of the single values of a plan file; each raises `WrongValueError` with what the value must be."""
+"""Kinds of value of a plan: each reads what a file says, or says what that must be, and writes it again."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
+from kanab import fields
+from kanab.description import BINS as ANY_BINS
+from kanab.description import SHARES as PARTS
+from kanab.description import SIZE
 from kanab.errors import PlanError
-from kanab.fields import WrongValueError
-from kanab.plan.check import unfit_name
-from kanab.plan.joint_shares import JointShares
-from kanab.plan.notify_plan import web_address_problem
+from kanab.fields import ANYTHING, WHOLE, YES, Kind, WrongValueError, one_of
+from kanab.plan.joint_shares import JointShares, nested, plain_number
 from kanab.tally.factor import Level, as_level
+from kanab.tally.metric import Missing
+
+__all__ = ["WHOLE", "YES"]
+
+LONGEST_NAME = 64
+MOST_PROSE = 2_000
+"""So many characters a text about a plan may have."""
+
+LONGEST_ADDRESS = 2_000
+"""Characters of an address; longer ones are no addresses of people or webhooks."""
+
+LONGEST_MAILBOX = 254
+"""Characters of a mailbox's address (RFC 5321)."""
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-MOST_PROSE = 2_000
-"""So many characters a text about a plan may have."""
+# ── texts ──────────────────────────────────────────────────────────────────────────────────────
 
-LONGEST_MAILBOX = 254
-"""Characters of a mailbox's address (RFC 5321)."""
+
+def unfit_name(name: object) -> str:
+    """Say why a name or a text level would break messages and files; an empty text where it would not."""
+    if not isinstance(name, str):
+        return "must be a text"
+    if not name.strip():
+        return "must not be empty"
+    if len(name) > LONGEST_NAME:
+        return f"must not be longer than {LONGEST_NAME} characters"
+    return "" if name.isprintable() else "must not hold control characters"
+
+
+def _name(value: Any) -> str:
+    if problem := unfit_name(value):
+        raise WrongValueError(problem)
+    return str(value)
+
+
+def _prose(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > MOST_PROSE:
+        raise WrongValueError(f"must be a text of at most {MOST_PROSE:,} characters")
+    return value.strip()
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise WrongValueError("must be a list of names")
+    return tuple(value)
+
+
+def _ratio(value: Any) -> tuple[str, str]:
+    metrics = _names(value)
+    if len(metrics) != 2:
+        raise WrongValueError("must name two metrics: [numerator, denominator]")
+    return metrics[0], metrics[1]
+
+
+NAME, PROSE = Kind(_name), Kind(_prose)
+NAMES, RATIO = Kind(_names, write=list), Kind(_ratio, write=list)
+
+
+# ── words ──────────────────────────────────────────────────────────────────────────────────────
+
+_SENSITIVE: dict[Any, str] = {False: "no", True: "yes", "both": "both"}
+_WRITTEN_SENSITIVE = {"no": None, "yes": True, "both": "both"}
+
+BINARY = Kind(lambda value: one_of(Literal["binary"]).read(value) == "binary", write=lambda _: "binary")
+MISSING = replace(one_of(Missing), write=lambda rule: rule if rule == "exclude" else None)
+SENSITIVE = Kind(
+    lambda value: _SENSITIVE[one_of(Literal[False, True, "both"]).read(value)],
+    write=lambda sensitive: _WRITTEN_SENSITIVE[sensitive],
+)
+SQUARES = one_of(Literal["marginals", "class"])
+DURABILITY = one_of(Literal["disk", "memory"])
+OWN_ROWS = one_of(Literal["internal", "gated"])
+SOME = one_of(Literal["any", "all"])
+GUARDING = one_of(Literal["not-worse", "non-inferior"])
+UNREAD = ANYTHING
+
+
+# ── numbers and levels ─────────────────────────────────────────────────────────────────────────
+
+
+def _level(value: Any) -> Level:
+    return value if isinstance(value, (str, bool)) else as_level(REAL.read(value), "the plan")
+
+
+def _levels(value: Any) -> tuple[Level, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, (str, bool, int, float)) for item in value):
+        raise WrongValueError("must be a list of levels (texts, numbers, true/false) or a table of levels, bins or top")
+    return tuple(map(_level, value))
+
+
+def _bins(value: Any) -> Any:
+    return tuple(map(REAL.read, value)) if isinstance(value, list) else ANY_BINS.read(value)
+
+
+def _proportion(value: Any) -> float:
+    share = REAL.read(value)
+    if not 0 <= share < 1:
+        raise WrongValueError("must be a share of all people: at least 0, and less than 1")
+    return float(share)
+
+
+def _worth(value: Any) -> Any:
+    SIZE.read(value)
+    return value
+
+
+REAL = fields.NUMBER
+NUMBER, BOUNDS = replace(REAL, write=plain_number), replace(fields.BOUNDS, write=plain_number)
+LEVEL, LEVELS = Kind(_level), Kind(_levels, write=plain_number)
+BINS, PROPORTION = Kind(_bins, write=plain_number), Kind(_proportion, write=plain_number)
+WORTH = Kind(_worth)
+
+
+# ── tables by name ─────────────────────────────────────────────────────────────────────────────
+
+
+def _table(value: Any, of: str, example: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise WrongValueError(f"must be a table of {of}, such as {example}")
+    return value
+
+
+def _shares(value: Any) -> tuple[tuple[Level, float], ...]:
+    """Read shares by arm; a list of [arm, share] for arms that are numbers or true/false."""
+    if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        return tuple((_level(arm), share) for arm, share in value)
+    return tuple(_table(value, "shares by arm", "{ A = 1, B = 1 }").items())
+
+
+def _written_shares(shares: Any) -> Any:
+    rows = [[arm, plain_number(share)] for arm, share in shares]
+    return dict(rows) if rows and all(isinstance(arm, str) for arm, _ in rows) else rows
+
+
+def _joint_shares(value: Any) -> dict[str, JointShares]:
+    """Read shares of pairs of arms, by the other experiment: by own arm and then by the other's, or a list of rows."""
+    tables = _table(value, "shares of pairs of arms by experiment", "{ search = { A = { off = 0.5, on = 0.5 } } }")
+    return {name: tuple(_joint_share_rows(name, shares)) for name, shares in tables.items()}
+
+
+def _joint_share_rows(name: str, value: Any) -> Iterator[tuple[Level, Level, float]]:
+    if isinstance(value, dict) and all(isinstance(row, dict) for row in value.values()):
+        for first, row in value.items():
+            yield from ((first, second, REAL.read(share)) for second, share in row.items())
+    elif isinstance(value, list) and all(isinstance(row, list) and len(row) == 3 for row in value):
+        yield from ((_level(first), _level(second), REAL.read(share)) for first, second, share in value)
+    else:
+        raise WrongValueError(f"of {name!r} must be tables of shares by arm: {'{ A = { off = 0.5, on = 0.5 } }'}")
+
+
+def _tolerance(value: Any) -> Any:
+    """Read numbers by metric, or one number for all metrics."""
+    sizes = value if isinstance(value, dict) else {"": value}
+    limits = {name: REAL.read(size) for name, size in sizes.items()}
+    if not all(limit > 0 for limit in limits.values()):
+        raise WrongValueError("must be positive: one number, or a table of numbers by metric")
+    return limits if isinstance(value, dict) else limits[""]
+
+
+def _by_name(value: Any) -> dict[str, float]:
+    return {name: REAL.read(part) for name, part in _table(value, "numbers by name", "{ checkout = 0.5 }").items()}
+
+
+def _sizes(value: Any) -> dict[str, tuple[float, bool]]:
+    sizes = _table(value, "sizes by metric", "{ latency = '2%', refunds = 0.01 }")
+    return {name: SIZE.read(amount) for name, amount in sizes.items()}
+
+
+def _written_sizes(sizes: Mapping[str, tuple[float, bool]]) -> dict[str, Any]:
+    written = sorted(sizes.items())
+    return {name: f"{100 * size:.12g}%" if relative else plain_number(size) for name, (size, relative) in written}
+
+
+def _probabilities(value: Any) -> dict[str, tuple[float, ...]]:
+    shares = _table(value, "shares of people by metric", "{ latency = [0.5, 0.9, 0.99] }")
+    return {name: PARTS.read(parts) for name, parts in shares.items()}
+
+
+SHARES = Kind(_shares, write=_written_shares)
+JOINT_SHARES = Kind(_joint_shares, write=lambda pairs: {name: nested(shares) for name, shares in sorted(pairs.items())})
+TOLERANCE = Kind(_tolerance, write=lambda sizes: {name: plain_number(size) for name, size in sorted(sizes.items())})
+BY_NAME = Kind(_by_name, write=lambda parts: dict(sorted(parts.items())))
+SIZES = Kind(_sizes, write=_written_sizes)
+PROBABILITIES = Kind(_probabilities, write=lambda shares: {name: list(parts) for name, parts in shares.items()})
+
+
+# ── times ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def duration(text: Any) -> timedelta:
@@ -39,231 +222,7 @@ def duration(text: Any) -> timedelta:
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def one_of(*choices: Any) -> Callable[[Any], Any]:
-    """Return a reader that takes one of a few values; true is not 1."""
-
-    def read(value: Any) -> Any:
-        for choice in choices:
-            if type(value) is type(choice) and value == choice:
-                return choice
-        raise WrongValueError(f"must be {' or '.join(json.dumps(choice) for choice in choices)}")
-
-    return read
-
-
-def number(value: Any) -> float:
-    """Read a finite number; true is none."""
-    if type(value) not in (int, float) or not abs(value) < 1e300:
-        raise WrongValueError("must be a finite number")
-    return float(value)
-
-
-def positive_whole(value: Any) -> int:
-    """Read a whole number from 1."""
-    if type(value) is not int or value < 1:
-        raise WrongValueError("must be a whole number, at least 1")
-    return value
-
-
-def proportion(value: Any) -> float:
-    """Read a share of all people, but not all of them."""
-    share = number(value)
-    if not 0 <= share < 1:
-        raise WrongValueError("must be a share of all people: at least 0, and less than 1")
-    return share
-
-
-def text(value: Any) -> str:
-    """Read a text that can be a name."""
-    if problem := unfit_name(value):
-        raise WrongValueError(problem)
-    return str(value)
-
-
-def prose(value: Any) -> str:
-    """Read a text of a sentence or a few."""
-    if not isinstance(value, str) or not value.strip() or len(value) > MOST_PROSE:
-        raise WrongValueError(f"must be a text of at most {MOST_PROSE:,} characters")
-    return value.strip()
-
-
-def names(value: Any) -> tuple[str, ...]:
-    """Read a list of texts."""
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise WrongValueError("must be a list of names")
-    return tuple(value)
-
-
-def two_names(value: Any) -> tuple[str, str]:
-    """Read the two metrics of a ratio."""
-    metrics = names(value)
-    if len(metrics) != 2:
-        raise WrongValueError("must name two metrics: [numerator, denominator]")
-    return metrics[0], metrics[1]
-
-
-def bounds(value: Any) -> tuple[float, float]:
-    """Read a pair of numbers."""
-    if not isinstance(value, list) or len(value) != 2:
-        raise WrongValueError("must be two numbers: [lower, upper]")
-    return number(value[0]), number(value[1])
-
-
-def level(value: Any) -> Level:
-    """Read a text, a number or true/false."""
-    return value if isinstance(value, (str, bool)) else as_level(number(value), "the plan")
-
-
-def levels(value: Any) -> tuple[Level, ...]:
-    """Read a list of levels."""
-    if not isinstance(value, list) or not all(isinstance(item, (str, bool, int, float)) for item in value):
-        raise WrongValueError("must be a list of levels (texts, numbers, true/false) or a table of levels, bins or top")
-    return tuple(level(item) for item in value)
-
-
-def bins(value: Any) -> Any:
-    """Read a number of bins, or their edges."""
-    return tuple(number(edge) for edge in value) if isinstance(value, list) else value
-
-
-def probabilities(value: Any) -> dict[str, tuple[float, ...]]:
-    """Read the quantiles of metrics, each a share of people or a list of them.
-
-    >>> probabilities({"latency": [0.9, 0.5]})
-    {'latency': (0.5, 0.9)}
-    """
-    if not isinstance(value, dict):
-        raise WrongValueError("must be a table of shares of people by metric, such as { latency = [0.5, 0.9, 0.99] }")
-    listed = {name: shares if isinstance(shares, list) else [shares] for name, shares in value.items()}
-    return {name: tuple(sorted({number(share) for share in shares})) for name, shares in listed.items()}
-
-
-def shares(value: Any) -> tuple[tuple[Level, float], ...]:
-    """Read shares by arm; a list of [arm, share] for arms that are numbers or true/false."""
-    if isinstance(value, dict):
-        return tuple(value.items())
-    if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-        return tuple((level(arm), share) for arm, share in value)
-    raise WrongValueError("must be a table of shares by arm, such as { A = 1, B = 1 }")
-
-
-def joint_shares(value: Any) -> dict[str, JointShares]:
-    """Read shares of pairs of arms, by the other experiment: by own arm and then by the other's, or a list of rows."""
-    if not isinstance(value, dict):
-        raise WrongValueError("must be a table by experiment, such as { search = { A = { off = 0.5, on = 0.5 } } }")
-    return {name: tuple(_joint_share_rows(name, shares)) for name, shares in value.items()}
-
-
-def _joint_share_rows(name: str, value: Any) -> Iterator[tuple[Level, Level, float]]:
-    if isinstance(value, dict) and all(isinstance(row, dict) for row in value.values()):
-        yield from ((first, second, number(share)) for first, row in value.items() for second, share in row.items())
-    elif isinstance(value, list) and all(isinstance(row, list) and len(row) == 3 for row in value):
-        yield from ((level(first), level(second), number(share)) for first, second, share in value)
-    else:
-        raise WrongValueError(f"of {name!r} must be tables of shares by arm: {'{ A = { off = 0.5, on = 0.5 } }'}")
-
-
-def tolerance(value: Any, metrics: Iterable[str]) -> dict[str, float]:
-    """Read numbers by metric, or one number for all metrics."""
-    sizes = value if isinstance(value, dict) else dict.fromkeys(metrics, value)
-    limits = {name: number(size) for name, size in sizes.items()}
-    if not all(limit > 0 for limit in limits.values()):
-        raise WrongValueError("must be positive: one number, or a table of numbers by metric")
-    return limits
-
-
-def sizes(value: Any) -> dict[str, tuple[float, bool]]:
-    """Read positive sizes by metric: a number, or a share of the control's mean such as "2%"."""
-    if not isinstance(value, dict):
-        raise WrongValueError("must be a table of sizes by metric, such as { latency = '2%', refunds = 0.01 }")
-    return {name: size(amount) for name, amount in value.items()}
-
-
-def size(value: Any) -> tuple[float, bool]:
-    """Read a positive number, or a percentage as a text; true says that it was one.
-
-    >>> size("2%"), size(0.01)
-    ((0.02, True), (0.01, False))
-    """
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,12})?)\s*%\s*", value) if isinstance(value, str) else None
-    amount = float(match[1]) / 100 if match else number(value)
-    if not amount > 0:
-        raise WrongValueError("must be a positive number, or a share of the control's mean such as '2%'")
-    return amount, match is not None
-
-
-SWITCHES: dict[str, Callable[[Any], Any]] = {  # of a decision
-    "primary": one_of("any", "all"),
-    "guardrails": one_of("not-worse", "non-inferior"),
-    "people": positive_whole,
-    "worth": lambda value: size(value) and value,
-}
-
-
-def origins(value: Any) -> tuple[str, ...]:
-    """Read web origins: scheme and host, perhaps a port."""
-    for origin in names(value):
-        if not re.fullmatch(r"https?://[^\s/?#@]+", origin):
-            raise WrongValueError("must list origins such as 'https://shop.example', without a path")
-    return tuple(value)
-
-
-def web_address(value: Any) -> str:
-    """Read a web address without a name or a password in it."""
-    if problem := web_address_problem(value):
-        raise WrongValueError(problem)
-    return str(value)
-
-
-def some_of(*choices: str) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a reader that takes a list of some of a few words, at least one."""
-
-    def read(value: Any) -> tuple[Any, ...]:
-        if (
-            not isinstance(value, list)
-            or not value
-            or not all(isinstance(word, str) and word in choices for word in value)
-        ):
-            raise WrongValueError(f"must list some of {', '.join(json.dumps(choice) for choice in choices)}")
-        return tuple(dict.fromkeys(value))
-
-    return read
-
-
-def mail_address(value: Any) -> str:
-    """Read the address of a mailbox, without a name."""
-    if (
-        not isinstance(value, str)
-        or not re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.\-]+", value)
-        or len(value) > LONGEST_MAILBOX
-    ):
-        raise WrongValueError("must be the address of a mailbox such as 'team@shop.example'")
-    return value
-
-
-def mail_addresses(value: Any) -> tuple[str, ...]:
-    """Read one mailbox or a list of them."""
-    addresses = tuple(mail_address(item) for item in (value if isinstance(value, list) else [value]))
-    if not addresses:
-        raise WrongValueError("must name at least one mailbox")
-    return addresses
-
-
-def mail_server(value: Any) -> tuple[str, int | None]:
-    """Read a host, perhaps with a port.
-
-    >>> mail_server("mail.example:2525"), mail_server("mail.example")
-    (('mail.example', 2525), ('mail.example', None))
-    """
-    match = (
-        re.fullmatch(r"([A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?", value) if isinstance(value, str) else None
-    )
-    if match is None or not 0 < int(match[2] or 25) < 65_536:
-        raise WrongValueError("must be a host such as 'mail.example' or 'mail.example:587'")
-    return match[1].strip("[]"), int(match[2]) if match[2] else None
-
-
-def span(value: Any) -> str:
+def _duration(value: Any) -> str:
     """Read a duration, and keep it as it is written."""
     try:
         duration(value)
@@ -272,13 +231,79 @@ def span(value: Any) -> str:
     return str(value)
 
 
-def days(value: Any) -> str:
+def _days(value: Any) -> str:
     """Read a duration of whole days: cohorts are labelled by the day they begin."""
-    if duration(span(value)) % timedelta(days=1):
+    if duration(_duration(value)) % timedelta(days=1):
         raise WrongValueError("must be whole days, such as '1d' or '7d'")
     return str(value)
 
 
-def tick(value: Any) -> str:
-    """Read when batches are sealed: every so often, or only at the end."""
-    return "end" if value == "end" else span(value)
+DURATION, DAYS = Kind(_duration), Kind(_days)
+TICK = Kind(lambda value: "end" if value == "end" else _duration(value))
+"""Every so often, or only at the end."""
+
+
+# ── addresses ──────────────────────────────────────────────────────────────────────────────────
+
+
+def web_address_problem(address: object) -> str:
+    """Say what is wrong with a web address; an empty text where nothing is. The address is not repeated.
+
+    >>> web_address_problem("https://hooks.example/T0/B0"), web_address_problem("hooks.example")
+    ('', 'must begin with https:// or http://')
+    >>> web_address_problem("https://me:secret@hooks.example/")
+    'must not hold a name or a password before its host'
+    """
+    if not isinstance(address, str) or not address.isprintable() or len(address) > LONGEST_ADDRESS:
+        return "must be a web address such as 'https://hooks.example/kanab'"
+    try:
+        parts = urlsplit(address)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        return "must be a web address with a host and, perhaps, a port from 1 to 65535"
+    if parts.scheme not in ("http", "https"):
+        return "must begin with https:// or http://"
+    if "@" in parts.netloc:
+        return "must not hold a name or a password before its host"
+    if not host or port == 0 or " " in address or not address.isascii() or parts.fragment:
+        return "must be a web address such as 'https://hooks.example/kanab'"
+    return ""
+
+
+def _web_address(value: Any) -> str:
+    if problem := web_address_problem(value):
+        raise WrongValueError(problem)
+    return str(value)
+
+
+def _origins(value: Any) -> tuple[str, ...]:
+    for origin in _names(value):
+        if not re.fullmatch(r"https?://[^\s/?#@]+", origin):
+            raise WrongValueError("must list origins such as 'https://shop.example', without a path")
+    return tuple(value)
+
+
+def _mailbox(value: Any) -> str:
+    mailbox = isinstance(value, str) and re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.\-]+", value)
+    if not mailbox or len(value) > LONGEST_MAILBOX:
+        raise WrongValueError("must be the address of a mailbox such as 'team@shop.example'")
+    return str(value)
+
+
+def _mailboxes(value: Any) -> tuple[str, ...]:
+    if value == []:
+        raise WrongValueError("must name at least one mailbox")
+    return tuple(map(_mailbox, value if isinstance(value, list) else [value]))
+
+
+def _mail_server(value: Any) -> tuple[str, int | None]:
+    """Read a host, perhaps with a port."""
+    pattern = r"([A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?"
+    match = re.fullmatch(pattern, value) if isinstance(value, str) else None
+    if match is None or not 0 < int(match[2] or 25) < 65_536:
+        raise WrongValueError("must be a host such as 'mail.example' or 'mail.example:587'")
+    return match[1].strip("[]"), int(match[2]) if match[2] else None
+
+
+WEB_ADDRESS, ORIGINS = Kind(_web_address), Kind(_origins, write=list)
+MAILBOX, MAILBOXES, MAIL_SERVER = Kind(_mailbox), Kind(_mailboxes), Kind(_mail_server)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.approved import assert_approved
 
 from kanab.errors import PlanError
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict, plan_to_dict, read_plan
@@ -199,98 +200,129 @@ def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path: P
 
 # ── mistakes ───────────────────────────────────────────────────────────────────────────────────
 
-MISTAKES: dict[str, str] = {
-    'k = 10 → k = "10"': "k must be a whole number, at least 2",
-    "k = 10 → kk = 10": "kk is an unknown key; nearest: k",
-    "k = 10 → origins = 'https://shop.example'": "origins must be a list of names",
-    "k = 10 → origins = ['https://shop.example/x']": "origins must list origins such as 'https://shop.example'",
-    "k = 10 → durability = 'ram'": 'durability must be "disk" or "memory"',
-    "k = 10 → nonce_life = '1 day'": "nonce_life must be a duration such as '24h' or '7d'",
-    "k = 10 → nonce_life = 24": "nonce_life must be a duration such as '24h' or '7d'",
-    'every = "7d" → every = "36h"': "cohorts.every must be whole days, such as '1d' or '7d'",
-    'every = "7d" → evry = "7d"': "cohorts.evry is an unknown key; nearest: every",
-    'window = "7d" → window = "0d"': "cohorts.window must be a duration such as '24h' or '7d'",
-    'seal = "7d" → seal = "never"': "cohorts.seal must be a duration such as '24h' or '7d'",
-    "tier = [1, 2, 3] → tier = 3": "covariates.tier must be a list of levels (texts, numbers, true/false) or a table",
-    "tier = [1, 2, 3] → tier = [1, 2, 2.0]": "covariates.tier names a level twice",
-    "tier = [1, 2, 3] → tier = [1, 2, '3']": "covariates.tier must have levels of one kind",
-    "tier = [1, 2, 3] → tier = [1, [2]]": "covariates.tier must be a list of levels",
-    "tier = [1, 2, 3] → tier = [1, nan]": "covariates.tier must be a finite number",
-    "tier = [1, 2, 3] → tier = [1979-05-27, 1980-05-27]": "covariates.tier must be a list of levels",
-    "tier = [1, 2, 3] → tier = { bins = 1 }": "covariates.tier.bins must be a whole number of bins, at least 2",
-    "tier = [1, 2, 3] → tier = { bins = [2, 1] }": "covariates.tier.bins must be finite numbers in increasing",
-    "tier = [1, 2, 3] → tier = { bins = ['a'] }": "covariates.tier.bins must be a finite number",
-    "tier = [1, 2, 3] → tier = { top = '3' }": "covariates.tier.top must be a whole number from 1 to 1,000",
-    "tier = [1, 2, 3] → tier = { tops = 3 }": "covariates.tier.tops is an unknown key; nearest: top",
-    "tier = [1, 2, 3] → tier = { top = 3, bins = 3 }": "covariates.tier takes one of levels, bins and top",
-    "minutes = { bounds = [0, 600], resolution = 0.01 } → minutes = 'number'": "metrics.minutes must be a table",
-    "resolution = 0.01 } → resolution = 'cent' }": "metrics.minutes.resolution must be a finite number",
-    "resolution = 0.01 } → resolution = 0.3 }": "metrics.minutes.resolution: the resolution of 'minutes' must be",
-    "resolution = 0.01 } → reslution = 0.01 }": "metrics.minutes.reslution is an unknown key; nearest: resolution",
-    "resolution = 0.01 } → kind = 'count' }": 'metrics.minutes.kind must be "binary"',
-    "resolution = 0.01 } → kind = 'binary' }": "metrics.minutes is binary: it has bounds 0 and 1",
-    "resolution = 0.01 } → missing = 'level' }": 'metrics.minutes.missing must be "zero" or "exclude"',
-    "resolution = 0.01 } → sensitive = 1 }": 'metrics.minutes.sensitive must be false or true or "both"',
-    "resolution = 0.01 } → least_events = 0 }": "metrics.minutes.least_events must be a whole number, at least 1",
-    "resolution = 0.01 } → least_events = 5 }": "metrics.minutes.least_events is for metrics of kind 'binary', or of",
-    "resolution = 0.01 } → squares = 'arm' }": 'metrics.minutes.squares must be "marginals" or "class"',
-    "resolution = 0.01 } → of = 'spend' }": "metrics.minutes.of must name another metric, of kind 'binary'",
-    "resolution = 0.01 } → of = 'boght' }": "metrics.minutes.of names an unknown metric, 'boght'; nearest: bought",
-    "resolution = 0.01 } → of = ['bought'] }": "metrics.minutes.of must be a text",
-    "resolution = 0.01 } → ratio = ['spend', 'bought'] }": "metrics.minutes is a ratio and takes no other key",
-    "bounds = [0, 600] → bounds = [600, 0]": "metrics.minutes.bounds: the bounds of 'minutes' must be two finite",
-    "bounds = [0, 600] → bounds = [0, inf]": "metrics.minutes.bounds must be a finite number",
-    "bounds = [0, 600] → bounds = [0, true]": "metrics.minutes.bounds must be a finite number",
-    "bounds = [0, 600] → bounds = 600": "metrics.minutes.bounds must be two numbers: [lower, upper]",
-    "bounds = [0, 600] → bounds = [0, 1e15]": "metrics.minutes.bounds: the bounds of 'minutes' do not fit its grid",
-    "bounds = [0, 600], → ": "metrics.minutes.bounds is missing: [lower, upper], or kind = 'binary'",
-    "bounds = [0, 600], resolution = 0.01 → ratio = ['spend']": "metrics.minutes.ratio must name two metrics",
-    "arms = { A = 1, B = 1 } → salt = 'x'": "experiments.checkout.arms is missing: name at least two",
-    "arms = { A = 1, B = 1 } → arms = { A = 1 }": "experiments.checkout.arms must name at least two arms",
-    "arms = { A = 1, B = 1 } → arms = ['A', 'B']": "experiments.checkout.arms must be a table of shares by arm",
-    "arms = { A = 1, B = 1 } → arms = { A = 1, B = -1 }": "experiments.checkout.arms.B must have a positive share",
-    "arms = { A = 1, B = 1 } → arms = { A = 1, B = nan }": "experiments.checkout.arms.B must have a positive",
-    "arms = { A = 1, B = 1 } → arms = { A = 1, '' = 1 }": 'experiments.checkout.arms."": an arm\'s name must not',
-    'adjust = ["tier"] → adjust = ["teir"]': "experiments.checkout.adjust names an unknown covariate, 'teir'; nearest",
-    'adjust = ["tier"] → adjust = "tier"': "experiments.checkout.adjust must be a list of names",
-    'adjust = ["tier"] → adjust = ["tier", "tier"]': "experiments.checkout.adjust names a covariate twice",
-    'adjust = ["tier"] → ajust = ["tier"]': "experiments.checkout.ajust is an unknown key; nearest: adjust",
-    'adjust = ["tier"] → survival = { spend = "days" }': "experiments.checkout.survival was removed; count a 0/1",
-    'adjust = ["tier"] → control = "C"': "experiments.checkout.control is not one of its arms; declared: A, B",
-    'adjust = ["tier"] → salt = ""': "experiments.checkout.salt must not be empty",
-    'adjust = ["tier"] → holdout = 1': "experiments.checkout.holdout must be a share of all people",
-    'adjust = ["tier"] → looks = 0': "experiments.checkout.looks must be a whole number, at least 1",
-    'adjust = ["tier"] → primary = ["spnd"]': "experiments.checkout.primary names an unknown metric, 'spnd'; nearest",
-    'adjust = ["tier"] → guardrails = "spend"': "experiments.checkout.guardrails must be a list of names",
-    'adjust = ["tier"] → primary = ["spend"]\nguardrails = ["spend"]': (
-        "experiments.checkout: 'spend' is primary and a guardrail; it has one role"
-    ),
-    'adjust = ["tier"] → lower_is_better = ["x"]': "experiments.checkout.lower_is_better names an unknown metric, 'x'",
-    'adjust = ["tier"] → non_inferiority = 2': "experiments.checkout.non_inferiority must be a table of sizes",
-    'adjust = ["tier"] → non_inferiority = { spend = "two" }': "experiments.checkout.non_inferiority must be a finite",
-    'adjust = ["tier"] → non_inferiority = { spend = "0%" }': "experiments.checkout.non_inferiority must be a positive",
-    'adjust = ["tier"] → decision = { people = 0 }': "experiments.checkout.decision.people must be a whole number",
-    'adjust = ["tier"] → decision = { worth = 0 }': "experiments.checkout.decision.worth must be a positive number",
-    'adjust = ["tier"] → decision = { peple = 9 }': "experiments.checkout.decision.peple is an unknown key; nearest",
-    'adjust = ["tier"] → decision = { primary = "one" }': 'experiments.checkout.decision.primary must be "any"',
-    'adjust = ["tier"] → guardrails = ["spend"]\ndecision = { guardrails = "non-inferior" }': (
-        "experiments.checkout.non_inferiority misses the guardrail 'spend'"
-    ),
-    'adjust = ["tier"] → tolerance = 0': "experiments.checkout.tolerance must be positive",
-    'adjust = ["tier"] → tolerance = { spnd = 1 }': "experiments.checkout.tolerance names an unknown metric, 'spnd'",
-    'adjust = ["tier"] → exclude_with = ["checkout"]': "experiments.checkout.exclude_with names the experiment its",
-    'interactions = ["checkout"] → interactions = ["chekout"]': "experiments.banner.interactions names an unknown",
-    "[experiments.banner] → [experiments.tier]": "experiments.tier has a name that is taken by covariates.tier",
-    '[experiments.banner] → [experiments."tab\\t"]': 'experiments."tab\\t": a name must not hold control characters',
+CHANGES: dict[str, list[str]] = {
+    "k = 10": [
+        'k = "10"',
+        "kk = 10",
+        "origins = 'https://shop.example'",
+        "origins = ['https://shop.example/x']",
+        "durability = 'ram'",
+        "nonce_life = '1 day'",
+        "nonce_life = 24",
+    ],
+    'every = "7d"': [
+        'every = "36h"',
+        'evry = "7d"',
+    ],
+    'window = "7d"': [
+        'window = "0d"',
+    ],
+    'seal = "7d"': [
+        'seal = "never"',
+    ],
+    "tier = [1, 2, 3]": [
+        "tier = 3",
+        "tier = [1, 2, 2.0]",
+        "tier = [1, 2, '3']",
+        "tier = [1, [2]]",
+        "tier = [1, nan]",
+        "tier = [1979-05-27, 1980-05-27]",
+        "tier = { bins = 1 }",
+        "tier = { bins = [2, 1] }",
+        "tier = { bins = ['a'] }",
+        "tier = { top = '3' }",
+        "tier = { tops = 3 }",
+        "tier = { top = 3, bins = 3 }",
+    ],
+    "minutes = { bounds = [0, 600], resolution = 0.01 }": [
+        "minutes = 'number'",
+    ],
+    "resolution = 0.01 }": [
+        "resolution = 'cent' }",
+        "resolution = 0.3 }",
+        "reslution = 0.01 }",
+        "kind = 'count' }",
+        "kind = 'binary' }",
+        "missing = 'level' }",
+        "sensitive = 1 }",
+        "least_events = 0 }",
+        "least_events = 5 }",
+        "squares = 'arm' }",
+        "of = 'spend' }",
+        "of = 'boght' }",
+        "of = ['bought'] }",
+        "ratio = ['spend', 'bought'] }",
+        "winsorize = [0, 5] }",
+    ],
+    "bounds = [0, 600]": [
+        "bounds = [600, 0]",
+        "bounds = [0, inf]",
+        "bounds = [0, true]",
+        "bounds = 600",
+        "bounds = [0, 1e15]",
+    ],
+    "bounds = [0, 600],": [
+        "",
+    ],
+    "bounds = [0, 600], resolution = 0.01": [
+        "ratio = ['spend']",
+    ],
+    "arms = { A = 1, B = 1 }": [
+        "salt = 'x'",
+        "arms = { A = 1 }",
+        "arms = ['A', 'B']",
+        "arms = { A = 1, B = -1 }",
+        "arms = { A = 1, B = nan }",
+        "arms = { A = 1, '' = 1 }",
+        "variants = { A = 1, B = 1 }",
+    ],
+    'adjust = ["tier"]': [
+        'adjust = ["teir"]',
+        'adjust = "tier"',
+        'adjust = ["tier", "tier"]',
+        'ajust = ["tier"]',
+        'survival = { spend = "days" }',
+        'control = "C"',
+        'salt = ""',
+        "holdout = 1",
+        "looks = 0",
+        'primary = ["spnd"]',
+        'guardrails = "spend"',
+        'primary = ["spend"]\nguardrails = ["spend"]',
+        'lower_is_better = ["x"]',
+        "non_inferiority = 2",
+        'non_inferiority = { spend = "two" }',
+        'non_inferiority = { spend = "0%" }',
+        "decision = { people = 0 }",
+        "decision = { worth = 0 }",
+        "decision = { peple = 9 }",
+        'decision = { primary = "one" }',
+        'guardrails = ["spend"]\ndecision = { guardrails = "non-inferior" }',
+        "tolerance = 0",
+        "tolerance = { spnd = 1 }",
+        'exclude_with = ["checkout"]',
+        'cuped = ["tier"]',
+        "sequential = 4",
+        'decision = { mde = "2%" }',
+    ],
+    'interactions = ["checkout"]': [
+        'interactions = ["chekout"]',
+    ],
+    "[experiments.banner]": [
+        "[experiments.tier]",
+        '[experiments."tab\\t"]',
+    ],
 }
+"""What is changed in the shop's plan, and into what: each is one mistake, with its path, and what to write."""
 
 
-@pytest.mark.parametrize("change", MISTAKES)
-def test_every_mistake_is_named_with_its_path(change: str) -> None:
-    old, _, new = change.partition(" → ")
-    found = refused(changed(old, new))
-    assert len(found) == 1, found
-    assert found[0].startswith(MISTAKES[change]), found[0]
+def test_every_mistake_is_named_with_its_path() -> None:
+    lines = []
+    for old, mistakes in CHANGES.items():
+        for new in mistakes:
+            found = refused(changed(old, new))
+            lines += [new, *(f"    {mistake}" for mistake in found)]
+    assert_approved("plan/mistakes.txt", "\n".join(lines) + "\n")
 
 
 def test_all_mistakes_are_reported_together() -> None:
