@@ -234,7 +234,7 @@ SENTENCES: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: kb.Mean("bought", bounds=5),
-        "Mean(): bounds must be two numbers: (lower, upper), for example bounds=(0, 500).",
+        "Mean(): bounds must be two numbers: lower, upper, for example bounds=(0, 500).",
     ),
     (
         lambda: kb.count(ROWS, "kanab.toml"),

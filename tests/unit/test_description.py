@@ -39,7 +39,7 @@ def test_everything_that_is_wrong_with_a_value_is_said_at_once() -> None:
     with pytest.raises(ArgumentError) as refused:
         kb.Mean(bounds=5, missing="drop", winsorise=3)  # type: ignore[call-arg, arg-type]
     assert str(refused.value).rstrip(".").split("; ") == [
-        "Mean(): bounds must be two numbers: (lower, upper), for example bounds=(0, 500)",
+        "Mean(): bounds must be two numbers: lower, upper, for example bounds=(0, 500)",
         "missing must be 'exclude' or 'zero', for example missing='exclude'",
         "there is no 'winsorise'",
         "did you mean 'bounds'?",

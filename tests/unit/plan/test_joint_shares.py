@@ -93,7 +93,7 @@ def test_a_list_may_not_name_a_pair_twice_and_must_have_three_entries() -> None:
     assert "names a pair of arms twice" in list(joint_share_mistakes(rows, (None, None)))
     for wrong in ('joint_shares = [["A", "off", 1]]', 'joint_shares = { search = [["A", "off"]] }'):
         text = TEXT.replace("[experiments.checkout.joint", "[ignored").replace('["search"]', f'["search"]\n{wrong}')
-        with pytest.raises(PlanError, match=r"joint_shares (must be a table of shares of pairs|of 'search' must be tables)"):
+        with pytest.raises(PlanError, match=r"joint_shares (must be a table of shares|of 'search' must be tables)"):
             parse_plan(text)
 
 

@@ -55,13 +55,13 @@ to = "https://hooks.example/kanab"
         ("[notify.json]\nto = 'https://hooks.example:0x/T0KEN'", "notify.json.to must be a web address with a host"),
         ("[notify.json]\nto = 5", "notify.json.to must be a web address such as"),
         ("[notify]\nurl = 'ab.shop.example'\n[notify.slack]", "notify.url must begin with https:// or http://"),
-        ("[notify]\nevents = ['seals']\n[notify.slack]", 'notify.events must list some of 'seal', 'sample-ratio', '),
+        ("[notify]\nevents = ['seals']\n[notify.slack]", "notify.events must list some of 'seal', 'sample-ratio', "),
         ("[notify.mail]", "notify.mail.server is missing: a host such as 'mail.example:587'"),
         (MAIL.replace("mail.example", "mail example"), "notify.mail.server must be a host such as"),
         (MAIL.replace("mail.example", "mail.example:70000"), "notify.mail.server must be a host such as"),
         (MAIL.replace("team@shop.example", "team"), "notify.mail.to must be the address of a mailbox"),
         (MAIL.replace("kanab@", "a\\\\r\\\\nBcc: x@"), "notify.mail.from must be the address of a mailbox"),
-        (f'{MAIL}encryption = "ssl"', 'notify.mail.encryption must be 'tls' or 'starttls' or 'none''),
+        (f'{MAIL}encryption = "ssl"', "notify.mail.encryption must be 'tls' or 'starttls' or 'none'"),
     ],
 )
 def test_mistakes_are_named_and_addresses_are_not_repeated(text: str, says: str) -> None:
