@@ -16,6 +16,7 @@ from kanab.counting.engine.sql import count_table
 from kanab.description import Mean
 from kanab.errors import KanabError, QueryError, SourceError
 from kanab.plan.model import make_plan
+from kanab.scan.count import engine_people
 from kanab.scan.count.pair_counting import count_pairs
 
 PLAN = make_plan("variant", [Mean("spend", bounds=(0, 100), resolution=1.0)])
@@ -72,8 +73,10 @@ def test_sums_beyond_the_decimals_of_spark_are_an_error(spark_session: Any) -> N
 
 
 @pytest.mark.slow
-def test_sums_of_more_partitions_than_one_worker_adds_are_those_of_all_people(spark_session: Any) -> None:
-    # ten become five, then two, and these are added here
+def test_sums_of_more_partitions_than_one_worker_adds_are_those_of_all_people(
+    spark_session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_people, "_PARTS_AT_ONCE", 3)  # ten become four, two, one; 70 take Spark a minute
     rows = spark_session.range(0, 7_000, numPartitions=10).selectExpr(
         "if(id % 2 = 0, 'A', 'B') AS variant", "id % 3 AS b", "(id % 97) / 4 AS spend", "id % 5 = 0 AS bought"
     )

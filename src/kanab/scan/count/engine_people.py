@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ Decoder = Callable[[Sequence[Any]], Columns]
 MOST_ASSIGNED_EXPERIMENTS = 10_000
 """A table of assignments with more experiments is a table of something else."""
 
-_DEPTH = 4  # so often sums of partitions of Spark are added in the cluster: each is as large as all tables
+_PARTS_AT_ONCE = 32  # sums of partitions of Spark that one worker adds: each is as large as all tables
 _PYTHON_VALUES = 8  # times the memory of Arrow's
 
 
@@ -119,13 +120,17 @@ def count_answer(rows: Any, decode: Decoder, task: CountTask, progress: Progress
 
 
 def _on_partitions(rows: Any, decode: Decoder, task: CountTask) -> PairSums:
-    """Count each partition where it is, and add their sums in the cluster, too: the driver gets a few."""
+    """Count each partition where it is, and add their sums in the cluster, too: the driver gets one answer."""
     try:
         frame = rows.get_backend().raw_sql(query_text(rows))
         with _this_python(frame.sparkSession.sparkContext):
             parts = frame.mapInArrow(_Partition(decode, task), "part binary").rdd.map(_loaded)
-            nobody = PairCounter(task).result()
-            sums: PairSums | _PartitionError = parts.treeAggregate(nobody, _add_parts, _add_parts, _DEPTH)
+            many = parts.getNumPartitions()
+            while many > 1:
+                many = -(-many // _PARTS_AT_ONCE)
+                parts = parts.mapPartitionsWithIndex(_Numbered(many)).reduceByKey(_add_parts, many).values()
+            nobody: _Part = PairCounter(task).result()
+            sums = reduce(_add_parts, parts.collect(), nobody)
     except Exception as problem:  # engines put values of the data into their errors
         if "No module named" in str(problem):
             raise SourceError(
@@ -133,20 +138,30 @@ def _on_partitions(rows: Any, decode: Decoder, task: CountTask) -> PairSums:
             ) from None
         raise QueryError(problem) from None
     if isinstance(sums, _PartitionError):
-        raise sums.error()
+        raise sums.kind(sums.fact, sums.remedy)
     return sums.checked(task.experiments)
 
 
-def _loaded(row: Sequence[bytes]) -> PairSums | _PartitionError:
-    part: PairSums | _PartitionError = pickle.loads(row[0])
+def _loaded(row: Sequence[bytes]) -> _Part:
+    part: _Part = pickle.loads(row[0])
     return part
 
 
-def _add_parts(first: PairSums | _PartitionError, second: PairSums | _PartitionError) -> PairSums | _PartitionError:
+def _add_parts(first: _Part, second: _Part) -> _Part:
     """Add the sums of two partitions; what is wrong with one is wrong with both."""
     if isinstance(first, _PartitionError):
         return first
     return second if isinstance(second, _PartitionError) else first + second
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """Gives the sums of a partition the number of those that they are added to."""
+
+    groups: int
+
+    def __call__(self, partition: int, parts: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        return ((partition % self.groups, part) for part in parts)
 
 
 @contextmanager
@@ -169,8 +184,8 @@ class _PartitionError:
     fact: str
     remedy: str
 
-    def error(self) -> KanabError:
-        return self.kind(self.fact, self.remedy)
+
+_Part = PairSums | _PartitionError
 
 
 @dataclass(frozen=True)
