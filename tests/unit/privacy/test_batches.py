@@ -81,11 +81,6 @@ def test_a_table_that_one_batch_left_out_is_left_out_of_the_sum(counting: Counti
     assert [row.effect.method for row in analyze(added).effects] == ["difference"]
 
 
-def test_one_release_is_its_own_sum(counting: Counting) -> None:
-    found = release(counting(batch(1), PLAN))
-    assert add_releases([found]) is found
-
-
 def test_releases_of_different_plans_are_refused(counting: Counting) -> None:
     other = make_plan("arm", [Mean("y", bounds=(-60, 60), resolution=0.01)])
     found = [release(counting(batch(1), PLAN)), release(counting(batch(2), other))]

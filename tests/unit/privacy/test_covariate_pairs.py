@@ -11,14 +11,12 @@ import pytest
 from tests.described import as_values
 
 import kanab as kb
-from kanab.counted import Counted
 from kanab.counting.in_memory import count_rows
 from kanab.errors import PrivacyError
 from kanab.inspection.attack.published import published_from_dict
 from kanab.inspection.auditor import check_release, passes
-from kanab.inspection.officer.table_facts import fields_of
-from kanab.plan.model import ExperimentPlan, Plan, make_plan
-from kanab.plan.paired_covariates import Pair, pairs_of, planned_pairs
+from kanab.plan.model import Plan, make_plan
+from kanab.plan.paired_covariates import planned_pairs
 from kanab.privacy import covariate_pairs as pairs_module
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
@@ -27,7 +25,7 @@ from kanab.privacy.leverage import Leverage, leverage
 from kanab.privacy.merging import SAFETY_FACTOR
 from kanab.privacy.numbers.design import Weights
 from kanab.privacy.overlap import Column
-from kanab.privacy.release_json import release_from_dict, release_to_dict
+from kanab.privacy.release_json import release_to_dict
 
 BOUNDS: dict[str, Any] = {"bounds": {"y": (0, 50)}, "resolution": {"y": 1}}
 Rows = dict[str, Any]
@@ -55,12 +53,6 @@ def by_hand(rows: Rows, first: str, second: str) -> list[int]:
         for a in sorted(set(rows[first].tolist()))
         for b in sorted(set(rows[second].tolist()))
     ]
-
-
-def test_every_pair_of_adjusted_covariates_is_planned_in_the_order_of_names() -> None:
-    shop = ExperimentPlan("shop", adjust=("tier", "device", "tier", "age"))
-    assert [pair.name for pair in pairs_of(shop)] == ["shop/age/device", "shop/age/tier", "shop/device/tier"]
-    assert pairs_of(ExperimentPlan("shop", adjust=("tier",), segments=("device",))) == []
 
 
 def test_a_covariate_with_the_name_of_a_pair_goes_before_it() -> None:
@@ -152,30 +144,6 @@ def test_too_many_classes_to_check_leave_pairs_out(monkeypatch: pytest.MonkeyPat
     assert list(made.receipt.left_out) == ["arm/x/z"]
 
 
-def test_a_pair_has_no_more_classes_than_can_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs_module, "MOST_CELLS", 16)
-    made = release(count_rows(people(4_000), plan("x", "z")))
-    assert made.tables["arm/x/z"].people.size <= 16
-    assert made.tables["arm/x"].shape == (2, 3)
-
-
-def test_without_signatures_there_are_no_pairs() -> None:
-    counted = count_rows(people(), plan("x", "z"))
-    bare = Counted(counted.plan, counted.tallies, None)
-    assert list(release(bare).tables) == ["arm/x", "arm/z"]
-
-
-def test_a_release_with_pairs_is_the_same_after_its_file() -> None:
-    made = release(count_rows(people(1_500, rare=0.06), plan("x", "z")))
-    plain = json.loads(json.dumps(release_to_dict(made)))
-    again = release_from_dict(plain)
-    assert again.tables["arm/x/z"] == made.tables["arm/x/z"]
-    assert release_to_dict(again) == release_to_dict(made)
-    effects = [row.to_dict() for row in kb.analyze(again).effects]
-    assert effects == [row.to_dict() for row in kb.analyze(made).effects]
-    assert effects[-1]["covariates"] == ["x", "z"]
-
-
 def test_pairs_of_a_ledger_are_counted_again(tmp_path: Path) -> None:
     ledger, rows = tmp_path / "kanab.ledger", people(1_500, rare=0.06)
     release(count_rows(rows, plan("x", "z")), ledger=ledger, new_ledger=True)
@@ -208,13 +176,6 @@ def test_batches_whose_levels_differ_are_adjusted_for_one_covariate_and_say_so()
     assert "The effect on y is not adjusted for z: there is no table of arm × x × z." in found.notes
 
 
-def test_the_officer_reads_what_a_pair_is_for() -> None:
-    made = release(count_rows(people(), plan("x", "z")))
-    table = fields_of(made)[-1]
-    assert (table["table"], table["covariate"], table["metrics"]) == ("arm/x/z", None, [])
-    assert table["why"] == ["adjustment: for x and z together; people only, no metric"]
-
-
 def test_an_attacker_reads_the_levels_of_pairs_as_they_were_merged() -> None:
     rows = people(1_500, rare=0.06)
     rows["z"] = np.where(np.arange(1_500) < 12, 5, rows["z"])  # too few for a level of their own in any table
@@ -224,13 +185,6 @@ def test_an_attacker_reads_the_levels_of_pairs_as_they_were_merged() -> None:
     assert axis.merged is not None
     assert {old for _, olds in axis.merged.groups for old in olds} >= {1, 2, 3, 4}
     assert all(new in made.tables["arm/x/z"].factor("z").levels for new, _ in axis.merged.groups)
-
-
-def test_a_pair_knows_its_tables() -> None:
-    pair = Pair("shop", "device", "tier")
-    assert (pair.name, pair.single("tier"), pair.map_name("tier")) == (
-        "shop/device/tier", "shop/tier", "shop/device/tier: tier"
-    )  # fmt: skip
 
 
 @pytest.mark.slow

@@ -37,18 +37,6 @@ def near_copies(moved: int, among: int) -> Any:
     return gram_of(x, [among, moved, among])
 
 
-def test_the_inverse_is_that_of_the_kept_classes() -> None:
-    rng = np.random.default_rng(1)
-    x = indicators(rng.integers(0, 4, (60, 3)))
-    gram = gram_of(x, rng.integers(1, 30, 60))
-    found = inverse_of(gram, 3)
-    assert found is not None
-    assert len(found.basis) == 12 - 2
-    assert symmetric(found.matrix) @ gram[np.ix_(found.basis, found.basis)] == pytest.approx(np.eye(10), abs=1e-12)
-    assert not np.triu(found.matrix, 1).any()
-    assert found.error < 1e-12
-
-
 def test_all_pairs_of_three_experiments_need_fractions_for_the_proof() -> None:
     gram = gram_of(indicators(pairs(4, 3)), np.arange(1, 82))
     found = inverse_of(gram, 6)

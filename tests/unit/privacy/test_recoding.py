@@ -74,14 +74,6 @@ def test_a_country_with_enough_buyers_or_with_none_stays() -> None:
         assert "MT" in levels(released(one_small_country(buyers), [SPEND]), "country")
 
 
-def test_conversions_need_no_three_people_in_a_class() -> None:
-    rows = one_small_country(2)
-    rows["bought"] = (rows["spend"] > 0).astype(int)
-    made = released(rows, [MetricPlan("bought", binary=True)])
-    assert "MT" in levels(made, "country")
-    assert "bought" in made.tables["arm/country"].metric_names
-
-
 def few_buyers() -> dict[str, Any]:
     """Twelve countries, in nearly all of which hardly anybody buys."""
     rows = shop()
@@ -134,24 +126,6 @@ def test_one_buyer_who_is_most_of_an_arm_takes_the_metric_out_and_a_bound_brings
     assert made.totals("arm").metric_names == ("bought",)
     assert "(--bounds spend=0:5000)" in made.receipt.left_out["arm: spend"]
     assert "spend" in released(rows, [MetricPlan("spend", bounds=(0, 500), resolution=0.01)]).totals("arm").metric_names
-
-
-def test_the_bounds_that_a_sentence_names_are_narrower_than_those_declared() -> None:
-    rows = shop(400)
-    rows["spend"] = np.where(np.arange(400) == 5, 90.0, 0.0)
-    made = released(rows, [MetricPlan("spend", bounds=(0, 100)), MetricPlan("bought", binary=True)])
-    assert "(--bounds spend=0:50)" in made.receipt.left_out["arm: spend"]
-
-
-def test_by_class_the_sentence_about_a_relation_names_no_flag_that_does_not_keep_it() -> None:
-    rows = shop()
-    buyers = np.flatnonzero((rows["spend"] > 0) & (rows["device"] == "phone"))
-    desktop = int(np.flatnonzero((rows["spend"] > 0) & (rows["device"] == "desktop") & (rows["arm"] == "A"))[0])
-    rows["net"] = returns(rows, [*buyers[::3], desktop])
-    made = released(rows, [SPEND, NET], adjust=("device",))
-    assert made.tables["arm/device"].metric_names == ("spend",)
-    assert made.receipt.left_out["arm/device: net"].endswith("of a class; leave out spend to have it")
-    assert released(rows, [NET], adjust=("device",)).tables["arm/device"].metric_names == ("net",)
 
 
 # ── products ───────────────────────────────────────────────────────────────────────────────────

@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.described import as_values
-from tests.unit.privacy.epsilon.shop import SHOP, SMALL, counted, few, people, silent
+from tests.unit.privacy.epsilon.shop import SMALL, counted, few, people, silent
 
 from kanab.counting.dispatch import count
 from kanab.description import Mean, Rows
 from kanab.errors import MissingExtraError, PrivacyError
 from kanab.plan.file import parse_plan
-from kanab.plan.model import Budget, make_plan
 from kanab.privacy.epsilon import mechanism, noisy_release
 from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP
 from kanab.privacy.epsilon.split import noisy_tables
 from kanab.privacy.gate import release
-from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_to_dict
 from kanab.tally.noise import AddedNoise, twice_centre
@@ -181,15 +179,6 @@ def test_nothing_but_measured_numbers_leaves(monkeypatch: pytest.MonkeyPatch, le
     assert texts[0] == texts[1] == texts[2] == texts[3]
 
 
-def test_what_the_exact_gate_refuses_passes_here() -> None:
-    exact = counted(nobody_much())
-    plain = replace(exact, plan=replace(exact.plan, budget=None))
-    with pytest.raises(PrivacyError, match="fewer than k"):
-        release(plain)
-    made = release(exact)
-    assert {"checkout", "banner"} <= made.tables.keys()
-
-
 @pytest.mark.usefixtures("silent")
 def test_the_receipt_has_nothing_of_the_data_but_noisy_numbers() -> None:
     rows = people() | {"spend": [500.0] * 4000}
@@ -327,19 +316,3 @@ def test_a_small_k_and_a_large_delta_stand_in_the_receipt() -> None:
         "k = 3: a pilot", NOBODY_ADDS_UP, "delta = 0.0001 is not below one divided by the number of people",
     )  # fmt: skip
     assert release(count(few(), parse_plan(text))).receipt.deviations == (NOBODY_ADDS_UP,)
-
-
-def test_the_exact_grid_is_the_plans() -> None:
-    exact = count(few(), make_plan("variant", [Mean("spend", bounds=(0, 7))], arms=["A", "B"]))
-    made = noisy_release.release_with_noise(exact, Budget(1.0), 10)
-    assert made.tables["variant"].metrics == (replace(exact.plan.metrics[0], missing="exclude").metric(),)
-
-
-def test_a_map_names_a_level_that_was_merged_with_nobody() -> None:
-    levels = LevelMap("device", (("tv", ("tv",)), ("other", ("phone", "radio", None))), {})
-    assert noisy_release._with_names(levels) == levels
-    assert SHOP.count("levels") == 2
-
-
-def test_a_release_with_noise_introduces_itself_by_its_epsilon() -> None:
-    assert repr(release(counted(few(), SMALL))).endswith(": noise in every number: ε = 3 at δ = 1e-06")

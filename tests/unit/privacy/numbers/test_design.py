@@ -36,27 +36,10 @@ def effective_k(x: Floats, z: Floats | None = None, arms: int = 2) -> float:
     return NumberDesign.of(signatures, people, numbers, columns).leverage([True] * len(columns)).effective_k
 
 
-def test_an_even_number_costs_little() -> None:
-    # 100 people per arm: 1/100, and of x (half of them 0, half 1) another 1/100.
-    assert effective_k(np.repeat([0.0, 1.0], 100)) == pytest.approx(50)
-
-
 def test_an_outlier_hides_among_nobody() -> None:
     x = np.repeat([0.0, 1.0], 100)
     x[7] = 1e6
     assert effective_k(x) == pytest.approx(1, rel=1e-6)
-
-
-def test_clamping_hides_the_outlier() -> None:
-    x = np.repeat([0.0, 1.0], 100)
-    x[7] = 3
-    assert effective_k(x) == pytest.approx(
-        1 / (0.01 + (3 - x[1::2].mean()) ** 2 / ((x[1::2] - x[1::2].mean()) ** 2).sum())
-    )
-
-
-def test_a_number_that_is_the_same_for_all_adds_nothing() -> None:
-    assert effective_k(np.full(200, 12345.0)) == 100
 
 
 @pytest.mark.parametrize("size", [1.0, 1e6, 2.0**50])
