@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.shapes import skewness_of
+from kanab.counting.in_memory import skewness_of
 from kanab.stats import effect_differs, pooled_f, robust_f
 from kanab.stats.skewness import Shape, skewness_class, unusual_class
 from kanab.tally.factor import Factor

@@ -23,7 +23,7 @@ from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost
-from kanab.counting.bins import Bins
+from kanab.counting.levels import Bins
 from kanab.errors import MessageError, PlanError
 from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import published_from_dict

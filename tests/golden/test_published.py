@@ -75,7 +75,7 @@ def exact_f(rows: pd.DataFrame, factors: list[str], values: pd.Series, exact_ols
 
 @pytest.fixture(scope="session")
 def lin(shared: Path) -> kb.Tally:
-    return kb.counting.count_csv(
+    return kb.count_columns(
         shared / "lin2013_alo_star_men.csv.gz", arm="sfsp", covariates=["gpa0"], metrics=["GPA_year1"], squares="arm"
     )
 
@@ -346,7 +346,7 @@ def test_newhaven_corrected_p_values_are_these(newhaven):
 
 @pytest.fixture(scope="session")
 def cookie_cats(shared: Path) -> kb.Tally:
-    return kb.counting.count_csv(shared / "cookie_cats.csv.gz", arm="version", metrics=["retention_1", "retention_7"])
+    return kb.count_columns(shared / "cookie_cats.csv.gz", arm="version", metrics=["retention_1", "retention_7"])
 
 
 @pytest.mark.slow

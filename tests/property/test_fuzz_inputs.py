@@ -28,7 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kanab import KanabError, Metric, Tally, count_columns
-from kanab.counting import count_csv, read_classes
+from kanab.counting import read_classes
 
 FUZZ = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 
@@ -339,7 +339,7 @@ def read_both(content: bytes, name: str = "people.csv") -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         path.write_bytes(content)
-        outcome(lambda: count_csv(path, arm="arm", covariates=["tier"], metrics=["y"]))
+        outcome(lambda: count_columns(path, arm="arm", covariates=["tier"], metrics=["y"]))
         outcome(lambda: read_classes(path))
 
 

@@ -21,8 +21,7 @@ from kanab.privacy.inference import (
     in_machine_words,
     most_squares,
 )
-from kanab.tally.consistency import least_squares
-from kanab.tally.moments import Moments
+from kanab.tally.moments import Moments, least_squares
 
 Group = tuple[int, ...]
 AXES = ("arm", "level")

@@ -22,6 +22,7 @@ import kanab as kb
 from kanab.cli.main import cli
 from kanab.counted import Counted
 from kanab.counting import csvfile, lakes
+from kanab.counting.columns import count_columns
 from kanab.errors import MissingExtraError, SourceError
 from kanab.scan.count.pair_counting import count_pairs
 
@@ -103,7 +104,7 @@ def test_zst_files_need_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "rows.csv.zst").write_bytes(pack(as_csv(), "zst"))
     monkeypatch.setattr(csvfile.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"reading \.zst files needs an extra\. Run: pip install 'kanab\[sql"):
-        csvfile.count_csv(tmp_path / "rows.csv.zst", arm="variant")
+        count_columns(tmp_path / "rows.csv.zst", arm="variant")
 
 
 def partitioned(table: pa.Table, folder: Path, columns: list[str]) -> None:

@@ -62,7 +62,6 @@ CALLS: list[Call] = [
     (kb.Metric, ("spend",), {}),
     (kb.Prior, (0, 1), {}),
     (kb.tally.Factor, ("tier", (1, 2)), {}),
-    (kb.counting.count_csv, ("missing.csv",), {"arm": "variant"}),
     (kb.counting.read_classes, ({"arm": ["A", "B"], "count": [20, 20], "y": [1, 2]},), {}),
     (kb.plan.parse_plan, ("",), {}),
     (kb.plan.plan_digest, (kb.make_plan("variant", ["bought"]),), {}),

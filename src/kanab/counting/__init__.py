@@ -5,6 +5,5 @@ Others import ``count`` and ``SourceOptions`` from ``dispatch``, ``count_columns
 """
 
 from kanab.counting.class_table import read_classes
-from kanab.counting.csvfile import count_csv
 
-__all__ = ["count_csv", "read_classes"]
+__all__ = ["read_classes"]

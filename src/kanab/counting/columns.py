@@ -1,16 +1,18 @@
-"""Count arrays and frames into a tally, with NumPy alone: ``count_columns``."""
+"""Count arrays, frames and CSV files into a tally, with NumPy alone: ``count_columns``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
+from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.frames import encode, get_columns, load_frame, to_numbers
 from kanab.counting.grids import check_range, check_zero, choose_metric, profile_values
 from kanab.errors import SourceError, listed
@@ -26,11 +28,7 @@ Squares = Literal["arm", "marginals", "class"]
 _CHUNK = 1 << 20
 
 
-CHECKED = ("arm", "metrics", "covariates", "bounds", "resolution", "missing", "squares", "products")
-"""Arguments whose kinds are checked where they are read, in more words."""
-
-
-@check_arguments(skip=CHECKED)
+@check_arguments(skip=("arm", "metrics", "covariates", "bounds", "resolution", "missing", "squares", "products"))
 def count_columns(
     data: Any,
     *,
@@ -45,9 +43,10 @@ def count_columns(
 ) -> Tally:
     """Count people, one row each, into one tally of arm × covariates.
 
-    ``data`` is a dict of columns or a pandas, polars or Arrow table. Two arm columns make the
-    table of a pair of experiments. ``squares`` says how finely squares are kept: per "arm", on
-    the "marginals" (per arm and per level), or, at a cost to privacy, per "class".
+    ``data`` is a dict of columns, a pandas, polars or Arrow table, or the path of a CSV file (or .csv.gz, .tsv, .zip),
+    whose empty fields are missing values. Two arm columns make the table of a pair of experiments. ``squares`` says
+    how finely squares are kept: per "arm", on the "marginals" (per arm and per level), or, at a cost to privacy, per
+    "class".
 
     >>> rows = {"variant": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2.0, 1.5, 0.0]}
     >>> count_columns(rows, arm="variant", metrics=["spend"], covariates=["tier"], resolution={"spend": 0.5})
@@ -58,7 +57,10 @@ def count_columns(
     pairs = _pairs(products)
     if not isinstance(squares, str) or squares not in get_args(Squares):
         raise SourceError("unknown choice of squares", "Use 'arm', 'marginals' or 'class'.")
-    table = get_columns(load_frame(data), list(dict.fromkeys([*arms, *crossed, *named])))
+    columns = list(dict.fromkeys([*arms, *crossed, *named]))
+    if isinstance(data, (str, PathLike)):
+        data = {name: parse_fields(fields) for name, fields in read_texts(data, columns).items()}
+    table = get_columns(load_frame(data), columns)
     factors, code = _classes(table, arms, crossed)
     metric_steps = []
     for name in named:

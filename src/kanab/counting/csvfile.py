@@ -1,4 +1,4 @@
-"""Read CSV files with the standard library alone: ``count_csv``."""
+"""Read CSV files with the standard library alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import math
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -21,13 +21,10 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from kanab.arguments import check_arguments
-from kanab.counting.columns import CHECKED, Squares, check_column_names, count_columns
 from kanab.counting.frames import Array, check_column
 from kanab.counting.lakes import lake_at
 from kanab.errors import MissingExtraError, SourceError
-from kanab.tally.metric import DOUBLE_LIMIT, Metric, Missing
-from kanab.tally.tally import Tally
+from kanab.tally.metric import DOUBLE_LIMIT
 
 NUMBER = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]+)?|\.[0-9]+)([eE][-+]?[0-9]{1,3})?"
 """Fields that are numbers, in a notation that engines know too: 007 is a text."""
@@ -111,33 +108,6 @@ def _even_parts(lines: Sequence[str], sep: str) -> int:
         rows = rows[:-1]  # its end may be on a further line
     sizes = {len(row) for row in rows}
     return sizes.pop() if len(sizes) == 1 else 0
-
-
-@check_arguments(skip=("path", *CHECKED))
-def count_csv(
-    path: str | PathLike[str],
-    *,
-    arm: str | Sequence[str],
-    metrics: Sequence[str] | Mapping[str, Metric] = (),
-    covariates: Sequence[str] = (),
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    resolution: Mapping[str, float] | None = None,
-    missing: Mapping[str, Missing] | None = None,
-    squares: Squares = "marginals",
-    products: Iterable[tuple[str, str]] = (),
-) -> Tally:
-    """Count the rows of a CSV file (or .csv.gz, .tsv, .zip), one person each, into one tally.
-
-    Takes the same choices as ``count_columns``. Empty fields are missing values. Raises `SourceError`
-    where the file cannot be read or has no such column.
-    """
-    arms, crossed, named = check_column_names(arm, covariates, metrics)
-    table = {name: parse_fields(fields) for name, fields in read_texts(path, [*arms, *crossed, *named]).items()}
-    measured = metrics if isinstance(metrics, Mapping) else named
-    return count_columns(
-        table, arm=arms, metrics=measured, covariates=crossed, bounds=bounds, resolution=resolution, missing=missing,
-        squares=squares, products=products,
-    )  # fmt: skip
 
 
 def read_texts(

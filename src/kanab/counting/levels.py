@@ -1,15 +1,23 @@
-"""Place the arms and levels of a column among the declared ones.
+"""Make levels of too many values: the commonest ones, or bins of a number.
 
-Works on the few distinct levels of a column, never on its rows, so every engine can share it.
+Both are decided on the people of all arms together, before any metric is looked at, and alike in
+every source: by whole counts, and by sums on a grid of whole steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
 from typing import NamedTuple
 
-from kanab.errors import LevelError, SourceError, listed, meant
-from kanab.plan.model import CovariatePlan, ExperimentPlan
+import numpy as np
+from numpy.typing import NDArray
+
+from kanab.errors import LevelError, SourceError, flag, listed, meant
+from kanab.plan.declared import bin_labels
+from kanab.plan.model import MOST_LEVELS, CovariatePlan, ExperimentPlan, Plan
 from kanab.tally.cell_arrays import DROPPED
 from kanab.tally.factor import OTHER, Factor, Level, label, numeric_scores, sorted_levels
 
@@ -90,3 +98,140 @@ def named_level(name: Level, factor: Factor, shown: Sequence[Level]) -> Level:
 
 def _text(level: Level) -> str:
     return str(level).lower() if isinstance(level, bool) else str(level)
+
+
+_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Bins:
+    """A number cut at its edges: below the first, between two, from the last one on."""
+
+    name: str
+    edges: tuple[float, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One text per bin, in order."""
+        return bin_labels(self.edges)
+
+    def place(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the bin of every number: how many edges are not above it."""
+        return np.searchsorted(np.asarray(self.edges, dtype=np.float64), values, side="right").astype(np.intp)
+
+    def factor(self, people: Sequence[int], sums: Sequence[int], scale: int, *, missing: bool) -> Factor:
+        """Return the covariate with a level per bin that holds people, each scored by its exact mean.
+
+        ``sums`` are of the covariate's grid values, all arms together, ``scale`` steps per unit.
+
+        >>> Bins("age", (30.0,)).factor([2, 0], [41, 0], 1, missing=True)
+        Factor(name='age', levels=('< 30', None), role='covariate', scores=(20.5, None))
+        """
+        filled = [place for place, count in enumerate(people) if count]
+        means = {place: float(Fraction(sums[place], people[place] * scale)) for place in filled}
+        return self._factor(means, missing=missing)
+
+    def outcome(self, places: Iterable[int], *, missing: bool) -> tuple[Factor, dict[int, int]]:
+        """Return the bins of a metric that hold people, and where each of them goes; missing ones come last.
+
+        Scores are the numbers of the bins, for their order: a mean would be an answer about the metric.
+
+        >>> Bins("latency", (0.0, 50.0, 100.0)).outcome([3, 1], missing=False)[0]
+        Factor(name='latency', levels=('0 – 50', '≥ 100'), role='covariate', scores=(1.0, 3.0))
+        """
+        filled = sorted(set(places))
+        into = {place: position for position, place in enumerate(filled)}
+        return self._factor({place: float(place) for place in filled}, missing=missing), into
+
+    def _factor(self, scores: Mapping[int, float], *, missing: bool) -> Factor:
+        """Return the bins that have scores as levels, and the missing level where somebody has it, or nobody a bin."""
+        gone = (None,) if missing or not scores else ()
+        levels = (*(self.labels[place] for place in scores), *gone)
+        return Factor(self.name, levels, "covariate", (*scores.values(), *gone) if scores else None)
+
+
+def quantile_shares(plan: CovariatePlan) -> tuple[float, ...]:
+    """Return the shares of people below the inner edges of equal bins; none where a plan gives the edges.
+
+    >>> quantile_shares(CovariatePlan("age", bins=4))
+    (0.25, 0.5, 0.75)
+    """
+    return tuple(place / plan.bins for place in range(1, plan.bins)) if isinstance(plan.bins, int) else ()
+
+
+def choose_bins(plan: CovariatePlan, quantiles: Sequence[float], low: float, high: float) -> Bins:
+    """Return bins at the edges that a plan gives, or else at quantiles of values between low and high.
+
+    Quantiles are rounded to three significant digits; equal edges are one. Where the values are close together and
+    far from 0, such as years, the digits are counted on their range instead. Rounding also hides the last bit, in
+    which engines interpolate differently.
+
+    >>> choose_bins(CovariatePlan("spend", bins=4), [12.3456, 12.3412, 250.4], 0, 900).edges
+    (12.3, 250.0)
+    >>> choose_bins(CovariatePlan("year", bins=3), [2003.75, 2011.5], 1999, 2024).edges
+    (2003.8, 2011.5)
+    """
+    if isinstance(plan.bins, tuple):
+        return Bins(plan.name, plan.bins)
+    return Bins(plan.name, tuple(sorted({rounded(value, high - low) for value in quantiles})))
+
+
+def rounded(value: float, span: float) -> float:
+    """Return a quantile with three significant digits, counted on the range where values are close together."""
+    exact = Decimal(f"{value:.12g}")
+    if not exact:
+        return 0.0
+    magnitudes = [exact.adjusted()] + ([Decimal(f"{span:.12g}").adjusted()] if span > 0 else [])
+    step = Decimal(1).scaleb(min(magnitudes) - _DIGITS + 1)
+    return float((exact / step).quantize(Decimal(1), rounding=ROUND_HALF_EVEN) * step)
+
+
+def common_levels(counts: Mapping[Level, int], top: int) -> tuple[Level, ...]:
+    """Return the commonest levels in sorted order; equally common ones are taken in sorted order.
+
+    The missing level is none of them: it always stays.
+
+    >>> common_levels({"de": 5, "fr": 9, "at": 5, None: 7}, top=2)
+    ('at', 'fr')
+    """
+    order = sorted_levels(level for level in counts if level is not None)
+    return sorted_levels(sorted(order, key=lambda level: -counts[level])[:top])
+
+
+def declare_levels(name: str, common: Sequence[Level], *, rest: bool) -> CovariatePlan:
+    """Return a covariate that declares its common levels, and "other" for the rest if there is one.
+
+    >>> declare_levels("country", ("at", "fr"), rest=True).levels
+    ('at', 'fr', 'other')
+    """
+    levels = tuple(level for level in common if level != OTHER)
+    return CovariatePlan(name, (*levels, OTHER) if rest or len(levels) < len(common) else levels)
+
+
+def check_levels(name: str, levels: int, plan: Plan) -> None:
+    """Raise `SourceError` where a covariate has more levels than allowed."""
+    if levels > MOST_LEVELS:
+        bins, top = flag("--bin", f"{name}=5"), flag("--top", f"{name}=20")
+        fewer = f"into bins ({bins}), or keep the most frequent levels ({top})."
+        remedy = f"Adjust for a number as it is ({flag('--number', name)}), cut it {fewer}"
+        if any(name in experiment.segments for experiment in plan.experiments):
+            remedy = f"Cut a number {fewer}"
+        raise SourceError(f"{name!r} has more than {MOST_LEVELS:,} levels", remedy)
+
+
+def check_arms(name: str, arms: int) -> None:
+    """Raise `SourceError` where an arm column has more arms than allowed: it holds something else."""
+    if arms > MOST_LEVELS:
+        raise SourceError(
+            f"arm column {name!r} has more than {MOST_LEVELS:,} arms",
+            "Name the column that holds the arm, not the person.",
+        )
+
+
+def not_numbers(name: str) -> SourceError:
+    """Return the error of a covariate that cannot be cut into bins."""
+    return SourceError(
+        f"covariate {name!r} cannot be cut into bins: it holds something other than finite numbers",
+        f"Keep its most frequent levels instead ({flag('--top', f'{name}=20')}); of dates take months, by a query "
+        "(--sql).",
+    )

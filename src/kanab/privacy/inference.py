@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from kanab.tally.cell_arrays import Cells, marginal
-from kanab.tally.consistency import least_squares
 from kanab.tally.metric import GRID_LIMIT
-from kanab.tally.moments import By, Moments
+from kanab.tally.moments import By, Moments, least_squares
 
 Bound = int | None
 ROUNDS = 4

@@ -132,7 +132,7 @@ def merge_level(tally: Tally, levels: LevelMap, place: int, sizes: Sequence[int]
 def without_means(levels: LevelMap, tally: Tally) -> LevelMap:
     """Score merged levels halfway between the first and the last: a mean would tell how many people are in each.
 
-    >>> from kanab.counting.bins import Bins
+    >>> from kanab.counting.levels import Bins
     >>> import numpy as np
     >>> arms = Factor("arm", ("A", "B"), "arm")
     >>> bins, _ = Bins("latency", (0.0, 50.0, 100.0)).outcome([1, 2, 3], missing=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanab.counting.bins import (
+from kanab.counting.levels import (
     Bins,
     check_levels,
     choose_bins,

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kanab import KanabError, Metric, Tally, count_columns
-from kanab.counting import count_csv
 from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.datasets import count_eighteen, eighteen, eighteen_rows
 from kanab.errors import SourceError
@@ -30,22 +29,22 @@ def written(folder: Path, content: str | bytes, name: str = "people.csv") -> Pat
 
 
 def arms(folder: Path, content: str | bytes, name: str = "people.csv") -> Tally:
-    return count_csv(written(folder, content, name), arm="arm")
+    return count_columns(written(folder, content, name), arm="arm")
 
 
 def test_a_file_and_its_columns_give_one_tally(tmp_path: Path) -> None:
-    assert count_csv(written(tmp_path, TEXT), **CHOICES) == count_columns(COLUMNS, **CHOICES)
-    assert count_csv(str(written(tmp_path, TEXT)), **CHOICES) == count_columns(COLUMNS, **CHOICES)
+    assert count_columns(written(tmp_path, TEXT), **CHOICES) == count_columns(COLUMNS, **CHOICES)
+    assert count_columns(str(written(tmp_path, TEXT)), **CHOICES) == count_columns(COLUMNS, **CHOICES)
 
 
 def test_a_compressed_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
     packed = written(tmp_path, gzip.compress(TEXT.encode()), "people.csv.gz")
-    assert count_csv(packed, **CHOICES) == count_columns(COLUMNS, **CHOICES)
+    assert count_columns(packed, **CHOICES) == count_columns(COLUMNS, **CHOICES)
 
 
 def test_the_ending_of_a_compressed_file_may_be_in_capitals(tmp_path: Path) -> None:
     packed = written(tmp_path, gzip.compress(TEXT.encode()), "PEOPLE.CSV.GZ")
-    assert count_csv(packed, **CHOICES) == count_columns(COLUMNS, **CHOICES)
+    assert count_columns(packed, **CHOICES) == count_columns(COLUMNS, **CHOICES)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +63,16 @@ def test_the_ending_of_a_compressed_file_may_be_in_capitals(tmp_path: Path) -> N
     ids=["bom", "crlf", "cr", "spaced header", "quoted", "spaced", "blank lines", "another column", "no last newline"],
 )
 def test_ways_of_writing_a_file_make_no_difference(tmp_path: Path, text: str) -> None:
-    assert count_csv(written(tmp_path, text), **CHOICES) == count_columns(COLUMNS, **CHOICES)
+    assert count_columns(written(tmp_path, text), **CHOICES) == count_columns(COLUMNS, **CHOICES)
 
 
 def test_metrics_may_be_declared(tmp_path: Path) -> None:
     declared = {**CHOICES, "metrics": {"spend": Metric("spend", 4, (0, 9))}, "resolution": None}
-    assert count_csv(written(tmp_path, TEXT), **declared) == count_columns(COLUMNS, **declared)
+    assert count_columns(written(tmp_path, TEXT), **declared) == count_columns(COLUMNS, **declared)
 
 
 def test_two_experiments_come_from_one_file(tmp_path: Path) -> None:
-    pair = count_csv(written(tmp_path, TEXT), arm=["arm", "tier"])
+    pair = count_columns(written(tmp_path, TEXT), arm=["arm", "tier"])
     assert [arm.name for arm in pair.arms] == ["arm", "tier"]
 
 
@@ -170,7 +169,7 @@ def test_a_file_that_cannot_be_counted_is_refused(tmp_path: Path, case: str) -> 
 def test_text_in_a_metric_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, "arm,spend\nA,1\nB,918273645 EUR\n")
     with pytest.raises(SourceError, match="metric 'spend' holds something other than numbers") as caught:
-        count_csv(path, arm="arm", metrics=["spend"])
+        count_columns(path, arm="arm", metrics=["spend"])
     assert "918273645" not in str(caught.value)
 
 
@@ -189,19 +188,19 @@ def test_a_broken_compressed_file_is_refused(tmp_path: Path, damage: str) -> Non
 
 def test_a_file_that_is_not_there_is_refused_without_its_folder(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"there is no file 'nobody.csv'. Check the path") as caught:
-        count_csv(tmp_path / "nobody.csv", arm="arm")
+        count_columns(tmp_path / "nobody.csv", arm="arm")
     assert str(tmp_path) not in str(caught.value)
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"cannot be read: .*directory. Check the path"):
-        count_csv(tmp_path, arm="arm")
+        count_columns(tmp_path, arm="arm")
 
 
 @pytest.mark.parametrize("path", [None, 5, "a\0b.csv"], ids=repr)
 def test_what_is_no_path_is_refused(path: Any) -> None:
     with pytest.raises(KanabError):
-        count_csv(path, arm="arm")
+        count_columns(path, arm="arm")
 
 
 @pytest.mark.parametrize(
@@ -224,5 +223,5 @@ def test_choices_of_a_wrong_type_are_refused_as_for_columns(tmp_path: Path, choi
     with pytest.raises(KanabError) as from_columns:
         count_columns(COLUMNS, **choices)
     with pytest.raises(KanabError) as from_file:
-        count_csv(path, **choices)
+        count_columns(path, **choices)
     assert str(from_file.value) == str(from_columns.value)

@@ -11,7 +11,7 @@ from scipy import stats
 import kanab as kb
 from kanab.counted import CountedShape
 from kanab.counting.columns import MetricSteps
-from kanab.counting.shapes import shapes_of_rows, skewness_of
+from kanab.counting.in_memory import shapes_of_rows, skewness_of
 from kanab.description import Mean
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.tally.metric import Metric

@@ -13,8 +13,7 @@ from kanab.privacy.inference import (
     class_squares,
     most_squares,
 )
-from kanab.tally.consistency import least_squares
-from kanab.tally.moments import Moments
+from kanab.tally.moments import Moments, least_squares
 
 AXES = ("arm", "level")
 

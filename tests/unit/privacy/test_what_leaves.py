@@ -44,7 +44,7 @@ SRC = Path(kb.__file__).parent
 
 # ── every public name has its place ────────────────────────────────────────────────────────────
 
-MAKE_TALLIES = {"count", "count_columns", "count_csv", "read_classes"}
+MAKE_TALLIES = {"count", "count_columns", "read_classes"}
 DECLARE = {"Factor", "Looks", "Metric", "Plan", "Span", "make_plan", "parse_plan", "plan_digest", "read_plan"}
 DECLARE |= {"Covariate", "Mean", "Number", "Quantile", "Ratio", "Reading", "Rows"}
 MAKE_RELEASES = {"release"}

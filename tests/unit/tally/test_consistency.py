@@ -9,8 +9,7 @@ from kanab import Metric, Tally
 from kanab.errors import LevelError, TallyError
 from kanab.tally import Factor
 from kanab.tally.cell_arrays import as_cells
-from kanab.tally.consistency import least_squares
-from kanab.tally.moments import By, Cross, Moments
+from kanab.tally.moments import By, Cross, Moments, least_squares
 
 ARM = Factor("arm", ("A", "B"), "arm")
 TIER = Factor("tier", (1, 2))

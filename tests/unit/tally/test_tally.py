@@ -10,8 +10,8 @@ from kanab import KanabError, Metric, Tally, count_columns
 from kanab.datasets import eighteen
 from kanab.errors import GridError, LevelError, TallyError
 from kanab.tally import Factor
-from kanab.tally.describe import in_units
 from kanab.tally.moments import Cross, Moments
+from kanab.tally.tally import in_units
 
 ROWS = {
     "arm": ["A", "A", "A", "B", "B", "B", "C", "C"],

@@ -12,7 +12,7 @@ from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode, typ
 from kanab.analysis.options import ResolvedOptions
 from kanab.analysis.verdicts import family_verdicts
 from kanab.arguments import check_arguments
-from kanab.counting.bins import Bins
+from kanab.counting.levels import Bins
 from kanab.dataframes import Row, Tables
 from kanab.errors import AnalysisError
 from kanab.plan.model import MetricPlan

@@ -11,7 +11,7 @@ from functools import cached_property
 from kanab.collector.counting.counters import CONTRIBUTORS
 from kanab.collector.protocol.encoding import encode, spell
 from kanab.collector.protocol.limits import MOST_POST_BYTES
-from kanab.counting.bins import Bins
+from kanab.counting.levels import Bins
 from kanab.errors import PlanError
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.model import MOST_CLASSES, Linkage, MetricPlan, Plan

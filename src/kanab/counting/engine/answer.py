@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.counted import Counted, CountedShape, Relation, SignatureValues
-from kanab.counting.bins import check_arms, check_levels
 from kanab.counting.columns import check_classes
 from kanab.counting.commonest import among, bound_second, counts_things
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.measures import Measure
 from kanab.counting.engine.statement import LEFT, THIRD, CountQuery, CrossSum, QueryPart
 from kanab.counting.frames import check_days
-from kanab.counting.levels import place_arms, place_levels
+from kanab.counting.levels import check_arms, check_levels, place_arms, place_levels
 from kanab.counting.signature_groups import Membership, NumbersInGroups
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint_plan import Population, View, column_of, covariates_about, populations
@@ -288,6 +287,69 @@ def _cross(
         return Cross(pair, by, marginal(first.counts, axes, by), sums, squares, added("yz", yz))
     n, y, z = (_fill([arms], rows, f"z{place}_{word}") for word in "nyz")
     return Cross(pair, (name,), n, (y, z), (added("yy", yy), added("zz", zz)), added("yz", yz))
+
+
+# ── each plan's own count, out of a joint one ──────────────────────────────────────────────────
+
+
+def split_off(counted: Counted, view: View) -> Counted:
+    """Return a plan's own count, under its own names, out of everything that is about its people."""
+    if counted.plan is view.plan:
+        return counted
+    linkages = view.plan.linkages
+    tallies = {
+        linkage.name: _own_table(counted.tallies[view.table(linkage).name], linkage, view) for linkage in linkages
+    }
+    grids = {metric.name: metric for tally in tallies.values() for metric in tally.metrics}
+    return replace(
+        counted,
+        plan=view.plan,
+        tallies=tallies,
+        bounds_declared=all(metric.declared or grids[metric.name].binary for metric in view.plan.counted_metrics),
+        clamped=_renamed(counted.clamped, view.metrics),
+        missing=_renamed(counted.missing, view.metrics),
+        ranges=_renamed(counted.ranges, view.metrics),
+    )
+
+
+def _renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return values under the plan's own names instead of the joint ones."""
+    return {name: values[joint] for name, joint in names.items() if joint in values}
+
+
+def _own_table(joint: Tally, linkage: Linkage, view: View) -> Tally:
+    """Return a table of a plan: its own names, metrics, squares and products."""
+    names = dict(zip(joint.axes, linkage.axes, strict=True))
+    metrics = {metric.name: view.metrics[metric.name] for metric in view.plan.metrics_of(linkage)}
+    moments = [_own_moments(joint.moments_of(other), name, linkage, view, names) for name, other in metrics.items()]
+    return Tally(
+        tuple(replace(factor, name=names[factor.name]) for factor in joint.factors),
+        joint.people,
+        tuple(moments),
+        tuple(
+            _own_cross(joint, pair, (metrics[pair[0]], metrics[pair[1]]), joint_arm, names[joint_arm])
+            for pair in view.plan.products_of(linkage)
+            for joint_arm in joint.axes[: len(linkage.experiments)]
+        ),
+    )
+
+
+def _own_moments(joint: Moments, metric: str, linkage: Linkage, view: View, names: Mapping[str, str]) -> Moments:
+    by_arm = view.plan.squares_of(linkage, metric) == "arm"
+    squares: dict[By, Any] = {}
+    for by, cells in joint.squares.items():
+        marginal = tuple(names[name] for name in by)
+        if not by_arm or marginal != (linkage.covariate,):
+            squares[marginal] = cells
+    return Moments(replace(joint.metric, name=metric), joint.counts, joint.sums, squares)
+
+
+def _own_cross(joint: Tally, pair: tuple[str, str], joint_pair: tuple[str, str], by: str, arm: str) -> Cross:
+    """Return the products of a pair in the plan's order, whichever the joint plan has."""
+    if any(cross.pair == joint_pair for cross in joint.crosses):
+        return replace(joint.cross(*joint_pair, by=(by,)), pair=pair, by=(arm,))
+    cross = joint.cross(joint_pair[1], joint_pair[0], by=(by,))
+    return replace(cross, pair=pair, by=(arm,), sums=cross.sums[::-1], squares=cross.squares[::-1])
 
 
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────

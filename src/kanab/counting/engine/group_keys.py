@@ -12,10 +12,9 @@ from typing import Any, Literal
 
 import ibis
 
-from kanab.counting.bins import Bins
 from kanab.counting.engine.dialects import first_row
 from kanab.counting.frames import LOOKS, check_column, days_as_levels, unfit_metric
-from kanab.counting.levels import find_levels
+from kanab.counting.levels import Bins, find_levels
 from kanab.errors import QueryError, SourceError
 from kanab.tally.cell_arrays import DROPPED
 from kanab.tally.factor import OTHER, Level, as_level

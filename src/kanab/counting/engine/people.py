@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Literal, get_args
@@ -18,13 +18,12 @@ from kanab.counting.clusters import PEOPLE
 from kanab.counting.engine.dialects import engine_of
 from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import Kind, as_plain, in_experiment, kind_of, only_where
-from kanab.counting.engine.joint_counts import add_alias_columns, outside_flag, twice_flag
 from kanab.counting.engine.measures import as_number, check_finite, grid_steps
 from kanab.counting.engine.profiles import profile_columns
 from kanab.counting.engine.times import day_number, in_span, later, point_in_time
 from kanab.counting.frames import check_column
 from kanab.errors import SourceError
-from kanab.plan.joint_plan import column_of, people_of, populations
+from kanab.plan.joint_plan import JointPlan, column_of, people_of, populations
 from kanab.plan.metric_windows import SECONDS, MetricWindow, metric_window
 from kanab.plan.model import MetricPlan, Plan
 from kanab.plan.periods import Span
@@ -170,6 +169,47 @@ def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> 
     person = _person(grouped, plan, rows)
     changes = {} if moment else _changes(grouped, plan)
     return grouped.select(**person, **_flags(grouped, plan), **changes, **person_values(grouped, sums))
+
+
+def add_alias_columns(table: Any, plan: Plan, names: Iterable[str] | None = None) -> Any:
+    """Return the table with a copy of the column behind every alias, or behind those of some names."""
+    if not isinstance(plan, JointPlan):
+        return table
+    copies = {}
+    for name in plan.copies if names is None else names:
+        base = column_of(plan, name)
+        if base != name:
+            check_column(base, table.columns)
+            copies[name] = table[base]
+    return table.mutate(**copies) if copies else table
+
+
+def restrict_people(people: Any, plan: Plan) -> Any:
+    """Return people whose covariates and metrics are missing where these are not about them."""
+    if not isinstance(plan, JointPlan) or not plan.about:
+        return people
+    inside = {}
+    for experiment in plan.experiments:
+        kind = kind_of(people, experiment.name)
+        inside[experiment.name] = in_experiment(as_plain(people[experiment.name], kind), kind, experiment.arms)
+    columns = {}
+    for name, experiments in plan.about.items():
+        check_column(name, people.columns)
+        value = people[name]
+        if not value.type().is_null():
+            there = reduce(operator.or_, (inside[experiment] for experiment in experiments))
+            columns[name] = only_where(there, value)
+    return people.mutate(**columns)
+
+
+def twice_flag(place: int) -> str:
+    """Return the column that marks people who were seen in two arms of one of the experiments."""
+    return f"kanab_twice{place}"
+
+
+def outside_flag(place: int) -> str:
+    """Return the column that marks people who are in none of the experiments, and were in no two arms."""
+    return f"kanab_outside{place}"
 
 
 # ── exposures and events ───────────────────────────────────────────────────────────────────────

@@ -14,7 +14,6 @@ import ibis
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counting.bins import Bins, check_levels, choose_bins, common_levels, not_numbers, quantile_shares
 from kanab.counting.engine.dialects import (
     engine_of,
     fetch_arrow,
@@ -28,6 +27,7 @@ from kanab.counting.engine.dialects import (
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
 from kanab.counting.engine.measures import SampledMetric, as_number, floor, grid_steps
 from kanab.counting.grids import DECIMAL_SCALES, Profile, check_range, profile_values
+from kanab.counting.levels import Bins, check_levels, choose_bins, common_levels, not_numbers, quantile_shares
 from kanab.plan.model import CovariatePlan, Plan
 from kanab.tally.factor import Level
 from kanab.tally.metric import Metric

@@ -15,7 +15,6 @@ import numpy as np
 import sqlglot
 
 from kanab.counted import Counted
-from kanab.counting.bins import Bins, check_arms, check_levels, declare_levels
 from kanab.counting.columns import MetricSteps
 from kanab.counting.columns import measure as measure_values
 from kanab.counting.commonest import commonest_step, counts_things
@@ -29,6 +28,7 @@ from kanab.counting.engine.answer import (
     place_all,
     read_answer,
     shapes_of_answer,
+    split_off,
     with_values,
 )
 from kanab.counting.engine.dialects import (
@@ -44,7 +44,6 @@ from kanab.counting.engine.dialects import (
 )
 from kanab.counting.engine.filters import filter_rows
 from kanab.counting.engine.group_keys import Key, as_values, kind_of
-from kanab.counting.engine.joint_counts import add_alias_columns, outside_flag, restrict_people, split_off, twice_flag
 from kanab.counting.engine.measures import (
     Measure,
     as_number,
@@ -55,7 +54,19 @@ from kanab.counting.engine.measures import (
     range_fits,
     step_range,
 )
-from kanab.counting.engine.people import Events, How, Units, changing_covariates, make_units, person_flags, to_people
+from kanab.counting.engine.people import (
+    Events,
+    How,
+    Units,
+    add_alias_columns,
+    changing_covariates,
+    make_units,
+    outside_flag,
+    person_flags,
+    restrict_people,
+    to_people,
+    twice_flag,
+)
 from kanab.counting.engine.profiles import (
     SampleProfiles,
     find_bins,
@@ -77,6 +88,7 @@ from kanab.counting.engine.times import day_number, in_span
 from kanab.counting.frames import DAY, days_as_levels
 from kanab.counting.grids import Profile, check_zero, coarse_metrics, few_steps, plan_products, too_coarse
 from kanab.counting.in_memory import needed_columns
+from kanab.counting.levels import Bins, check_arms, check_levels, declare_levels
 from kanab.counting.relations import find_relations
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
 from kanab.counting.signature_groups import make_signatures

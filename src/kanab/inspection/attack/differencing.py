@@ -12,9 +12,9 @@ import numpy as np
 
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, alike
-from kanab.tally.describe import in_units
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Cross, Moments
+from kanab.tally.tally import in_units
 
 SMALL = "small classes"
 DIFFERENCES = "differences"

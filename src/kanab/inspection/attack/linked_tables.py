@@ -23,9 +23,9 @@ from kanab.inspection.attack.known_people import Floats, independent_rows, solve
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, Axis, finest_levels, flat_places
 from kanab.inspection.attack.value_bounds import few_have, is_count
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
-from kanab.tally.describe import in_units
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric
+from kanab.tally.tally import in_units
 
 LINKED = "linked tables"
 MOST_SYSTEMS = 20

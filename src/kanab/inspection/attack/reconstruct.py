@@ -15,7 +15,7 @@ from kanab.inspection.attack.published import OUT
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS, MOST_DOMINANCE, excess, is_harmless, within
 from kanab.privacy.leverage import explain
 from kanab.privacy.numbers.design import NumberDesign
-from kanab.tally.describe import in_units
+from kanab.tally.tally import in_units
 
 LEVERAGE = "leverage"
 LEAST_SQUARES = "least squares"

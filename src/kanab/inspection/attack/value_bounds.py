@@ -17,10 +17,9 @@ from kanab.privacy.audit import known_bounds
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
 from kanab.privacy.inference import class_squares, edges, extremes_on_grid
 from kanab.tally.cell_arrays import Cells
-from kanab.tally.consistency import check_moments
-from kanab.tally.describe import in_units
 from kanab.tally.metric import Metric
-from kanab.tally.moments import Moments
+from kanab.tally.moments import Moments, check_moments
+from kanab.tally.tally import in_units
 
 CLOSED_FORMS = "closed forms"
 
