@@ -99,34 +99,23 @@ from kanab.plan.periods import Span
 from kanab.tally.factor import OTHER
 
 
-def count_table(
-    table: Any,
-    plan: Plan,
-    *,
-    unit: str | None = None,
-    aggregate: Mapping[str, How] | How | None = None,
-    events: Events | None = None,
-    where: str | None = None,
-    span: Span | None = None,
-    first_by: str | None = None,
-    for_release: bool = True,
-) -> Counted:
+def count_table(table: Any, plan: Plan, **choices: Any) -> Counted:
     """Count an Ibis table of any engine, one row per person, into every table that the plan needs.
 
-    ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows, and
-    ``first_by`` the time by which covariates are those of the first row; with ``events`` the table holds
-    exposures, and metrics come from what happened after the first.
-    With a ``span`` only the people of those cohorts are counted. Without ``for_release`` nothing is counted that only
-    the gate asks for. Raises `SourceError` where the table or a choice does not fit the plan, `QueryError` where the
-    engine refuses the statement.
+    ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows, ``aggregate`` says how
+    these become one, and ``first_by`` names the time by which covariates are those of the first row; with ``events``
+    the table holds exposures, and metrics come from what happened after the first. With a ``span`` only the people of
+    those cohorts are counted. Without ``for_release`` nothing is counted that only the gate asks for.
+
+    Raises `SourceError` where table or choices do not fit the plan, `QueryError` where the engine refuses the statement.
     """
-    units = make_units(unit, aggregate, events, first_by)
-    with _prepared(table, plan, where, units, span, for_release=for_release) as (people, query, sample):
+    with _prepared(table, plan, **choices) as (people, query, sample, units):
         answer = _answer(people, query, sample)
         gaps, others = _late_gaps(answer), other_than_truths(answer)
         if gaps or others:  # people without a value, or with another one than 0 and 1, whom the sample did not show
             answer = _answer(people, replace(query, gaps=query.gaps | gaps, other_values=others), sample)
         changing_covariates(answer.everybody(), plan, units)
+        where = choices.get("where")
         counted = replace(_count(people, answer), where=where or "")
         ids = id_columns(table.columns, [column_of(plan, name) for name in needed_columns(plan)])
         if units is not None or not ids:
@@ -135,32 +124,18 @@ def count_table(
         return replace(counted, repeats=repeated_by_engine(rows, ids, plan.k))
 
 
-def show_sql(
-    table: Any,
-    plan: Plan,
-    *,
-    unit: str | None = None,
-    aggregate: Mapping[str, How] | How | None = None,
-    events: Events | None = None,
-    where: str | None = None,
-    span: Span | None = None,
-    first_by: str | None = None,
-    for_release: bool = True,
-) -> str:
-    """Return the statement that ``count_table`` would run, in the engine's own dialect.
+def show_sql(table: Any, plan: Plan, **choices: Any) -> str:
+    """Return the statement that ``count_table`` would run with the same choices, in the engine's own dialect.
 
-    What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be.
-    People who are made of many rows are a subquery here; DuckDB makes them once for all statements, as a temporary
-    table.
+    What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be. People who are
+    made of many rows are a subquery here; DuckDB makes them once for all statements, as a temporary table.
     """
-    units = make_units(unit, aggregate, events, first_by)
-    with _prepared(table, plan, where, units, span, for_release=for_release, keep=False) as (people, query, sample):
+    with _prepared(table, plan, **choices, keep=False) as (people, query, sample, _):
         chosen = _quick_query(query, sample) or _careful_query(people, query, sample)
         stage = first_stage(people, chosen)
-        backend = people.get_backend()
-        first = sqlglot.parse_one(query_text(stage), dialect=backend.dialect)
-        text = first.sql(dialect=backend.dialect, pretty=True)
-        return write_statement(text, query_parts(stage, chosen), chosen, backend.dialect, pretty=True)
+        dialect = people.get_backend().dialect
+        text = sqlglot.parse_one(query_text(stage), dialect=dialect).sql(dialect=dialect, pretty=True)
+        return write_statement(text, query_parts(stage, chosen), chosen, dialect, pretty=True)
 
 
 # ── people ─────────────────────────────────────────────────────────────────────────────────────
@@ -170,18 +145,22 @@ def show_sql(
 def _prepared(
     table: Any,
     plan: Plan,
-    where: str | None,
-    units: Units | None,
-    span: Span | None,
     *,
-    for_release: bool,
+    unit: str | None = None,
+    aggregate: Mapping[str, How] | How | None = None,
+    events: Events | None = None,
+    where: str | None = None,
+    span: Span | None = None,
+    first_by: str | None = None,
+    for_release: bool = True,
     keep: bool = True,
-) -> Iterator[tuple[Any, CountQuery, SampleProfiles]]:
-    """Give the people, what to count of them but for the metrics' grids, and a sample of them.
+) -> Iterator[tuple[Any, CountQuery, SampleProfiles, Units | None]]:
+    """Give the people, what to count of them but for the metrics' grids, a sample of them, and how rows became people.
 
     ``keep``: where they are made of many rows, they are made once.
     """
-    for source in (table, *([units.events.table] if units and units.events else [])):
+    units = make_units(unit, aggregate, events, first_by)
+    for source in (table, *([events.table] if events else [])):
         with asking(source.get_backend()):
             engine_of(source).check(source, [column_of(plan, name) for name in needed_columns(plan)])
     with strict_arithmetic(table), counted_people(table, plan, where, units, span, keep=keep) as people:
@@ -190,7 +169,7 @@ def _prepared(
         lacking = [name for name, metric in sample.metrics.items() if metric.profile.gaps]
         everybody = plan.experiment_names  # others lack a value wherever a metric is not about them
         gaps = frozenset(name for name in lacking if people_of(plan, name) == everybody)
-        yield people, replace(query, gaps=gaps), sample
+        yield people, replace(query, gaps=gaps), sample, units
 
 
 @contextmanager
