@@ -132,10 +132,8 @@ def count_source(
 
     Without ``for_release`` nothing is counted that only the gate asks for: it is for `kanab.analysis.own_rows`.
     """
-    options = replace(options, for_release=for_release)
     source = load_frame(source)
-    options = _clamping(plan, options)
-    plans = _plans(plan, earlier, options)
+    plans, options = _ready(plan, earlier, replace(options, for_release=for_release))
     try:
         counted = _count_any(source, plans, options)
     except NobodyError:
@@ -190,9 +188,11 @@ def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:
 
     Nothing is said of cohorts: those of nobody and of a few people are refused alike.
     """
-    if options.span is None and _is_empty(source, options):
+    if options.span is not None:
+        return NobodyError()
+    if _is_empty(source, options):
         return NobodyError("There are no rows to count: check the file, the query or the filter.")
-    for experiment in plan.experiments if options.span is None else ():
+    for experiment in plan.experiments:
         if experiment.arms is not None:
             alone = Plan((), (ExperimentPlan(experiment.name),), k=plan.k)
             with suppress(KanabError):
@@ -267,19 +267,8 @@ class SourceOptions(Rows):
     @property
     def needs_engine(self) -> bool:
         """Whether there is more to do than to count rows."""
-        choices = (
-            self.unit,
-            self.aggregate,
-            self.where,
-            self.sql,
-            self.events,
-            self.window,
-            self.join,
-            self.on,
-            self.first_by,
-            self.cluster,
-        )
-        return any(choice is not None for choice in choices)
+        names = ("unit", "aggregate", "where", "sql", "events", "window", "join", "on", "first_by", "cluster")
+        return any(getattr(self, name) is not None for name in names)
 
     def check(self) -> None:
         """Raise `SourceError` where something that exposures and events need is missing."""
@@ -324,31 +313,36 @@ def explain(
         raise MissingExtraError("showing the statement", "sql")
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
-    options = _clamping(plan, replace(options, for_release=for_release))
+    plans, options = _ready(plan, earlier, replace(options, for_release=for_release))
     with _opened(source, options) as (people, choices):
-        joint = _join(_plans(plan, earlier, options), people, choices)
+        joint = _join(plans, people, choices)
         with own_names(joint):
             return show_sql(people, joint, **choices)
 
 
-def _clamping(plan: Plan, options: SourceOptions) -> SourceOptions:
-    """Return the options with the bounds of people, where arms were assigned to groups of them."""
-    return options if options.cluster is None else replace(options, clamp=bounds_of_people(plan))
+def _ready(plan: Plan, earlier: Sequence[Plan], options: SourceOptions) -> tuple[Plans, SourceOptions]:
+    """Return all plans, checked, with the rules for missing values that do not depend on who lacks one.
 
-
-def _plans(plan: Plan, earlier: Sequence[Plan], options: SourceOptions) -> Plans:
-    """Return all plans, checked, with the rules for missing values that do not depend on who lacks one."""
+    Of clusters also the options, with the bounds of a person's values. A sum over a person's rows is 0 where there are
+    none, and so is a maximum, but not a mean. Batches have one rule, whoever is in them.
+    """
+    span = options.span
+    if span is not None and not isinstance(span, Span):
+        raise PlanError("cohorts are given by something other than a Span", "Give Span(column, every, after, through).")
+    if not isinstance(earlier, (tuple, list)):
+        raise PlanError("earlier plans must be a list of plans", "For example earlier=[plan].")
+    plans = [check_plan(each) for each in (plan, *earlier)]
     if options.cluster is not None:
-        plan, *earlier = (by_clusters(check_plan(each)) for each in (plan, *earlier))
-    asked, *before = _check_plans(plan, earlier, options.span)
-    return tuple(_settled(each, options) for each in (settle_missing(asked, rules_of(before)), *before))
+        options = replace(options, clamp=bounds_of_people(plan))
+        plans = [check_plan(by_clusters(each)) for each in plans]
+    plans = [settle_missing(each, dict.fromkeys(each.numbers, "zero")) for each in plans]
+    for each in plans if span is not None else ():
+        refuse(list(_open_choices(each)), "the plan of the cohorts")
+    plans[0] = settle_missing(plans[0], rules_of(plans[1:]))
+    return tuple(_settled(each, options) for each in plans), options
 
 
 def _settled(plan: Plan, options: SourceOptions) -> Plan:
-    """Return the plan with rules for missing values of people made of several rows, and of batches.
-
-    A sum over no rows is 0, and so is a maximum, but not a mean. Batches have one rule, whoever is in them.
-    """
     if options.cluster is not None:
         plan = settle_missing(plan, "zero")
     if options.unit is not None:
@@ -356,19 +350,6 @@ def _settled(plan: Plan, options: SourceOptions) -> Plan:
         means = [m.name for m in plan.metrics if (how if isinstance(how, str) else (how or {}).get(m.name)) == "mean"]
         plan = settle_missing(plan, {name: "zero" for name in plan.metric_names if name not in means})
     return plan if options.span is None else settle_missing(plan, "exclude")
-
-
-def _check_plans(plan: Plan, earlier: Sequence[Plan], span: Span | None) -> Plans:
-    """Return all plans, checked; those for cohorts leave nothing to be taken from the data."""
-    if span is not None and not isinstance(span, Span):
-        raise PlanError("cohorts are given by something other than a Span", "Give Span(column, every, after, through).")
-    if not isinstance(earlier, (tuple, list)):
-        raise PlanError("earlier plans must be a list of plans", "For example earlier=[plan].")
-    plans = tuple(settle_missing(check_plan(each), dict.fromkeys(each.numbers, "zero")) for each in (plan, *earlier))
-    if span is not None:
-        for each in plans:
-            refuse(list(_open_choices(each)), "the plan of the cohorts")
-    return plans
 
 
 def _open_choices(plan: Plan) -> Iterator[str]:

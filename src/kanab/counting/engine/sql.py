@@ -107,7 +107,7 @@ def count_table(table: Any, plan: Plan, **choices: Any) -> Counted:
     the table holds exposures, and metrics come from what happened after the first. With a ``span`` only the people of
     those cohorts are counted. Without ``for_release`` nothing is counted that only the gate asks for.
 
-    Raises `SourceError` where table or choices do not fit the plan, `QueryError` where the engine refuses the statement.
+    Raises `SourceError` where table or choices do not fit the plan, `QueryError` where the engine refuses.
     """
     with _prepared(table, plan, **choices) as (people, query, sample, units):
         answer = _answer(people, query, sample)
