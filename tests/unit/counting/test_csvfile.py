@@ -7,19 +7,14 @@ from typing import Any
 
 import pytest
 
-from kanab import KanabError, Metric, Tally, count_columns
+from kanab import KanabError, Tally, count_columns
 from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.datasets import count_eighteen, eighteen, eighteen_rows
 from kanab.errors import SourceError
 
 TEXT = "arm,tier,spend\nA,1,0.5\nA,2,2\nB,1,1.5\nB,2,\n"
 COLUMNS = {"arm": ["A", "A", "B", "B"], "tier": [1, 2, 1, 2], "spend": [0.5, 2, 1.5, None]}
-CHOICES: dict[str, Any] = {
-    "arm": "arm",
-    "covariates": ["tier"],
-    "metrics": ["spend"],
-    "resolution": {"spend": 0.5},
-}
+CHOICES: dict[str, Any] = {"arm": "arm", "covariates": ["tier"], "metrics": ["spend"], "resolution": {"spend": 0.5}}
 
 
 def written(folder: Path, content: str | bytes, name: str = "people.csv") -> Path:
@@ -38,13 +33,9 @@ def test_a_file_and_its_columns_give_one_tally(tmp_path: Path) -> None:
 
 
 def test_a_compressed_file_is_read_like_a_plain_one(tmp_path: Path) -> None:
-    packed = written(tmp_path, gzip.compress(TEXT.encode()), "people.csv.gz")
-    assert count_columns(packed, **CHOICES) == count_columns(COLUMNS, **CHOICES)
-
-
-def test_the_ending_of_a_compressed_file_may_be_in_capitals(tmp_path: Path) -> None:
-    packed = written(tmp_path, gzip.compress(TEXT.encode()), "PEOPLE.CSV.GZ")
-    assert count_columns(packed, **CHOICES) == count_columns(COLUMNS, **CHOICES)
+    for name in ("people.csv.gz", "PEOPLE.CSV.GZ"):
+        packed = written(tmp_path, gzip.compress(TEXT.encode()), name)
+        assert count_columns(packed, **CHOICES) == count_columns(COLUMNS, **CHOICES)
 
 
 @pytest.mark.parametrize(
@@ -64,16 +55,6 @@ def test_the_ending_of_a_compressed_file_may_be_in_capitals(tmp_path: Path) -> N
 )
 def test_ways_of_writing_a_file_make_no_difference(tmp_path: Path, text: str) -> None:
     assert count_columns(written(tmp_path, text), **CHOICES) == count_columns(COLUMNS, **CHOICES)
-
-
-def test_metrics_may_be_declared(tmp_path: Path) -> None:
-    declared = {**CHOICES, "metrics": {"spend": Metric("spend", 4, (0, 9))}, "resolution": None}
-    assert count_columns(written(tmp_path, TEXT), **declared) == count_columns(COLUMNS, **declared)
-
-
-def test_two_experiments_come_from_one_file(tmp_path: Path) -> None:
-    pair = count_columns(written(tmp_path, TEXT), arm=["arm", "tier"])
-    assert [arm.name for arm in pair.arms] == ["arm", "tier"]
 
 
 def test_the_eighteen_survive_a_file(tmp_path: Path) -> None:
@@ -101,14 +82,7 @@ def test_empty_fields_are_missing(empty: str) -> None:
         (["007", "12"], ["007", "12"]),
         (["1.", "2"], ["1.", "2"]),
         (["1", "x"], ["1", "x"]),
-        (["+", "-"], ["+", "-"]),
-        (["inf"], ["inf"]),
-        (["1_000"], ["1_000"]),
-        (["1,5"], ["1,5"]),
-        (["0x10"], ["0x10"]),
-        (["E5", "e10"], ["E5", "e10"]),
-        (["-e5"], ["-e5"]),
-        (["e"], ["e"]),
+        *(([text], [text]) for text in ("+", "inf", "1_000", "1,5", "0x10", "E5", "e10", "-e5", "e")),
         ([" padded "], ["padded"]),
     ],
     ids=str,
@@ -124,10 +98,6 @@ def test_long_whole_numbers_stay_apart(tmp_path: Path) -> None:
     assert list(tally.people_by().values()) == [1, 1]
 
 
-def test_postcodes_that_look_like_exponents_are_arms(tmp_path: Path) -> None:
-    assert arms(tmp_path, "arm\nE5\nE10\nE5\n").people_by() == {"E10": 1, "E5": 2}
-
-
 def test_only_the_wanted_columns_are_read(tmp_path: Path) -> None:
     path = written(tmp_path, TEXT)
     assert read_texts(path, ["tier", "arm", "tier"]) == {"tier": ["1", "2", "1", "2"], "arm": ["A", "A", "B", "B"]}
@@ -138,10 +108,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "empty": ("", r"people.csv is empty. It needs a first line with column names"),
     "blank first line": ("\narm\nA\n", r"people.csv is empty"),
     "header only": ("arm\n", r"there are no rows to count. Check the file"),
-    "too few fields": (
-        "arm,n\nA,1\n918273645\n",
-        r"too few fields - at .*line.* 3. Every line needs 2 fields",
-    ),
+    "too few fields": ("arm,n\nA,1\n918273645\n", r"too few fields - at .*line.* 3. Every line needs 2 fields"),
     "too many fields": ("arm,n\nA,1,918273645\n", r"too many or too few fields - at .*line.* 2"),
     "column twice": ("arm,n,n\nA,1,2\n", r"people.csv names a column twice. Rename one of them"),
     "arm twice": ("arm,arm\nA,1\n", r"people.csv names a column twice|several columns 'arm'"),
@@ -164,13 +131,6 @@ def test_a_file_that_cannot_be_counted_is_refused(tmp_path: Path, case: str) -> 
         arms(tmp_path, content)
     assert "918273645" not in str(caught.value)
     assert caught.value.remedy
-
-
-def test_text_in_a_metric_is_refused(tmp_path: Path) -> None:
-    path = written(tmp_path, "arm,spend\nA,1\nB,918273645 EUR\n")
-    with pytest.raises(SourceError, match="metric 'spend' holds something other than numbers") as caught:
-        count_columns(path, arm="arm", metrics=["spend"])
-    assert "918273645" not in str(caught.value)
 
 
 @pytest.mark.parametrize("damage", ["not gzip", "cut short", "damaged", "damaged checksum"])
@@ -197,31 +157,6 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         count_columns(tmp_path, arm="arm")
 
 
-@pytest.mark.parametrize("path", [None, 5, "a\0b.csv"], ids=repr)
-def test_what_is_no_path_is_refused(path: Any) -> None:
-    with pytest.raises(KanabError):
-        count_columns(path, arm="arm")
-
-
-@pytest.mark.parametrize(
-    "choices",
-    [
-        {"arm": None},
-        {"arm": 5},
-        {"arm": [5]},
-        {"arm": []},
-        {"arm": "arm", "covariates": None},
-        {"arm": "arm", "covariates": "tier"},
-        {"arm": "arm", "metrics": "spend"},
-        {"arm": "arm", "metrics": [5]},
-        {"arm": "arm", "metrics": None},
-    ],
-    ids=repr,
-)
-def test_choices_of_a_wrong_type_are_refused_as_for_columns(tmp_path: Path, choices: dict[str, Any]) -> None:
-    path = written(tmp_path, TEXT)
-    with pytest.raises(KanabError) as from_columns:
-        count_columns(COLUMNS, **choices)
-    with pytest.raises(KanabError) as from_file:
-        count_columns(path, **choices)
-    assert str(from_file.value) == str(from_columns.value)
+def test_what_is_no_path_is_refused() -> None:
+    with pytest.raises(SourceError, match="the path holds a character that no file name may hold"):
+        count_columns("a\0b.csv", arm="arm")
