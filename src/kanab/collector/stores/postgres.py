@@ -7,30 +7,25 @@ way is done again once: if the commit had happened after all, the nonces say so.
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
     Appended,
-    Carry,
     CountedPost,
     Encrypt,
-    MakeBatch,
-    MakeNote,
-    Merge,
     PostOutcome,
-    Record,
-    StoredPlan,
+    Store,
     newer_schema_error,
     of_epoch,
     older_schema_error,
-    plan_race_error,
     refuse_others,
     sort_posts,
-    wrong_key_error,
 )
 from kanab.errors import MissingExtraError, StoreAwayError, StoreError
 
@@ -70,7 +65,6 @@ _MIGRATIONS = (
     "",
 )
 SCHEMA = len(_MIGRATIONS)
-_TOLD = 4  # the version that brought it
 
 _APPEND = """
     WITH remembered AS (
@@ -110,15 +104,6 @@ _REMEMBER = """
 _SETTLE = "UPDATE kanab_store SET forgotten = forgotten"
 """Wait for the standby: a commit whose connection was cut while it waited is seen, and on the primary alone."""
 _ADD_RECORD = "INSERT INTO kanab_records (cohort, box) VALUES (%s, %s) RETURNING id"
-_RECORDS = """
-    SELECT cohort, box FROM kanab_records
-    WHERE %(through)s::integer IS NULL OR cohort <= %(through)s ORDER BY cohort, id
-"""
-_BEGIN_EPOCH = "UPDATE kanab_store SET epoch = %s, generation = generation + 1"
-_REOPEN = """
-    UPDATE kanab_store SET sealed_through = %(through)s, generation = generation + 1
-    WHERE sealed_through > %(through)s
-"""
 _NUMBER = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM kanab_records_id_seq"
 _FORGET = """
     DELETE FROM kanab_nonces WHERE (hour, nonce) IN
@@ -183,12 +168,15 @@ class _State(NamedTuple):
         return same or self.generation > before.generation
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """A store in its own database (or its own schema, by the search path of its address).
 
     ``read_only`` writes nothing: the right to read the tables is enough, also on a standby; those of an earlier
     version stay as they are.
     """
+
+    SCHEMA, _EPOCHS, _MARKS = SCHEMA, 2, 4
+    _early_tries = 3
 
     def __init__(self, url: str, *, wait: float = 10.0, read_only: bool = False) -> None:
         self._url = url
@@ -203,14 +191,7 @@ class PostgresStore:
 
     def claim(self, fingerprint: bytes) -> None:
         """Bind the store to a key chain; raises `StoreError` if it is bound to another one."""
-
-        def work(db: Connection) -> None:
-            with db.transaction():
-                query = "UPDATE kanab_store SET fingerprint = coalesce(fingerprint, %s) RETURNING fingerprint"
-                if _value(db.execute(query, (fingerprint,))) != fingerprint:
-                    raise wrong_key_error()
-
-        self._run(work)
+        super().claim(fingerprint)
         self._fingerprint = fingerprint
 
     def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
@@ -286,34 +267,9 @@ class PostgresStore:
             raise _older_error()
         return state
 
-    def sizes(self) -> dict[int, int]:
-        """Return how many records each open cohort has."""
-        query = "SELECT cohort, count(*) FROM kanab_records GROUP BY cohort"
-        return self._run(lambda db: dict(db.execute(query).fetchall()))
-
-    def records(self, through: int | None = None) -> list[Record]:
-        """Return the records of open cohorts, or only of those through a period."""
-        return self._run(lambda db: _records(db, through))
-
-    def compact(self, cohort: int, merge: Merge) -> None:
-        """Replace all records of a cohort by one, in the next generation; leave those that do not count to the seal."""
-
-        def work(db: Connection) -> None:
-            with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))  # nobody appends in the old generation
-                query = "SELECT id, box FROM kanab_records WHERE cohort = %s ORDER BY id"
-                rows = db.execute(query, (cohort,), binary=True).fetchall()
-                if len(rows) < 2:
-                    return
-                state = self._read_state(db)
-                merged, places = merge(cohort, [box for _, box in rows], state.epoch, state.generation + 1)
-                if len(places) > 1:
-                    merged_rows = [rows[place][0] for place in places]
-                    db.execute("DELETE FROM kanab_records WHERE id = ANY(%s)", (merged_rows,))
-                    db.execute(_ADD_RECORD, (cohort, merged))
-                    db.execute("UPDATE kanab_store SET generation = generation + 1")
-
-        self._run(work)
+    def _moment(self, db: Connection) -> tuple[str, int]:
+        state = self._read_state(db)
+        return state.epoch, state.generation
 
     def forget_nonces(self, before: int, most: int = FORGET_AT_ONCE) -> bool:
         """Delete ``most`` nonces of earlier hours, which are refused from now on; return whether there are more."""
@@ -336,63 +292,8 @@ class PostgresStore:
         """Let new records take the space of old ones; the nonce table is left to autovacuum."""
         self._run(lambda db: db.execute("VACUUM (SKIP_LOCKED) kanab_records"))
 
-    def seal(self, through: int, make: MakeBatch, carry: Carry | None = None) -> bool:
-        """Replace the records through a period by a sealed batch; return False if they were sealed before."""
-
-        def work(db: Connection) -> bool:
-            for is_last in (False, False, True):  # nobody waits for the gate, unless the records change all the time
-                if through <= _value(db.execute("SELECT sealed_through FROM kanab_store")):
-                    return False
-                seen = _records(db, through), _sealed(db)
-                batch = make(*seen)
-                with db.transaction():
-                    db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                    if through <= _value(db.execute("SELECT sealed_through FROM kanab_store")):
-                        return False
-                    now = _records(db, through), _sealed(db)
-                    if now != seen and not is_last:
-                        continue
-                    _replace_records(db, through, batch if now == seen else make(*now), None, carry)
-                    return True
-            raise AssertionError("the last time it is sealed")
-
-        return self._run_and_tidy(work)
-
-    def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
-        """Destroy the records through a period and append the note of it; return False if it was done before."""
-
-        def work(db: Connection) -> bool:
-            with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                [(sealed_through, last_epoch)] = db.execute("SELECT sealed_through, epoch FROM kanab_store").fetchall()
-                if through <= sealed_through if epoch is None else epoch == last_epoch:
-                    return False
-                _replace_records(db, through, make(_records(db, through), _sealed(db)), epoch, carry)
-            return True
-
-        return self._run_and_tidy(work)
-
-    def _run_and_tidy(self, work: Callable[[Connection], bool]) -> bool:
-        if not self._run(work):
-            self._run(lambda db: db.execute(_SETTLE))
-            return False
-        with suppress(StoreError):  # the entry is in the ledger; space can be given back later
-            self.tidy()
-        return True
-
-    def reopen(self, closed: Callable[[list[bytes]], int]) -> bool:
-        """Set the last sealed period back to what the entries of the ledger say, if it is beyond; return whether."""
-
-        def work(db: Connection) -> bool:
-            with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                return db.execute(_REOPEN, {"through": closed(_sealed(db))}).rowcount > 0
-
-        return self._run(work)
-
-    def sealed(self) -> list[bytes]:
-        """Return the entries of the ledger in their order. No key is needed."""
-        return self._run(_sealed)
+    def _settle(self) -> None:
+        self._run(lambda db: db.execute(_SETTLE))
 
     def sealed_through(self) -> int:
         """Return the last sealed period, or ``NOTHING_SEALED``."""
@@ -408,31 +309,9 @@ class PostgresStore:
 
         return self._run(work)
 
-    def last_hour(self) -> int:
-        """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
-        query = "SELECT greatest(forgotten, (SELECT max(hour) FROM kanab_nonces)) FROM kanab_store"
-        return self._run(lambda db: int(_value(db.execute(query))))
-
-    def first_hour(self) -> int:
-        """Return the first hour that a nonce in the store was made in; 0 where there is none."""
-        return self._run(lambda db: int(_value(db.execute("SELECT coalesce(min(hour), 0) FROM kanab_nonces"))))
-
-    def forgotten(self) -> int:
-        """Return the hour before which nonces are forgotten; 0 in a new store."""
-        return self._run(lambda db: int(_value(db.execute("SELECT forgotten FROM kanab_store"))))
-
     def time(self) -> float | None:
         """Return the time on the clock of the database, in seconds since 1970."""
         return self._run(lambda db: float(_value(db.execute("SELECT extract(epoch FROM clock_timestamp())"))))
-
-    def epoch(self) -> str:
-        """Return the epoch of the store: empty in the first one."""
-        query = "SELECT coalesce(to_jsonb(kanab_store) ->> 'epoch', '') FROM kanab_store"  # earlier versions have none
-        return self._run(lambda db: str(_value(db.execute(query))))
-
-    def outdated(self) -> bool:
-        """Return whether the tables are of an earlier version, which only a collector that starts changes."""
-        return self._run(lambda db: bool(_value(db.execute("SELECT version FROM kanab_store")) < SCHEMA))
 
     def server_settings(self) -> dict[str, str]:
         """Return the settings of the server on which it depends what a commit is worth, and its version."""
@@ -440,69 +319,34 @@ class PostgresStore:
         query = "SELECT name, setting FROM pg_settings WHERE name = ANY(%s)"
         return self._run(lambda db: dict(db.execute(query, (names,)).fetchall()))
 
-    def fingerprint(self) -> bytes | None:
-        """Return which key chain the store is bound to; None before the first one."""
-        query = "SELECT fingerprint FROM kanab_store"
-        fingerprint: bytes | None = self._run(lambda db: _value(db.execute(query, binary=True)))
-        return fingerprint
-
     def number(self) -> int:
         """Return a number that grows with every commit and never falls, unless an older store is put back."""
         return self._run(lambda db: int(_value(db.execute(_NUMBER))))
-
-    def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
-        """Change the epoch and append the note of it; open cohorts are kept. Return False if it was done before."""
-
-        def work(db: Connection) -> bool:
-            with db.transaction():
-                db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-                if _value(db.execute("SELECT epoch FROM kanab_store")) == epoch:
-                    return False
-                db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, make(_sealed(db))))
-                db.execute(_BEGIN_EPOCH, (epoch,))
-            return True
-
-        return self._run(work)
-
-    def lost(self) -> list[int]:
-        """Return the open cohorts that an earlier process kept in its memory only: none."""
-        return []
-
-    def versions(self) -> list[StoredPlan]:
-        """Return the plans in the order in which they were accepted."""
-        query = "SELECT since, digest, document FROM kanab_plans ORDER BY number"
-        return self._run(lambda db: [StoredPlan(*row) for row in db.execute(query, binary=True).fetchall()])
-
-    def add_version(self, number: int, version: StoredPlan) -> None:
-        """Record a plan as version ``number`` (0, 1, …); raises `StoreError` if another collector was quicker."""
-        query = "INSERT INTO kanab_plans VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
-        if self._run(lambda db: db.execute(query, (number, *version)).rowcount) == 1:
-            return
-        recorded = dict(enumerate(self.versions())).get(number)
-        if recorded != version:  # the same one may be our own, whose answer was lost
-            raise plan_race_error()
-
-    def sent_marks(self) -> set[str]:
-        """Return the marks of what people were told about."""
-
-        def work(db: Connection) -> set[str]:
-            if self._read_only and _value(db.execute("SELECT version FROM kanab_store")) < _TOLD:
-                return set()
-            return {mark for (mark,) in db.execute("SELECT mark FROM kanab_told").fetchall()}
-
-        return self._run(work)
-
-    def mark_sent(self, marks: Iterable[str]) -> None:
-        """Remember marks of what people were told about."""
-        query = "INSERT INTO kanab_told SELECT * FROM unnest(%s::text[]) ON CONFLICT DO NOTHING"
-        new = list(marks)
-        self._run(lambda db: db.execute(query, (new,)))
 
     def close(self) -> None:
         """Close the connection."""
         with self._lock:
             self._drop()
             self._url = ""
+
+    def _read(self, work: Callable[[Connection], _T]) -> _T:
+        return self._run(work)
+
+    def _change(self, work: Callable[[Connection], _T], *, alone: bool = True) -> _T:
+        def transaction(db: Connection) -> _T:
+            with db.transaction():
+                if alone:
+                    db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                return work(db)
+
+        return self._run(transaction)
+
+    def _rows(self, db: Connection, statement: str, **values: object) -> list[Any]:
+        cursor = db.execute(_translated(statement), values, binary=True)
+        return [] if cursor.description is None else cursor.fetchall()
+
+    def _version(self, db: Connection) -> int:
+        return self._value(db, "SELECT version FROM store") if self._read_only else SCHEMA
 
     def _run(self, work: Callable[[Connection], _T]) -> _T:
         """Do some work on an open connection, and once again if the connection turns out to be lost."""
@@ -609,27 +453,11 @@ def _migrate(db: Connection, *, new: bool) -> None:
         db.execute("UPDATE kanab_store SET version = %s", (SCHEMA,))
 
 
-def _records(db: Connection, through: int | None) -> list[Record]:
-    return [Record(*row) for row in db.execute(_RECORDS, {"through": through}, binary=True).fetchall()]
-
-
-def _sealed(db: Connection) -> list[bytes]:
-    query = "SELECT batch FROM kanab_sealed ORDER BY number"
-    return [batch for (batch,) in db.execute(query, binary=True).fetchall()]
-
-
-def _replace_records(db: Connection, through: int, entry: bytes, epoch: str | None, carry: Carry | None) -> None:
-    """Replace records by an entry of the ledger, close their cohorts or begin an epoch, and add what goes on."""
-    db.execute("INSERT INTO kanab_sealed (through, batch) VALUES (%s, %s)", (through, entry))
-    db.execute("DELETE FROM kanab_records WHERE cohort <= %s", (through,))
-    if epoch is None:
-        db.execute("UPDATE kanab_store SET sealed_through = %s", (through,))
-    else:
-        db.execute(_BEGIN_EPOCH, (epoch,))
-    [(epoch, generation)] = db.execute("SELECT epoch, generation FROM kanab_store").fetchall()
-    carried = None if carry is None else carry(epoch, generation)
-    if carried is not None:
-        db.execute(_ADD_RECORD, carried)
+@lru_cache(maxsize=64)
+def _translated(statement: str) -> str:
+    """Return a statement of `Store` with the names of tables and of values that it has here."""
+    statement = re.sub(r"\b(FROM|INTO|UPDATE) (\w+)", r"\1 kanab_\2", statement)
+    return re.sub(r":(\w+)", r"%(\1)s", statement)
 
 
 def _take(new: set[bytes], nonce: bytes) -> bool:

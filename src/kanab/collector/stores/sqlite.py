@@ -6,11 +6,11 @@ import ctypes
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kanab.collector.stores.sqlite_append import (
     APPENDING,
@@ -26,24 +26,17 @@ from kanab.collector.stores.sqlite_file import FileToRead, StoreFile, replaced_e
 from kanab.collector.stores.store import (
     FORGET_AT_ONCE,
     Appended,
-    Carry,
     CountedPost,
     Encrypt,
-    MakeBatch,
-    MakeNote,
-    Merge,
-    Record,
     Store,
-    StoredPlan,
     newer_schema_error,
     of_epoch,
     older_schema_error,
-    plan_race_error,
     refuse_others,
-    wrong_key_error,
 )
 from kanab.errors import MissingLogError, ReplacedError, StoreError
 
+_T = TypeVar("_T")
 _MARK = 0x6B6E6162  # "knab", so that another program's database is not taken for a store
 
 OPEN_TABLES = """
@@ -96,7 +89,7 @@ DROP TABLE batches;
     "",
 )
 SCHEMA = len(_MIGRATIONS)
-_EPOCHS, _LOST, _TOLD = 3, 5, 6  # the versions that brought them
+_LOST = 5  # the version that brought them
 
 _CAUSES = {
     sqlite3.SQLITE_FULL: ("the disk of the store is full", "Free some room; clients send their messages again."),
@@ -108,12 +101,14 @@ _CAUSES = {
 }
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """A store in a file, for one machine; several processes may share it.
 
     ``read_only`` writes nothing, into the file or beside it, and needs no right to: the tables of an earlier
     version stay as they are.
     """
+
+    SCHEMA, _EPOCHS, _MARKS = SCHEMA, 3, 6
 
     _keeps_all = True
     """Whether everything is in the file, so that it may be opened again."""
@@ -141,10 +136,7 @@ class SqliteStore:
 
     def claim(self, fingerprint: bytes) -> None:
         """Bind the store to a key chain; raises `StoreError` if it is bound to another one."""
-        with self._transaction() as db:
-            db.execute("UPDATE store SET fingerprint = coalesce(fingerprint, ?)", (fingerprint,))
-            if db.execute("SELECT fingerprint FROM store").fetchone()[0] != fingerprint:
-                raise wrong_key_error()
+        super().claim(fingerprint)
         if self._watched is not None:
             self._watched.claim(fingerprint)
 
@@ -173,29 +165,6 @@ class SqliteStore:
             raise
         return appended
 
-    def sizes(self) -> dict[int, int]:
-        """Return how many records each open cohort has."""
-        with self._reading() as db:
-            return dict(db.execute("SELECT cohort, count(*) FROM records GROUP BY cohort").fetchall())
-
-    def records(self, through: int | None = None) -> list[Record]:
-        """Return the records of open cohorts, or only of those through a period."""
-        with self._reading() as db:
-            return _records(db, through)
-
-    def compact(self, cohort: int, merge: Merge) -> None:
-        """Replace all records of a cohort by one, in the next generation; leave those that do not count to the seal."""
-        with self._transaction() as db:
-            rows = db.execute("SELECT id, box FROM records WHERE cohort = ? ORDER BY id", (cohort,)).fetchall()
-            if len(rows) < 2:
-                return
-            epoch, generation = db.execute("SELECT epoch, generation + 1 FROM store").fetchone()
-            merged, places = merge(cohort, [ciphertext for _, ciphertext in rows], epoch, generation)
-            if len(places) > 1:
-                db.executemany("DELETE FROM records WHERE id = ?", [rows[place][:1] for place in places])
-                db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", (cohort, merged))
-                db.execute("UPDATE store SET generation = ?", (generation,))
-
     def forget_nonces(self, before: int, most: int = FORGET_AT_ONCE) -> bool:
         """Delete about ``most`` nonces of earlier hours, refused from now on; return whether there are more."""
         with self._lock:
@@ -222,98 +191,12 @@ class SqliteStore:
             db.executescript("PRAGMA incremental_vacuum")  # execute() would free a single page
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
-    def seal(self, through: int, make: MakeBatch, carry: Carry | None = None) -> bool:
-        """Replace the records through a period by a sealed batch; return False if they were sealed before."""
-        return self._replace_records(through, make, None, carry)
-
-    def _carry(self, db: sqlite3.Connection, carry: Carry | None) -> Record | None:
-        """Add what goes on to a later cohort."""
-        carried = None if carry is None else carry(*db.execute("SELECT epoch, generation FROM store").fetchone())
-        if carried is not None:
-            db.execute("INSERT INTO records (cohort, box) VALUES (?, ?)", carried)
-        return carried
-
-    def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
-        """Destroy the records through a period and append the note of it; return False if it was done before."""
-        return self._replace_records(through, make, epoch, carry)
-
-    def _replace_records(self, through: int, make: MakeBatch, epoch: str | None, carry: Carry | None) -> bool:
-        """Replace records by an entry of the ledger; their cohorts are closed, or stay open in another epoch."""
-        with self._transaction() as db:
-            sealed_through, last_epoch = db.execute("SELECT sealed_through, epoch FROM store").fetchone()
-            if through <= sealed_through if epoch is None else epoch == last_epoch:
-                return False
-            entry = make(_records(db, through), _sealed(db))
-            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, entry))
-            db.execute("DELETE FROM records WHERE cohort <= ?", (through,))
-            if epoch is None:
-                db.execute("UPDATE store SET sealed_through = ?", (through,))
-            else:
-                self._change_epoch(db, epoch)
-            self._carry(db, carry)
-        with suppress(StoreError):  # the entry is in the store; space can be given back later
-            self.tidy()
-        return True
-
-    def reopen(self, closed: Callable[[list[bytes]], int]) -> bool:
-        """Set the last sealed period back to what the entries of the ledger say, if it is beyond; return whether."""
-        query = "UPDATE store SET sealed_through = ?1, generation = generation + 1 WHERE sealed_through > ?1"
-        with self._transaction() as db:
-            return db.execute(query, (closed(_sealed(db)),)).rowcount > 0
-
-    def sealed(self) -> list[bytes]:
-        """Return the entries of the ledger in their order. No key is needed."""
-        with self._reading() as db:
-            return _sealed(db)
-
-    def sealed_through(self) -> int:
-        """Return the last sealed period, or ``NOTHING_SEALED``."""
-        with self._reading() as db:
-            return int(db.execute("SELECT sealed_through FROM store").fetchone()[0])
-
-    def last_hour(self) -> int:
-        """Return the last hour that a nonce in the store was made in, or that was forgotten; 0 in a new store."""
-        with self._reading() as db:
-            query = "SELECT max(forgotten, coalesce((SELECT max(hour) FROM nonces), 0)) FROM store"
-            return int(db.execute(query).fetchone()[0])
-
-    def first_hour(self) -> int:
-        """Return the first hour that a nonce in the store was made in; 0 where there is none."""
-        with self._reading() as db:
-            return int(db.execute("SELECT coalesce(min(hour), 0) FROM nonces").fetchone()[0])
-
-    def forgotten(self) -> int:
-        """Return the hour before which nonces are forgotten; 0 in a new store."""
-        with self._reading() as db:
-            return int(db.execute("SELECT forgotten FROM store").fetchone()[0])
-
-    def time(self) -> float | None:
-        """Return None: the file is on this machine."""
-
-    def epoch(self) -> str:
-        """Return the epoch of the store: empty in the first one."""
-        with self._reading() as db:
-            if self._schema < _EPOCHS:
-                return ""
-            return str(db.execute("SELECT epoch FROM store").fetchone()[0])
-
     def number(self) -> int:
         """Return a number that grows with every commit and never falls, unless an older store is put back."""
-        with self._reading() as db:
-            return last_number(db)
-
-    def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
-        """Change the epoch and append the note of it; open cohorts are kept. Return False if it was done before."""
-        with self._transaction() as db:
-            if db.execute("SELECT epoch FROM store").fetchone()[0] == epoch:
-                return False
-            db.execute("INSERT INTO sealed (through, batch) VALUES (?, ?)", (through, make(_sealed(db))))
-            self._change_epoch(db, epoch)
-        return True
+        return self._read(last_number)
 
     def _change_epoch(self, db: sqlite3.Connection, epoch: str) -> None:
-        query = "UPDATE store SET epoch = ?, generation = generation + 1"  # by which who appends notices it
-        db.execute(query, (epoch,))
+        super()._change_epoch(db, epoch)
         db.execute("DELETE FROM lost")
 
     def lost(self) -> list[int]:
@@ -321,40 +204,6 @@ class SqliteStore:
         with self._reading() as db:
             query = "SELECT cohort FROM lost, store WHERE cohort > sealed_through"
             return [] if self._schema < _LOST else [cohort for (cohort,) in db.execute(query)]
-
-    def outdated(self) -> bool:
-        """Return whether the tables are of an earlier version, which only a collector that starts changes."""
-        return self._schema < SCHEMA
-
-    def fingerprint(self) -> bytes | None:
-        """Return which key chain the store is bound to; None before the first one."""
-        with self._reading() as db:
-            fingerprint: bytes | None = db.execute("SELECT fingerprint FROM store").fetchone()[0]
-            return fingerprint
-
-    def versions(self) -> list[StoredPlan]:
-        """Return the plans in the order in which they were accepted."""
-        with self._reading() as db:
-            rows = db.execute("SELECT since, digest, document FROM plans ORDER BY number").fetchall()
-            return [StoredPlan(*row) for row in rows]
-
-    def add_version(self, number: int, version: StoredPlan) -> None:
-        """Record a plan as version ``number`` (0, 1, …); raises `StoreError` if another collector was quicker."""
-        with self._transaction() as db:
-            try:
-                db.execute("INSERT INTO plans VALUES (?, ?, ?, ?)", (number, *version))
-            except sqlite3.IntegrityError:
-                raise plan_race_error() from None
-
-    def sent_marks(self) -> set[str]:
-        """Return the marks of what people were told about."""
-        with self._reading() as db:
-            return set() if self._schema < _TOLD else {mark for (mark,) in db.execute("SELECT mark FROM told")}
-
-    def mark_sent(self, marks: Iterable[str]) -> None:
-        """Remember marks of what people were told about."""
-        with self._transaction() as db:
-            db.executemany("INSERT OR IGNORE INTO told VALUES (?)", [(mark,) for mark in marks])
 
     def close(self) -> None:
         """Close the file."""
@@ -365,6 +214,23 @@ class SqliteStore:
             self._db.close()
             if self._watched is not None:
                 self._watched.close()
+
+    def _read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        with self._reading() as db:
+            return work(db)
+
+    def _change(self, work: Callable[[sqlite3.Connection], _T], *, alone: bool = True) -> _T:  # noqa: ARG002 - always
+        with self._transaction() as db:
+            return work(db)
+
+    def _rows(self, db: sqlite3.Connection, statement: str, **values: object) -> list[Any]:
+        return db.execute(statement, values).fetchall()
+
+    def _version(self, db: sqlite3.Connection) -> int:  # noqa: ARG002 - it is known since the file was opened
+        return self._schema
+
+    def _settle(self) -> None:
+        """Do nothing: a commit that is seen is on the disk."""
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -480,23 +346,16 @@ def copied_store(source: Store, path: Path) -> SqliteStore:
             store.claim(fingerprint)
         through = source.sealed_through()
         with store._transaction() as db:
-            db.executemany("INSERT INTO sealed (through, batch) VALUES (?, ?)", [(through, e) for e in source.sealed()])
-            db.executemany("INSERT INTO records (cohort, box) VALUES (?, ?)", source.records())
+            for entry in source.sealed():
+                store._add_entry(db, through, entry)
+            for record in source.records():
+                store._add_record(db, record)
             numbers = through, source.last_hour(), source.epoch()
             db.execute("UPDATE store SET sealed_through = ?, forgotten = ?, epoch = ?", numbers)
     except BaseException:
         store.close()
         raise
     return store
-
-
-def _records(db: sqlite3.Connection, through: int | None) -> list[Record]:
-    query = "SELECT cohort, box FROM records WHERE ?1 IS NULL OR cohort <= ?1 ORDER BY cohort, id"
-    return [Record(*row) for row in db.execute(query, (through,))]
-
-
-def _sealed(db: sqlite3.Connection) -> list[bytes]:
-    return [batch for (batch,) in db.execute("SELECT batch FROM sealed ORDER BY number")]
 
 
 def _progress(db: sqlite3.Connection, unsure: int = 0) -> tuple[Any, ...]:
