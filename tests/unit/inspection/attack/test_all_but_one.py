@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from tests.unit.privacy.epsilon.distinguisher import PLAN
 from tests.unit.privacy.epsilon.shop import SHOP, SMALL, counted, few, people, silent
 
-from kanab.cli.main import cli
 from kanab.errors import SourceError
 from kanab.inspection.attack.all_but_one import (
     ANOTHERS,
@@ -82,12 +78,6 @@ def test_attacks_that_take_numbers_for_exact_are_not_tried_on_noise() -> None:
     assert {attempt.not_tried for attempt in played.attempts[:-1]} == {ONLY_NOISE}
     assert last(played).attack == "all but one"
     assert not last(played).not_tried
-
-
-def test_numbers_that_cannot_be_are_no_findings() -> None:
-    few_people = {name: values[:24] for name, values in people().items()}
-    played = play_attacker([attacked(few_people)])
-    assert not played.findings
 
 
 def test_the_last_person_is_what_is_left_of_exact_numbers() -> None:
@@ -215,23 +205,3 @@ def test_noise_that_is_not_that_of_the_plan_is_refused() -> None:
     plain["receipt"]["noise"] = {"epsilon": "much"}
     with pytest.raises(SourceError, match="noise of this release cannot be read"):
         published_from_dict(plain, "shop.json")
-
-
-@pytest.mark.usefixtures("seeded")
-def test_the_command_takes_values_of_metrics(tmp_path: Path) -> None:
-    rows = few()
-    for name, text in (("k", exact_plan(SMALL)), ("epsilon", SMALL)):
-        (tmp_path / f"{name}.json").write_text(json.dumps(release_to_dict(release(counted(rows, text)))))
-    with (tmp_path / "others.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(rows)
-        writer.writerows([*zip(*rows.values(), strict=True)][:-1])
-    asked = ["--known", str(tmp_path / "others.csv"), "--json"]
-    exact = CliRunner().invoke(cli, ["attack", str(tmp_path / "k.json"), *asked])
-    assert exact.exit_code == 1
-    assert json.loads(exact.stdout)["attacks"][-1]["findings"][0]["learnt"].endswith("spend = 1")
-    noisy = CliRunner().invoke(cli, ["attack", str(tmp_path / "epsilon.json"), *asked])
-    assert noisy.exit_code == 0
-    told = json.loads(noisy.stdout)["attacks"][-1]
-    assert told["findings"] == []
-    assert 0.5 < told["figures"]["right"] < told["figures"]["promised"]

@@ -50,17 +50,6 @@ def test_a_blacked_out_class_follows_from_its_total() -> None:
     assert found.table == "r, arm/town"
 
 
-def test_without_totals_a_blacked_out_class_stays_hidden() -> None:
-    full = table(people(TOWNS, "arm", "town"), "arm", "town")
-    assert find_linked([AttackedRelease("r", (blacked(full, (0, 1)),))], 10) == []
-
-
-def test_two_blacked_out_classes_of_each_row_protect_each_other() -> None:
-    full = table(people(TOWNS, "arm", "town"), "arm", "town")
-    shown = blacked(full, (0, 0), (0, 1), (1, 0), (1, 1))
-    assert find_linked([AttackedRelease("r", (shown, full.by(("arm",)), full.by(("town",))))], 10) == []
-
-
 def test_inequalities_alone_can_pin_a_count() -> None:
     # all classes of both arms are hidden; those of x and y are too few to leave A's total to them
     cells = {("A", "x"): 1, ("A", "y"): 1, ("A", "z"): 10, ("B", "x"): 1, ("B", "y"): 0, ("B", "z"): 20}
@@ -167,21 +156,6 @@ def test_the_circle_test_knows_trees(seed: int) -> None:
         circular |= first == second
         parts = {node: first if part == second else part for node, part in parts.items()}
     assert linked_tables._circular(edges) == circular
-
-
-@given(st.integers(0, 10_000))
-@settings(max_examples=15)
-def test_a_tree_of_plain_tables_pins_nothing_below_its_smallest_class(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    rows = {
-        "arm": rng.choice(["A", "B"], 150).tolist(),
-        "tier": rng.integers(0, 3, 150).tolist(),
-        "town": rng.choice(["x", "y"], 150).tolist(),
-        "shop": rng.integers(0, 2, 150).tolist(),
-    }
-    tables = tuple(table(rows, "arm", name) for name in ("tier", "town", "shop"))
-    k = min(int(n) for made in tables for n in made.people.ravel())
-    assert linked_tables._System(tables).exposed(k) == {}
 
 
 def test_of_a_thousand_alike_experiments_no_two_are_solved_together() -> None:

@@ -3,13 +3,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 import kanab as kb
 from kanab.datasets import shop_rows
 from kanab.errors import SourceError
-from kanab.inspection.attack.published import AttackedRelease, Axis, alike, finest_levels, published_from_dict
+from kanab.inspection.attack.published import Axis, alike, finest_levels, published_from_dict
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.release_json import release_to_dict
 
@@ -71,13 +70,6 @@ def test_small_and_blacked_out_classes_come_in() -> None:
     assert table.words((1,), ("town",)) == "town = y"
 
 
-def test_fields_that_no_attack_needs_are_not_looked_at() -> None:
-    table = TABLE | {"note": "made by hand"}
-    read = published_from_dict({"tables": {"arm/town": table}, "hash": 7, "plan": "lost"}, "towns")
-    assert read.k == 10
-    assert read.contributors == {}
-
-
 def test_adding_up_a_blacked_out_class_is_blacked_out() -> None:
     (table,) = published_from_dict(plain(), "towns").tables
     town = table.by(("town",))
@@ -90,24 +82,6 @@ def test_adding_up_a_blacked_out_class_is_blacked_out() -> None:
     assert part is not None
     assert part.sums.tolist() == [[700, 0], [4000, 3500]]
     assert part.squares[("arm",)].tolist() == [600000, 0]
-
-
-def test_cohorts_are_told_by_text_or_by_their_periods() -> None:
-    week = {"every": "7d", "after": None, "through": "2026-W10"}
-    first = published_from_dict(plain(receipt={"k": 10, "cohorts": week}), "first")
-    second = published_from_dict(plain(receipt={"k": 10, "cohorts": week | {"through": "2026-W11"}}), "second")
-    text = published_from_dict(plain(receipt={"k": 10, "cohorts": "2026-W12"}), "text")
-    everyone = published_from_dict(plain(), "everyone")
-    assert first.apart(second)
-    assert first.apart(text)
-    assert not first.apart(first)
-    assert not first.apart(everyone)
-    assert not everyone.apart(everyone)
-
-
-def test_who_contributes_is_read_from_the_plan() -> None:
-    plan = {"metrics": {"spend": {"of": "bought"}, "bought": {"binary": True}}}
-    assert published_from_dict(plain(plan=plan), "x").contributors == {"spend": "bought"}
 
 
 @pytest.mark.parametrize(
@@ -181,10 +155,3 @@ def test_two_tables_meet_at_the_finest_levels_that_both_have() -> None:
     one, two = alike(fine, newer, ("tier",))
     assert one.people.tolist() == [10, 20, 30, 40, 0]
     assert two.people.tolist() == [10, 20, 30, 40, 12]
-
-
-def test_a_published_release_says_its_tables() -> None:
-    read = published_from_dict(plain(), "towns")
-    assert isinstance(read, AttackedRelease)
-    assert [table.name for table in read.tables] == ["arm/town"]
-    assert np.issubdtype(read.tables[0].hidden.dtype, np.bool_)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.bad_releases import products_by_arm, tabulate
 
 from kanab.inspection.attack import known_people
-from kanab.inspection.attack.known_people import Background, KnownPeople, independent_rows, place_people, solve
+from kanab.inspection.attack.known_people import Background, KnownPeople, place_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.inspection.attack.reconstruct import find_by_least_squares, find_contributors, find_leverage, several_metrics
 from kanab.inspection.attack.whole_numbers import find_whole_numbers
@@ -130,15 +130,6 @@ def test_one_person_who_moved_between_two_tables_is_all_that_a_combination_rests
 # ── least squares ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_people_who_are_alike_in_every_table_keep_their_sum_only() -> None:
-    people = {"arm": ["A"] * 40 + ["B"] * 60, "tier": [1] * 38 + [2] * 62}
-    known = knows(people, {SPEND: np.full(100, 150)}, ("arm",), ("tier",))
-    (value,) = find_by_least_squares(known, 10)
-    assert value.people == 2
-    assert value.learnt == "the 2 people who are like person 39 in every table have spend = 3 between them"
-    assert find_by_least_squares(known, 2) == []
-
-
 @given(st.integers(0, 10_000), st.integers(8, 40))
 @settings(max_examples=30)
 def test_what_least_squares_determines_is_true(seed: int, n: int) -> None:
@@ -173,13 +164,6 @@ def _places(known: Background, columns: dict[str, Any]) -> list[tuple[int, ...]]
             row.append(place)
         found.append(tuple(row))
     return found
-
-
-def test_nothing_published_determines_nothing() -> None:
-    totals, determined = solve(np.empty((0, 3)), np.empty(0))
-    assert totals.tolist() == [0, 0, 0]
-    assert not determined.any()
-    assert independent_rows(np.empty((0, 3))).tolist() == []
 
 
 def test_matrices_beyond_the_limit_are_not_solved(monkeypatch: pytest.MonkeyPatch) -> None:

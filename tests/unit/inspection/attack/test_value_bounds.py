@@ -44,8 +44,35 @@ def test_the_papers_attack_pins_the_value_to_its_cent() -> None:
     assert found.learnt == "the largest minutes of arm = A lies in [2.17, 2.17], and one person has it"
 
 
-def test_without_squares_nothing_is_exposed() -> None:
-    assert learnt(one_arm([217, 0, 0], MINUTES, squares=False), 3) == []
+TWO = "at most 2 people have"
+LARGEST = "the largest {} of arm = A lies in [{}], and one person has it"
+
+
+@pytest.mark.parametrize(
+    ("values", "metric", "k", "sentences"),
+    [
+        ([50_000, *[0] * 30], SPEND, 10, []),  # at the bound
+        ([1] * 3 + [0] * 30, ORDERS, 10, []),  # within a step of it
+        ([20] * 30 + [19] * 3, ORDERS, 10, []),
+        ([3, *[20] * 30], ORDERS, 10, ["the smallest orders of arm = A lies in [3, 3], and one person has it"]),
+        ([2, 1, 1, *[0] * 12], ORDERS, 10, [LARGEST.format("orders", "2, 2")]),  # whole numbers are tried out
+        ([2, 2, 1, *[0] * 30], ORDERS, 2, []),  # k people have it
+        (
+            [2, 2, 1, *[0] * 30],
+            ORDERS,
+            3,
+            ["the largest orders of arm = A lies in [2, 2], and at most 2 people have it"],
+        ),
+        ([217], MINUTES, 3, []),  # one person alone is left to the small classes
+        ([90, *[0] * 30], Metric("free"), 10, [LARGEST.format("free", "90, 90")]),  # taken not to be negative
+        ([90, *[0] * 30, -91], Metric("free"), 10, []),
+    ],
+)
+def test_extremes_that_few_people_can_have_are_found(
+    values: list[int], metric: Metric, k: int, sentences: list[str]
+) -> None:
+    assert learnt(one_arm(values, metric), k) == sentences
+    assert learnt(one_arm(values, metric, squares=False), k) == []
 
 
 def test_one_heavy_user_among_fifty_is_bracketed() -> None:
@@ -53,28 +80,6 @@ def test_one_heavy_user_among_fifty_is_bracketed() -> None:
     low, high = (float(part) for part in text.split("[")[1].split("]")[0].split(", "))
     assert low <= 200 <= high
     assert high - low < 0.25 * (high - 4.98)
-
-
-def test_values_at_the_bound_and_within_a_step_of_it_are_no_finding() -> None:
-    assert learnt(one_arm([50_000, *[0] * 30])) == []
-    assert learnt(one_arm([1] * 3 + [0] * 30, ORDERS)) == []
-    assert learnt(one_arm([20] * 30 + [19] * 3, ORDERS)) == []
-
-
-def test_the_smallest_value_is_found_in_the_mirror() -> None:
-    (text,) = learnt(one_arm([3, *[20] * 30], ORDERS))
-    assert text == "the smallest orders of arm = A lies in [3, 3], and one person has it"
-
-
-def test_whole_numbers_are_tried_out() -> None:
-    (text,) = learnt(one_arm([2, 1, 1, *[0] * 12], ORDERS))
-    assert text == "the largest orders of arm = A lies in [2, 2], and one person has it"
-
-
-def test_an_extreme_that_k_people_have_is_not_about_fewer() -> None:
-    release = one_arm([2, 2, 1, *[0] * 30], ORDERS)
-    assert learnt(release, 2) == []
-    assert learnt(release, 3) == ["the largest orders of arm = A lies in [2, 2], and at most 2 people have it"]
 
 
 def test_squares_on_a_margin_pin_a_class_whose_neighbours_are_empty_handed() -> None:
@@ -128,17 +133,6 @@ def test_blacked_out_and_impossible_tables_are_nothing_to_reason_from() -> None:
     wrong = Moments(part.metric, part.counts, part.sums, {("arm",): part.squares[("arm",)] * 0})
     broken = AttackedTable(table.name, table.axes, table.people, table.hidden, (wrong,))
     assert learnt(AttackedRelease("r", (broken,)), 3) == []
-
-
-def test_one_person_alone_is_left_to_the_small_classes() -> None:
-    assert learnt(one_arm([217], MINUTES), 3) == []
-
-
-def test_amounts_without_bounds_are_taken_not_to_be_negative() -> None:
-    assert learnt(one_arm([90, *[0] * 30], Metric("free"))) == [
-        "the largest free of arm = A lies in [90, 90], and one person has it"
-    ]
-    assert learnt(one_arm([90, *[0] * 30, -91], Metric("free"))) == []
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_the_sheet_is_in_no_release_and_changes_no_digest() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ('controler = "x"', "sheet.controler is an unknown key; nearest: controller"),
+        ('controler = "x"', "sheet.controler is an unknown key; did you mean 'controller'"),
         ("keep = 25", "sheet.keep must be a text"),
         ('keep = " "', "sheet.keep must be a text"),
     ],
