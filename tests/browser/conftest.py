@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,11 +11,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Error, Page, Playwright, sync_playwright
 from tests.browser.browser_tab import Tab
+from tests.browser.documents import document, real
 from tests.browser.shop_site import Site
 from tests.collector.collector_process import ForkServer, Place
 from tests.programs import find_program, missing
-
-from kanab.analysis.sections import report_html
 
 QUIET = (
     "--no-sandbox",
@@ -28,7 +26,6 @@ QUIET = (
     "--disable-sync",
 )
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-HILLSTROM = Path(__file__).parents[1] / "unit" / "report" / "hillstrom.json"
 
 
 def from_playwright() -> bool:
@@ -87,43 +84,14 @@ def browser() -> Browser:
     return BROWSERS.get()
 
 
-def real() -> dict[str, Any]:
-    made: dict[str, Any] = json.loads(HILLSTROM.read_text(encoding="utf-8"))
-    return made
-
-
-def crowded() -> dict[str, Any]:
-    """The same numbers as if there were eight arms with long names and ten metrics."""
-    data = real()
-    arms = ["No E-Mail", *(f"variant_with_a_very_long_descriptive_name_{number}" for number in range(7))]
-    rows = [row for row in data["effects"] if row["metric"] == "spend" and row["arm"] == "Mens E-Mail"]
-    data["effects"] = [
-        row | {"arm": arm, "metric": f"a_metric_with_a_long_name_{place}"}
-        for place in range(10)
-        for row in rows
-        for arm in arms[1:]
-    ]
-    data["arms"] = dict.fromkeys(arms, 8000)
-    data["sample_ratio"] |= {"shares": dict.fromkeys(arms, 1 / 8), "residuals": dict.fromkeys(arms, 0.0)}
-    data["privacy"]["merged"] = {"segment/zip": {"other": [f"a_level_with_a_long_name_{place}" for place in range(9)]}}
-    return data
-
-
 @pytest.fixture
 def hillstrom() -> dict[str, Any]:
     return real()
 
 
-@pytest.fixture(scope="session")
-def reports() -> dict[str, str]:
-    """Whole reports with their pictures, drawn once."""
-    made = {"real": real(), "crowded": crowded()}
-    return {name: report_html(data) for name, data in made.items()}
-
-
 @pytest.fixture
-def report(reports: dict[str, str]) -> str:
-    return reports["real"]
+def report() -> str:
+    return document("readout")
 
 
 @pytest.fixture
