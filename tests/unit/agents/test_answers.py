@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.approved import assert_approved
 from tests.unit.collector.http.conftest import RunningService, app, ask, open_service, running
 from tests.unit.dashboard.shop_releases import WEEKLY, FixedSource, alone, entries, ledger_bytes, write
 
@@ -70,12 +71,26 @@ def test_a_readout_is_that_of_kanab_analyze_brief_and_says_whether_effects_diffe
     assert answer.data["people"] == 2000
 
 
-def test_the_list_begins_with_what_needs_attention(answers: Answers) -> None:
-    answer = answers.list_experiments()
-    assert [row["experiment"] for row in answer.data["experiments"]] == ["price", "checkout", "banner"]
-    assert answer.text.startswith("price: Alarm: people do not arrive in the planned shares (p below 0.001).")
-    assert all(people % 10 == 0 for row in answer.data["experiments"] for people in row["arms"].values())
-    assert {row["verdict"] for row in answer.data["experiments"][2]["results"]} == {"unclear"}
+GOOD: list[tuple[str, dict[str, Any]]] = [
+    ("list_experiments", {}), ("readout", {"experiment": "price"}),
+    ("compare", {"experiments": ["checkout", "banner", "price"], "metric": "spend"}),
+    ("compare", {"experiments": ["checkout", "banner"], "metric": "spend"}),
+    ("compare", {"experiments": ["checkout"], "metric": "spend", "arms": ["B", "A"]}),
+    ("power", {"experiment": "checkout", "metric": "spend", "effect": 1, "adjust": ["tier"]}), ("privacy", {}),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_answers_are_those_that_were_approved(answers: Answers) -> None:
+    """What needs attention comes first, people in steps of k; arms against the first one named."""
+    texts = []
+    for name, arguments in GOOD:
+        answer = answer_call(answers, name, arguments)
+        for ledger in answer.data.get("ledgers", ()):  # what the officer's report says
+            ledger |= {"risks": "…", "questions": {row["question"]: row["state"] for row in ledger["questions"]}}
+        data = json.dumps(answer.data, ensure_ascii=False)
+        texts += [f"{name} {json.dumps(arguments)}", "=" * 99, answer.text, "", data, ""]
+    assert_approved("agents/answers.txt", "\n".join(texts))
 
 
 def test_a_long_list_has_pages(monkeypatch: pytest.MonkeyPatch, answers: Answers) -> None:
@@ -85,29 +100,6 @@ def test_a_long_list_has_pages(monkeypatch: pytest.MonkeyPatch, answers: Answers
     assert first.text.splitlines()[-1] == "1 more: ask for page 2."
     assert [row["experiment"] for row in second.data["experiments"]] == ["banner"]
     assert answers.list_experiments(3).text == "There are no more experiments."
-
-
-def test_experiments_are_compared_and_read_together(answers: Answers) -> None:
-    answer = answers.compare(["checkout", "banner", "price"], "spend")
-    assert [(row["experiment"], row["verdict"]) for row in answer.data["effects"]] == [
-        ("checkout", "better"), ("banner", "unclear"), ("price", "unclear"),
-    ]  # fmt: skip
-    shrunk = {row["experiment"]: row for row in answer.data["together"]["effects"]}
-    assert 0 < shrunk["checkout"]["shrunk"] < shrunk["checkout"]["estimate"]
-    assert "effects that stay clear after shrinkage: checkout." in answer.text
-    assert "of twenty experiments without any effect one still looks clear" in answer.text
-    two = answers.compare(["checkout", "banner"], "spend")
-    assert two.data["together"] == {"read": False}
-    assert "They are not read together" in two.text
-
-
-def test_arms_are_compared_with_the_first_one_named(answers: Answers) -> None:
-    forth, back = answers.readout("checkout"), answers.compare(["checkout"], "spend", ["B", "A"])
-    effect = next(row for row in forth.data["effects"] if row["metric"] == "spend")
-    (turned,) = back.data["effects"]
-    assert (turned["arm"], turned["control"], turned["verdict"]) == ("A", "B", "worse")
-    assert turned["estimate"] == pytest.approx(-effect["estimate"])
-    assert "correct" not in back.text  # one experiment: its own correction is over its own arms
 
 
 def test_power_is_solved_from_the_variances_of_the_release(folder: Path) -> None:
@@ -122,75 +114,29 @@ def test_power_is_solved_from_the_variances_of_the_release(folder: Path) -> None
     assert (detectable.data["solved"], detectable.data["people"], detectable.data["power"]) == ("effect", 2000, 0.8)
 
 
-@pytest.mark.slow
-def test_the_privacy_statement_names_k_attacks_and_gaps(answers: Answers) -> None:
-    answer = answers.privacy()
-    (ledger,) = answer.data["ledgers"]
-    assert (ledger["state"], ledger["k"], ledger["effective_k"]) == ("passed", 10, 20)
-    assert {row["state"] for row in ledger["attacks"]} <= {"learnt nothing", "not tried"}
-    assert {row["question"]: row["state"] for row in ledger["questions"]}["inference"] == "in part"
-    assert answer.text.startswith("kanab.ledger: k-anonymous at k = 10; audit passed")
-
-
 # ── bad input ──────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "says"),
-    [
-        (
-            "readout",
-            {"experiment": "nobody"},
-            "there is no experiment of this name. Released here: banner, checkout, price.",
-        ),
-        ("readout", {}, "Object missing required field `experiment`. readout takes: experiment, reading."),
-        ("readout", {"experiment": 3}, "Expected `str`, got `int` - at `$.experiment`."),
-        ("readout", {"experiment": "x" * 100_000}, "Expected `str` of length <= 200 - at `$.experiment`."),
-        ("readout", {"experiment": "checkout", "reading": 7}, "there is no such reading. There are 1, counted from 0."),
-        ("readout", {"experiment": "checkout", "where": "spend > 100"}, "Object contains unknown field `where`."),
-        ("privacy", {"path": "/etc/passwd"}, "Object contains unknown field `path`. privacy takes: nothing."),
-        ("compare", {"experiments": []}, "Expected `array` of length >= 1 - at `$.experiments`."),
-        ("compare", {"experiments": ["checkout"] * 1000}, "Expected `array` of length <= 20 - at `$.experiments`."),
-        (
-            "compare",
-            {"experiments": ["checkout"], "arms": ["A", "Z"]},
-            "two or more arms of the experiment are compared. Arms: A, B.",
-        ),
-        ("compare", {"experiments": ["checkout", "banner"], "arms": ["A", "B"]}, "arms are those of one experiment."),
-        (
-            "compare",
-            {"experiments": ["checkout"], "metric": "profit"},
-            "checkout has no effect on this metric. It has: bought, spend.",
-        ),
-        ("power", {"experiment": "checkout"}, "several metrics, and none named. Name one of: bought, spend."),
-        (
-            "power",
-            {"experiment": "checkout", "metric": "spend", "effect": float("nan")},
-            "the effect must be a finite number.",
-        ),
-        (
-            "power",
-            {"experiment": "checkout", "metric": "spend", "power": 1.5},
-            "Expected `float` < 1.0 - at `$.power`.",
-        ),
-        (
-            "power",
-            {"experiment": "checkout", "metric": "spend", "adjust": ["person"]},
-            "the release holds no table of checkout by 'person'.",
-        ),
-        ("shell", {}, "there is no tool of this name. Tools: list_experiments, readout, compare, power, privacy."),
-    ],
-)
-def test_a_bad_question_is_answered_with_what_can_be_asked(
-    answers: Answers, name: str, arguments: dict[str, Any], says: str
-) -> None:
-    reply = said(answers, name, **arguments)
-    assert says in reply
-    assert len(reply) < 400
+BAD: list[tuple[str, dict[str, Any]]] = [
+    ("readout", {"experiment": "nobody"}), ("readout", {}), ("readout", {"experiment": 3}),
+    ("readout", {"experiment": "x" * 100_000}), ("readout", {"experiment": "checkout", "reading": 7}),
+    ("readout", {"experiment": "checkout", "where": "spend > 100"}), ("privacy", {"path": "/etc/passwd"}),
+    ("privacy", {"x" * 100_000: 1}), ("compare", {"experiments": []}),
+    ("compare", {"experiments": ["checkout"] * 1000}), ("compare", {"experiments": ["checkout"], "arms": ["A", "Z"]}),
+    ("compare", {"experiments": ["checkout", "banner"], "arms": ["A", "B"]}),
+    ("compare", {"experiments": ["checkout"], "metric": "profit"}), ("power", {"experiment": "checkout"}),
+    ("power", {"experiment": "checkout", "metric": "spend", "effect": float("nan")}),
+    ("power", {"experiment": "checkout", "metric": "spend", "power": 1.5}),
+    ("power", {"experiment": "checkout", "metric": "spend", "adjust": ["person"]}), ("shell", {}),
+]  # fmt: skip
 
 
-def test_a_field_that_nobody_knows_is_not_repeated_at_length(answers: Answers) -> None:
-    assert len(said(answers, "privacy", **{"x" * 100_000: 1})) < 400
+def test_a_bad_question_is_answered_with_what_can_be_asked(answers: Answers) -> None:
+    replies = [said(answers, name, **arguments) for name, arguments in BAD]
+    assert all(reply.startswith("refused: ") and len(reply) < 400 for reply in replies)
+    asked = [f"{name} {json.dumps(arguments)[:99]}" for name, arguments in BAD]
+    texts = [f"{question}\n{reply}\n" for question, reply in zip(asked, replies, strict=True)]
+    assert_approved("agents/bad_questions.txt", "\n".join(texts))
 
 
 def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:

@@ -39,27 +39,6 @@ def epochs(collector: CountingCollector) -> list[str]:
     return [body.decode().partition("\n")[0][41:] for body in collector.received]
 
 
-def test_a_new_epoch_freezes_whoever_enrolled_before_and_counts_newcomers(
-    connect: Connect, collector: CountingCollector
-) -> None:
-    before = connect()
-    state = enrolled(before)
-    arm = before.person(state).variant("banner")
-    collector.epoch = EPOCH
-    client = connect()
-    person = client.person(state)
-    person.track("minutes", 3)
-    person.enroll("banner")
-    assert person.flush(10)
-    assert (epochs(collector), person.variant("banner")) == ([""], arm)
-    assert unpack_state(person.save()).units == {"banner": OVER}
-    person.enroll("checkout", {"tier": 1, "device": "phone"})
-    person.track("minutes", 2)
-    assert person.flush(10)
-    assert (epochs(collector), collector.refusals) == (["", EPOCH], [])
-    assert unpack_state(person.save()).units["checkout"].epoch == EPOCH
-
-
 def test_a_process_that_does_not_know_yet_learns_it_from_one_answer(
     connect: Connect, collector: CountingCollector
 ) -> None:

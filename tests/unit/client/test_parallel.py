@@ -50,53 +50,10 @@ def test_forty_requests_at_once_with_one_state_all_count(client: Client, collect
     assert collector.number(SQUARES) == min(total, 60_000) ** 2
 
 
-def test_first_requests_at_once_with_one_state_enroll_once(client: Client, collector: CountingCollector) -> None:
-    first = client.person()
-    arm = first.variant("checkout")
-    state = first.save()
-    people = [client.person(state) for _ in range(5)]
-    for person in people:
-        assert person.variant("checkout") == arm
-        person.enroll("checkout", {"tier": 3, "device": "phone"})
-        person.track("bought")
-    for person in people:
-        person.save()
-    assert client.flush(5)
-    assert collector.number(f"checkout/tier|{arm}:3|n") == 1
-    assert collector.number(f"checkout/tier|{arm}:3|bought|s") == 1
-
-
 @pytest.fixture
 def two(collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]) -> list[Client]:
     """Two processes that know nothing of each other."""
     return [closing(Client(collector.plan, collector, clock=clock)) for _ in range(2)]
-
-
-def test_two_processes_draw_the_same_arm_and_enroll_once(two: list[Client], collector: CountingCollector) -> None:
-    for _ in range(20):
-        blank = two[0].person()
-        blank.variant("checkout")
-        state = blank.save()
-        before = sum(collector.number(f"checkout/tier|{arm}:3|n") for arm in "AB")
-        arms, nonces = set(), set()
-        for client in two:
-            person = client.person(state)
-            arms.add(person.variant("checkout"))
-            person.enroll("checkout", {"tier": 3, "device": "phone"})
-            nonces.add(unpack_state(person.save()).units["checkout"].outbox[0][:40])
-        assert (len(arms), len(nonces)) == (1, 1)
-        assert all(client.flush(5) for client in two)
-        assert sum(collector.number(f"checkout/tier|{arm}:3|n") for arm in "AB") == before + 1
-
-
-def test_of_two_totals_at_once_in_two_processes_one_counts(two: list[Client], collector: CountingCollector) -> None:
-    state = enrolled(two[0])
-    for client, amount in zip(two, (4, 2), strict=True):
-        person = client.person(state, id="user-1")
-        person.track("minutes", amount)
-        person.flush(5)
-    assert collector.number(f"{TIER}|minutes|s") == 400
-    assert collector.number(SQUARES) == 400**2
 
 
 def test_an_enrollment_beside_a_total_in_another_process_counts_once_whichever_answer_stays(

@@ -167,13 +167,6 @@ def test_every_earlier_version_leads_to_the_newest() -> None:
     assert {memory.newest(State(f"v{number}")).version for number in range(6)} == {"v5"}
 
 
-def test_of_two_branches_the_later_one_holds_for_both() -> None:
-    memory = RecentStates()
-    memory.follow("v0", State("v1"))
-    memory.follow("v0", State("v2"))
-    assert [memory.newest(State(version)).version for version in ("v0", "v1", "v2")] == ["v2"] * 3
-
-
 def test_it_forgets_after_its_time_and_beyond_its_room() -> None:
     now = [0.0]
     memory = RecentStates(most=4, minutes=1, clock=lambda: now[0])

@@ -187,7 +187,6 @@ def test_a_config_is_waited_for_only_by_whoever_asks(
 ) -> None:
     collector.down = True
     client = closing(Client("http://127.0.0.1:9", collector))
-    client._watch._soon = 0.01
     assert client.config is None
     assert not client.ready(0.05)
     collector.down = False
@@ -218,9 +217,7 @@ def test_a_changed_plan_is_noticed_and_an_unreachable_one_stays(caplog: pytest.L
 def test_a_client_that_nobody_holds_leaves_no_thread(collector: CountingCollector) -> None:
     before = set(threading.enumerate())
     client = Client("http://127.0.0.1:9", collector)
-    client._watch._every = 0.01
     client.ready(5)
-    client._watch._every = 0.01
     watching = set(threading.enumerate()) - before
     assert len(watching) == 1
     client.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -148,6 +150,16 @@ def plain(answer: Answer) -> Any:
 def words(answer: Answer) -> str:
     """What a person reads."""
     return answer.body.decode()
+
+
+def seen(answer: Answer) -> str:
+    """What a person sees of a page: a line for each piece of text, ``[…]`` for each picture."""
+    page = words(answer)[words(answer).index("<main") :]
+    page = re.sub(r'<svg[^>]*aria-label="([^"]*)".*?</svg>', r"\n[\1]\n", page, flags=re.DOTALL)
+    page = re.sub(r"</(td|th)>", " | ", page)
+    page = re.sub(r"</?(p|h\d|li|tr|table|section|div|dt|dd|label|option|details|summary)\b[^>]*>", "\n", page)
+    lines = html.unescape(re.sub(r"<[^>]+>", " ", page)).splitlines()
+    return "\n".join(line for line in (" ".join(line.split()) for line in lines) if line) + "\n"
 
 
 def write(folder: Path, **files: bytes) -> Sequence[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
-from tests.unit.dashboard.shop_releases import WEEKLY, FixedSource, alone, ask, plain, words
+from tests.unit.dashboard.shop_releases import WEEKLY, FixedSource, alone, ask, words
 
 from kanab.dashboard.dashboard import Dashboard
 from kanab.dashboard.releases import RawSource
@@ -62,17 +61,6 @@ def test_the_main_effect_is_that_of_the_first_metric_or_of_the_primary_one(resul
     assert primary is not None
     assert primary.metric == "spend"
     assert trend_of(readout.data | {"effects": []}) is None
-
-
-def test_the_list_draws_every_experiment_and_tells_the_same_as_plain_data() -> None:
-    dashboard = Dashboard(FixedSource(WEEKLY), patience=600)
-    page = words(ask(dashboard, "/"))
-    assert page.count('<svg role="img" aria-label="Effect of') == 3
-    assert page.count('fill-opacity="0.2"') == 3
-    assert re.search(r'aria-label="Effect of B on bought: \+[\d.]+ points \([^)]*\), over 3 seals"', page)
-    lines = {line["name"]: line for line in plain(ask(dashboard, "/v1/experiments"))["experiments"]}
-    assert [step["through"] for step in lines["checkout"]["trend"]["steps"]] == ["2026-W36", "2026-W37", "2026-W38"]
-    assert lines["checkout"]["trend"]["steps"][-1]["estimate"] == pytest.approx(0.1, abs=0.05)
 
 
 def test_a_cold_list_and_one_of_single_releases_compute_no_history(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.approved import assert_approved
 from tests.unit.dashboard.shop_releases import PLAN, entries
 from tests.unit.privacy.epsilon.test_accountant import counted
 
 import kanab as kb
-from kanab.dashboard.releases import RawSource, read_contents
 from kanab.notify.channels import json_body, mail_of, notice_text, slack_body
-from kanab.notify.notices import MOST_EFFECTS, Notice, NoticeEntry, Notices
+from kanab.notify.notices import Notice, NoticeEntry, Notices
 from kanab.plan.notify_plan import EVENTS, MailPlan, NotifyPlan
 from kanab.privacy.ledger import read_entry
 
@@ -26,100 +26,37 @@ def notices(notify: NotifyPlan = NOTIFY) -> Notices:
 
 
 @pytest.mark.slow
-def test_every_batch_is_told_once_and_alarms_and_ends_only_with_the_batch_that_brought_them() -> None:
+def test_notices_of_three_batches_are_those_that_were_approved(tmp_path: Path) -> None:
+    """Alarms and ends only with the batch that brought them; live alarms without a count, and not of sealed ones."""
     made = notices()
-    kinds = [[(notice.kind, notice.title) for notice in made.of(at)] for at in range(3)]
-    assert kinds[0] == [
-        ("seal", "Sealed the cohorts through 2026-W36"),
-        ("sample-ratio", "price: sample ratio alarm"),
-    ]
-    assert kinds[1:] == [
-        [("seal", "Sealed the cohorts through 2026-W37"), ("may-stop", "checkout may stop (look 2 of 3)")],
-        [("seal", "Sealed the cohorts through 2026-W38")],
-    ]
-    ids = [notice.id for at in range(3) for notice in made.of(at)]
-    assert len(set(ids)) == 5
-    assert ids == [notice.id for at in range(3) for notice in notices().of(at)]  # the same event, the same id
-
-
-@pytest.mark.slow
-def test_only_the_events_that_the_plan_names_are_told() -> None:
-    made = notices(replace(NOTIFY, events=("may-stop",)))
-    assert [notice.kind for at in range(3) for notice in made.of(at)] == ["may-stop"]
-    assert made.of_alarms({"banner"}) == []
-
-
-@pytest.mark.slow
-def test_a_notice_says_what_the_release_of_its_batch_says_and_links_to_the_dashboard() -> None:
-    seal, stop = notices().of(1)
-    ratio = notices().of(0)[1]
-    assert [told.name for told in seal.experiments] == ["price", "checkout", "banner"]  # what needs attention first
-    checkout = seal.experiments[1]
-    row = checkout.data["effects"][0]
-    assert (row["metric"], row["arm"], row["verdict"]) == ("bought", "B", "up")
-    assert checkout.sentences[0] == "Look 2 of 3: may stop."
-    assert any(sentence.startswith("B raises bought by ") for sentence in checkout.sentences)
-    assert seal.sentences[0] == "k-anonymous at k = 10."
-    assert stop.link == "https://ab.shop.example/experiments/checkout"
-    assert ratio.sentences[0].startswith("Sample ratio: ALARM.")
-    assert seal.epsilon is None
-    early = "If results were looked at before the last of them, p-values and intervals promise too much"
-    assert [early in " ".join(told.sentences) for told in seal.experiments] == [True, False, True]  # checkout has looks
-    plain = json.loads(json_body(seal))
-    assert (plain["format"], plain["id"], plain["kind"]) == ("kanab-notice/1", seal.id, "seal")
-    assert plain["through"] == "2026-W37"
-    assert len(plain["experiments"][1]["effects"]) <= MOST_EFFECTS
+    told = [*(notice for at in range(3) for notice in made.of(at)), *made.of_alarms({"price", "banner"})]
+    kb.release(counted("epsilon = 1"), ledger=tmp_path / "kanab.ledger", new_ledger=True)
+    noisy = (tmp_path / "kanab.ledger").read_bytes().split(b"\n")[1]
+    release, _ = read_entry(noisy)
+    [seal] = Notices(NOTIFY, release.plan, [noisy]).of(0)  # type: ignore[union-attr]
+    told.append(replace(seal, experiments=()))  # whose numbers are drawn anew
+    told.append(Notice("1", "seal", "<!channel> & @all", ("k = 10.",), (NoticeEntry("a\nb", ("One.",), {}, ""),), 7))
+    texts = [f"{notice.kind}, through {notice.through}\n{notice_text(notice)}\n" for notice in told]
+    assert_approved("notify/notices.txt", "\n".join(texts))
+    ids = [notice.id for notice in told[:6]]
+    again = notices()
+    assert ids[:5] == [notice.id for at in range(3) for notice in again.of(at)]  # the same event, the same id
+    assert len({*ids, Notices(NOTIFY, PLAN, []).of_alarms({"banner"})[0].id}) == 7
+    plain = json.loads(json_body(told[2]), parse_float=lambda digits: float(f"{float(digits):.6g}"))
+    plain["id"], plain["experiments"] = "…", plain["experiments"][:2]
+    assert_approved("notify/notice.json", json.dumps(plain, indent=1, ensure_ascii=False) + "\n")
+    assert json.loads(json_body(told[5]))["experiments"][0].keys() == {"name", "sentences", "link"}
+    assert json.loads(json_body(told[6]))["epsilon"] == 1
+    assert json.loads(slack_body(told[7]))["text"].startswith("&lt;!channel&gt; &amp; @\u2060all\n")
+    few = notices(replace(NOTIFY, events=("may-stop",)))
+    assert [notice.kind for at in range(3) for notice in few.of(at)] == ["may-stop"]
+    assert few.of_alarms({"banner"}) == []
 
 
 @pytest.mark.slow
 def test_a_notice_about_an_earlier_batch_does_not_know_the_later_ones() -> None:
     early = Notices(NOTIFY, PLAN, entries()[:1]).of(0)
     assert early == notices().of(0)
-
-
-@pytest.mark.slow
-def test_live_alarms_hold_no_count_and_are_silent_where_sealed_people_raised_them() -> None:
-    made = notices()
-    (alarm,) = made.of_alarms({"price", "banner"})  # that of price is sealed
-    text = notice_text(alarm)
-    assert alarm.title == "banner: sample ratio alarm"
-    assert "People do not arrive in the planned shares (p below 0.0001)" in text
-    digits = text.replace("0.0001", "").replace("https://ab.shop.example/", "")
-    assert not any(letter.isdigit() for letter in digits)
-    assert json.loads(json_body(alarm))["experiments"][0].keys() == {"name", "sentences", "link"}
-    assert Notices(NOTIFY, PLAN, []).of_alarms({"price"})[0].id != made.of_alarms({"banner"})[0].id
-
-
-@pytest.mark.slow
-def test_no_number_in_a_seal_is_below_k_people_or_from_outside_the_release() -> None:
-    """Everything is computed from the bytes of the ledger: whoever has the release can say the same."""
-    release, _ = read_entry(entries()[0])
-    contents = read_contents([RawSource("one", (entries()[0],), ledger=True)])
-    assert contents.releases.keys() == {"one, entry 1"}
-    text = " ".join(notice_text(notice) for notice in notices().of(0))
-    smallest = min(people for table in release.tables.values() for people in table.people_by(table.axes[0]).values())
-    assert smallest >= 10
-    assert "arms" not in json_body(notices().of(0)[0]).decode()
-    assert str(smallest) not in text.replace("2026", "")
-
-
-def test_a_release_with_epsilon_says_so(tmp_path: Path) -> None:
-    kb.release(counted("epsilon = 1"), ledger=tmp_path / "kanab.ledger", new_ledger=True)
-    entry = (tmp_path / "kanab.ledger").read_bytes().split(b"\n")[1]
-    release, _ = read_entry(entry)
-    (seal,) = Notices(NOTIFY, release.plan, [entry]).of(0)  # type: ignore[union-attr]
-    assert seal.title == "Sealed everything"
-    assert seal.sentences[0] == "With noise in every number: ε = 1 at δ = 1e-06."
-    assert json.loads(json_body(seal))["epsilon"] == 1
-    assert "k-anonymous" not in notice_text(seal)
-
-
-def test_slack_cannot_be_made_to_call_a_channel() -> None:
-    notice = Notice("1", "seal", "<!channel> & <https://evil.example|here>", link="https://ab.shop.example/?a=1&b=2")
-    text = json.loads(slack_body(notice))["text"]
-    assert text == (
-        "&lt;!channel&gt; &amp; &lt;https:\u2060//evil.\u2060example|here&gt;\nhttps://ab.shop.example/?a=1&amp;b=2"
-    )
 
 
 def test_names_call_nobody_and_lead_nowhere_in_any_channel() -> None:
@@ -136,15 +73,6 @@ def test_names_call_nobody_and_lead_nowhere_in_any_channel() -> None:
     mail = mail_of([notice], MailPlan("mail.shop.example", 25, "ab@shop.example", ("me@shop.example",)))
     assert mail["Subject"] == f"[kanab] {safe}"
     assert name not in mail.get_content()
-
-
-def test_a_text_has_a_line_for_each_sentence_about_an_experiment() -> None:
-    told = NoticeEntry("check\nout", ("Look 2 of 3: may stop.", "B raises bought."), {}, "")
-    text = notice_text(Notice("1", "seal", "Sealed", ("k-anonymous at k = 10.",), experiments=(told,), left_out=7))
-    assert text.splitlines() == [
-        "Sealed", "k-anonymous at k = 10.", "", "check out", "• Look 2 of 3: may stop.", "• B raises bought.", "",
-        "And 7 more experiments.",
-    ]  # fmt: skip
 
 
 @pytest.mark.slow
