@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -271,6 +271,15 @@ class Wire:
     async def __aexit__(self, *_: object) -> None:
         self.close()
         await asyncio.sleep(0)  # lets the transport go
+
+
+def until(fact: Callable[[], Any], seconds: float = 30) -> Any:
+    """Wait until something is so; what it is."""
+    end = time.monotonic() + seconds
+    while not (value := fact()):
+        assert time.monotonic() < end, f"it did not come to that within {seconds} seconds"
+        time.sleep(0.01)
+    return value
 
 
 def turn(clock: Path, ahead: timedelta = timedelta()) -> Path:

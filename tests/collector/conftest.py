@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.collector_process import ForkServer, Place
+from tests.collector.collector_process import ForkServer, Place, Server
+from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors
 
+from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
@@ -95,3 +99,20 @@ def place(tmp_path: Path, fork_server: ForkServer) -> Place:
 def place_on_each_path(request: pytest.FixtureRequest, tmp_path: Path, fork_server: ForkServer) -> Place:
     """The same, for collectors with the fast HTTP path and with uvicorn's own HTTP."""
     return Place(tmp_path / "place", fork_server, {"KANAB_PLAIN_HTTP": "1"} if request.param == "plain" else {})
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Filled:
+    """Made once; tests work on copies."""
+    place = Place(tmp_path_factory.mktemp("filled") / "place", fork_server)
+    server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
+    visitors = Visitors(11)
+    asyncio.run(visitors.for_a_while([server.port], 60, most=500))
+    assert server.stop() == 0
+    return Filled(place.root, visitors.tallies())
+
+
+@pytest.fixture
+def cipher() -> RecordCipher:
+    """A key of its own."""
+    return RecordCipher(Keyring(KeyChain.new()))

@@ -1,4 +1,4 @@
-"""What is killed in the middle: a script, run by test_crashes.py and, before every step, by test_every_write.py.
+"""What is killed in the middle: a script, run by test_every_write.py before every step.
 
 STORE KEY STEP …    does one after the other, each a list in JSON:
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from tests.collector.collector_process import Wire
+from tests.collector.collector_process import ForkServer, Place, Wire
 from tests.unit.collector.counting.tables_of_counters import tables
 
 from kanab import count
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import make_nonce
+from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Store
 from kanab.plan.file import parse_plan
 from kanab.tally.tally import Tally
@@ -229,3 +233,22 @@ def collected(store: Store, cipher: RecordCipher) -> dict[str, Tally]:
     for record in store.records():
         add_counters(found, cipher.decrypt(record.cohort, record.ciphertext))
     return tables(PLAN, found)
+
+
+class Filled(NamedTuple):
+    """A folder in which a collector has collected, and the truth."""
+
+    root: Path
+    tallies: dict[str, Tally]
+
+    def copy(self, to: Path, fork_server: ForkServer) -> Place:
+        return Place(shutil.copytree(self.root, to), fork_server)
+
+
+def check_collected(
+    place: Place, truth: Mapping[str, Tally], opened: Store | None = None, *, key: Path | None = None
+) -> None:
+    """The store of a place, or another one, holds just that of its open cohorts."""
+    store = opened or SqliteStore(place.data / "store.db")
+    assert collected(store, RecordCipher(Keyring.from_file(key or place.key))) == truth, "the sums are others"
+    store.close()

@@ -1,21 +1,26 @@
-"""Posts to a writer from any thread, each with a future (a collector posts from its event loop); and its witness."""
+"""Posts to a store, and to a writer from any thread, each with a future, as an event loop posts; and its witness."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from threading import Thread
 
+from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.keys.store_witness import Seen, Witness, witness_beside
-from kanab.collector.stores.store import PostOutcome, Store
+from kanab.collector.protocol.nonces import hour_of, make_nonce
+from kanab.collector.stores.store import CountedPost, PostOutcome, Store
 from kanab.collector.writer import Writer
 from kanab.errors import StoreError
+from kanab.plan.model import Plan
+from kanab.plan.periods import Periods
 
 
 @cache
@@ -52,3 +57,30 @@ def recalling(store: Store, keyring: Keyring) -> RecordCipher:
     cipher = RecordCipher(keyring)
     cipher.seen = Seen(store.epoch(), 0).join(witness_of(keyring).read())
     return cipher
+
+
+def cohort(now: datetime) -> int:
+    """The number of a week."""
+    return Periods("7d").of_day(now.date())
+
+
+def send(
+    store: Store,
+    cipher: RecordCipher,
+    bodies: Iterable[str],
+    now: datetime,
+    plan: Plan,
+    older: Callable[[int, str], bool] = lambda _number, _name: False,
+) -> None:
+    """Append everybody's post, as a collector accepts it; ``older`` is which counter of which post it did not know."""
+    acceptor, entries = PostAcceptor(plan), []
+    for number, body in enumerate(bodies):
+        accepted = acceptor.accept(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), "text/plain", now)
+        assert accepted.dropped == ()
+        deltas = {
+            week: {name: value for name, value in counters.items() if not older(number, name)}
+            for week, counters in accepted.deltas.items()
+        }
+        nonce = cipher.keyring.nonce_hash(accepted.nonce)
+        entries.append(CountedPost(nonce, hour_of(accepted.nonce), deltas, store.epoch()))
+    store.append(entries, cipher.encrypt)

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.collector.collector_process import HOST, Place, Server
 from tests.collector.many_visitors import PLAN, PLAN_TEXT, Visitors, collected, this_week
 
@@ -29,7 +27,7 @@ from kanab.collector.protocol.limits import REQUEST_SECONDS
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.stores.sqlite import SqliteStore
 
-MANY = 100_000
+MANY = 40_000
 SPY = "qzvxkwjy"
 """In everything that is sent, and in nothing that is answered."""
 
@@ -112,16 +110,7 @@ class Fuzz:
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         rng = self.rng
-        kinds = [
-            b"text/plain",
-            b"text/plain; charset=utf-8",
-            b"application/json",
-            b"TEXT/PLAIN ;x",
-            b"",
-            SPY.encode(),
-            b"\xff",
-        ]
-        found = [(b"content-type", rng.choice(kinds)), (b"user-agent", SPY.encode()), (b"cookie", SPY.encode())]
+        found = [(b"content-type", rng.choice(KINDS)), (b"user-agent", SPY.encode()), (b"cookie", SPY.encode())]
         if rng.random() < 0.1:
             found.append((b"content-length", rng.choice([b"0", b"-1", b"1e9", b"99999", SPY.encode(), b"\xb2", b""])))
         if rng.random() < 0.1:
@@ -129,20 +118,7 @@ class Fuzz:
         return found
 
     def path(self) -> str:
-        tails = [
-            "",
-            "/",
-            SPY,
-            "config.json",
-            f"config/{SPY}.json",
-            "config/.json",
-            "t",
-            "T",
-            "../metrics",
-            "t\x00",
-            "é",
-        ]
-        return self.rng.choice(["/v1/", "/", "//", "/v1//", ""]) + self.rng.choice(tails)
+        return self.rng.choice(["/v1/", "/", "//", "/v1//", ""]) + self.rng.choice(TAILS)
 
     def scope(self) -> dict[str, Any]:
         rng = self.rng
@@ -182,7 +158,7 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def test_a_hundred_thousand_malformed_requests_are_answered_in_a_few_words(app: Collector) -> None:
+def test_tens_of_thousands_of_malformed_requests_are_answered_in_a_few_words(app: Collector) -> None:
     fuzz, statuses, words = Fuzz(1), Counter[int](), set[bytes]()
 
     async def one() -> None:
@@ -208,27 +184,6 @@ def test_a_hundred_thousand_malformed_requests_are_answered_in_a_few_words(app: 
     assert app.service.drops.floored(1)["busy"] == 0  # no mistake of the program was covered up
     assert len(words) < 60  # a closed list of sentences
     assert all(one.count(b"\n") == 1 for one in words if one and not one.startswith((b"# HELP", b"{")))
-
-
-pieces = st.sampled_from(
-    ["kanab/1 ", "\n", ":", "@", ">", "/", "%", "\r", *NAMES, *FIRST, *SECOND, *LABELS, *TOTALS, "minutes", "bought"]
-)
-bodies = st.one_of(
-    st.binary(max_size=200),
-    st.lists(pieces, max_size=30).map("".join),
-    st.lists(pieces, max_size=30).map(lambda parts: f"kanab/1 {make_nonce()}\n" + "".join(parts)),
-    st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner)
-                 | st.dictionaries(st.sampled_from(["kanab", "nonce", "messages", "linkage"]), inner)).map(json.dumps),
-)  # fmt: skip
-
-
-@given(body=bodies, kind=st.sampled_from(KINDS))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_body_is_answered_otherwise_than_by_the_list(app: Collector, body: bytes | str, kind: bytes) -> None:
-    sent = body if isinstance(body, bytes) else body.encode("utf-8", "replace")
-    status, _ = asyncio.run(_asked(app, PLAIN | {"headers": [(b"content-type", kind)]}, sent))
-    assert status in {204, 400, 410, 413, 503}
-    assert app.service.drops.floored(1)["busy"] == 0
 
 
 @pytest.fixture
@@ -312,9 +267,7 @@ def _request(fuzz: Fuzz) -> bytes:
     if rng.random() < 0.8:
         lines += b"Content-Length: %d\r\n" % max(0, len(body) + rng.choice([0, 0, 0, 0, -1, 5]))
     else:
-        lines += rng.choice(
-            [b"Transfer-Encoding: chunked\r\n", b"Expect: 100-continue\r\n", b"Upgrade: h2c\r\n", b": \r\n"]
-        )
+        lines += rng.choice(OTHERS)
     return fuzz._bent(head + lines + b"\r\n") + body
 
 

@@ -131,16 +131,7 @@ class Planter:
 
     def _person(self, lines: list[str], arm: str, levels: tuple[int, str], moved: list[int]) -> None:
         nonce = make_nonce()
-        names = (
-            "Cookie",
-            "User-Agent",
-            "Referer",
-            "X-Forwarded-For",
-            "Authorization",
-            "Accept-Language",
-            "X-Request-Id",
-        )
-        headers = tuple(f"{name}: {self.canary(name)}" for name in names)
+        headers = tuple(f"{name}: {self.canary(name)}" for name in HEADERS)
         if self.behind_proxy:
             headers += (f"X-Forwarded-For: {self.address()}",)
         body = "\n".join([f"kanab/1 {nonce}", *lines, ""]).encode()

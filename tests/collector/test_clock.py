@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.collector_process import HOST, Done, Place, Server, turn
+from tests.collector.collector_process import HOST, Done, Place, Server, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, cohort_label, collected
 
 from kanab.client import Client
@@ -99,13 +99,6 @@ class Rehearsal:
 def alone(place: Place, closing: Keep) -> Rehearsal:
     """A collector without another clock to ask."""
     return Rehearsal(place, closing)
-
-
-def until(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def posted(server: Server, visitors: Visitors, people: int = 25) -> set[tuple[int, str, str]]:

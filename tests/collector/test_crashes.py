@@ -1,18 +1,12 @@
-"""Stores that are killed, filled up, copied and cut off: what was acknowledged is there, once.
+"""Stores that are filled up and copied: what was acknowledged is there, once, and what is over is gone.
 
-The same is asked of whole servers in test_exactly_once.py, and before every step in test_every_write.py; here it is the
-store and the writer alone, and two processes at once.
+They are killed in test_exactly_once.py, and before every step in test_every_write.py.
 """
 
 from __future__ import annotations
 
-import json
-import random
-import resource
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,27 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.posting import recalling, submit
 
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.sealing import missing_records
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, PostOutcome, Store
-from kanab.collector.writer import Writer
 from kanab.errors import StoreError
 
-SCRIPT = Path(__file__).with_name("killed_collector.py")
-COHORT, PEOPLE = 4, 400
+COHORT = 4
 HOUR = int(time.time()) // 3600
-
-
-def truth(people: int) -> Counters:
-    spend = range(people)
-    return {"banner|on|n": people, "banner|on|spend|s": sum(spend), "banner|on|spend|q": sum(y * y for y in spend)}
 
 
 def total(store: Store, key: Path) -> Counters:
@@ -49,61 +34,6 @@ def total(store: Store, key: Path) -> Counters:
 
 def entry(number: int, cohort: int = COHORT) -> CountedPost:
     return CountedPost(number.to_bytes(16, "big"), HOUR, {cohort: {"banner|on|n": 1, "banner|on|spend|s": number}})
-
-
-def started(place: str, key: Path, seed: int) -> subprocess.Popen[bytes]:
-    numbers = list(range(PEOPLE))
-    random.Random(seed).shuffle(numbers)
-    posts = [(nonce.hex(), deltas) for nonce, deltas in map(post, numbers)]
-    (file := key.with_name(f"posts{seed}")).write_text(json.dumps(posts))
-    command = [sys.executable, str(SCRIPT), place, str(key), json.dumps(["send", str(file), 20])]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def told(process: subprocess.Popen[bytes]) -> set[bytes]:
-    """What it had still acknowledged when it ended."""
-    assert process.stdout is not None
-    assert process.stderr is not None
-    found = set(process.stdout.read().splitlines())
-    process.stdout.close()
-    process.stderr.close()
-    process.wait(60)
-    return found
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        return str(request.getfixturevalue("postgres_url"))
-    return str(tmp_path / "data" / "store.sqlite")
-
-
-def test_processes_killed_while_they_append_lose_and_double_nothing(
-    place: str, tmp_path: Path, closing: Callable[[Any], Any]
-) -> None:
-    """Two at once on one store, each sends everybody; one is killed in mid-stream, twice, and starts anew."""
-    key = tmp_path / "key"
-    Keyring.create(key)
-    chance = random.Random(place.startswith("postgresql"))
-    acknowledged: set[bytes] = set()
-    steady = started(place, key, seed=0)
-    for round_ in (1, 2):
-        victim = started(place, key, seed=round_)
-        assert victim.stdout is not None
-        for _ in range(chance.randrange(20, 150)):
-            acknowledged.add(victim.stdout.readline().strip())
-        victim.send_signal(signal.SIGKILL)
-        acknowledged.update(told(victim))
-        assert victim.returncode == -signal.SIGKILL
-    output, problems = steady.communicate(timeout=60)
-    assert (steady.returncode, problems) == (0, b"")
-    assert len(output.splitlines()) == PEOPLE
-    store = closing(PostgresStore(place) if place.startswith("postgresql") else SqliteStore(place))
-    assert total(store, key) == truth(PEOPLE)
-    assert 40 <= len(acknowledged) <= PEOPLE
-    cipher = recalling(store, Keyring.from_file(key))
-    assert sum(cipher.seen.records.values()) >= PEOPLE / 40  # what the witness knows
-    assert missing_records(store, cipher) == 0  # is there
 
 
 # ── a full disk ─────────────────────────────────────────────────────────────────────────────────
@@ -121,23 +51,11 @@ def tiny_disk(folder: Path) -> Iterator[Callable[[], Any]]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@contextmanager
-def short_files(folder: Path) -> Iterator[Callable[[], Any]]:
-    """A process whose files may not grow beyond a megabyte, and what lifts that."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
-    try:
-        yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-@pytest.mark.parametrize("disk", [tiny_disk, short_files])
-def test_a_full_disk_is_an_error_and_costs_nothing_that_was_acknowledged(tmp_path: Path, disk: Any) -> None:
+def test_a_full_disk_is_an_error_and_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     key = tmp_path / "key"
     encrypt = RecordCipher(Keyring.create(key)).encrypt
     (tmp_path / "disk").mkdir()
-    with disk(tmp_path / "disk") as enlarge:
+    with tiny_disk(tmp_path / "disk") as enlarge:
         store = SqliteStore(tmp_path / "disk" / "store.sqlite")
         number = 0
         with suppress(StoreError):
@@ -233,31 +151,3 @@ def test_a_postgresql_keeps_one_record_and_no_nonce_once_all_is_over(
     store.tidy()
     assert store.sizes() == {COHORT: 1}
     assert store._open().execute("SELECT count(*) FROM kanab_nonces").fetchone() == (0,)
-
-
-# ── a database that hangs up ────────────────────────────────────────────────────────────────────
-
-
-def test_connections_cut_again_and_again_under_load_cost_no_post(
-    postgres_url: str, tmp_path: Path, closing: Callable[[Any], Any]
-) -> None:
-    import psycopg  # noqa: PLC0415 - slow to import
-
-    key = tmp_path / "key"
-    writer = Writer(closing(PostgresStore(postgres_url)), Keyring.create(key), life=86_400)
-    waiting = list(range(PEOPLE))
-    cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'kanab'"
-    with psycopg.connect(postgres_url, autocommit=True) as db:
-        while waiting:
-            futures = [(number, submit(writer, *post(number))) for number in waiting[:25]]
-            db.execute(cut)
-            for number, future in futures:
-                if future.exception(30) is None:
-                    waiting.remove(number)
-    writer.close()
-    assert total(closing(PostgresStore(postgres_url)), key) == truth(PEOPLE)
-
-
-def post(number: int) -> tuple[bytes, dict[int, Counters]]:
-    nonce = HOUR.to_bytes(4, "big") + number.to_bytes(12, "big")
-    return nonce, {COHORT: {"banner|on|n": 1, "banner|on|spend|s": number, "banner|on|spend|q": number**2}}

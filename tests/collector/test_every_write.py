@@ -24,8 +24,10 @@ from tests.collector.posting import recalling, witness_of
 from tests.collector.test_sealing import MONDAY, PLAN, cohort, people, posts, send
 
 from kanab.collector.counting.accept import PostAcceptor
+from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
+from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.sealing import missing_records, stored_ledger
@@ -99,12 +101,21 @@ class Site:
         with self.open() as store:
             return missing_records(store, recalling(store, Keyring.from_file(self.place.key)))
 
+    def held(self) -> Counters:
+        """What is in the open cohorts, whose records are all there."""
+        assert self.missing() == 0
+        with self.open() as store:
+            return RecordCipher(Keyring.from_file(self.place.key)).genuine(store.records()).counters
+
     def live(self, steps: list[list[Any]]) -> list[Any]:
         """Do what is left to do; the batches in the end, whose chain holds, without their salts."""
         assert (done := self.run(steps)).code == 0, done.err
         assert self.missing() == 0
         with self.open() as store:
             assert store.records() == []
+            assert (
+                read_key_file(self.place.key).period == store.sealed_through() + 1
+            )  # no key of what is sealed is left
             releases = stored_ledger(store).releases
             assert [release.receipt.deleted for release in releases] == [()] * len(store.sealed())
             batches = [json.loads(each) for each in store.sealed()]
@@ -127,7 +138,9 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, fork_server: ForkServer
 def test_it_may_be_killed_before_any_write(site: Site, at: int) -> None:
     assert site.run(LIFE[:at]).code == 0
     undisturbed = site.copy("undisturbed")
-    batches, kills, code = undisturbed.live(LIFE[at:]), 0, -signal.SIGKILL
+    assert undisturbed.run([LIFE[at]]).code == 0
+    held = undisturbed.held()
+    batches, kills, code = undisturbed.live(LIFE[at + 1 :]), 0, -signal.SIGKILL
     undisturbed.drop()
     assert ["banner" in batch["tables"] for batch in batches] == [False, True]
     while code == -signal.SIGKILL:
@@ -136,7 +149,10 @@ def test_it_may_be_killed_before_any_write(site: Site, at: int) -> None:
         assert attempt.missing() == 0, kills
         file = attempt.place.root / "this.json"  # clients send again what was not acknowledged
         file.write_text(json.dumps([each for each in json.loads(file.read_text()) if each[0] not in done.out]))
-        assert attempt.live(LIFE[at:]) == batches, kills
+        assert attempt.run([LIFE[at]]).code == 0, kills
+        assert attempt.held() == held, kills
+        if at == 2 or not kills % 5:  # batches follow from what is held
+            assert attempt.live(LIFE[at + 1 :]) == batches, kills
         attempt.drop()
         code, kills = done.code, kills + 1
     assert (code, done.err) == (0, "")

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from tests.collector.collector_process import Place, Server
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, collected
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, check_collected
 from tests.soak.kills import kill_over_sqlite, until_killed
 
-from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
@@ -66,9 +65,7 @@ def two(place: Place, postgres_url: str, closing: Callable[[Any], Any]) -> list[
 def _exact(url: str, place: Place, visitors: Visitors) -> None:
     """Everything is acknowledged, and the store holds just that."""
     assert all(person.sent is None for person in visitors.people)
-    store = PostgresStore(url)
-    assert collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
-    store.close()
+    check_collected(place, visitors.tallies(), PostgresStore(url))
 
 
 def test_two_collectors_on_one_postgresql_may_die_in_turn_and_retries_go_to_the_other(

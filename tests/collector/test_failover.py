@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -17,8 +16,8 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
-from tests.collector.collector_process import Place, Server
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, collected
+from tests.collector.collector_process import Place, Server, until
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
@@ -99,12 +98,6 @@ def server(pair: Pair, place: Place, closing: Callable[[Any], Any]) -> Server:
     return closing(Server(place, *options)).start()
 
 
-def check_exact(pair: Pair, place: Place, visitors: Visitors) -> None:
-    store = PostgresStore(pair.standby.get_uri())
-    assert collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
-    store.close()
-
-
 def test_what_was_acknowledged_is_on_the_standby_when_the_primary_is_gone(
     pair: Pair, server: Server, place: Place
 ) -> None:
@@ -130,7 +123,7 @@ def test_what_was_acknowledged_is_on_the_standby_when_the_primary_is_gone(
 
     asyncio.run(through_a_failover())
     assert seen <= {0, 204, 503}
-    check_exact(pair, place, visitors)
+    check_collected(place, visitors.tallies(), PostgresStore(pair.standby.get_uri()))
     assert "Traceback" not in server.stderr
 
 
@@ -159,7 +152,7 @@ def test_a_retry_is_not_acknowledged_before_the_standby_has_what_it_repeats(
     visitors.acknowledge(person)
     pair.lose_primary()
     pair.promote()
-    check_exact(pair, place, visitors)
+    check_collected(place, visitors.tallies(), PostgresStore(pair.standby.get_uri()))
 
 
 def test_no_key_is_erased_before_the_standby_has_the_batch(
@@ -181,11 +174,3 @@ def test_no_key_is_erased_before_the_standby_has_the_batch(
     pair.lose_primary()
     pair.promote()
     assert len(stored_ledger(store).releases) == 1
-
-
-def until(found: Callable[[], Any]) -> Any:
-    for _ in range(1500):
-        if value := found():
-            return value
-        time.sleep(0.01)
-    raise AssertionError("it did not come to that within 15 seconds")

@@ -10,17 +10,15 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tests.collector.posting import send
 
 from kanab import analyze
-from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.protocol.vouchers import mint_vouchers
 from kanab.collector.sealing import people_by_arm, seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.stores.store import CountedPost, Store
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
 from kanab.privacy.release import FORGED, Release
@@ -56,21 +54,12 @@ def shoppers(experiment: str, arms: str, people: int, seed: int) -> list[str]:
     return bodies
 
 
-def send(store: Store, cipher: RecordCipher, plan: Plan, bodies: Iterable[str]) -> None:
-    acceptor, entries = PostAcceptor(plan), []
-    for body in bodies:
-        accepted = acceptor.accept(f"kanab/1 {make_nonce(NOW)}\n{body}\n".encode(), "text/plain", NOW)
-        nonce = cipher.keyring.nonce_hash(accepted.nonce)
-        entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas))
-    store.append(entries, cipher.encrypt)
-
-
 def sealed(path: Path, plan: Plan, bodies: Iterable[str]) -> Release:
     """Post, and seal the week."""
     store, cipher = SqliteStore(path), RecordCipher(Keyring(KeyChain.new()))
     try:
         Versions().record(store, plan, WEEK)
-        send(store, cipher, plan, bodies)
+        send(store, cipher, bodies, NOW, plan)
         people_by_arm(store, cipher, plan)
         [batch] = seal_due(store, cipher, Versions.read(store), WEEK)
         assert batch.release is not None, batch.held_back

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.collector_process import HOST, KANAB, Place, Server
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, collected
+from tests.collector.collector_process import HOST, KANAB, Place, Server, until
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 
-from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.postgres import PostgresStore
-from kanab.collector.stores.sqlite import SqliteStore
 
 HANDED_OVER = """
 import os, sys
@@ -28,21 +26,14 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
-def wait_until(happened: Callable[[], bool], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 async def while_posting(visitors: Visitors, port: int, act: Callable[[], None]) -> set[int]:
     """Post over many connections while something happens, and a little longer; every status, 0 for none."""
     stop, seen = asyncio.Event(), set[int]()
     posting = asyncio.create_task(visitors.post([port], stop=stop, seen=seen))
-    await asyncio.to_thread(wait_until, lambda: len(visitors.acknowledged) > 50)
+    await asyncio.to_thread(until, lambda: len(visitors.acknowledged) > 50)
     await asyncio.to_thread(act)
     before = len(visitors.acknowledged)
-    await asyncio.to_thread(wait_until, lambda: len(visitors.acknowledged) > before + 50)
+    await asyncio.to_thread(until, lambda: len(visitors.acknowledged) > before + 50)
     stop.set()
     await posting
     await visitors.finish([port])
@@ -66,16 +57,14 @@ def test_the_next_collector_serves_beside_the_last_one_and_nothing_is_lost_or_do
     def update() -> None:
         new.start(wait=False)
         said = place.root / "new.err"
-        wait_until(lambda: said.exists() and "Collecting" in said.read_text())
+        until(lambda: said.exists() and "Collecting" in said.read_text())
         time.sleep(0.3)
         assert old.stop() == 0
 
     visitors = Visitors(7)
     assert asyncio.run(while_posting(visitors, old.port, update)) <= {204, 0}
     assert new.stop() == 0
-    store = PostgresStore(url) if kind == "postgres" else SqliteStore(place.data / "store.db")
-    assert collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
-    store.close()
+    check_collected(place, visitors.tallies(), PostgresStore(url) if kind == "postgres" else None)
 
 
 def test_a_socket_that_is_handed_over_loses_no_connection_while_no_collector_is_there(
@@ -110,6 +99,4 @@ def test_a_socket_that_is_handed_over_loses_no_connection_while_no_collector_is_
         for process in running:
             process.terminate()
             process.wait(30)
-    store = SqliteStore(place.data / "store.db")
-    assert collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
-    store.close()
+    check_collected(place, visitors.tallies())

@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.collector.collector_process import Place, Server
+from tests.collector.posting import cohort, send
 
 from kanab import analyze
 from kanab.cli.operating.status import _store_lines, store_state
 from kanab.collector import sealing
-from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.people_accounts import PeopleAccount, people_accounts
-from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import seal_cohorts, stored_ledger
-from kanab.collector.stores.store import CountedPost, Store
+from kanab.collector.stores.store import Store
 from kanab.counted import Counted
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
@@ -61,27 +59,6 @@ def bodies(plan: Plan, sizes: dict[str, int], week: str, rng: np.random.Generato
             yield "\n".join([*lines, *([f"{head}:bought:0>1"] if rng.random() < 0.3 else [])])
 
 
-def send(store: Store, cipher: RecordCipher, plan: Plan, posts: Iterator[str], now: datetime) -> None:
-    acceptor, entries = PostAcceptor(plan), []
-    for body in posts:
-        accepted = acceptor.accept(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), "text/plain", now)
-        assert accepted.dropped == ()
-        nonce = cipher.keyring.nonce_hash(accepted.nonce)
-        entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas))
-    store.append(entries, cipher.encrypt)
-
-
-def cohort(plan: Plan, now: datetime) -> int:
-    periods = PostAcceptor(plan).calendar.periods
-    assert periods is not None
-    return periods.of_day(now.date())
-
-
-@pytest.fixture
-def cipher() -> RecordCipher:
-    return RecordCipher(Keyring(KeyChain.new()))
-
-
 @pytest.mark.slow
 def test_a_plan_of_a_thousand_experiments_starts_within_three_seconds_of_processor_time(
     place: Place, closing: Callable[[Any], Any]
@@ -100,8 +77,8 @@ def test_twenty_unrelated_experiments_of_three_hundred_people_are_all_published(
 ) -> None:
     plan, rng = plan_of(20, covariate=covariate), np.random.default_rng(1)
     sizes = {name: int(rng.poisson(300)) for name in plan.experiment_names}
-    send(store, cipher, plan, bodies(plan, sizes, "2026-W46", rng), MONDAY)
-    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY)).release
+    send(store, cipher, bodies(plan, sizes, "2026-W46", rng), MONDAY, plan)
+    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(MONDAY)).release
     assert release is not None
     assert {name: release.totals(name).total for name in release.plan.experiment_names} == sizes
     assert all(release.totals(name).metric_names == ("bought", "minutes") for name in sizes)
@@ -112,8 +89,8 @@ def test_twenty_unrelated_experiments_of_three_hundred_people_are_all_published(
 def test_a_forged_enrollment_costs_no_experiment(store: Store, cipher: RecordCipher) -> None:
     plan, rng = plan_of(8, covariate=False), np.random.default_rng(2)
     sizes = dict.fromkeys(plan.experiment_names, 300)
-    send(store, cipher, plan, bodies(plan, sizes | {"e0": 301}, "2026-W46", rng), MONDAY)
-    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY)).release
+    send(store, cipher, bodies(plan, sizes | {"e0": 301}, "2026-W46", rng), MONDAY, plan)
+    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(MONDAY)).release
     assert release is not None
     assert set(release.plan.experiment_names) == set(sizes)
 
@@ -123,19 +100,19 @@ def test_an_experiment_with_an_arm_below_k_is_held_back_and_published_at_the_nex
 ) -> None:
     plan, rng = plan_of(3, covariate=True), np.random.default_rng(3)
     versions, later = Versions((Version(0, plan),)), MONDAY + timedelta(weeks=1)
-    send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 300, "e2": 12}, "2026-W46", rng), MONDAY)
-    first = seal_cohorts(store, cipher, versions, cohort(plan, MONDAY)).release
+    send(store, cipher, bodies(plan, {"e0": 300, "e1": 300, "e2": 12}, "2026-W46", rng), MONDAY, plan)
+    first = seal_cohorts(store, cipher, versions, cohort(MONDAY)).release
     assert first is not None
     assert first.plan.experiment_names == ("e0", "e1")
     assert first.receipt.left_out["e2"] == ("e2 is held back until the next seal: an arm holds fewer than k people")
-    assert {record.cohort for record in store.records()} == {cohort(plan, later)}
+    assert {record.cohort for record in store.records()} == {cohort(later)}
     Versions().record(store, plan, 0)
     state = store_state(store, later)
     assert state["people"]["e0"] == {"published": 300, "held_back": 0, "destroyed": 0}
     assert state["people"]["e2"] == {"published": 0, "held_back": 10, "destroyed": 0}
     assert "people of e2, in steps of k: 0 published, 10 held back, 0 destroyed" in [*_store_lines(state)]
-    send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 300, "e2": 100}, "2026-W47", rng), later)
-    second = seal_cohorts(store, cipher, versions, cohort(plan, later)).release
+    send(store, cipher, bodies(plan, {"e0": 300, "e1": 300, "e2": 100}, "2026-W47", rng), later, plan)
+    second = seal_cohorts(store, cipher, versions, cohort(later)).release
     assert second is not None
     assert second.totals("e2").total == 112
     assert second.totals("e0").total == 300
@@ -155,9 +132,9 @@ def test_an_experiment_that_ends_with_an_arm_below_k_is_destroyed_and_said_so(
     store: Store, cipher: RecordCipher
 ) -> None:
     plan, rng = plan_of(2, covariate=False), np.random.default_rng(4)
-    week = cohort(plan, MONDAY)
+    week = cohort(MONDAY)
     versions = Versions((Version(week - 1, plan), Version(week, plan_of(1, covariate=False))))
-    send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 12}, "2026-W46", rng), MONDAY)
+    send(store, cipher, bodies(plan, {"e0": 300, "e1": 12}, "2026-W46", rng), MONDAY, plan)
     sealed = seal_cohorts(store, cipher, versions, week)
     assert sealed.release is not None
     assert sealed.waiting == {}
@@ -183,10 +160,10 @@ def test_an_experiment_that_the_gate_fails_on_is_held_back_whole(
         return make_release(counted, **choices)
 
     plan, rng = plan_of(2, covariate=True), np.random.default_rng(5)
-    send(store, cipher, plan, bodies(plan, {"e0": 300, "e1": 300}, "2026-W46", rng), MONDAY)
+    send(store, cipher, bodies(plan, {"e0": 300, "e1": 300}, "2026-W46", rng), MONDAY, plan)
     before = cipher.genuine(store.records()).counters
     monkeypatch.setattr(sealing, "make_release", fails)
-    sealed = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY))
+    sealed = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(MONDAY))
     assert sealed.waiting == {
         "e1": "e1 is held back until the next seal: a rule fails on its numbers (ZeroDivisionError)"
     }
@@ -207,8 +184,8 @@ def test_an_amount_that_one_or_two_people_of_an_arm_have_is_left_out_of_the_batc
     store: Store, cipher: RecordCipher, spenders: int, metrics: int
 ) -> None:
     plan = plan_of(1, covariate=True)
-    send(store, cipher, plan, few_spenders(plan, spenders, np.random.default_rng(6)), MONDAY)
-    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY)).release
+    send(store, cipher, few_spenders(plan, spenders, np.random.default_rng(6)), MONDAY, plan)
+    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(MONDAY)).release
     assert release is not None
     assert len(release.totals("e0").metric_names) == metrics
     assert ("e0: minutes" in release.receipt.left_out) is (metrics == 1)
@@ -221,17 +198,12 @@ def test_records_of_before_contributors_were_counted_are_sealed_and_the_receipt_
     store: Store, cipher: RecordCipher
 ) -> None:
     plan, rng = plan_of(2, covariate=True), np.random.default_rng(7)
-    acceptor, entries = PostAcceptor(plan), []
-    for number, body in enumerate(bodies(plan, {"e0": 300, "e1": 300}, "2026-W46", rng)):
-        accepted = acceptor.accept(f"kanab/1 {make_nonce(MONDAY)}\n{body}\n".encode(), "text/plain", MONDAY)
-        older = number == 17  # one person of e0
-        deltas = {
-            cohort: {name: value for name, value in more.items() if not (older and name.endswith("|c"))}
-            for cohort, more in accepted.deltas.items()
-        }
-        entries.append(CountedPost(cipher.keyring.nonce_hash(accepted.nonce), hour_of(accepted.nonce), deltas))
-    store.append(entries, cipher.encrypt)
-    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(plan, MONDAY)).release
+
+    def lacks(number: int, name: str) -> bool:
+        return number == 17 and name.endswith("|c")  # one person of e0
+
+    send(store, cipher, bodies(plan, {"e0": 300, "e1": 300}, "2026-W46", rng), MONDAY, plan, lacks)
+    release = seal_cohorts(store, cipher, Versions((Version(0, plan),)), cohort(MONDAY)).release
     assert release is not None
     assert release.totals("e0").metric_names == ("bought", "minutes")
     assert release.receipt.deviations == (

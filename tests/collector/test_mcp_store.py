@@ -40,26 +40,3 @@ def test_batches_of_a_shared_database_are_answered(postgres_url: str, closing: C
 def test_a_database_that_is_not_there_is_said_at_the_start() -> None:
     with pytest.raises(StoreError):
         StoreReleases(lambda: store_to_read(None, "postgresql://127.0.0.1:1/nothing"))
-
-
-def test_a_store_that_goes_away_is_an_alarm() -> None:
-    opened: list[Any] = []
-
-    class Empty:
-        def sealed(self) -> list[bytes]:
-            return entries()
-
-        def close(self) -> None:
-            opened.append(self)
-
-    def open_store() -> Any:
-        if len(opened) > 1:
-            raise StoreError("the database cannot be reached", "Start it.")
-        return Empty()
-
-    answers = Answers(StoreReleases(open_store))
-    assert answers.list_experiments().data["alarms"] == []
-    later = answers.list_experiments().data
-    assert (later["total"], later["alarms"]) == (
-        3, ["The database cannot be reached. Start it. What is shown was read earlier."],
-    )  # fmt: skip

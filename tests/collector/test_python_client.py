@@ -305,37 +305,3 @@ def test_a_store_that_begins_another_epoch_freezes_who_was_there_and_counts_newc
     assert newcomer.flush(10)
     table = collected(place)["checkout/tier"]
     assert (table.total, table.moments_of("minutes").sums.sum()) == (1, 200)  # the others' cohort was voided
-
-
-def test_a_process_that_ends_at_once_has_delivered(collector: Server, place: Place) -> None:
-    code = f"""
-from kanab.client import Client
-client = Client("http://{HOST}:{collector.port}/")
-assert client.ready(10)
-for number in range(50):
-    person = client.person(id=f"user-{{number}}")
-    person.enroll("checkout", {{"tier": 2}})
-    person.track("minutes", number)
-    person.save()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    table = collected(place)["checkout/tier"]
-    assert int(table.people.sum()) == 50
-    assert int(table.moments_of("minutes").sums.sum()) == sum(range(50)) * 100
-
-
-def test_a_collector_that_is_away_costs_a_request_nothing(place: Place, collector: Server) -> None:
-    client = Client(f"http://{HOST}:{collector.port}/")
-    assert client.ready(10)
-    collector.kill()
-    began = time.monotonic()
-    for number in range(200):
-        person = client.person(id=f"user-{number}")
-        person.enroll("checkout", {"tier": 1})
-        person.save()
-    assert time.monotonic() - began < 10  # 200 waits would take longer
-    collector.start()
-    assert client.flush(30)
-    client.close()
-    assert int(collected(place)["checkout/tier"].people.sum()) == 200

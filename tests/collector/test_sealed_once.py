@@ -12,11 +12,10 @@ from bisect import bisect_left
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import pytest
-from tests.collector.collector_process import Done, ForkServer, Place, Server, turn
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, cohort_label
+from tests.collector.collector_process import Done, ForkServer, Place, Server, turn, until
+from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors, after_everything, cohort_label
 
 from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import Keyring
@@ -28,35 +27,6 @@ from kanab.privacy.release import Release
 from kanab.tally.tally import Tally
 
 WEEKLY = PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"')
-
-
-class Filled(NamedTuple):
-    """A folder in which a collector has collected, and the truth."""
-
-    root: Path
-    tallies: dict[str, Tally]
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Filled:
-    place = Place(tmp_path_factory.mktemp("filled") / "place", fork_server)
-    server = Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data).start()
-    visitors = Visitors(11)
-    asyncio.run(visitors.for_a_while([server.port], 60, most=800))
-    server.kill()
-    return Filled(place.root, visitors.tallies())
-
-
-@pytest.fixture
-def copied(filled: Filled, tmp_path: Path, fork_server: ForkServer) -> Callable[[], Place]:
-    """Copies of that folder."""
-
-    def copy() -> Place:
-        root = tmp_path / str(len(list(tmp_path.iterdir())))
-        shutil.copytree(filled.root, root)
-        return Place(root, fork_server)
-
-    return copy
 
 
 def seal(place: Place, die_at: int | None = None) -> Done:
@@ -86,45 +56,16 @@ def check_sealed_once(place: Place, truth: dict[str, Tally]) -> None:
     assert read_key_file(place.key).period == through + 1
 
 
-def test_a_seal_may_be_killed_before_any_of_its_steps(copied: Callable[[], Place], filled: Filled) -> None:
-    before_commit, after_commit = [], []
-
-    def killed(step: int) -> bool:
-        """Kill a seal before one of its steps, and seal again; False if it had no such step."""
-        place = copied()
-        first = seal(place, die_at=step)
-        if first.code:
-            assert first.code == -signal.SIGKILL
-            records, batches, _ = state(place)
-            assert (records > 0) != (len(batches) > 0)  # all of it, or nothing
-            (before_commit if records else after_commit).append(step)
-            second = seal(place)
-            assert second.code == (1 if batches else 0), second.err
-        check_sealed_once(place, filled.tallies)
-        shutil.rmtree(place.root)
-        return first.code != 0
-
-    step = 0
-    while killed(step):
-        step += 4  # every fourth statement of opening, reading, writing
-    last, commit = max(after_commit), max(before_commit)
-    around = [*range(commit + 1, commit + 12), *range(last - 7, last)]  # and all around the commit, and to the last
-    for step in around:
-        assert step in before_commit + after_commit or killed(step)
-    assert max(before_commit) + 1 == min(after_commit)
-    assert max(before_commit) >= 10
-    assert len(after_commit) >= 4  # room given back; two lines of the key file, each written and synced
-
-
 def test_a_collector_erases_the_keys_that_a_crash_left(
-    copied: Callable[[], Place], closing: Callable[[Any], Any]
+    filled: Filled, tmp_path: Path, fork_server: ForkServer, closing: Callable[[Any], Any]
 ) -> None:
     def committed(step: int) -> bool:
-        seal(place := copied(), die_at=step)
+        place = filled.copy(tmp_path / str(step), fork_server)
+        seal(place, die_at=step)
         return bool(state(place)[1])
 
     first = bisect_left(range(200), True, key=committed)  # the first crash after the commit
-    place = copied()
+    place = filled.copy(tmp_path / "place", fork_server)
     assert seal(place, die_at=first).code == -signal.SIGKILL
     _, batches, through = state(place)
     assert batches
@@ -152,9 +93,7 @@ def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(
         assert (records > 0) != (len(batches) > 0)
         server.start(wait=False)
     server.wait_ready()
-    end = time.monotonic() + 30
-    while not state(place)[1] and time.monotonic() < end:
-        time.sleep(0.05)
+    until(lambda: state(place)[1])
     server.kill()
     check_sealed_once(place, visitors.tallies())
     assert server.stderr.count("kanab: sealed the cohorts through") <= 1
@@ -175,11 +114,7 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
     asyncio.run(visitors.for_a_while([server.port for server in servers], 60, most=600))
     turn(clock, timedelta(days=28))
     store = closing(PostgresStore(postgres_url))
-    end = time.monotonic() + 30
-    while time.monotonic() < end and not all(
-        read_key_file(key).period == store.sealed_through() + 1 > 1 for key in keys
-    ):
-        time.sleep(0.05)
+    until(lambda: all(read_key_file(key).period == store.sealed_through() + 1 > 1 for key in keys))
     (release,) = stored_ledger(store).releases
     assert all(table == visitors.tallies()[name] for name, table in release.tables.items())
     assert store.records() == []
@@ -210,31 +145,24 @@ def test_a_collector_that_stands_still_in_the_middle_of_a_seal_stops_the_other_f
         with db.transaction():
             db.execute("LOCK TABLE kanab_sealed IN SHARE MODE")  # a seal comes to the point at which it writes
             turn(clocks[0], timedelta(days=28))
-            _until(lambda: db.execute(waits).fetchone() == (1,))
+            until(lambda: db.execute(waits).fetchone() == (1,))
             assert frozen.pid is not None
             os.kill(frozen.pid, signal.SIGSTOP)
             tasks = list(Path(f"/proc/{frozen.pid}/task").iterdir())
-            _until(lambda: all("State:\tT" in (task / "status").read_text() for task in tasks))
+            until(lambda: all("State:\tT" in (task / "status").read_text() for task in tasks))
         held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
         assert db.execute(held).fetchone() == (1,)
         turn(clocks[1], timedelta(days=28))
         later = datetime.now(UTC) + timedelta(days=28)
         lines = [f"{table}@{cohort_label(later)}" for table in ("checkout/tier:A:1", "checkout/device:A:phone")]
         body = "\n".join((f"kanab/1 {make_nonce(later)}", *lines, "")).encode()
-        _until(lambda: other.post(body) == 204)
+        until(lambda: other.post(body) == 204)
     store = closing(PostgresStore(postgres_url))
-    _until(lambda: store.sealed_through() > 0)
+    until(lambda: store.sealed_through() > 0)
     os.kill(frozen.pid, signal.SIGCONT)
-    _until(lambda: all(read_key_file(key).period == store.sealed_through() + 1 for key in keys))
+    until(lambda: all(read_key_file(key).period == store.sealed_through() + 1 for key in keys))
     (release,) = stored_ledger(store).releases
     check_tables(release, visitors.tallies())
     assert frozen.stderr.count("kanab: sealed the cohorts through") == 0
     assert other.stderr.count("kanab: sealed the cohorts through") == 1
     assert "Traceback" not in frozen.stderr
-
-
-def _until(is_so: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.02)

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.collector import posting
+from tests.collector.posting import cohort
 
 from kanab import count
 from kanab.collector import sealing
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import people_by_arm, seal_cohorts, seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
@@ -49,6 +51,7 @@ VERSIONS = Versions((Version(0, PLAN),))
 MONDAY = datetime(2026, 11, 9, 12, tzinfo=UTC)  # of week 46
 
 Rows = dict[str, Any]
+send = partial(posting.send, plan=PLAN)
 
 
 def people(n: int, seed: int = 1, *, banner: int | None = None) -> Rows:
@@ -75,27 +78,6 @@ def posts(rows: Rows, week: str) -> Iterator[str]:
         yield "\n".join(lines)
 
 
-def send(store: Store, cipher: RecordCipher, bodies: Iterator[str] | list[str], now: datetime) -> None:
-    acceptor, entries = PostAcceptor(PLAN), []
-    for body in bodies:
-        accepted = acceptor.accept(f"kanab/1 {make_nonce(now)}\n{body}\n".encode(), "text/plain", now)
-        assert accepted.dropped == ()
-        nonce = cipher.keyring.nonce_hash(accepted.nonce)
-        entries.append(CountedPost(nonce, hour_of(accepted.nonce), accepted.deltas, store.epoch()))
-    store.append(entries, cipher.encrypt)
-
-
-def cohort(now: datetime) -> int:
-    found = PostAcceptor(PLAN).calendar.periods
-    assert found is not None
-    return found.of_day(now.date())
-
-
-@pytest.fixture
-def cipher() -> RecordCipher:
-    return RecordCipher(Keyring(KeyChain.new()))
-
-
 def test_a_sealed_batch_holds_what_counting_the_rows_would_give(store: Store, cipher: RecordCipher) -> None:
     rows = people(600)
     send(store, cipher, posts(rows, "2026-W46"), MONDAY)
@@ -113,18 +95,8 @@ def test_a_sealed_batch_holds_what_counting_the_rows_would_give(store: Store, ci
     assert store.records() == []
     with pytest.raises(StoreError, match="has been erased"):
         cipher.encrypt(cohort(MONDAY), {})
-
-
-def test_batches_are_chained_and_follow_each_other(store: Store, cipher: RecordCipher) -> None:
-    for week in range(3):
-        now = MONDAY + timedelta(weeks=week)
-        send(store, cipher, posts(people(400, week), f"2026-W{46 + week}"), now)
-        assert seal_cohorts(store, cipher, VERSIONS, cohort(now)).release is not None
-    ledger = stored_ledger(store)
-    assert [one.receipt.batch and one.receipt.batch.through for one in ledger.releases] == [
-        "2026-W46", "2026-W47", "2026-W48",
-    ]  # fmt: skip
-    assert ledger.releases[1].previous == ledger.hashes[0]
+    again = seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
+    assert (again.release, again.held_back) == (None, "another collector has sealed these cohorts")
 
 
 def test_too_few_people_wait_for_the_next_tick_and_nothing_is_said_about_how_few(
@@ -196,14 +168,6 @@ def test_a_forged_total_spoils_its_metric_and_nothing_else(store: Store, cipher:
     assert table == counted.select_metrics(["bought"])
 
 
-def test_sealing_twice_changes_nothing(store: Store, cipher: RecordCipher) -> None:
-    send(store, cipher, posts(people(400), "2026-W46"), MONDAY)
-    assert seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY)).release is not None
-    again = seal_cohorts(store, cipher, VERSIONS, cohort(MONDAY))
-    assert (again.release, again.held_back) == (None, "another collector has sealed these cohorts")
-    assert len(store.sealed()) == 1
-
-
 def test_before_a_seal_people_are_seen_in_steps_of_k_only(store: Store, cipher: RecordCipher) -> None:
     assert people_by_arm(store, cipher, PLAN)["checkout"] == {"A": 0, "B": 0}
     rows = people(309)
@@ -265,6 +229,13 @@ def test_other_shares_make_a_batch_of_their_own(store: Store, cipher: RecordCiph
     shares = [one.plan.experiment("checkout").shares for one in (first.release, second.release)]
     assert shares == [(("A", 1), ("B", 1)), (("A", 3), ("B", 1))]
     assert [one.tables["checkout/tier"].total for one in (first.release, second.release)] == [400, 300]
+    ledger = stored_ledger(store)
+    assert [batch.receipt.batch and batch.receipt.batch.through for batch in ledger.releases] == [
+        "2026-W46",
+        "2026-W47",
+    ]
+    assert ledger.releases[1].previous == ledger.hashes[0]
+    assert seal_due(store, cipher, versions, cohort(MONDAY) - 1) == []
     both = add_releases(stored_ledger(store).releases)
     assert both.plan.experiment("checkout").shares == (("A", 425.0), ("B", 275.0))
 
@@ -290,11 +261,6 @@ def test_an_experiment_counts_the_metrics_that_it_began_with(store: Store, ciphe
     assert sealed.release is not None
     metrics = {name: [one.name for one in table.metrics] for name, table in sealed.release.tables.items()}
     assert metrics == {"checkout/tier": ["bought"], "banner": ["bought", "minutes"], "banner/checkout": ["bought"]}
-
-
-def test_nothing_is_ripe_before_the_store_began(store: Store, cipher: RecordCipher) -> None:
-    versions = Versions((Version(cohort(MONDAY), PLAN),))
-    assert seal_due(store, cipher, versions, cohort(MONDAY) - 1) == []
 
 
 def test_the_gate_is_passed_before_the_transaction_and_again_if_the_store_has_changed(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.collector.collector_process import Place, Server
+from tests.collector.collector_process import Place, Server, until
 from tests.collector.many_visitors import this_week
 
 from kanab.collector.keys.encryption import RecordCipher
@@ -63,10 +63,7 @@ def server(place: Place, closing: Callable[[Any], Any]) -> Server:
 
 def until_taken(server: Server, body: bytes) -> None:
     """Send again, as clients do, until the post is taken."""
-    end = time.monotonic() + 20
-    while server.post(body) != 204:
-        assert time.monotonic() < end, server.stderr
-        time.sleep(0.05)
+    until(lambda: server.post(body) == 204)
 
 
 def refuses(server: Server, sentence: str) -> bytes:

@@ -20,12 +20,10 @@ from typing import Any
 
 import pytest
 from tests.collector.collector_process import HOST, Place, Server, every_file, free_port
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, collected
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 from tests.collector.test_hand_over import while_posting
 from tests.programs import need_program
 
-from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.limits import MOST_CONNECTIONS
 from kanab.collector.stores.postgres import PostgresStore
 
@@ -147,9 +145,7 @@ def test_a_rolling_restart_behind_caddy_loses_and_doubles_nothing(services: Cadd
     assert set(asyncio.run(visitors.replay([services.plain]))) == {204}
     for server in services.collectors:
         assert server.stop() == 0
-    store = PostgresStore(postgres_url)
-    assert collected(store, RecordCipher(Keyring.from_file(services.place.key))) == visitors.tallies()
-    store.close()
+    check_collected(services.place, visitors.tallies(), PostgresStore(postgres_url))
 
 
 @pytest.mark.slow

@@ -9,11 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.collector.collector_process import HOST, ForkServer, Place, Server
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, collected
-
-from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyring import Keyring
-from kanab.collector.stores.sqlite import SqliteStore
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 
 SOURCE = Path(__file__).with_name("faults.c")
 
@@ -44,11 +40,8 @@ def fail_disks(folder: Path, rounds: int, seed: int = 3, one_in: int = 150) -> s
     server = Server(place, *options, name="good").start()
     asyncio.run(visitors.finish([server.port], seconds=120))
     assert server.stop() == 0
-    store = SqliteStore(place.data / "store.db")
-    same = collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
-    store.close()
     fork_server.close()
-    assert same, "the sums are others"
+    check_collected(place, visitors.tallies())
     assert seen <= {0, 204, 503}, seen
     return f"{len(visitors.acknowledged):,} posts acknowledged, answers {sorted(seen)}; none lost, none doubled"
 
@@ -130,10 +123,7 @@ def cut_connections(folder: Path, seconds: float, seed: int = 4) -> str:
     cuts = asyncio.run(through())
     assert server.stop() == 0
     assert cuts > seconds, "hardly anything was cut"
-    store = SqliteStore(place.data / "store.db")
-    same = collected(store, RecordCipher(Keyring.from_file(place.key))) == visitors.tallies()
-    store.close()
     fork_server.close()
-    assert same, "the sums are others"
+    check_collected(place, visitors.tallies())
     assert seen <= {0, 204}, seen
     return f"{cuts:,} connections cut, {len(visitors.acknowledged):,} posts acknowledged; none lost, none doubled"
