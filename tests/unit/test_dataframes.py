@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from kanab.analysis.readout_tables import ReadoutRows
 
 import kanab as kb
 from kanab.analysis.options import Looks
-from kanab.analysis.readout_tables import ReadoutRows
 from kanab.dataframes import flat_rows
 from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError, ArgumentError

@@ -8,14 +8,7 @@ from typing import Any
 
 from kanab.analysis import methods
 from kanab.analysis.cluster_rows import clusters_of, hidden_metrics, per_person
-from kanab.analysis.compare import (
-    AnalyzedTables,
-    by_role,
-    effect_rows,
-    metric_means,
-    with_off_commonest,
-    with_worth,
-)
+from kanab.analysis.compare import AnalyzedTables, by_role, effect_rows, metric_means, with_off_commonest, with_worth
 from kanab.analysis.looks import current_look
 from kanab.analysis.methods.base import Facts, read_methods
 from kanab.analysis.metric_shapes import shapes_of
@@ -180,7 +173,6 @@ def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Rea
 
 
 def _check_adjusting(options: Reading, plan: ExperimentPlan) -> None:
-    """Refuse choices of how to adjust that would change nothing."""
     asked = {"slopes": options.slopes != "own", "the paper's variance": options.variance != "exact"}
     for words in [words for words, said in asked.items() if said and not (plan.adjust or plan.numbers)]:
         verb = "are" if words.endswith("s") else "is"
@@ -249,7 +241,6 @@ def _resolved(
 
 
 def _check_outcomes(options: Reading, numbers: Sequence[str], metrics: Sequence[str]) -> None:
-    """Refuse a question about a number that effects are adjusted for."""
     lists = (options.primary, options.guardrails, options.lower_is_better)
     named = [name for names in lists for name in ([names] if isinstance(names, str) else names)]
     named += [*(options.margins or ()), *(() if isinstance(options.prior, Prior) else options.prior or ())]
@@ -262,7 +253,6 @@ def _check_outcomes(options: Reading, numbers: Sequence[str], metrics: Sequence[
 
 
 def _planned_roles(plan: Plan, experiment: ExperimentPlan) -> PlannedRoles:
-    """Return the roles of a plan in the names of an analysis, where a ratio is called by its two parts."""
     called = {metric.name: "/".join(metric.ratio) if metric.ratio else metric.name for metric in plan.metrics}
     primary, guardrails, lower = (
         tuple(called.get(name, name) for name in names)
@@ -412,7 +402,6 @@ def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, arm
 
 
 def _bounds_of_data(released: Tables, plan: ExperimentPlan) -> str:
-    """Say whose bounds nobody declared."""
     names = list(dict.fromkeys(m.name for table in released.tables_of(plan.name).values() for m in table.metrics))
     open_ended = [name for name in names if not released.plan.metrics_by_name[name].declared]
     whose = "" if len(open_ended) == len(names) else f" of {listed(open_ended)}"

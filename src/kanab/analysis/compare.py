@@ -296,7 +296,6 @@ def _rows(
 
 
 def _p_usual(metric: MetricMeans, row: EffectRow, options: ResolvedOptions) -> float | None:
-    """Return the p of the usual test alone, over all looks where there are several."""
     effect = row.effect
     return effect.p_usual if options.looks is None else metric.seen(replace(effect, p=effect.p_usual), options.looks).p
 

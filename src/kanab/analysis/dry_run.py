@@ -83,7 +83,6 @@ class DryRun:
         return [*sentences, *([self.undeclared] if self.undeclared else [])]
 
     def _alike(self, name: str) -> bool:
-        """Return whether a table has as many levels in the release as the rows' own table has."""
         released = None if self.released is None else self.released.tables.get(name)
         own = self.own.tables.get(name)
         return released is not None and own is not None and released.shape == own.shape
@@ -103,7 +102,6 @@ class DryRun:
         }
 
     def _leaves(self) -> Iterator[tuple[str, str, str]]:
-        """Yield every table that would leave, how many of its levels it would have, and its metrics."""
         for name, table in ({} if self.released is None else self.released.tables).items():
             levels = " × ".join(str(len(factor.levels)) for factor in table.covariates)
             yield name, levels or "arms", ", ".join(table.metric_names) or "people"
@@ -184,7 +182,6 @@ def _fewer_levels(run: DryRun, table: str) -> Iterator[tuple[Plan, str]]:
 
 
 def _keeps(run: DryRun, place: str, metric: str) -> bool:
-    """Return whether a metric, or any, is in the tables of that name or experiment."""
     tables = {} if run.released is None else run.released.tables
     kept = [table for name, table in tables.items() if place in (name, *table.experiment_names)]
     return any(not metric or metric in table.metric_names for table in kept)

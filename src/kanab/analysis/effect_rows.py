@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
 
 from kanab.description import Role
 from kanab.report.words import Kind
-from kanab.stats.balance import BALANCE_ALARM, BalanceCheck
-from kanab.stats.cautions import Caution
 from kanab.stats.effect import Effect
 from kanab.stats.margins import Better
 from kanab.stats.multiplicity import Simultaneous
@@ -19,6 +17,7 @@ from kanab.stats.sequential import AnyTimeLook, PlannedLook
 from kanab.tally.factor import Level, label
 
 Plain = dict[str, Any]
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -75,43 +74,46 @@ class EffectRow:
         """Return the row as plain data."""
         effect, relative, delta, joint = self.effect, self.relative, self.delta, self.simultaneous
         control, arm = self.means or (None, None)
-        return {
-            "metric": effect.metric,
-            "role": self.role,
-            "better": self.better,
-            "control": named(effect.control),
-            "arm": named(effect.arm),
-            "method": effect.method,
-            "covariates": list(effect.covariates),
-            "mean_control": control,
-            "mean_arm": arm,
-            "estimate": effect.estimate,
-            "se": effect.se,
-            "se_population": effect.se_population,
-            "interval": plain_interval(self.interval),
-            "interval_welch": plain_interval(effect.interval_welch),
-            "test": effect.test,
-            "df": _finite(effect.df),
-            "t": effect.t,
-            "p": self.p,
-            "p_adjusted": self.p_adjusted,
-            "p_usual": effect.p_usual,
-            "p_usual_adjusted": self.p_usual_adjusted,
-            "interval_adjusted": None if joint is None else plain_interval(joint.interval),
-            "level": None if joint is None else joint.level,
-            "agrees": None if joint is None or joint.interval is None else joint.agrees,
-            "relative": None if relative is None else relative.estimate,
-            "relative_interval": None if relative is None else plain_interval(relative.interval),
-            "relative_interval_delta": None if delta is None else plain_interval(delta.interval),
-            "odds_ratio": None if self.odds is None else _finite(self.odds.estimate),
-            "odds_ratio_interval": None if self.odds is None else plain_interval(self.odds.interval),
-            "sequential": None if self.look is None else _look(self.look),
-            "verdict": self.verdict,
-            "early": self.early,
-            "carries_verdict": self.carries_verdict,
-            "sample_size_gain": self.sample_size_gain,
-            **_noise(effect),
-        }
+        row: Plain = plain(
+            {
+                "metric": effect.metric,
+                "role": self.role,
+                "better": self.better,
+                "control": named(effect.control),
+                "arm": named(effect.arm),
+                "method": effect.method,
+                "covariates": effect.covariates,
+                "mean_control": control,
+                "mean_arm": arm,
+                "estimate": effect.estimate,
+                "se": effect.se,
+                "se_population": effect.se_population,
+                "interval": self.interval,
+                "interval_welch": effect.interval_welch,
+                "test": effect.test,
+                "df": effect.df,
+                "t": effect.t,
+                "p": self.p,
+                "p_adjusted": self.p_adjusted,
+                "p_usual": effect.p_usual,
+                "p_usual_adjusted": self.p_usual_adjusted,
+                "interval_adjusted": None if joint is None else joint.interval,
+                "level": None if joint is None else joint.level,
+                "agrees": None if joint is None or joint.interval is None else joint.agrees,
+                "relative": None if relative is None else relative.estimate,
+                "relative_interval": None if relative is None else relative.interval,
+                "relative_interval_delta": None if delta is None else delta.interval,
+                "odds_ratio": None if self.odds is None else self.odds.estimate,
+                "odds_ratio_interval": None if self.odds is None else self.odds.interval,
+                "sequential": None if self.look is None else _look(self.look),
+                "verdict": self.verdict,
+                "early": self.early,
+                "carries_verdict": self.carries_verdict,
+                "sample_size_gain": self.sample_size_gain,
+                **({"se_noise": effect.se_noise, "too_noisy": effect.too_noisy} if effect.se_noise else {}),
+            }
+        )
+        return row
 
     def contrast_dict(self) -> Plain:
         """Return the row as plain data, with the weight of every arm."""
@@ -123,16 +125,6 @@ def effect_place(effect: Effect) -> tuple[object, ...]:
     return effect.metric, effect.arm, effect.method, effect.covariates
 
 
-def _noise(effect: Effect) -> Plain:
-    """Return what noise does to an effect, as plain data; nothing of releases without ε."""
-    return {"se_noise": effect.se_noise, "too_noisy": effect.too_noisy} if effect.se_noise else {}
-
-
-def _finite(value: float | None) -> float | None:
-    """Return a number for JSON, which has none for infinity."""
-    return None if value is None or math.isinf(value) else value
-
-
 def named(arm: Level) -> str | None:
     """Return the name of an arm; None for none."""
     return None if arm is None else label(arm)
@@ -140,46 +132,46 @@ def named(arm: Level) -> str | None:
 
 def _look(look: PlannedLook | AnyTimeLook) -> Plain:
     """Return a look as plain data; what belongs to the other method is None."""
-    names = ("look", "looks", "planned", "fraction", "spent", "nominal", "p", "optimal_at", "until", "begun", "verdict")
-    return {
-        "method": "spending" if isinstance(look, PlannedLook) else "always-valid",
-        **{name: getattr(look, name, None) for name in names},
-        "interval": plain_interval(look.interval),
-        "chance": look.chance,
-    }
+    names = (
+        "look", "looks", "planned", "fraction", "spent", "nominal", "p", "optimal_at", "until", "begun", "verdict",
+        "interval", "chance",
+    )  # fmt: skip
+    method = "spending" if isinstance(look, PlannedLook) else "always-valid"
+    return {"method": method, **{name: getattr(look, name, None) for name in names}}
 
 
-def caution_dict(caution: Caution) -> Plain:
-    """Return a caution as plain data."""
-    return {"kind": caution.code, "metric": caution.metric, "sentence": caution.sentence}
+# ── rows as plain data ─────────────────────────────────────────────────────────────────────────
 
 
-def balance_dict(checks: Sequence[BalanceCheck]) -> Plain:
-    """Return all checks of balance as plain data, and whether one of them is an alarm."""
-    return {
-        "alarm": any(check.alarm for check in checks),
-        "limit": BALANCE_ALARM,
-        "rows": [
-            {
-                "about": check.about,
-                "name": check.name,
-                "chi2": check.chi2,
-                "df": check.df,
-                "p": check.p,
-                "p_any_time": check.p_any_time,
-                "p_adjusted": check.p_adjusted,
-                "alarm": check.alarm,
-                "arm": label(check.arm),
-                "level": label(check.level) if check.about == "covariate" else None,
-                "share": check.share,
-                "elsewhere": check.elsewhere,
-                "differences": {label(arm): value for arm, value in check.differences.items()},
-            }
-            for check in checks
-        ],
-    }
+def plain(value: Any) -> Any:
+    """Return rows for JSON: fields are keys, what is infinite is None, and so is no key that is only there if known."""
+    if is_dataclass(value):
+        return {
+            each.name: plain(inner)
+            for each in fields(value)
+            if (inner := getattr(value, each.name)) is not None or not each.metadata.get(_IF_KNOWN)
+        }
+    if isinstance(value, Mapping):
+        return {label(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def plain_interval(interval: tuple[float, float] | None) -> list[float | None] | None:
-    """Return an interval for JSON: an open end is None."""
-    return None if interval is None else [end if math.isfinite(end) else None for end in interval]
+_IF_KNOWN = "if known"
+
+
+def if_known() -> Any:
+    """Return a field whose key is absent where there is nothing to say: what noise does, in releases without ε."""
+    return field(default=None, kw_only=True, metadata={_IF_KNOWN: True})
+
+
+def row_of(kind: type[R], result: Any, **others: Any) -> R:
+    """Return a result of a statistic as a row: fields of the same name are its, the others are given."""
+    same = {each.name for each in fields(kind)} - others.keys()  # type: ignore[arg-type]
+    return kind(**{name: getattr(result, name) for name in same}, **others)
+
+
+def typed(rows: Iterable[Mapping[str, Any]], kind: type[R]) -> list[R]:
+    """Return rows of plain data as what they were."""
+    return [kind(**row) for row in rows]

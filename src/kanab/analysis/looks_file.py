@@ -40,8 +40,6 @@ class RecordedLooks(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Everything in a looks file."""
-
     format: str
     experiments: dict[str, RecordedLooks]
 

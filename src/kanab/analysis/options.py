@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, Literal, get_args
 
 from kanab.arguments import check_arguments
-from kanab.choices import CORRECTIONS, OPTIMAL_AT, Alternative, Correction
+from kanab.choices import OPTIMAL_AT, Alternative, Correction
 from kanab.description import AnyCorrection, Role
 from kanab.errors import AnalysisError, LevelError, listed, meant
 from kanab.fields import WrongValueError, described
@@ -141,8 +141,6 @@ class ResolvedOptions:
         return "two-sided" if self.roles.get(metric) == "guardrail" else self.alternative
 
     def __post_init__(self) -> None:
-        if self.correction not in CORRECTIONS:
-            raise AnalysisError("unknown correction", f"Use one of: {', '.join(CORRECTIONS)}.")
         if self.looks is not None and self.correction == "dunnett":
             raise AnalysisError("Dunnett's correction is for one look", "Use Holm's for several looks.")
         if self.margins and not self.confidence > 0.5:
@@ -219,12 +217,9 @@ def read_margins(
     _check_metrics(margins or {}, metrics, "a margin")
     by_metric = {}
     for metric, claims in (margins or {}).items():
-        several = tuple(_several(claims))
-        if not several or not all(isinstance(margin, Margin) for margin in several):
-            raise AnalysisError(
-                "a margin is something else than a Margin", "For example margins={'spend': Margin('superiority', 1)}."
-            )
-        by_metric[metric] = tuple(replace(margin, better="lower") if metric in lower else margin for margin in several)
+        by_metric[metric] = tuple(
+            replace(margin, better="lower") if metric in lower else margin for margin in _several(claims)
+        )
     return by_metric
 
 
@@ -232,8 +227,6 @@ def read_priors(prior: Prior | Mapping[str, Prior] | None, metrics: Sequence[str
     """Return the prior of every metric: one for all, or by name."""
     priors = dict.fromkeys(metrics, prior) if isinstance(prior, Prior) else dict(prior or {})
     _check_metrics(priors, metrics, "a prior")
-    if not all(isinstance(prior, Prior) for prior in priors.values()):
-        raise AnalysisError("a prior is something else than a Prior", "For example prior=Prior(0, 0.01).")
     return priors
 
 
@@ -244,7 +237,7 @@ def read_lower(lower: Sequence[str] | str, metrics: Sequence[str], margins: Mapp
     by_margin = [
         metric
         for metric, claims in (margins or {}).items()
-        if any(isinstance(margin, Margin) and margin.better == "lower" for margin in _several(claims))
+        if any(margin.better == "lower" for margin in _several(claims))
     ]
     return frozenset([*named, *by_margin])
 

@@ -137,7 +137,6 @@ def _check_arms(counted: Counted) -> None:
 
 
 def _arms_without_table(counted: Counted, tables: Mapping[str, Tally]) -> dict[str, Tally]:
-    """Return the arms of experiments all of whose tables with metrics were too sparse."""
     arms = {}
     for experiment in counted.plan.experiment_names:
         measured = [linkage.name for linkage in counted.plan.linkages_of(experiment) if not linkage.people_only]

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any, ClassVar
 
 from kanab.analysis import methods
 from kanab.analysis.cluster_rows import ClusterCounts
-from kanab.analysis.effect_rows import (
-    EffectRow,
-    balance_dict,
-    caution_dict,
-)
+from kanab.analysis.effect_rows import EffectRow, plain
 from kanab.analysis.methods.base import Findings, plain_tables
-from kanab.analysis.readout_tables import readout_tables
 from kanab.analysis.sections import readout_figure, readout_html, readout_markdown, readout_text, report_html
 from kanab.arguments import check_arguments
 from kanab.atomicfile import write_whole
 from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
-from kanab.dataframes import Frames, Tables
+from kanab.dataframes import Frames, Row, Tables
 from kanab.description import AnyCorrection
 from kanab.errors import AnalysisError, listed, meant
 from kanab.plan.declared import ControlChoice
@@ -29,7 +24,7 @@ from kanab.privacy.release import Receipt
 from kanab.report.brief import brief_text
 from kanab.report.decision import Decision, decide
 from kanab.report.figure import Figure
-from kanab.stats.balance import BalanceCheck
+from kanab.stats.balance import BALANCE_ALARM, BalanceCheck
 from kanab.stats.cautions import Caution
 from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
@@ -41,6 +36,9 @@ EFFECT_COLUMNS = (
     "p_adjusted", "verdict",
 )  # fmt: skip
 """What a frame of effects holds unless details are asked for."""
+
+
+Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True, repr=False)
@@ -149,7 +147,7 @@ class Readout(Frames[str]):
         return self.chart(metric=metric)
 
     def _tables(self) -> Tables:
-        return readout_tables(self.to_dict())
+        return _tables(self.to_dict())
 
     def _shown(self) -> dict[str, Any]:
         """Return the plain data as people read it: with several looks, p over all of them.
@@ -204,9 +202,16 @@ class Readout(Frames[str]):
                 "limit": SAMPLE_RATIO_ALARM,
                 "alarm": is_alarm(self.sample_ratio.p if self.any_time is None else self.any_time.p),
             },
-            "balance": balance_dict(self.balance),
+            "balance": {
+                "alarm": any(check.alarm for check in self.balance),
+                "limit": BALANCE_ALARM,
+                "rows": [_balance_row(check) for check in self.balance],
+            },
             "pooled": {label(new): [label(old) for old in olds] for new, olds in self.pooled.items()},
-            "cautions": [caution_dict(caution) for caution in self.cautions],
+            "cautions": [
+                {"kind": caution.code, "metric": caution.metric, "sentence": caution.sentence}
+                for caution in self.cautions
+            ],
             "effects": [row.to_dict() | self._missing(row.effect.metric) for row in self.effects],
             "promise": next((row.simultaneous.meaning for row in self.effects if row.simultaneous is not None), None),
             "rule": vars(self.rule),
@@ -219,9 +224,14 @@ class Readout(Frames[str]):
         }
 
     def _privacy(self) -> dict[str, Any]:
-        """Return what was done to the tables; without the gate there is no promise to tell of."""
         done = _done(self.receipt)
         return done if self.own_rows else done | _promised(self.receipt, self.rates, chained=self.chained)
+
+
+def _balance_row(check: BalanceCheck) -> dict[str, Any]:
+    level = label(check.level) if check.about == "covariate" else None
+    row: dict[str, Any] = plain(check)
+    return row | {"alarm": check.alarm, "arm": label(check.arm), "level": level}
 
 
 def _narrowed(data: dict[str, Any], metric: str) -> dict[str, Any]:
@@ -259,3 +269,72 @@ def _promised(receipt: Receipt, rates: Sequence[str], *, chained: bool) -> dict[
         "chained": chained,
         "ledger": receipt.ledger or None,
     } | ({} if receipt.noise is None else {"noise": {**asdict(receipt.noise), "rates": list(rates)}})
+
+
+# ── tables that become frames ──────────────────────────────────────────────────────────────────
+
+
+def _tables(data: Data) -> Tables:
+    of_methods = {name: rows for each in methods.METHODS for name, rows in each.frames(data).items()}
+    ratio, privacy = data["sample_ratio"], data["privacy"]
+    return {
+        "effects": data["effects"],
+        **of_methods,
+        "arms": [*_arms(data)],
+        "pooled": [{"arm": arm, "of": of} for arm, ofs in data["pooled"].items() for of in ofs],
+        "sample_ratio": [{name: value for name, value in ratio.items() if name not in ("residuals", "shares")}],
+        "balance": [row | {"limit": data["balance"]["limit"]} for row in data["balance"]["rows"]],
+        "missing": _missing(data),
+        "cautions": data["cautions"],
+        "decision": [*_decision(data)],
+        "rule": [data["rule"]],
+        "privacy": [_privacy(privacy)],
+        "costs": [{"sentence": sentence} for sentence in privacy["costs"]],
+        "merged": [*_merged(privacy)],
+        "left_out": [{"table": table, "why": why} for table, why in privacy["left_out"].items()],
+        "noise": [*_noise(privacy)],
+        "notes": [{"sentence": sentence} for sentence in data["notes"]],
+    }
+
+
+def _privacy(privacy: Data) -> Row:
+    row = {name: value for name, value in privacy.items() if name not in ("merged", "left_out", "costs")}
+    noise = {name: value for name, value in privacy.get("noise", {}).items() if name != "scales"}
+    return row | ({"noise": noise} if noise else {})
+
+
+def _merged(privacy: Data) -> Iterator[Row]:
+    for covariate, levels in privacy["merged"].items():
+        yield from ({"covariate": covariate, "level": new, "of": of} for new, ofs in levels.items() for of in ofs)
+
+
+def _noise(privacy: Data) -> Iterator[Row]:
+    for table, scales in privacy.get("noise", {}).get("scales", {}).items():
+        yield from ({"table": table, "statistic": name, "scale": scale} for name, scale in scales.items())
+
+
+def _arms(data: Data) -> Iterator[Row]:
+    ratio, clusters = data["sample_ratio"], data["clusters"]
+    for arm, people in data["arms"].items():
+        row = {
+            "arm": arm, "control": arm == data["control"], "people": people,
+            "share": ratio["shares"].get(arm), "residual": ratio["residuals"].get(arm),
+        }  # fmt: skip
+        if clusters is not None:
+            by_arm = clusters["people"] or {}
+            row |= {"assigned_by": clusters["by"], "clusters": clusters["clusters"].get(arm)}
+            row |= {"people": by_arm.get(arm), "rates": clusters["rates"]}
+        yield row
+
+
+def _missing(data: Data) -> list[Row]:
+    rules = {row["metric"]: {name: row[name] for name in ("missing", "people_missing")} for row in data["effects"]}
+    return [{"metric": metric} | rule for metric, rule in rules.items() if rule["missing"] is not None]
+
+
+def _decision(data: Data) -> Iterator[Row]:
+    """Yield a row for every sentence behind the decision; nothing where no metric is primary."""
+    decision = data["decision"]
+    if decision is not None:
+        beside = {name: value for name, value in decision.items() if name not in ("arms", "because", "rule")}
+        yield from (beside | {"because": sentence} for sentence in decision["because"])

@@ -12,6 +12,7 @@ from kanab.analysis import methods
 from kanab.choices import INTERNAL
 from kanab.dataframes import flat_rows
 from kanab.errors import listed
+from kanab.report import words
 from kanab.report.decision import decision_sentences, lead_sentences, rule_sentences
 from kanab.report.digits import Row, figures_of, percent
 from kanab.report.document import Alert, Fold, Part, Section
@@ -22,25 +23,7 @@ from kanab.report.look_words import look_sentences
 from kanab.report.noise_words import noise_table
 from kanab.report.pictures import effect_figure
 from kanab.report.text import mapped, printable, sections_markdown, sections_text, unmarked
-from kanab.report.words import (
-    alarm_sentences,
-    balance_alarmed,
-    balance_sentences,
-    cluster_sentences,
-    colour_key,
-    ended,
-    headlines,
-    is_internal,
-    method_sentences,
-    metrics_of,
-    note_sentences,
-    privacy_sentences,
-    sample_ratio_sentence,
-    spoken_arm,
-    summary,
-    title,
-    verdicts,
-)
+from kanab.report.words import headlines, is_internal, metrics_of, spoken_arm, summary, title
 from kanab.tabular import Table, number
 
 Data = Mapping[str, Any]
@@ -60,37 +43,39 @@ def readout_sections(data: Data) -> list[Section]:
             for each in methods.METHODS
         ),
         Section("Privacy", _privacy(data), "privacy"),
-        Section("Notes", (*note_sentences(data),), "notes"),
+        Section("Notes", (*words.note_sentences(data),), "notes"),
         Section("How it was computed", (*how_sentences(data), *rule_sentences(data)), "method"),
     ]
     return [section for section in sections if section.parts]
 
 
 def _arrival(data: Data) -> tuple[Part, ...]:
-    """Return whether people arrived in the planned shares, and whether the arms hold alike people."""
-    alarms = alarm_sentences(data)
-    checks = (sample_ratio_sentence(data), *balance_sentences(data))
+    alarms = words.alarm_sentences(data)
+    checks = (words.sample_ratio_sentence(data), *words.balance_sentences(data))
     alerts = [Alert(sentence, "alarm" if sentence in alarms else "fine") for sentence in checks]
-    tables = (arms_table(data), balance_table(data)) if balance_alarmed(data) else (arms_table(data),)
-    return *alerts, *cluster_sentences(data), *tables
+    tables = (arms_table(data), balance_table(data)) if words.balance_alarmed(data) else (arms_table(data),)
+    return *alerts, *words.cluster_sentences(data), *tables
 
 
 def _effects(data: Data) -> Section:
-    """Return a section for every metric: verdicts, what stands beside them, a picture and the numbers."""
     inner, figures = [], _effect_figures(data)
     for metric in metrics_of(data):
-        parts: list[Part] = [*verdicts(data, metric), *metric_sentences(data, metric), effects_table(data, metric)]
+        parts: list[Part] = [
+            *words.verdicts(data, metric),
+            *metric_sentences(data, metric),
+            effects_table(data, metric),
+        ]
         parts += [figures[metric]] if metric in figures else []
         inner.append(Section(metric, (*parts,), note=metric_note(data, metric)))
-    key = _FOREST_KEY + colour_key(data) if figures else ""
+    key = _FOREST_KEY + words.colour_key(data) if figures else ""
     return Section("What happened?", (*inner,) or (summary(data),), "effects", key=key)
 
 
 def _privacy(data: Data) -> tuple[Part, ...]:
     """Return the receipt; what merging and withholding cost, and every scale of noise, on request."""
-    costs = tuple(ended(text[:1].upper() + text[1:]) for text in data["privacy"].get("costs", ()))
+    costs = tuple(words.ended(text[:1].upper() + text[1:]) for text in data["privacy"].get("costs", ()))
     noise = [Fold("Noise of every number", (noise_table(data),))] if data["privacy"].get("noise") else []
-    return *privacy_sentences(data), *([Fold("What it cost", costs)] if costs else []), *noise
+    return *words.privacy_sentences(data), *([Fold("What it cost", costs)] if costs else []), *noise
 
 
 def _effect_figures(data: Data) -> dict[str, Figure]:
@@ -109,7 +94,7 @@ def readout_figure(data: Data, what: str, metric: str | None) -> Figure:
 
 def how_sentences(data: Data) -> list[str]:
     """Return how effects, and what else was asked for, were computed."""
-    return [*method_sentences(data), *(sentence for each in methods.METHODS for sentence in each.how(data))]
+    return [*words.method_sentences(data), *(sentence for each in methods.METHODS for sentence in each.how(data))]
 
 
 def metric_sentences(data: Data, metric: str) -> list[str]:
@@ -209,7 +194,6 @@ def _unfolded(section: Section) -> Section:
 
 
 def _fields(data: Data) -> tuple[Table, ...]:
-    """Return a table for every metric, with a column for every effect on it."""
     tables = []
     for metric in metrics_of(data):
         effects = [row for row in data["effects"] if row["metric"] == metric]

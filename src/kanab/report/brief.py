@@ -9,15 +9,7 @@ from kanab.choices import INTERNAL
 from kanab.report.decision import decision_sentences
 from kanab.report.digits import Row, metric_figures
 from kanab.report.text import mapped, printable, wrapped
-from kanab.report.words import (
-    alarm_sentences,
-    correction_name,
-    headlines,
-    is_internal,
-    metrics_of,
-    title,
-    tone,
-)
+from kanab.report.words import alarm_sentences, correction_name, headlines, is_internal, metrics_of, title, tone
 from kanab.tabular import Table, p_value
 
 WIDTH = 80
@@ -85,7 +77,6 @@ def verdict_word(row_tone: str) -> str:
 
 
 def _cut(name: str, width: int) -> str:
-    """Return as much of a name as fits, with its unit."""
     if len(name) <= width:
         return name
     unit = _POINTS if name.endswith(_POINTS) and width > _LEAST_NAME + len(_POINTS) else ""

@@ -167,7 +167,6 @@ def _gain(row: Row) -> float:
 
 
 def _early(data: Data, *, running: bool) -> str:
-    """Return why nothing may be shipped yet, if so."""
     planned = data["rule"]["people"]
     looked = any(row["sequential"] for row in data["effects"])
     if planned is not None and not looked:
@@ -180,7 +179,6 @@ def _people_left(data: Data, planned: int) -> str:
 
 
 def _to_come(data: Data, arms: Sequence[_ArmReading]) -> str:
-    """Return how many looks or people are left, as far as that is known."""
     look = next(look for arm in arms if (look := arm.next_look()))
     if look.get("looks"):
         left = look["looks"] - look["look"]
@@ -196,7 +194,6 @@ def _to_come(data: Data, arms: Sequence[_ArmReading]) -> str:
 
 
 def _why_ship(data: Data, arms: Sequence[_ArmReading]) -> list[str]:
-    """Return why the first of these arms is shipped, and that the others could be."""
     best, *others = arms
     sentences = [sentence for row in best.primary_rows(True) for sentence in _findings(data, best, row)]
     held = [f"{row['metric']} (at most {margin_text(data, row)} worse)" for row in best.guardrails if row["margin"]]
@@ -215,7 +212,6 @@ def _why_ship(data: Data, arms: Sequence[_ArmReading]) -> list[str]:
 
 
 def _so_far(data: Data, arm: _ArmReading) -> list[str]:
-    """Return what an arm shows before anything counts, with a warning where it looks worse."""
     worse = [row["metric"] for row in arm.guardrails if row["reading"] == "worse"]
     guards = [row for row in arm.guarding if row["metric"] in worse]
     sentences = [sentence for row in (*arm.primary, *guards) for sentence in _findings(data, arm, row)]
@@ -246,7 +242,6 @@ def _why_not(data: Data, arm: _ArmReading, answer: Answer) -> list[str]:
 
 
 def _findings(data: Data, arm: _ArmReading, row: Row) -> list[str]:
-    """Return what a primary metric shows: the claims about it, then the effect."""
     verdict = next(verdict for verdict in verdicts(data, row["metric"]) if verdict.row is row)
     effect = verdict.sentence if verdict.kind == "untestable" else f"{verdict.claim}."
     claims = [_claimed(data, claim) for claim in arm.claims if claim["metric"] == row["metric"]]
@@ -256,7 +251,6 @@ def _findings(data: Data, arm: _ArmReading, row: Row) -> list[str]:
 
 
 def _claimed(data: Data, claim: Row) -> str:
-    """Return whether a declared claim is shown."""
     size, arm = margin_text(data, claim), spoken_arm(claim["arm"])
     what = {
         "non-inferiority": f"at most {size} worse",
@@ -270,7 +264,6 @@ def _claimed(data: Data, claim: Row) -> str:
 
 
 def _worse(data: Data, arm: _ArmReading, guardrail: str) -> str:
-    """Return what a guardrail lost, and what was gained."""
     row = next(row for row in arm.guarding if row["metric"] == guardrail)
     gains = [moves_by(data, gain, gain["metric"]) for gain in arm.primary if is_better(gain)]
     though = f", although it {listed(gains)}" if gains else ""

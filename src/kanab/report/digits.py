@@ -146,7 +146,6 @@ def half_width(estimate: float | None, interval: Sequence[float | None] | None) 
 
 
 def _decimals(size: float | None) -> int | None:
-    """Return how many decimals show two significant digits of a size."""
     if size is None or size == 0 or not math.isfinite(size):
         return None
     return max(0, 1 - int(f"{size:.1e}".partition("e")[2]))

@@ -7,14 +7,7 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.digits import fixed, is_share, metric_figures, percent
-from kanab.report.words import (
-    balance_rows,
-    correction_name,
-    headlines,
-    lower_is_better,
-    role_of,
-    several_roles,
-)
+from kanab.report.words import balance_rows, correction_name, headlines, lower_is_better, role_of, several_roles
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]

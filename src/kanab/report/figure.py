@@ -35,8 +35,6 @@ _AROUND, _BETWEEN, _LINE, _LETTERS = 12.0, 20.0, 20.0, 58
 
 @dataclass(frozen=True)
 class _Frame:
-    """Where the axes of a plot stand in a picture."""
-
     x: ChartAxis
     y: ChartAxis
     left: float
@@ -305,7 +303,6 @@ class HeatMap:
         return svg.element("a", group, href=f"#{cell.link}") if cell.link else group
 
     def _labels(self) -> list[str]:
-        """Draw names and numbers down the side, numbers along the top."""
         labels = []
         for number, name in enumerate(self.names, 1):
             middle = (number - 0.5) * self._side

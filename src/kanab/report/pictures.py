@@ -7,19 +7,8 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.digits import Figures, Row, figures_of, is_share, percent
-from kanab.report.drawing import (
-    DOWN,
-    QUIET,
-    UP,
-)
-from kanab.report.figure import (
-    Bar,
-    Figure,
-    Forest,
-    ForestRow,
-    bar_of,
-    forest_figure,
-)
+from kanab.report.drawing import DOWN, QUIET, UP
+from kanab.report.figure import Bar, Figure, Forest, ForestRow, bar_of, forest_figure
 from kanab.report.words import tone
 
 Data = Mapping[str, Any]

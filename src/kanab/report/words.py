@@ -9,14 +9,7 @@ from typing import Any, Literal
 
 from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.errors import listed
-from kanab.report.digits import (
-    Figures,
-    Row,
-    is_share,
-    metric_figures,
-    percent,
-    spoken_p,
-)
+from kanab.report.digits import Figures, Row, is_share, metric_figures, percent, spoken_p
 from kanab.report.noise_words import NO_ACCOUNT, noise_sentences
 from kanab.stats.srm import FAULTY_RESIDUAL, SAMPLE_RATIO_ALARM, alarm_limit, is_alarm
 from kanab.tabular import number
@@ -201,7 +194,6 @@ def alarm_sentences(data: Data) -> list[str]:
 
 
 def _checked(rows: list[Row], *, other: bool) -> str:
-    """Return how many covariates and numbers, and the missing values of how many metrics, were checked."""
     parts = []
     abouts = [row["about"] for row in rows]
     metrics = abouts.count("values")
@@ -215,7 +207,6 @@ def _checked(rows: list[Row], *, other: bool) -> str:
 
 
 def _balance_alarm(data: Data, row: Row) -> str:
-    """Return the alarm of one check: the arm and level at fault, what it means, and what to do."""
     p = f"{'corrected ' * (len(balance_rows(data)) > 1)}{spoken_p(row['p_adjusted'])}"
     ever = "" if row["p_any_time"] is None else ", however often you look"
     test = f"χ²({row['df']}) = {number(row['chi2'], 3)}, {p}{ever}; {alarm_limit(data['balance']['limit'])}"
@@ -243,7 +234,6 @@ def _balance_alarm(data: Data, row: Row) -> str:
 
 
 def _standardised(data: Data, row: Row) -> str:
-    """Return by how many standard deviations the mean of a numeric covariate is off in the arm at fault."""
     differences = row["differences"]
     arm = (
         row["arm"] if row["arm"] in differences else max(differences, key=lambda arm: abs(differences[arm]), default="")
@@ -349,7 +339,6 @@ def _verdict(data: Data, row: Row, *, share: bool) -> Verdict:
 
 
 def _doubt(row: Row, *, share: bool) -> str:
-    """Return what the usual test alone says, why that may mislead, and what would settle it."""
     usual = spoken_p(row["p_usual_adjusted"]).removeprefix("p ").removeprefix("= ")
     test = "score test" if row["test"] == "score" else "t-test"
     alone = f", but {usual} by the {test} alone, which a few people can mislead"
@@ -375,7 +364,7 @@ def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
         return f"watch: {metric} may be {side} with {arm}, or a few people made it: {change}"
     if kind == "hint":
         verb = "raise" if row["estimate"] > 0 else "lower"
-        size = family_size(data["effects"], row)
+        size = _by_role(data["effects"])[row.get("role")]
         return f"{arm} may {verb} {metric}, but {size} comparisons leave it in doubt: {change}"
     if data["alternative"] == "two-sided" or row.get("role") == "guardrail":
         return f"no clear effect of {arm} on {metric}: {change}"
@@ -403,12 +392,8 @@ def method_of(row: Row) -> tuple[str, tuple[str, ...]]:
     return row["method"], tuple(row["covariates"])
 
 
-def family_size(rows: Iterable[Row], row: Row) -> int:
-    """Return how many comparisons are corrected with this one: those of its role that carry verdicts, if testable."""
-    return _by_role(rows)[row.get("role")]
-
-
 def _by_role(rows: Iterable[Row]) -> Counter[str | None]:
+    """Return how many comparisons are corrected together: those of a role that carry verdicts, if testable."""
     return Counter(row.get("role") for row in rows if row["carries_verdict"] and row["p"] is not None)
 
 
@@ -467,7 +452,6 @@ def summary(data: Data) -> str:
 
 
 def _no_effect(data: Data) -> str:
-    """Return that there is no effect, and where the reason stands."""
     if any(" is not given" in note for note in data["notes"]):
         return "No effect could be computed; the notes say why."
     if data["privacy"]["left_out"]:
@@ -492,14 +476,16 @@ def privacy_sentences(data: Data) -> list[str]:
         sentences = noise_sentences(data)
     else:
         effective = privacy["effective_k"]
-        where = effective_k_scope(privacy)
+        where = f"over everything in ledger {privacy['ledger']}" if privacy.get("ledger") else "over all tables"
+        where = "within each experiment" if privacy.get("effective_k_within") else where
         over_all = f"; effective k of class sums {where} at least {effective:,}" if effective is not None else ""
+        smallest = f"{privacy['smallest_class']:,} {'clusters' if data.get('clusters') else 'people'}"
         sentences = [
             f"k-anonymous at k = {privacy['k']}: {privacy['classes']:,} classes, the smallest holds "
-            f"{smallest_class(data)}{over_all}; audit {privacy['audit']}."
+            f"{smallest}{over_all}; audit {privacy['audit']}."
         ]
     if not is_internal(data) and not privacy["chained"]:
-        sentences.append(unchained(privacy))
+        sentences.append(NO_ACCOUNT if privacy.get("noise") else UNCHAINED)
     sentences += [f"Merged levels of {name}: {into}." for name, into in merged_levels(data)]
     sentences += [account] if (account := account_sentence(privacy)) else []
     sentences += [ended(text) for text in privacy["left_out"].values()]
@@ -522,23 +508,6 @@ def account_sentence(privacy: Data) -> str:
         return ""
     steps = f"in steps of k = {privacy['k']}"
     return f"People whose enrollment was acknowledged until this seal, {steps}: {account_words(privacy['people'])}."
-
-
-def unchained(privacy: Data) -> str:
-    """Return what it means that a release is in no ledger."""
-    return NO_ACCOUNT if privacy.get("noise") else UNCHAINED
-
-
-def smallest_class(data: Data) -> str:
-    """Return how many are in the smallest class: people, or the clusters that arms were assigned by."""
-    return f"{data['privacy']['smallest_class']:,} {'clusters' if data.get('clusters') else 'people'}"
-
-
-def effective_k_scope(privacy: Data) -> str:
-    """Return what an effective k was computed over."""
-    if privacy.get("effective_k_within"):
-        return "within each experiment"
-    return f"over everything in ledger {privacy['ledger']}" if privacy.get("ledger") else "over all tables"
 
 
 def merged_levels(data: Data) -> list[tuple[str, str]]:

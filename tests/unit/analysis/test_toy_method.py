@@ -15,7 +15,8 @@ from tests.shop import shop_rows
 
 import kanab as kb
 from kanab.analysis import methods
-from kanab.analysis.methods.base import Data, Facts, Findings, Method, typed
+from kanab.analysis.effect_rows import typed
+from kanab.analysis.methods.base import Data, Facts, Findings, Method
 from kanab.cli.main import cli
 from kanab.report.document import Part
 from kanab.report.figure import Bar, Figure, Forest, ForestRow

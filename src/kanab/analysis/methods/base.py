@@ -5,29 +5,26 @@ A new method is one module beside this one and a line in ``METHODS``.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from kanab.analysis.compare import AnalyzedTables, MetricMeans
-from kanab.analysis.effect_rows import EffectRow
+from kanab.analysis.effect_rows import EffectRow, plain
 from kanab.analysis.options import ResolvedOptions
-from kanab.dataframes import Row, Tables
+from kanab.dataframes import Tables
 from kanab.description import Reading
 from kanab.plan.model import ExperimentPlan
 from kanab.privacy.release import Tables as ReleasedTables
 from kanab.report.document import Part
 from kanab.report.figure import Figure
 from kanab.stats.cautions import Caution
-from kanab.tally.factor import Level, label
+from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 Data = Mapping[str, Any]
 Mode = Literal["looks", "noise", "clusters"]
 """Ways of reading that a method may not work with: several looks, a release with ε, arms of clusters."""
-
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -142,31 +139,3 @@ def plain_tables(methods: Iterable[Method], results: Mapping[str, Findings]) -> 
         for method in methods
         for table in method.tables
     }  # fmt: skip
-
-
-def plain(value: Any) -> Any:
-    """Return rows for JSON: fields are keys, what is infinite is None, and so is no key that is only there if known."""
-    if is_dataclass(value):
-        return {
-            each.name: plain(inner)
-            for each in fields(value)
-            if (inner := getattr(value, each.name)) is not None or not each.metadata.get(IF_KNOWN)
-        }
-    if isinstance(value, Mapping):
-        return {label(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-IF_KNOWN = "if known"
-
-
-def if_known() -> Any:
-    """Return a field whose key is absent where there is nothing to say: what noise does, in releases without ε."""
-    return field(default=None, kw_only=True, metadata={IF_KNOWN: True})
-
-
-def typed(rows: Iterable[Row], kind: type[R]) -> list[R]:
-    """Return rows of plain data as what they were."""
-    return [kind(**row) for row in rows]

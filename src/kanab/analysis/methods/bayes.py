@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kanab.analysis.compare import against_control
-from kanab.analysis.methods.base import Data, Facts, Findings, Method, typed
+from kanab.analysis.effect_rows import typed
+from kanab.analysis.methods.base import Data, Facts, Findings, Method
 from kanab.dataframes import Row, Tables
 from kanab.errors import AnalysisError
 from kanab.report.digits import adjusted_for, figures_of, is_share, named_with_unit, percent

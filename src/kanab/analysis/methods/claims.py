@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from kanab.analysis.compare import against_control
-from kanab.analysis.effect_rows import EffectRow, effect_place, named
-from kanab.analysis.methods.base import Data, Facts, Findings, Method, if_known, typed
+from kanab.analysis.effect_rows import EffectRow, effect_place, if_known, named, row_of, typed
+from kanab.analysis.methods.base import Data, Facts, Findings, Method
 from kanab.analysis.options import ResolvedOptions
 from kanab.errors import AnalysisError
 from kanab.report.digits import Figures, adjusted_for, estimate_figures, is_share, percent
@@ -51,27 +51,12 @@ class MarginRow:
         """Return the row of a test."""
         effect, margin = test.effect, test.margin
         sides = {side: limit for limit, side in margin.tests}
-        noisy = bool(effect.se_noise)
-        return cls(
-            metric=effect.metric,
-            control=named(effect.control),
-            arm=named(effect.arm),
-            method=effect.method,
-            covariates=effect.covariates,
-            claim=margin.claim,
-            better=margin.better,
-            limits=(sides.get("greater"), sides.get("less")),
-            relative=margin.relative,
-            estimate=test.estimate,
-            interval=test.interval,
-            confidence=test.confidence,
-            t=test.t,
-            p=test.p,
-            p_adjusted=test.p_adjusted,
-            shown=test.shown,
-            se_noise=effect.se_noise if noisy else None,
-            too_noisy=effect.too_noisy if noisy else None,
-        )
+        noise = (effect.se_noise, effect.too_noisy) if effect.se_noise else (None, None)
+        return row_of(
+            cls, test, metric=effect.metric, control=named(effect.control), arm=named(effect.arm), method=effect.method,
+            covariates=effect.covariates, claim=margin.claim, better=margin.better, relative=margin.relative,
+            limits=(sides.get("greater"), sides.get("less")), se_noise=noise[0], too_noisy=noise[1],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -176,7 +161,6 @@ def _reading(row: EffectRow, margin: Margin | None, tests: Sequence[MarginTest])
 
 
 def _within(row: EffectRow, margin: Margin, tests: Iterable[MarginTest]) -> bool:
-    """Return whether the effect is shown to be within the margin: by its tests, over several looks by the interval."""
     if row.look is None:
         place = effect_place(row.effect)
         return any(test.shown for test in tests if test.margin == margin and effect_place(test.effect) == place)
@@ -211,7 +195,6 @@ def _limits(row: MarginRow, figures: Figures, unit: str = "") -> str:
 
 
 def _figures(data: Data, row: MarginRow) -> Figures:
-    """Return how a claim is written: one about a relative effect in percent."""
     return estimate_figures([(row.estimate, row.interval)], share=row.relative or is_share(data, row.metric))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kanab.analysis.methods.base import Data, Facts, Findings, Method, typed
+from kanab.analysis.effect_rows import typed
+from kanab.analysis.methods.base import Data, Facts, Findings, Method
 from kanab.report.digits import adjusted_for, spoken_p
 from kanab.report.words import headlines, method_of
 from kanab.stats.arms import omnibus

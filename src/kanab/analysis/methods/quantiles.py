@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
-from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode, typed
+from kanab.analysis.effect_rows import typed
+from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode
 from kanab.analysis.options import ResolvedOptions
 from kanab.analysis.verdicts import family_verdicts
 from kanab.arguments import check_arguments
@@ -222,7 +223,6 @@ def _row(
 
 
 def _note(effect: QuantileEffect, sides: tuple[BinnedPeople, BinnedPeople], arms: tuple[Level, Level]) -> str:
-    """Say why there is no number, or why to be careful with it."""
     for value, side, arm in zip(effect.values, sides, arms, strict=True):
         if not math.isfinite(value):
             beyond, edge = ("above", side.edges[-1]) if value > 0 else ("below", side.edges[0])
@@ -340,7 +340,6 @@ def distribution_figure(distribution: Distribution, rows: Sequence[QuantileRow],
 
 
 def _marked_quantiles(rows: Sequence[QuantileRow]) -> list[tuple[float, float, str]]:
-    """Return every quantile of every arm: its value, its probability and the arm."""
     marks = {}
     for row in rows:
         for arm, value in ((row.control, row.quantile_control), (row.arm, row.quantile_arm)):

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode, typed
+from kanab.analysis.effect_rows import row_of, typed
+from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode
 from kanab.errors import AnalysisError, DesignError, listed
 from kanab.report.digits import Figures, estimate_figures, is_share, percent
 from kanab.report.document import Part
@@ -14,13 +15,7 @@ from kanab.report.drawing import QUIET
 from kanab.report.figure import Figure, Forest, ForestRow, bar_of, forest_figure
 from kanab.report.pictures import axis_title, forest_row, level_words
 from kanab.report.words import metrics_of, spoken_arm
-from kanab.stats.cace import (
-    WEAK_BELOW,
-    ReceivedEffect,
-    means_together,
-    received_effect,
-    received_from_means,
-)
+from kanab.stats.cace import WEAK_BELOW, ReceivedEffect, means_together, received_effect, received_from_means
 from kanab.stats.cautions import Caution
 from kanab.tabular import Table, number
 from kanab.tally.factor import label
@@ -69,30 +64,11 @@ class ReceivedRow:
     def of(cls, effect: ReceivedEffect) -> ReceivedRow:
         """Return the row of an effect."""
         people, shares, means = effect.people, effect.shares, effect.means or (None, None)
-        return cls(
-            metric=effect.metric,
-            received=effect.received,
-            arm=label(effect.arm),
-            control=label(effect.control),
-            people_control=people[0],
-            people_arm=people[1],
-            received_control=shares[0],
-            received_arm=shares[1],
-            difference=effect.difference,
-            f=effect.f,
-            weak=effect.weak,
-            one_sided=effect.one_sided,
-            assignment=effect.assignment,
-            estimate=effect.estimate,
-            se=effect.se,
-            df=effect.df,
-            ranges=effect.ranges,
-            interval_delta=effect.interval,
-            mean_without=means[0],
-            mean_with=means[1],
-            covariates=effect.covariates,
-            dose=effect.dose,
-        )
+        return row_of(
+            cls, effect, arm=label(effect.arm), control=label(effect.control), people_control=people[0],
+            people_arm=people[1], received_control=shares[0], received_arm=shares[1], interval_delta=effect.interval,
+            mean_without=means[0], mean_with=means[1],
+        )  # fmt: skip
 
 
 class Received(Method):
@@ -185,7 +161,6 @@ def _has_products(table: Tally, metric: str, received: str) -> bool:
 
 
 def _cautions(effects: Sequence[ReceivedEffect]) -> list[Caution]:
-    """Warn where assignment hardly changes what is received, once for each arm."""
     weak = {effect.arm: effect for effect in effects if effect.weak}
     return [
         Caution(

@@ -10,16 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kanab.analysis.methods.base import Data, Facts, Findings, Method, typed
+from kanab.analysis.effect_rows import row_of, typed
+from kanab.analysis.methods.base import Data, Facts, Findings, Method
 from kanab.analysis.options import ResolvedOptions
 from kanab.errors import listed
-from kanab.report.digits import (
-    error_figures,
-    estimate_figures,
-    is_share,
-    named_with_unit,
-    percent,
-)
+from kanab.report.digits import error_figures, estimate_figures, is_share, named_with_unit, percent
 from kanab.report.document import Fold, Part
 from kanab.report.drawing import letters_beside
 from kanab.report.effect_tables import metric_note
@@ -123,24 +118,12 @@ class SegmentEffectRow:
     @classmethod
     def of(cls, effect: SegmentEffect, *, exploratory: bool) -> SegmentEffectRow:
         """Return the row of an effect."""
-        same = ("estimate", "se", "df", "t", "p", "interval", "p_adjusted", "interval_adjusted", "p_pooled")
-        return cls(
-            metric=effect.metric,
-            covariate=effect.covariate,
-            level=label(effect.level),
-            arm=label(effect.arm),
-            control=label(effect.control),
-            people_control=effect.people[0],
-            people_arm=effect.people[1],
-            mean_control=effect.means[0],
-            mean_arm=effect.means[1],
-            **{name: getattr(effect, name) for name in same},
-            p_pooled_adjusted=effect.p_pooled_adjusted,
-            test=effect.test,
-            variance=effect.variance,
-            exploratory=exploratory,
-            note=effect.note,
-        )
+        names = {name: label(getattr(effect, name)) for name in ("level", "arm", "control")}
+        people, means = effect.people, effect.means
+        return row_of(
+            cls, effect, **names, people_control=people[0], people_arm=people[1], mean_control=means[0],
+            mean_arm=means[1], exploratory=exploratory,
+        )  # fmt: skip
 
     def is_clear(self, confidence: float) -> bool:
         """Return whether the effect is more than exploratory, and clear by both of its tests."""
@@ -310,7 +293,6 @@ class _SegmentLooks:
         return [with_watch_note(effect, self.options.confidence) for effect in together]
 
     def _effect(self, effect: SegmentEffect, people: int, confidence: float) -> SegmentEffect:
-        """Return the effect at one level as it may be read at this look."""
         if effect.p is None or self.options.looks is None:
             return effect
         plain = _AtLevel(
@@ -351,7 +333,6 @@ class _AtLevel(Effect):
 
 
 def _by_place(data: Data) -> dict[tuple[str, str], list[SegmentEffectRow]]:
-    """Return the effects at levels by metric and covariate."""
     places: dict[tuple[str, str], list[SegmentEffectRow]] = {}
     for row in typed(data["segment_effects"], SegmentEffectRow):
         places.setdefault((row.metric, row.covariate), []).append(row)
@@ -376,7 +357,6 @@ def segment_sentences(data: Data) -> list[str]:
 
 
 def _spoken_p(row: SegmentRow) -> str:
-    """Return the p of a test, and which levels it takes as one."""
     return "; ".join(text for text in (spoken_ps(vars(row)), row.note) if text)
 
 
@@ -408,7 +388,6 @@ def _follow_up_sentence(data: Data, row: FollowUp) -> str:
 
 
 def _tests_table(tests: Sequence[SegmentRow]) -> Table:
-    """Return every test that decides; the pooled F is in the plain data."""
     answers = {"differs": "yes", "nothing found": "no sign", "not testable": "not testable", None: ""}
     rows = [
         (
@@ -449,7 +428,6 @@ def _level_sentences(data: Data, rows: Sequence[SegmentEffectRow], tests: Sequen
 
 
 def _levels_table(data: Data, rows: Sequence[SegmentEffectRow]) -> Table:
-    """Return the effect at each level of a covariate: people, means, and intervals that hold together."""
     several = len({row.arm for row in rows}) > 1
     share = is_share(data, rows[0].metric)
     figures = estimate_figures([(row.estimate, row.interval_adjusted) for row in rows], share=share)
@@ -474,7 +452,6 @@ def _levels_table(data: Data, rows: Sequence[SegmentEffectRow]) -> Table:
 
 
 def _follow_ups_table(data: Data, followed: Sequence[FollowUp]) -> Table:
-    """Return the effect in each level against the effect in the rest."""
     rows = []
     for row in followed:
         errors = [other.se for other in followed if other.metric == row.metric]

@@ -72,7 +72,6 @@ def _spoken_days(row: Row) -> str:
 
 
 def _figure(data: Data, column: str, effects: Sequence[Row]) -> Figure:
-    """Draw a panel for each arm."""
     share = is_share(data, effects[0]["metric"])
     figures = figures_of(effects, share=share)
     panels = []
@@ -87,7 +86,6 @@ def _figure(data: Data, column: str, effects: Sequence[Row]) -> Figure:
 
 
 def _panel(rows: Sequence[Row], figures: Figures, title: str) -> Plot:
-    """Return a line across the days of each window, in its interval."""
     bars = [bar_of_row(row, figures) for row in rows]
     y = axis_around([end for bar in bars for end in bar.ends], title)
     days = [day for row in rows for day in row["days"]]
