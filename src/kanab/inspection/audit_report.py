@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from kanab.arguments import check_arguments
 from kanab.errors import KanabError, NothingSealedError
@@ -106,6 +106,9 @@ def audit(released: Released, *, ledger: Ledger | str | PathLike[str] | None = N
             entries, own = _read(name, source)
         except NothingSealedError as problem:
             files[name] = (Check("unchanged", None, f"{problem.fact}, so there is nothing to check"),)
+            with suppress(KanabError):  # scans may have been shared, or attempts refused
+                book = source if isinstance(source, Ledger) else existing_ledger(cast(Any, source))
+                notes |= _notes(name, book)
             continue
         except KanabError as problem:
             if isinstance(source, (str, PathLike)) and not Path(source).exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,3 +14,13 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+def transcript(program: Program, command: str, cases: str) -> str:
+    """What a command prints for each line of words: errors with the exit code, and answers."""
+    shown = []
+    for line in cases.strip().splitlines():
+        ended = program(*shlex.split(f"{command} {line}"))
+        shown += [f"$ kanab {command} {line}".rstrip(), *([f"exit {ended.code}"] if ended.code else [])]
+        shown += [(ended.out + ended.err).rstrip(), ""]
+    return "\n".join(shown)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.unit.cli.program import Program
+from tests.approved import assert_approved
+from tests.unit.cli.program import Program, transcript
 
 from kanab.cli.main import cli
 from kanab.cli.source_options import level
@@ -43,22 +44,12 @@ def test_an_example_of_many_experiments_can_be_scanned(tmp_path: Path) -> None:
     assert [(row["a"], row["b"]) for row in pairs if row["verdict"] == "interference"] == [("test_3", "test_4")]
 
 
-def test_a_csv_file_is_answered_in_one_command(visits: Path) -> None:
-    shown = run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--segment", "device,country")
-    assert shown.exit_code == 0
-    assert shown.output.startswith("variant: 6,000 people in 2 arms, control A")
-    assert "(adjusted for tier)" in " ".join(shown.output.split())
-    assert "↳ adjusted " in shown.output
-    assert max(map(len, shown.output.splitlines())) <= 100
-    assert "bought by device" in shown.output
-    assert "spend by country" in shown.output
-
-
-@pytest.mark.slow
-def test_brief_is_one_line_per_metric_and_arm(visits: Path) -> None:
-    lines = run("analyze", str(visits), *FLAGS, "--adjust", "tier", "--brief").output.splitlines()
-    assert [line.split()[0] for line in lines[-4:]] == ["bought", "spend", "Internal:", "checked"]
-    assert max(map(len, lines)) <= 80
+def test_a_csv_file_is_answered_in_one_command(visits: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(visits.parent)
+    words = f"visits.csv {' '.join(FLAGS)} --adjust tier --segment device,country"
+    said = transcript(program, "analyze", f"{words}\n{words} --brief")
+    assert_approved("cli/analyze.txt", said)
+    assert max(map(len, said.splitlines()[1:-12])) <= 100
 
 
 @pytest.mark.slow
@@ -152,16 +143,6 @@ def test_a_report_is_one_page_without_outside_requests(visits: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_bins_and_top_make_levels(visits: Path) -> None:
-    data = json.loads(
-        run("analyze", str(visits), *FLAGS, "--adjust", "prior_spend", "--bin", "prior_spend=5",
-            "--segment", "country", "--top", "country=2", "--json").output
-    )  # fmt: skip
-    assert [row["covariates"] for row in data["effects"] if row["method"] == "adjusted"] == [["prior_spend"]] * 2
-    assert data["segments"][0]["covariate"] == "country"
-
-
-@pytest.mark.slow
 def test_where_is_recorded(visits: Path) -> None:
     data = json.loads(run("analyze", str(visits), *FLAGS, "--where", "device = 'phone'", "--json").output)
     assert data["people"] < 6_000
@@ -192,68 +173,17 @@ def test_the_statement_can_be_seen_before_it_runs(visits: Path, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_table_and_exposures_are_one_thing(visits: Path) -> None:
-    with pytest.raises(PlanError, match="name the same thing"):
-        run("analyze", str(visits), *FLAGS, "--table", "a", "--exposures", "b")
+MISTAKES = """
+visits.csv
+nothing.csv
+kanab.json
+visits.csv --arm variant --metric spend --sequential spending
+"""
 
 
-BAD: dict[str, tuple[tuple[str, ...], str]] = {
-    "missing file": (("analyze", "nothing.csv", *FLAGS), "nothing.csv"),
-    "wrong column": (("analyze", "visits.csv", "--arm", "varian", "--metric", "spend"), "Did you mean variant"),
-    "text in a metric": (("analyze", "visits.csv", "--arm", "variant", "--metric", "device"), "device"),
-    "nothing said": (
-        ("analyze", "visits.csv"),
-        "Give --arm and --metric, or --plan. Columns of the source: variant, device, ",
-    ),
-    "nothing said of no file": (("analyze", "nothing.csv"), "there is no file"),
-    "bad bounds": (("analyze", "visits.csv", *FLAGS, "--bounds", "spend=5"), "--bounds"),
-    "bad pair": (("analyze", "visits.csv", *FLAGS, "--shares", "A"), "--shares"),
-    "bad number": (("analyze", "visits.csv", *FLAGS, "--resolution", "spend=x"), "--resolution"),
-    "bad bins": (("analyze", "visits.csv", *FLAGS, "--adjust", "tier", "--bin", "tier=2.5"), "--bin"),
-    "unknown control": (("analyze", "visits.csv", *FLAGS, "--control", "Z"), "unknown arm"),
-    "bad confidence": (("analyze", "visits.csv", *FLAGS, "--confidence", "95"), "confidence"),
-    "no release": (("analyze", "kanab.json"), "there is no file"),
-    "two sources": (("analyze", "visits.csv", "visits.csv", *FLAGS), "several sources"),
-    "refused connection": (("analyze", "postgresql://localhost:1/shop", "--table", "t", *FLAGS), "postgresql"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_line_and_exit_2(
-    case: str, visits: Path, program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_is_one_line_and_exit_2(visits: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(visits.parent)
-    arguments, words = BAD[case]
-    done = program(*arguments)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("kanab: ")
-    assert done.err.count("\n") == 1
-    assert words in done.err
-
-
-@pytest.mark.slow
-def test_a_release_and_counting_flags_contradict(visits: Path, tmp_path: Path) -> None:
-    file = tmp_path / "x.json"
-    run("release", str(visits), *FLAGS, "-o", str(file), "--new-ledger")
-    with pytest.raises(PlanError, match="already says what was counted"):
-        run("analyze", str(file), "--arm", "variant")
-
-
-@pytest.mark.slow
-def test_bounds_are_needed_for_a_file(visits: Path, tmp_path: Path) -> None:
-    with pytest.raises(PrivacyError, match="Declare them"):
-        run(
-            "release",
-            str(visits),
-            "--arm",
-            "variant",
-            "--metric",
-            "spend",
-            "-o",
-            str(tmp_path / "x.json"),
-            "--new-ledger",
-        )
-    assert [path.name for path in tmp_path.iterdir()] == ["kanab.ledger"]  # with a note of it
+    assert_approved("cli/nothing_said.txt", transcript(program, "analyze", MISTAKES))
 
 
 @pytest.mark.slow

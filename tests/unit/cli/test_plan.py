@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.approved import assert_approved
+from tests.unit.cli.program import Program, transcript
 
 import kanab as kb
-from kanab.cli.main import cli
 from kanab.cli.plan import plan as plan_command
 from kanab.datasets import shop_rows
-from kanab.errors import KanabError, PlanError, SourceError
 from kanab.plan.file import read_plan
 from kanab.planning.forecast import Baseline, baseline_from_release, forecast_plan
 from kanab.planning.power import solve_power
@@ -60,26 +60,18 @@ def data(*words: str | Path) -> dict[str, Any]:
     return json.loads(said(*words, "--json"))
 
 
-def problem(*words: str | Path) -> KanabError:
-    with pytest.raises(KanabError) as found:
-        said(*words)
-    return found.value
-
-
 def effects(found: dict[str, Any]) -> dict[tuple[str, str | None], float]:
     return {(one["metric"], one["adjusted_for"]): one["effect"] for one in found["effects"]}
 
 
-def test_the_command_is_called_plan() -> None:
-    assert cli.commands["plan"] is plan_command
-
-
-def test_the_slowest_table_is_said_first(file: Path) -> None:
-    lines = said(file, *TRAFFIC, "--rate", "bought=0.1", "--sd", "spend=30").splitlines()
-    assert lines[0] == "Every table is whole, with k = 10 people in every class, after 217 people, 3.7 days."
-    assert lines[4].split() == ["variant/tier", "10", "217", "3.7", "1,680", "5", "of", "5"]
-    assert lines[8].split() == ["variant", "bought", "–", "1,680", "0.04472", "+44.7", "%"]
-    assert lines[9].split() == ["variant", "spend", "–", "1,680", "4.103", "–"]
+def test_the_slowest_table_is_said_first(file: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    Path("open.toml").write_text(SHOP.replace("tier = [1, 2, 3, 4, 5]", "tier = {}"), "utf-8")
+    city = SHOP.replace('"tier"]', '"tier", "city"]').replace("[cov", "[covariates.city]\ntop = 20\n[cov")
+    Path("city.toml").write_text(city, "utf-8")
+    known = " --per-day 60 --days 28 --rate bought=0.1 --sd spend=30"
+    said = transcript(program, "plan", f"kanab.toml\nkanab.toml{known}\ncity.toml{known}\nopen.toml")
+    assert_approved("cli/plan.txt", said)
 
 
 def test_json_is_the_forecast_itself(file: Path) -> None:
@@ -90,30 +82,10 @@ def test_json_is_the_forecast_itself(file: Path) -> None:
     assert data(file, "--per-day", "variant=60", "--days", "28", *flags) == json.loads(json.dumps(expected))
 
 
-def test_without_traffic_there_are_people_but_no_days(file: Path) -> None:
-    assert said(file).startswith("Every table is whole, with k = 10 people in every class, after 217 people.\n")
-    assert data(file)["linkages"][0]["days"] is None
-
-
 def test_power_and_confidence_change_the_detectable_effects(file: Path) -> None:
     flags = (file, *TRAFFIC, "--sd", "spend=30")
     found = effects(data(*flags, "--power", "0.9", "--confidence", "0.99"))["spend", None]
     assert found > effects(data(*flags))["spend", None]
-
-
-def test_of_several_tables_the_slowest_is_named(file: Path) -> None:
-    file.write_text(
-        SHOP.replace('"tier"]', '"tier", "city"]').replace("[cov", "[covariates.city]\ntop = 20\n[cov"), "utf-8"
-    )
-    found = said(file, *TRAFFIC)
-    assert found.startswith("Every table is whole, with k = 10 people in every class, after 1,")
-    assert "(variant/city decides)." in found.splitlines()[0]
-
-
-def test_undeclared_levels_are_said_and_not_guessed(file: Path) -> None:
-    file.write_text(SHOP.replace("tier = [1, 2, 3, 4, 5]", "tier = {}"), "utf-8")
-    found = said(file)
-    assert found.startswith("Nothing can be forecast: declare arms and levels.\n")
 
 
 def test_a_release_gives_levels_and_variances(file: Path, earlier: Path) -> None:
@@ -152,36 +124,31 @@ def test_a_release_is_read_at_this_plans_shares(file: Path, earlier: Path) -> No
     assert uneven["spend", "tier"] > 1.5 * even["spend", "tier"]
 
 
-@pytest.mark.parametrize(
-    ("flags", "fact"),
-    [
-        (("--rate", "clicks=0.1"), "--rate names an unknown metric"),
-        (("--rate", "bought"), "--rate cannot be read"),
-        (("--rate", "bought=x"), "--rate needs numbers"),
-        (("--rate", "bought=1.5"), "a rate must lie between 0 and 1"),
-        (("--sd", "spend=-3"), "a standard deviation must be positive"),
-        (("--sd", "spend=nan"), "a standard deviation must be positive"),
-        (("--sd", "bought=1", "--rate", "bought=0.1"), "--rate and --sd both name bought"),
-        (("--mean", "spend=3"), "--mean needs --sd for spend"),
-        (("--per-day", "many"), "--per-day cannot be read"),
-        (("--per-day", "-1"), "people per day and days must be positive"),
-        (("--per-day", "banner=3"), "people per day name an unknown experiment"),
-        (("--days", "0"), "people per day and days must be positive"),
-        (("--power", "1"), "--power must lie between 0 and 1"),
-    ],
-)
-def test_bad_flags_are_a_fact_and_a_remedy(file: Path, flags: tuple[str, ...], fact: str) -> None:
-    found = problem(file, *flags)
-    assert isinstance(found, PlanError)
-    assert fact in found.fact
-    assert found.remedy
+MISTAKES = """
+--rate clicks=0.1
+--rate bought
+--rate bought=x
+--rate bought=1.5
+--sd spend=-3
+--sd spend=nan
+--sd bought=1 --rate bought=0.1
+--mean spend=3
+--per-day many
+--per-day -1
+--per-day banner=3
+--days 0
+--power 1
+--epsilon x
+--confidence 2
+--release none.json
+--release kanab.toml
+"""
 
 
-def test_files_that_cannot_be_read_are_said(file: Path, tmp_path: Path) -> None:
-    assert problem(tmp_path / "none.toml").fact == "there is no file 'none.toml'"
-    assert isinstance(problem(file, "--release", tmp_path / "none.json"), SourceError)
-    assert isinstance(problem(file, "--release", file), SourceError)
-    assert isinstance(problem(file, "--confidence", "2"), KanabError)
+def test_bad_flags_are_a_fact_and_a_remedy(file: Path, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    said = transcript(program, "plan", "none.toml") + transcript(program, "plan kanab.toml", MISTAKES)
+    assert_approved("cli/plan_mistakes.txt", said)
 
 
 @pytest.mark.slow
