@@ -107,8 +107,7 @@ def audit(released: Released, *, ledger: Ledger | str | PathLike[str] | None = N
         except NothingSealedError as problem:
             files[name] = (Check("unchanged", None, f"{problem.fact}, so there is nothing to check"),)
             with suppress(KanabError):  # scans may have been shared, or attempts refused
-                book = source if isinstance(source, Ledger) else existing_ledger(cast(Any, source))
-                notes |= _notes(name, book)
+                notes |= _notes(name, source if isinstance(source, Ledger) else existing_ledger(cast(Any, source)))
             continue
         except KanabError as problem:
             if isinstance(source, (str, PathLike)) and not Path(source).exists():
