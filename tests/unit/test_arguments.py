@@ -88,7 +88,6 @@ CALLS: list[Call] = [
     (stats.effect_differs, (TALLY, "tier", "bought"), {}),
     (stats.follow_ups, (TALLY, "tier", "bought"), {}),
     (stats.segment_effects, (TALLY, "tier", "bought"), {"confidence": 0.9}),
-    (stats.holm_regions, ([EFFECT],), {}),
     (stats.joint_contrasts, (MEANS, [{"A": -1, "B": 1}]), {}),
     (stats.looked_early, (2, False), {}),
     (stats.many_to_one, (MEANS,), {}),

@@ -22,7 +22,7 @@ from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed, narrowed, officer_accounts
 from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
 from kanab.planning.power import PlannedTest, power_data, solve_power
-from kanab.planning.report.power_words import power_text
+from kanab.planning.power_words import power_text
 from kanab.planning.spread import released_control, spread_of_release
 from kanab.portfolio.together import read_portfolio
 from kanab.report.brief import brief_text, verdict_word

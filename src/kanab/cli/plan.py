@@ -78,8 +78,8 @@ def plan(file: str, **flags: Any) -> None:
 def _page(outlook: Forecast, name: str, forecast: Callable[..., Forecast], days: float | None) -> str:
     """Return the page, with figures where days are flags and effects are known."""
     from kanab.planning.epsilon import epsilon_range
-    from kanab.planning.report.plan_html import plan_report
-    from kanab.planning.report.planning_pictures import epsilon_figure, plan_figures
+    from kanab.planning.planning_pages import plan_report
+    from kanab.planning.planning_pictures import epsilon_figure, plan_figures
 
     data = outlook.to_dict() | {"days": days}
     figures, epsilon = [], None

@@ -122,7 +122,7 @@ def power(**flags: Any) -> None:
     kanab power --sd 30 --mean 12 --people 20000 --power 0.8 --shares A=9,B=1
     kanab power --release checkout.json --metric spend --adjust tier --effect 0.05 --relative --power 0.8
     """
-    from kanab.planning.report.power_words import power_text
+    from kanab.planning.power_words import power_text
 
     data, curve = solve_flags(flags)
     show(
@@ -176,8 +176,8 @@ def _asked_effect(flags: Mapping[str, Any]) -> tuple[float | None, bool]:
 
 
 def _page(data: Mapping[str, Any], points: list[dict[str, Any]]) -> str:
-    from kanab.planning.report.planning_pictures import power_figures
-    from kanab.planning.report.power_html import power_report
+    from kanab.planning.planning_pages import power_report
+    from kanab.planning.planning_pictures import power_figures
 
     return power_report(data, figures=power_figures(data, points))
 
@@ -350,7 +350,7 @@ def _rows(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level)
 
 
 def _numbers(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level) -> tuple[_Basis, Spread]:
-    from kanab.planning.report.power_words import short
+    from kanab.planning.power_words import short
     from kanab.planning.spread import spread_of_amounts, spread_of_rate
 
     r2, sd = flags["r2"] or 0.0, flags["sd"] or ""

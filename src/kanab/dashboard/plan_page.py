@@ -16,7 +16,7 @@ from kanab.plan.file import plan_to_dict
 from kanab.plan.model import Plan
 from kanab.planning.epsilon import epsilon_range
 from kanab.planning.forecast import Baseline, Forecast, forecast_plan
-from kanab.planning.report.planning_pictures import epsilon_figure
+from kanab.planning.planning_pictures import epsilon_figure
 from kanab.privacy.epsilon.rho import check_epsilon
 from kanab.report.figure import Figure
 from kanab.tabular import Table

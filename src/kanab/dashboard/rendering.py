@@ -18,7 +18,7 @@ from kanab.dashboard.next_seal import moment_text
 from kanab.dashboard.releases import Contents
 from kanab.dashboard.timeline import sparkline
 from kanab.inspection.officer.officer_page import OFFICER_STYLE
-from kanab.planning.report.power_html import PLAN_STYLE
+from kanab.planning.planning_pages import PLAN_STYLE
 from kanab.report.decision import ANSWERS
 from kanab.report.style import STYLE
 from kanab.report.words import MARKS

@@ -24,8 +24,8 @@ from kanab.plan.joint_shares import share_table
 from kanab.plan.model import ExperimentPlan, Linkage, MetricPlan, Plan
 from kanab.plan.values import duration
 from kanab.planning.epsilon import EpsilonForecast, PersonAccount, check_budgets, forecast_epsilon, person_account
+from kanab.planning.planning_pictures import forecast_figure
 from kanab.planning.power import MOST_PEOPLE, PlannedTest, Power, allotted, solve_power
-from kanab.planning.report.planning_pictures import forecast_figure
 from kanab.planning.spread import Spread, spread_of_amounts, spread_of_means, spread_of_rate
 from kanab.privacy.class_rules import LEAST_DF, draft_table
 from kanab.privacy.merging import SAFETY_FACTOR

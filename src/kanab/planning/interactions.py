@@ -29,17 +29,12 @@ from kanab.tally.tally import Tally
 
 @dataclass(frozen=True, eq=False)
 class CrossedSpread:
-    """The cells of two crossed factors: their shares of the people, and the variance of one person.
-
-    ``pooled``: one variance for all cells, tested by the paper's F; otherwise each cell has its own,
-    tested by the robust F.
-    """
+    """The cells of two crossed factors: their shares of the people, and the variance of one person in each."""
 
     rows: tuple[Level, ...]
     columns: tuple[Level, ...]
     shares: Floats
     variances: Floats
-    pooled: bool = False
 
     @property
     def q(self) -> int:
@@ -51,8 +46,8 @@ class CrossedSpread:
 class InteractionPower:
     """People, effect and power that belong together.
 
-    ``effect`` is by how much one cell departs from what rows and columns add up to; ``where`` names
-    the cell, the hardest to see unless a pattern was given.
+    ``effect`` is by how much one cell departs from what rows and columns add up to; ``where`` names the cell, the
+    hardest to see.
     """
 
     solved: Solved
@@ -72,43 +67,30 @@ class InteractionPower:
 
 @check_arguments()
 def crossed_spread(
-    rows: Mapping[Any, float],
-    columns: Mapping[Any, float],
-    *,
-    sd: float | Sequence[Sequence[float]] | None = None,
-    rate: float | Sequence[Sequence[float]] | None = None,
-    pooled: bool = False,
+    rows: Mapping[Any, float], columns: Mapping[Any, float], *, sd: float | Sequence[Sequence[float]]
 ) -> CrossedSpread:
     """Return cells from numbers: shares of the arms, and of the levels or of the other experiment's arms.
 
-    ``sd`` (or ``rate``, for a 0/1 metric) is one number, or one per cell. Raises `AnalysisError` for
-    numbers that no experiment has.
+    ``sd`` is one number, or one per cell. Raises `AnalysisError` for numbers that no experiment has.
 
-    >>> crossed_spread({"A": 1, "B": 1}, {"phone": 3, "desktop": 1}, rate=0.1).shares
+    >>> crossed_spread({"A": 1, "B": 1}, {"phone": 3, "desktop": 1}, sd=0.3).shares
     array([[0.375, 0.125],
            [0.375, 0.125]])
     """
     row_levels, row_shares = positive_shares(rows, "level")
     column_levels, column_shares = positive_shares(columns, "level")
     shape = len(row_levels), len(column_levels)
-    if (sd is None) == (rate is None):
-        raise AnalysisError("give either a standard deviation or a rate", "sd=… for amounts, rate=… for 0/1 metrics.")
-    if rate is not None:
-        rates = _cells(rate, shape)
-        variances = rates * (1 - rates)
-        if not np.all((rates > 0) & (rates < 1)):
-            raise AnalysisError("a rate must lie between 0 and 1", "For example 0.05 for five in a hundred.")
-    else:
-        variances = _cells(sd, shape) ** 2
+    try:
+        variances = np.array(np.broadcast_to(np.asarray(sd, dtype=np.float64), shape)) ** 2
+    except (TypeError, ValueError):
+        raise AnalysisError("there must be one number, or one per cell", "Rows are arms, columns levels.") from None
     if not np.all(variances > 0):
         raise AnalysisError("a standard deviation must be positive", "Give that of one person's value.")
-    return CrossedSpread(row_levels, column_levels, np.outer(row_shares, column_shares), variances, pooled)
+    return CrossedSpread(row_levels, column_levels, np.outer(row_shares, column_shares), variances)
 
 
 @check_arguments()
-def crossed_spread_of(
-    tally: Tally, covariate: str | None = None, metric: str | None = None, *, pooled: bool = False
-) -> CrossedSpread:
+def crossed_spread_of(tally: Tally, covariate: str | None = None, metric: str | None = None) -> CrossedSpread:
     """Return the cells of a tally: arm × covariate, or two experiments, with the finest variances that were kept.
 
     Raises `AnalysisError` where a combination holds nobody, or its variance is not known.
@@ -118,18 +100,13 @@ def crossed_spread_of(
     shape = len(rows.levels), len(columns.levels)
     if len(cells.classes.n) != math.prod(shape):
         raise AnalysisError("a combination holds nobody", "Merge levels so that every combination holds people.")
-    if pooled:
-        variances = np.full(math.prod(shape), cells.within / (cells.classes.total - math.prod(shape)))
-    else:
-        spread = cell_spread(cells, finest_variance(cells))
-        if spread.problem:
-            raise AnalysisError(
-                f"this table cannot be planned with: {spread.problem}", "Merge levels, or wait for more people."
-            )
-        variances = spread.variances[spread.group]
+    spread = cell_spread(cells, finest_variance(cells))
+    if spread.problem:
+        raise AnalysisError(f"this table cannot be planned with: {spread.problem}", "Merge levels, or wait for more.")
+    variances = spread.variances[spread.group]
     unit = cells.classes.scale**2
     shares = cells.classes.n / cells.classes.total
-    return CrossedSpread(rows.levels, columns.levels, shares.reshape(shape), variances.reshape(shape) / unit, pooled)
+    return CrossedSpread(rows.levels, columns.levels, shares.reshape(shape), variances.reshape(shape) / unit)
 
 
 @check_arguments()
@@ -139,14 +116,12 @@ def interaction_power(
     people: int | None = None,
     effect: float | None = None,
     power: float | None = None,
-    pattern: Sequence[Sequence[float]] | None = None,
     confidence: float = 0.95,
 ) -> InteractionPower:
     """Solve for the one of people (in all cells), effect and power that is left out.
 
-    The effect is that of one cell beyond what its row and its column say; in a 2 × 2 table it is the
-    difference of the two differences. ``pattern`` gives the cells' effects instead, to be multiplied
-    by ``effect``. Raises `AnalysisError` where there is not exactly one to solve for, or no solution.
+    The effect is that of one cell beyond what its row and its column say; in a 2 × 2 table it is the difference of the
+    two differences. Raises `AnalysisError` where there is not exactly one to solve for, or no solution.
 
     >>> cells = crossed_spread({"A": 1, "B": 1}, {"off": 1, "on": 1}, sd=10)
     >>> print(interaction_power(cells, effect=1, power=0.8))
@@ -162,7 +137,7 @@ def interaction_power(
     if effect is not None and not (isinstance(effect, Real) and math.isfinite(effect) and effect != 0):
         raise AnalysisError("the effect must be a finite number other than 0", "In units of the metric.")
     projected = _projector(spread)
-    size, where = _size(spread, projected, pattern)
+    size, where = _size(spread, projected)
 
     def achieved(n: float, x: float) -> float:
         return _power(spread.q, _df(spread, projected, n), n * x**2 * size, confidence)
@@ -181,13 +156,6 @@ def interaction_power(
     return InteractionPower(solved, people, effect, achieved(people, effect), where, df, confidence)
 
 
-def _cells(value: Any, shape: tuple[int, int]) -> Floats:
-    try:
-        return np.array(np.broadcast_to(np.asarray(value, dtype=np.float64), shape))
-    except (TypeError, ValueError):
-        raise AnalysisError("there must be one number, or one per cell", "Rows are arms, columns levels.") from None
-
-
 def _projector(spread: CrossedSpread) -> Floats:
     """Return M = I − QQ' of the weighted main-effects design: what rows and columns cannot explain."""
     r, c = spread.shares.shape
@@ -203,25 +171,17 @@ def _weights(spread: CrossedSpread) -> Floats:
     return np.ravel(spread.shares / spread.variances)
 
 
-def _size(spread: CrossedSpread, projected: Floats, pattern: Any) -> tuple[float, str]:
+def _size(spread: CrossedSpread, projected: Floats) -> tuple[float, str]:
     """Return the noncentrality per person of a unit effect, and where that effect is."""
-    weights = _weights(spread)
-    if pattern is not None:
-        effects = np.sqrt(weights) * np.ravel(_cells(pattern, spread.shares.shape))
-        size = float(effects @ projected @ effects)
-        if not size > 1e-12 * float(effects @ effects):
-            raise AnalysisError("the pattern has no interaction", "Rows and columns explain it: change a single cell.")
-        return size, "the given pattern"
-    sizes = (weights * np.diag(projected)).reshape(spread.shares.shape)[1:]  # one cell off by 1, not in the first row
+    sizes = (_weights(spread) * np.diag(projected)).reshape(spread.shares.shape)[
+        1:
+    ]  # one cell off by 1, not in the first row
     row, column = (int(place) for place in np.unravel_index(int(np.argmin(sizes)), sizes.shape))
     return float(sizes[row, column]), f"row {label(spread.rows[row + 1])}, column {label(spread.columns[column])}"
 
 
 def _df(spread: CrossedSpread, projected: Floats, people: float) -> float:
-    """Return the denominator's degrees of freedom: N − cells, or those of the robust F."""
-    cells = spread.shares.size
-    if spread.pooled:
-        return max(people - cells, 1e-9)
+    """Return the denominator's degrees of freedom, of the robust F."""
     freedom = np.maximum(people * np.ravel(spread.shares) - 1, 1e-9)
     h = float(np.sum(np.diag(projected) ** 2 / freedom))
     return (spread.q + 2) * spread.q / (3 * h)

@@ -15,7 +15,7 @@ from kanab.arguments import check_arguments
 from kanab.choices import OWN_ROWS, Alternative, PowerCorrection
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
-from kanab.planning.report.planning_pictures import curve_figure
+from kanab.planning.planning_pictures import curve_figure
 from kanab.planning.spread import Spread
 from kanab.report.figure import Figure
 from kanab.stats.distributions import check_sides, find_root, joint_quantile, legendre, t_quantile

@@ -21,7 +21,7 @@ from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, diff
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.heterogeneity import FollowUp, SegmentEffect, effect_differs, follow_ups, segment_effects
 from kanab.stats.margins import MarginTest, against_margin
-from kanab.stats.multiplicity import HolmRegion, Simultaneous, correct, holm_regions, simultaneous_intervals
+from kanab.stats.multiplicity import Simultaneous, correct, simultaneous_intervals
 from kanab.stats.posteriors import Candidate, Posterior, best_arm, posterior
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
 from kanab.stats.ratio import (
@@ -59,7 +59,6 @@ __all__ = [
     "FTest",
     "Fit",
     "FollowUp",
-    "HolmRegion",
     "MarginTest",
     "OddsRatio",
     "PlannedLook",
@@ -96,7 +95,6 @@ __all__ = [
     "effect_differs",
     "fit",
     "follow_ups",
-    "holm_regions",
     "joint_contrasts",
     "looked_early",
     "many_to_one",

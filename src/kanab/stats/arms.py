@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from kanab.stats.distributions import (
     f_tail,
     joint_quantile,
     joint_tail,
-    t_interval,
     t_quantile,
     t_tail,
 )
@@ -29,10 +27,7 @@ from kanab.stats.ftest import FTest
 from kanab.stats.gram import Floats
 from kanab.stats.multiplicity import ALL_TOGETHER, Simultaneous
 from kanab.stats.noise_variance import TOO_NOISY
-from kanab.stats.skewness import LEVEL
-from kanab.tally.factor import Level, label
-
-ArmVariance = Literal["own", "pooled"]
+from kanab.tally.factor import label
 
 
 @check_arguments()
@@ -104,14 +99,12 @@ def many_to_one(
     *,
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
-    variance: ArmVariance = "own",
 ) -> tuple[Simultaneous, ...]:
     """Compare every arm with the control, corrected for how the comparisons correlate (Dunnett).
 
-    They share the control, which Bonferroni and Holm do not use. Each arm has its own variance, and
-    each comparison its own degrees of freedom (Hasler and Hothorn); ``variance="pooled"`` is Dunnett's
-    original, with one variance for all arms. Intervals hold together and agree with the p-values.
-    Raises `LevelError` for an unknown control, `AnalysisError` for an unknown kind of variance.
+    They share the control, which Bonferroni and Holm do not use. Each arm has its own variance, and each comparison
+    its own degrees of freedom (Hasler and Hothorn). Intervals hold together and agree with the p-values. Raises
+    `LevelError` for an unknown control.
 
     >>> from kanab.counting.columns import count_columns
     >>> from kanab.stats.effect import plain_means
@@ -121,12 +114,7 @@ def many_to_one(
     [0.01589, 2e-05]
     """
     base = means.base(control)
-    if variance not in get_args(ArmVariance):
-        raise AnalysisError("unknown kind of variance", "Use 'own' or 'pooled'.")
-    others = [arm for arm in means.arms if arm != base]
-    if variance == "pooled":
-        return _joined(*_pooled(means, others, base, confidence, alternative), confidence, alternative)
-    weights = [{arm: 1.0, base: -1.0} for arm in others]
+    weights = [{arm: 1.0, base: -1.0} for arm in means.arms if arm != base]
     return joint_contrasts(means, weights, confidence=confidence, alternative=alternative)
 
 
@@ -150,13 +138,7 @@ def joint_contrasts(
     weights = np.array([[dict(effect.contrast).get(arm, 0.0) for arm in means.arms] for effect in effects])
     # the score test is about arms that are alike, so its statistics correlate by people alone
     covariance = means.covariance if means.events is None else _rates_alike(means)
-    return _joined(effects, weights @ covariance @ weights.T, confidence, alternative)
-
-
-def _joined(
-    effects: Sequence[Effect], covariance: Floats, confidence: float, alternative: Alternative
-) -> tuple[Simultaneous, ...]:
-    """Return corrected p and interval of every effect by the joint t; what cannot be tested stays out."""
+    covariance = weights @ covariance @ weights.T
     tested = [place for place, effect in enumerate(effects) if effect.testable]
     correlations = correlations_of(covariance[np.ix_(tested, tested)])
     joined = []
@@ -181,30 +163,3 @@ def _worth(effect: Effect) -> float:
         return abs(effect.t) if two_sided else effect.t
     worth = -t_quantile(max(effect.p, 1e-300) / (2 if two_sided else 1), effect.df)
     return -worth if effect.alternative == "less" else worth
-
-
-def _pooled(
-    means: ArmMeans, others: Sequence[Level], base: Level, confidence: float, alternative: Alternative
-) -> tuple[list[Effect], Floats]:
-    """Return the effects with one variance for all arms, and their covariance."""
-    if means.covariates:
-        raise AnalysisError("adjusted means have a variance per arm", "Use variance='own'.")
-    by_variance = replace(means, events=None)
-    people = np.array(means.people, dtype=np.float64)
-    df = float(means.df.sum())
-    variance = float(np.sum(means.sample * people * means.df)) / df
-    c = differences_from(means.arms.index(base), len(means.arms))
-    known = np.zeros((len(c), len(c))) if means.noise is None else c @ means.noise @ c.T
-    effects = []
-    for place, (arm, row) in enumerate(zip(others, c, strict=True)):
-        effect = contrast(by_variance, {arm: 1, base: -1}, confidence=confidence, alternative=alternative)
-        if variance > 0 and not effect.too_noisy:
-            se = math.sqrt(variance * float(np.sum(row**2 / people)) + float(known[place, place]))
-            t = effect.estimate / se
-            interval = t_interval(effect.estimate, se, df, confidence, alternative)
-            effect = replace(
-                effect, se=se, se_population=se, df=df, t=t, p=t_tail(t, df, alternative), interval=interval,
-                tilted=LEVEL, se_alike=None,
-            )  # fmt: skip
-        effects.append(effect)
-    return effects, np.asarray((c / people) @ c.T * variance + known)

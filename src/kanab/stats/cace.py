@@ -397,11 +397,9 @@ def _products(tally: Tally, metric: str, received: str) -> Cross:
     """Return the products of the pair per arm, what was received first."""
     for name in (metric, received):
         tally.moments_of(name)
-    for cross in tally.crosses:
-        if cross.by == (tally.experiment.name,) and set(cross.pair) == {metric, received}:
-            if cross.pair == (received, metric):
-                return cross
-            return replace(cross, pair=(received, metric), sums=cross.sums[::-1], squares=cross.squares[::-1])
+    cross = arm_cross(tally, received, metric)
+    if cross is not None:
+        return cross
     raise AnalysisError(
         f"no products of {metric!r} and {received!r} were kept, so the effect of receiving has no error",
         f'Count again with {flag("--treatment-received", received)}, or received = "{received}" in the plan.',

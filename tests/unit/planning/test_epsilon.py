@@ -12,10 +12,9 @@ from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, Plan
 from kanab.planning.epsilon import EpsilonForecast, check_budgets, epsilon_range, forecast_epsilon, person_account
 from kanab.planning.forecast import Baseline, forecast_plan
-from kanab.planning.report.plan_html import plan_report
+from kanab.planning.planning_pages import plan_report
 from kanab.planning.spread import spread_of_amounts, spread_of_rate
 from kanab.privacy.epsilon.rho import epsilon_of, rho_of
-from kanab.privacy.epsilon.split import split_budget
 
 PLAN = parse_plan("""
 [metrics]
@@ -101,21 +100,10 @@ def test_what_is_no_epsilon_is_refused(epsilon: float) -> None:
         rows(epsilons=[epsilon])
 
 
-def test_what_is_no_delta_is_refused() -> None:
-    with pytest.raises(PrivacyError, match="delta must be a small probability"):
-        rows(epsilons=[1], delta=0.5)
-
-
 def test_a_picture_reaches_from_half_the_smallest_to_twice_the_largest() -> None:
     values = epsilon_range([0.5, 2.0])
     assert (values[0], values[-1], len(values)) == (0.25, 4.0, 25)
     assert epsilon_range([0.001, 100.0])[0] == 0.001
-
-
-def test_all_of_a_budget_is_shared_out() -> None:
-    scales = split_budget(replace(PLAN, budget=Budget(1.0)), rho_of(1, 1e-6))
-    spent = sum(scale.rho for table in scales.values() for scale in table.values())
-    assert spent == pytest.approx(rho_of(1, 1e-6), rel=1e-6)
 
 
 SEVERAL = parse_plan("""
@@ -146,14 +134,6 @@ def test_the_account_says_what_each_experiment_has_and_what_one_person_spends() 
     assert account.sentence.startswith("Whoever takes part in everything spends ε = 1 of 1 at δ = 1e-06. What is spent")
     assert account.table.rows[0] == ("checkout", "50 %", "0.691")
     assert person_account(PLAN) is None
-
-
-def test_stores_share_what_one_person_spends() -> None:
-    budget = replace(SEVERAL.budget or Budget(1.0), stores=2)
-    account = person_account(replace(SEVERAL, budget=budget))
-    assert account is not None
-    assert account.epsilon == pytest.approx(0.6905, abs=1e-4)
-    assert "2 stores share the total." in account.sentence
 
 
 def test_the_forecast_prints_the_account_and_has_it_as_plain_data() -> None:

@@ -1,7 +1,5 @@
 """What a plan will give: classes, people, days, merging, detectable effects."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -33,12 +31,6 @@ def only(found):
     return found.linkages[0]
 
 
-def test_classes_are_arms_times_levels():
-    linkage = only(forecast_plan(plan()))
-    assert (linkage.linkage, linkage.classes, linkage.levels, linkage.equal_shares) == ("checkout/tier", 10, 5, True)
-    assert (linkage.days, linkage.batch, linkage.levels_kept, linkage.left_out) == (None, None, None, None)
-
-
 def test_with_the_forecast_people_nothing_is_merged_in_95_of_100_draws():
     shares = np.array([0.3, 0.3, 0.2, 0.15, 0.05])
     baseline = Baseline(levels={"tier": dict(zip(range(1, 6), shares, strict=True))})
@@ -49,13 +41,6 @@ def test_with_the_forecast_people_nothing_is_merged_in_95_of_100_draws():
         drawn = rng.multinomial(people, np.outer(arm, shares).ravel(), size=4_000).reshape(-1, 2, 5)
         fine = np.all(drawn >= 10, axis=(1, 2)) & np.all(drawn.sum(1) >= 15 / arm.min(), axis=1)
         assert 0.94 < fine.mean() < 0.985  # chances are added up: never too few people
-
-
-def test_one_class_fewer_people_would_not_do():
-    linkage = only(forecast_plan(Plan((BOUGHT,), (ExperimentPlan("x", EVEN),))))
-    n = linkage.people
-    assert 2 * stats.binom.cdf(9, n, 0.5) <= 0.05 < 2 * stats.binom.cdf(9, n - 1, 0.5)
-    assert linkage.levels is None
 
 
 @pytest.mark.parametrize("privacy", ["", "[privacy]\nepsilon = 1\n"])
@@ -189,15 +174,6 @@ def test_ratios_of_an_earlier_release_are_known_too():
         assert named[name] == solve_power(noise, people=10_000, power=0.8).effect
 
 
-def test_it_is_plain_data_and_a_table():
-    forecast = forecast_plan(plan(), per_day=100, days=50, baseline=Baseline(rates={"bought": 0.1}))
-    data = json.loads(json.dumps(forecast.to_dict()))
-    assert data["linkages"][0]["levels_kept"] == 5
-    assert data["effects"][0]["metric"] == "bought"
-    assert "5 of 5" in str(forecast)
-    assert "spend" in "\n".join(forecast.notes)
-
-
 @pytest.mark.parametrize(
     ("wrong", "fact"),
     [
@@ -219,16 +195,6 @@ def test_it_is_the_fewest_by_the_added_binomial_chances():
     shares = np.array([0.6, 0.3, 0.1])
     n = people_needed([(shares, 10)], 0.9)
     assert stats.binom.cdf(9, n, shares).sum() <= 0.1 < stats.binom.cdf(9, n - 1, shares).sum()
-
-
-def test_groups_may_need_different_numbers():
-    both = people_needed([(np.array([0.5, 0.5]), 10), (np.array([0.2]), 30)])
-    assert both >= max(people_needed([(np.array([0.5, 0.5]), 10)]), people_needed([(np.array([0.2]), 30)]))
-
-
-def test_everybody_may_have_a_floor():
-    assert people_needed([(np.array([1.0]), 1)], least=40) == 40
-    assert people_needed([(np.array([1.0]), 7)]) == 7
 
 
 def test_a_share_of_nothing_is_refused():

@@ -26,21 +26,6 @@ def test_realised_noise_gives_back_the_adjusted_error_and_df():
     assert spread.lost.tolist() == [2.0, 2.0]
 
 
-def test_planned_shares_replace_the_realised_ones():
-    spread = spread_of_means(plain_means(eighteen()), shares={"B": 1, "A": 3})
-    assert spread.arms == ("B", "A")
-    assert spread.shares.tolist() == [0.25, 0.75]
-    assert spread.variances == pytest.approx(spread_of_means(plain_means(eighteen())).variances[::-1])
-    assert spread.control == "A"
-
-
-def test_covariates_take_their_share_of_the_variance():
-    spread = spread_of_amounts({"A": 2, "B": 4}, r2={"A": 0.5, "B": 0.25}, slopes=3, mean=7)
-    assert spread.variances.tolist() == [2.0, 12.0]
-    assert spread.lost.tolist() == [4.0, 4.0]
-    assert spread.mean == 7
-
-
 def test_the_variance_of_a_rate_follows_the_effect():
     spread = spread_of_rate(0.2, r2=0.5)
     assert spread.variance_of("A", 0.1) == pytest.approx(0.08)
@@ -107,12 +92,6 @@ def test_a_found_rate_keeps_what_adjustment_left_and_follows_the_effect():
         spread_of_means(adjusted).error("B", sum(adjusted.people), 0.0), rel=1e-4
     )
     assert left.variance_of("B", 0.05) > 1.2 * left.variance_of("B", 0.0)
-
-
-def test_only_a_rate_is_planned_as_a_rate():
-    for choices in ({"rate": True}, {"rate": True, "grows": True}):
-        with pytest.raises(AnalysisError, match="between 0 and 1"):
-            spread_of_means(plain_means(eighteen()), **choices)
 
 
 def test_noise_of_a_release_is_no_part_of_how_values_vary_nor_of_the_coefficients():

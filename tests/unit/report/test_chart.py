@@ -12,7 +12,7 @@ from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError
 from kanab.planning import Baseline, forecast_plan, power_curve, spread_of_rate
-from kanab.planning.report.planning_pictures import curve_figure
+from kanab.planning.planning_pictures import curve_figure
 from kanab.portfolio import combine, read_portfolio
 from kanab.report.figure import Figure
 from kanab.scan import PairReadout, scan_interactions

@@ -10,9 +10,8 @@ from scipy import stats
 from tests.unit.stats.shaped_means import SIDES
 
 from kanab import Metric, count_columns
-from kanab.datasets import eighteen
 from kanab.errors import AnalysisError, LevelError
-from kanab.stats import adjusted_effect, adjusted_means, contrast, plain_means
+from kanab.stats import adjusted_means, contrast, plain_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.distributions import joint_tail
 from kanab.stats.effect import ArmMeans, differences_from
@@ -69,46 +68,10 @@ def test_the_omnibus_is_welchs_analysis_of_variance(shift):
     assert (test.F, test.p) == pytest.approx((welch.statistic, welch.pvalue), rel=1e-5 if shift else 1e-8)
 
 
-def test_with_two_arms_it_is_the_square_of_t():
-    found, effect = omnibus(adjusted_means(eighteen(altered=True))), adjusted_effect(eighteen(altered=True))
-    assert (found.F, *found.df) == pytest.approx((effect.t**2, 1, effect.df), rel=1e-12)
-    assert found.p == pytest.approx(effect.p, rel=1e-10)
-    assert "adjusted for tier" in str(found)
-
-
 def test_the_omnibus_needs_something_that_varies():
     rows = {"arm": ["A", "A", "B", "B"], "y": [1, 2, 3, 3]}
     test = omnibus(plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y")})))
     assert (test.F, test.p) == (None, None)
-
-
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_pooled_errors_give_scipys_dunnett(alternative):
-    table, groups = world()
-    oracle = stats.dunnett(*groups[1:], control=groups[0], alternative=alternative, rng=np.random.default_rng(1))
-    comparisons = many_to_one(plain_means(table), variance="pooled", alternative=alternative)
-    assert [comparison.effect.t for comparison in comparisons] == pytest.approx(oracle.statistic, rel=1e-9)
-    assert [comparison.p_adjusted for comparison in comparisons] == pytest.approx(oracle.pvalue, abs=1e-4)
-    interval = oracle.confidence_interval(0.95)
-    assert [comparison.interval[0] for comparison in comparisons] == pytest.approx(interval.low, abs=2e-3)
-    assert [comparison.interval[1] for comparison in comparisons] == pytest.approx(interval.high, abs=2e-3)
-
-
-def test_own_variances_keep_each_comparisons_error_and_df():
-    table, groups = world(sds=(1, 2, 3, 1))
-    comparisons = many_to_one(plain_means(table))
-    for comparison, group in zip(comparisons, groups[1:], strict=True):
-        welch = stats.ttest_ind(group, groups[0], equal_var=False)
-        assert (comparison.effect.t, comparison.effect.df) == pytest.approx((welch.statistic, welch.df), rel=1e-9)
-        assert welch.pvalue <= comparison.p_adjusted <= 3 * welch.pvalue
-
-
-def test_intervals_agree_with_the_corrected_p_values():
-    for means in (plain_means(world()[0]), adjusted_means(world()[0])):
-        for confidence in (0.5, 0.8, 0.95, 0.999):
-            for comparison in many_to_one(means, confidence=confidence):
-                assert excludes(comparison.interval) == (comparison.p_adjusted <= 1 - confidence)
-                assert comparison.level > confidence
 
 
 def test_adjusted_means_are_joined_by_their_whole_covariance():
@@ -143,31 +106,12 @@ def test_an_arm_in_which_nothing_varies_stays_out():
     assert comparisons[1].p_adjusted == comparisons[1].effect.p
 
 
-@pytest.mark.parametrize("arms", [("A", "B"), ("A", "B", "C", "D")])
-def test_one_comparison_needs_no_correction(arms):
-    means = plain_means(world()[0].select_arms(arms))
-    comparisons = many_to_one(means)
-    assert len(comparisons) == len(arms) - 1
-    assert (comparisons[0].p_adjusted == comparisons[0].effect.p) == (len(arms) == 2)
-
-
 def test_wrong_choices_are_refused():
     means = plain_means(world()[0])
     with pytest.raises(LevelError, match="unknown arm as control"):
         many_to_one(means, "Z")
-    with pytest.raises(AnalysisError, match="unknown kind of variance"):
-        many_to_one(means, variance="hc3")
-    with pytest.raises(AnalysisError, match="a variance per arm"):
-        many_to_one(adjusted_means(world()[0]), variance="pooled")
     with pytest.raises(AnalysisError, match="no contrasts"):
         joint_contrasts(means, [])
-
-
-def test_where_nothing_varies_pooled_comparisons_have_no_error():
-    table = count_columns({"arm": ["A", "B", "C"] * 20, "y": [1] * 60}, arm="arm", metrics=["y"])
-    comparisons = many_to_one(plain_means(table), variance="pooled")
-    assert [comparison.effect.estimate for comparison in comparisons] == [0.0, 0.0]
-    assert [comparison.p_adjusted for comparison in comparisons] == [None, None]
 
 
 def shops(*arms):
@@ -205,14 +149,6 @@ def test_dunnett_of_rates_correlates_by_people_and_has_score_intervals():
     assert [arm.p_adjusted for arm in nobody] == [1.0, 1.0]
 
 
-def test_dunnetts_original_keeps_one_variance_for_rates_too():
-    means = shops((30, 200), (45, 210), (20, 190))
-    ours = many_to_one(means, variance="pooled")
-    groups = [np.array([1] * x + [0] * (n - x)) for x, n in ((30, 200), (45, 210), (20, 190))]
-    theirs = stats.dunnett(*groups[1:], control=groups[0], rng=np.random.default_rng(1))
-    assert [arm.p_adjusted for arm in ours] == pytest.approx(theirs.pvalue.tolist(), abs=2e-3)
-
-
 def three_arms(means, noise, *, events=None, sample=1e-4, people=1000):
     return ArmMeans(
         "bought", "difference", (), ("A", "B", "C"), "A", (people,) * 3, tuple(map(Fraction, means)),
@@ -245,11 +181,3 @@ def test_rates_of_all_arms_together_know_the_noise():
     assert family[0].p_adjusted == pytest.approx(
         joint_tail(abs(family[0].effect.t), math.inf, np.array([[1, correlation], [correlation, 1]]), "two-sided")
     )
-
-
-def test_dunnetts_pooled_variance_has_the_noise_on_top():
-    noise = np.diag([4e-4, 1e-4, 1e-4])
-    first = many_to_one(three_arms((0.5, 0.55, 0.45), noise), variance="pooled")[0].effect
-    assert first.se**2 == pytest.approx(2e-4 + 5e-4)
-    hidden = many_to_one(three_arms((0.5, 0.55, 0.45), noise, sample=0.0), variance="pooled")[0]
-    assert (hidden.p_adjusted, hidden.effect.too_noisy) == (None, True)

@@ -63,27 +63,6 @@ def test_two_marginals_fit_both_margins_with_one_factor_each():
     assert spread.df.tolist() == [3, 5, 2, 4]
 
 
-def test_two_marginals_find_variances_that_are_a_product():
-    base = np.array([-3, -1, 1, 3])
-    cells = {(arm, tier): (base * u * v).tolist() for arm, u in (("A", 1), ("B", 5)) for tier, v in ((1, 2), (2, 7))}
-    classes, rows, columns = classes_and(cells, ("arm",), ("tier",))
-    expected = [np.var(values, ddof=1) for values in cells.values()]
-    assert two_marginals(classes, rows, columns).variances == pytest.approx(expected, rel=1e-12)
-
-
-def test_two_marginals_work_around_empty_classes():
-    rng = np.random.default_rng(1)
-    holes = {("A", 3), ("B", 1)}
-    cells = {
-        (arm, tier): rng.integers(0, 50, 6).tolist() for arm in "ABC" for tier in (1, 2, 3) if (arm, tier) not in holes
-    }
-    classes, rows, columns = classes_and(cells, ("arm",), ("tier",))
-    spread = two_marginals(classes, rows, columns)
-    for arm in "ABC":
-        here = [position for position, key in enumerate(cells) if key[0] == arm]
-        assert (spread.variances * spread.df)[here].sum() == pytest.approx(inside(cells, arm), rel=1e-12)
-
-
 def test_two_marginals_reach_their_one_solution_when_arms_and_levels_nearly_coincide():
     n = 100_002
     cells = {("A", 1): [-1, 1] * (n // 2), ("A", 2): [0, 3], ("B", 1): [0, 10], ("B", 2): [-1, 1] * (n // 2)}
@@ -120,14 +99,6 @@ def test_a_class_of_one_person_is_a_problem_by_class_and_in_the_margins():
     assert by_arm(classes, rows).problem == ""
 
 
-def test_nothing_that_varies_is_a_problem_of_its_group_alone():
-    cells = CELLS | {("A", 1): [5, 5, 5]}
-    classes, fine, rows, columns = classes_and(cells, ("arm", "tier"), ("arm",), ("tier",))
-    assert by_class(classes, fine).problem == STILL
-    assert two_marginals(classes, rows, columns).problem == ""
-    assert by_arm(classes, rows).problem == ""
-
-
 def test_a_still_arm_or_level_is_a_problem_of_the_margins():
     arm = CELLS | {("A", 1): [5, 5, 5], ("A", 2): [6, 6]}
     level = CELLS | {("A", 1): [5, 5, 5], ("B", 1): [6, 6]}
@@ -158,15 +129,6 @@ def test_variances_of_noisy_cells_are_right_on_average_and_vary_as_stated(metric
     relative = np.var(variances, axis=0) / plain.variances**2
     np.testing.assert_allclose(variances.mean(axis=0), plain.variances, rtol=0.06)
     np.testing.assert_allclose(relative, stated, rtol=0.5)
-
-
-def test_the_noise_of_noisy_cells_is_that_of_their_means():
-    exact = shop(4_000, np.random.default_rng(5))
-    noise, rng = stated_noise(exact), np.random.default_rng(6)
-    drawn = [two_way(with_noise(exact, noise, rng), "tier", "spend").classes for _ in range(250)]
-    means = np.array([classes.means + classes.centre for classes in drawn])
-    stated = spread_of(replace(exact, noise=noise), "spend", "two_marginals").noise
-    np.testing.assert_allclose(means.var(axis=0), stated, rtol=0.25)
 
 
 def test_squares_below_nothing_leave_the_noise_alone():

@@ -76,16 +76,6 @@ def test_clusters_of_one_size_have_the_usual_factor_and_two_degrees_of_freedom_l
     assert (unknown.se_alike, unknown.df_alike) == pytest.approx((effect.se, 22))
 
 
-def test_clusters_of_one_person_each_are_people():
-    rng = np.random.default_rng(1)
-    rows = {"shop": np.arange(60), "arm": np.array(["A", "B"] * 30), "spend": np.round(rng.normal(9, 2, 60), 1)}
-    effect = against_control(cluster_means(shops(rows), "spend"))
-    from kanab.stats import difference_in_means  # noqa: PLC0415
-
-    plain = difference_in_means(count_columns(rows, arm="arm", metrics=["spend"]))
-    assert (effect.estimate, effect.se, effect.df) == pytest.approx((plain.estimate, plain.se, plain.df), rel=1e-12)
-
-
 @pytest.mark.parametrize(("clusters", "most"), [(20, 0.07), (50, 0.065)])
 @pytest.mark.slow
 def test_without_an_effect_about_five_in_a_hundred_are_called_clear(clusters, most):
@@ -93,13 +83,6 @@ def test_without_an_effect_about_five_in_a_hundred_are_called_clear(clusters, mo
     ps = [against_control(cluster_means(shops(people(clusters, seed)), "spend")).p for seed in range(trials)]
     false = np.mean(np.array(ps) < 0.05)
     assert 0.03 < false < most, false
-
-
-def test_people_who_are_counted_as_if_they_were_independent_are_called_clear_far_too_often():
-    from kanab.stats import difference_in_means  # noqa: PLC0415
-
-    ps = [difference_in_means(count_columns(people(20, seed), arm="arm", metrics=["spend"])).p for seed in range(100)]
-    assert np.mean(np.array(ps) < 0.05) > 0.2
 
 
 def test_fewer_than_thirty_clusters_are_cautioned_about():

@@ -50,23 +50,12 @@ def test_t_tail_keeps_its_digits_where_t_is_large_and_people_are_few(t, df, p):
     assert t_tail(t, df) == pytest.approx(p, rel=1e-12, abs=0)
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_t_tail_is_a_probability_for_any_finite_t(alternative):
-    for t in (0.0, 1e-300, 1e100, 1e200, -1e200):
-        assert 0 <= t_tail(t, 3, alternative) <= 1
-
-
 def test_one_sided_tails_are_half_of_the_two_sided_one_and_add_up_to_one():
     both = t_tail(2, 12)
     assert t_tail(2, 12, "greater") == both / 2
     assert t_tail(2, 12, "less") == 1 - both / 2
     assert t_tail(-2, 12, "less") == both / 2
     assert t_tail(-2, 12, "greater") == 1 - both / 2
-
-
-def test_no_effect_at_all_has_p_one_and_one_half_on_either_side():
-    assert t_tail(0.0, 7) == 1
-    assert t_tail(0.0, 7, "greater") == t_tail(0.0, 7, "less") == 0.5
 
 
 def test_t_quantile_inverts_the_tail():
@@ -103,14 +92,6 @@ def test_chi2_tail_is_right_to_twelve_digits_down_to_1e_minus_297(x, df, p):
     assert chi2_tail(x, df) == pytest.approx(p, rel=1e-12, abs=0)
 
 
-def test_squared_t_has_the_f_tail_with_one_degree_of_freedom():
-    assert f_tail(2.5**2, 1, 17) == pytest.approx(t_tail(2.5, 17), rel=1e-14)
-
-
-def test_interval_is_the_estimate_plus_and_minus_the_quantile_times_se():
-    assert t_interval(1.0, 2.0, 1, 0.95) == pytest.approx((1 - 2 * 12.706204736174694, 1 + 2 * 12.706204736174694))
-
-
 def test_one_sided_intervals_are_open_and_agree_with_the_test():
     estimate, se, df = 3.0, 1.0, 10
     p = t_tail(estimate / se, df, "greater")
@@ -134,19 +115,10 @@ def test_an_unknown_alternative_is_refused(alternative):
         check_sides(0.95, alternative)
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
-def test_every_known_side_is_accepted(alternative):
-    assert check_sides(0.5, alternative) is None
-
-
 def test_satterthwaites_df_lie_between_the_smallest_and_all_together():
     assert satterthwaite_df(np.array([2.0, 2.0]), np.array([8.0, 8.0])) == 16
     assert satterthwaite_df(np.array([3.0, 0.0]), np.array([8.0, 5.0])) == 8
     assert satterthwaite_df(np.array([4.0, 1.0]), np.array([9.0, 4.0])) == pytest.approx(25 / (16 / 9 + 0.25))
-
-
-def test_where_nothing_varies_all_degrees_of_freedom_are_left():
-    assert satterthwaite_df(np.zeros(2), np.array([8.0, 5.0])) == 13
 
 
 def test_a_root_is_found_to_the_last_digits():

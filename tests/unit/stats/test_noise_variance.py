@@ -105,14 +105,6 @@ def test_what_does_not_know_noise_is_refused():
         refuse_noise(with_noise(tally, stated_noise(tally), np.random.default_rng(1)), "it")
 
 
-def test_classes_one_after_the_other_have_the_noise_of_the_table():
-    exact = crossed_shop(4_000, np.random.default_rng(5))
-    table = replace(exact, noise=stated_noise(exact))
-    places = np.argwhere(np.ones(table.shape, dtype=bool))
-    noise = class_noise(table, "spend", places)
-    np.testing.assert_allclose(noise.means, class_mean_noise(table, "spend").ravel())
-
-
 @pytest.mark.parametrize("metric", ["bought", "spend"])
 def test_noise_in_squares_within_classes_is_that_of_draws(metric):
     exact = crossed_shop(4_000, np.random.default_rng(5), by_class=True)

@@ -108,12 +108,6 @@ def test_p_agrees_with_the_interval_of_the_same_confidence() -> None:
     assert greater.interval[1] == math.inf
 
 
-def test_alike_arms_have_no_difference() -> None:
-    people = binned(latencies(8))
-    effect = quantile_effect(people, people, 0.5)
-    assert (effect.estimate, effect.z, effect.p) == (0.0, 0.0, 1.0)
-
-
 def test_a_quantile_in_an_open_bin_is_no_number_and_an_end_there_is_open() -> None:
     slow = BinnedPeople((0.0, 100.0, 200.0), (0, 400, 300, 300))
     fast = BinnedPeople((0.0, 100.0, 200.0), (0, 500, 480, 20))
@@ -123,13 +117,6 @@ def test_a_quantile_in_an_open_bin_is_no_number_and_an_end_there_is_open() -> No
     near = quantile_effect(fast, slow, 0.69)
     assert near.interval is not None
     assert near.interval[0] == -math.inf
-
-
-def test_coarse_bins_are_told() -> None:
-    rows, other = latencies(9, 50_000), latencies(10, 50_000, 0.1)
-    fine, coarse = tuple(np.linspace(0, 1500, 301).tolist()), (0.0, 120.0, 400.0, 2000.0)
-    assert not quantile_effect(binned(other, fine), binned(rows, fine), 0.5).coarse
-    assert quantile_effect(binned(other, coarse), binned(rows, coarse), 0.5).coarse
 
 
 @pytest.mark.slow
@@ -188,28 +175,6 @@ def test_sums_from_the_left_are_the_isotonic_regression_of_another_package() -> 
     sums = np.cumsum(people)[:-1].astype(float)
     nearest = np.clip(optimize.isotonic_regression(sums).x, 0, sum(people))
     assert np.cumsum(without_noise(people))[:-1] == pytest.approx(nearest, abs=0.51)
-
-
-def test_noise_of_hardly_any_size_changes_nothing() -> None:
-    exact = [binned(latencies(seed)) for seed in (1, 2)]
-    noisy = [replace(side, noise=(1e-9,) * len(side.people)) for side in exact]
-    for share in (0.1, 0.5, 0.9):
-        plain, stated = (quantile_effect(*sides, share) for sides in (exact, noisy))
-        assert stated.values == plain.values
-        assert stated.interval == pytest.approx(plain.interval, rel=1e-6)
-        assert stated.p == pytest.approx(plain.p, rel=1e-6)
-
-
-def test_the_noise_in_a_share_is_at_least_that_of_its_draws() -> None:
-    people, variance = binned(latencies(1)), 400.0
-    noisy = replace(people, noise=(variance,) * len(people.people))
-    rng, at = np.random.default_rng(5), people.quantile(0.5)
-    draws = []
-    for _ in range(400):
-        counts = np.array(people.people) + np.rint(rng.normal(0, math.sqrt(variance), len(people.people))).astype(int)
-        draws.append(BinnedPeople(people.edges, without_noise(counts.tolist())).share_below(at))
-    stated = noisy.error(0.5) ** 2 - people.error(0.5) ** 2
-    assert 0.9 * np.var(draws) < stated < 2 * np.var(draws)
 
 
 @pytest.mark.slow

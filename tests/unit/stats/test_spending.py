@@ -12,7 +12,6 @@ from kanab.errors import AnalysisError
 from kanab.stats.effect import Effect
 from kanab.stats.sequential import planned_look
 from kanab.stats.spending import (
-    SPENDING,
     boundaries,
     shares_by,
     smallest_alpha,
@@ -52,27 +51,10 @@ def test_the_second_look_agrees_with_arithmetic_of_25_digits(spending, second):
     assert levels(FIFTHS, spending=spending)[1] == pytest.approx(second, abs=1e-11)
 
 
-@pytest.mark.parametrize("published", [[2.963, 1.969], [3.710, 2.511, 1.993], [4.333, 2.963, 2.359, 2.014]], ids=len)
-def test_fewer_equal_looks_have_the_published_boundaries(published):
-    looks = len(published)
-    assert levels([k / looks for k in range(1, looks + 1)]) == pytest.approx(published, abs=6e-4)
-
-
 def test_one_sided_looks_have_the_published_boundaries():
     published = [3.74955, 2.53993, 2.01604, 1.72014]
     assert levels([0.25, 0.5, 0.75, 1], alternative="greater") == pytest.approx(published, abs=5e-5)
     assert levels([0.25, 0.5, 0.75, 1], alternative="less") == levels([0.25, 0.5, 0.75, 1], alternative="greater")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("spending", ["obrien-fleming", "pocock"])
-@pytest.mark.parametrize("times", [(0.3, 0.5, 1.0), (0.1, 0.9, 0.95)])
-def test_unequal_looks_spend_what_the_joint_normal_distribution_says(spending, times):
-    z = np.array(levels(times, spending=spending))
-    correlation = np.sqrt(np.minimum.outer(times, times) / np.maximum.outer(times, times))
-    joint = stats.multivariate_normal(cov=correlation, seed=1, abseps=1e-9, maxpts=2_000_000)
-    inside = joint.cdf(z, lower_limit=-z)
-    assert 1 - inside == pytest.approx(spent_by(times[-1], 0.05, 2, spending), abs=2e-7)
 
 
 def test_all_is_spent_at_the_end_and_nothing_at_the_start():
@@ -83,28 +65,10 @@ def test_all_is_spent_at_the_end_and_nothing_at_the_start():
             assert spent_by(1e-9, 0.05, sides, spending) < 1e-8
 
 
-def test_a_single_look_is_an_ordinary_test():
-    (look,) = boundaries([1.0])
-    assert look.z == pytest.approx(1.959963984540054, rel=1e-14)
-    assert (look.look, look.spent) == (1, pytest.approx(0.05))
-    assert look.nominal == pytest.approx(0.05, rel=1e-14)
-
-
 def test_a_look_that_spends_nothing_cannot_stop_and_changes_nothing():
     early, *rest = boundaries([1e-4, 0.5, 1.0])
     assert (early.z, early.nominal) == (math.inf, 0.0)
     assert [one.z for one in rest] == pytest.approx(levels([0.5, 1.0]), rel=1e-12)
-
-
-def test_only_ratios_of_information_matter():
-    spent = (0.01, 0.02, 0.05)
-    assert z_boundaries((2.0, 5.0, 9.0), spent, 2) == pytest.approx(z_boundaries((200.0, 500.0, 900.0), spent, 2))
-
-
-def test_many_close_looks_approach_the_boundary_of_looking_always():
-    # A hundred looks cost little over fifty: the boundary hardly moves.
-    fifty, hundred = (levels([k / n for k in range(1, n + 1)])[-1] for n in (50, 100))
-    assert 2.16 < fifty < hundred < 2.19
 
 
 @pytest.mark.slow
@@ -227,8 +191,3 @@ def test_numbers_that_no_family_has_are_refused(choices, fact):
     with pytest.raises(AnalysisError, match=fact) as problem:
         planned_look(shown(2.0), [100], **{"looks": 3} | choices)
     assert problem.value.remedy
-
-
-def test_every_way_that_is_offered_has_boundaries():
-    for spending in SPENDING:
-        assert boundaries(FIFTHS, spending=spending)[-1].spent == pytest.approx(0.05)

@@ -7,7 +7,7 @@ from typing import Any
 import kanab as kb
 from kanab.plan.file import parse_plan
 from kanab.planning import spread_of_amounts
-from kanab.planning.report.planning_pictures import effect_by_days
+from kanab.planning.planning_pictures import effect_by_days
 from kanab.report.drawing import QUIET, UP
 from kanab.report.figure import Dots, Line
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from kanab.choices import INTERNAL
-from kanab.planning.report.power_words import chance, change, is_nothing, rounded
-from kanab.planning.report.power_words import short as shown
+from kanab.planning.power_words import chance, change, is_nothing, rounded
+from kanab.planning.power_words import short as shown
 from kanab.report.digits import percent
 from kanab.report.drawing import (
     ARMS,

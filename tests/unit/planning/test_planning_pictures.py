@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kanab.cli.power import power, solve_flags
+from kanab.planning.planning_pictures import effect_curve, power_of_effect
 from kanab.planning.power import solve_power
-from kanab.planning.report.planning_pictures import effect_curve, power_of_effect
 from kanab.planning.spread import spread_of_rate
 from kanab.report.drawing import MUTED
 from kanab.report.figure import Dots, Figure, Label, Line, Plot

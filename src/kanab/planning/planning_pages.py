@@ -1,4 +1,4 @@
-"""A planned experiment as one page: the answer, two curves, and what they rest on."""
+"""Pages about plans: a planned experiment with its curves, and the forecast of a plan with its tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from html import escape
 from typing import Any
 
 from kanab.choices import INTERNAL
-from kanab.planning.report.power_words import (
+from kanab.planning.epsilon import PersonAccount
+from kanab.planning.power_words import (
     answer,
     basis_sentences,
     chance,
@@ -20,6 +21,7 @@ from kanab.report.digits import bind_numbers, percent
 from kanab.report.figure import Figure
 from kanab.report.html_page import Page, PageSection, card_table, filled, header_html
 from kanab.report.words import is_internal
+from kanab.tabular import Table
 
 Data = Mapping[str, Any]
 
@@ -78,3 +80,55 @@ def _listed(sentences: list[str]) -> str:
 
 def _escaped(sentence: str) -> str:
     return escape(bind_numbers(sentence))
+
+
+# ── the forecast of a plan ─────────────────────────────────────────────────────────────────────
+
+_KEY = (
+    "In the pictures: the smallest change that is found with the planned power, by the days that people are let in. "
+    "Grey, plain; blue, after the adjustment that helps most. The dots are the plan as it is."
+)
+
+
+_EPSILON_KEY = (
+    "In the picture: how much wider intervals are than without noise, by ε. A smaller ε is a stronger promise to "
+    "everybody, and more noise."
+)
+
+
+def plan_report(
+    data: Data,
+    name: str,
+    summary: str,
+    tables: Sequence[Table],
+    *,
+    figures: Sequence[Figure] = (),
+    epsilon: Figure | None = None,
+    account: PersonAccount | None = None,
+) -> str:
+    """Return the page in one file without script or outside request; ``tables`` are those of the forecast.
+
+    ``epsilon`` is the picture of what noise costs, where the forecast has a table of it: the last one. ``account`` is
+    what one person spends.
+    """
+    drawn = "".join(f"<figure>{figure.to_html()}</figure>" for figure in figures)
+    pictures = f'<p class="key">{escape(_KEY)}</p><div class="pair">{drawn}</div>' if drawn else ""
+    whole, *effects = (_table(table) for table in tables)
+    noise = effects.pop() if data.get("epsilons") else ""
+    if epsilon:
+        noise += f'<p class="key">{escape(_EPSILON_KEY)}</p><figure>{epsilon.to_html()}</figure>'
+    spent = "" if account is None else f"<p>{_escaped(account.sentence)}</p>{_table(account.table)}"
+    header = header_html("Forecast of a plan", name, _escaped(summary))
+    sections = filled(
+        PageSection("tables", "When is every table whole?", whole),
+        PageSection("effects", "Which effects can be seen?", "".join(effects) + pictures),
+        PageSection("account", "What does one person spend?", spent),
+        PageSection("epsilon", "What does ε cost?", noise),
+        PageSection("basis", "What this rests on", _listed(data["notes"])),
+    )
+    return Page(f"Forecast: {name}", header, sections, "before anybody was counted", PLAN_STYLE).to_html()
+
+
+def _table(table: Table) -> str:
+    rows = [[escape(cell) for cell in row] for row in table.rows]
+    return card_table(table.header[0], table.header, rows, "cards wide")
