@@ -40,19 +40,6 @@ def test_numbers_are_named_by_a_flag_or_by_bounds(program: Program, shop: str, t
     assert plan.experiment().adjust == ("tier",)
 
 
-def test_too_many_levels_name_the_flag_that_takes_a_number_as_it_is(program: Program, shop: str) -> None:
-    ended = program("analyze", shop, "--arm", "variant", "--metric", "spend", "--adjust", "points")
-    assert ended.code != 0
-    assert "Adjust for a number as it is (--number points)" in " ".join(ended.err.split())
-
-
-def test_a_number_beside_a_plan_file_is_refused(program: Program, shop: str, tmp_path: Path) -> None:
-    (tmp_path / "kanab.toml").write_text(FILE)
-    ended = program("analyze", shop, "--plan", str(tmp_path / "kanab.toml"), "--number", "visits")
-    assert ended.code != 0
-    assert "--plan and --number contradict each other" in ended.err
-
-
 FILE = """
 [covariates]
 tier = [1, 2, 3]

@@ -297,15 +297,6 @@ def test_where_a_mean_is_given_both_kinds_of_effect_are_answered_for() -> None:
     assert other["other"]["people"] == found["people"]
 
 
-@pytest.mark.slow
-def test_the_page_answers_for_both_kinds_of_effect(tmp_path: Path) -> None:
-    words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1", "--effect", "0.365", "--relative", "--power", "0.8")
-    html = page(tmp_path, *words)
-    assert "If it multiplies everybody&#x27;s value: 17,709 people in all (A 15,938, B 1,771)." in html
-    assert "planned from numbers it is taken to be symmetric" in html
-    assert "give the control&#x27;s mean for both answers" in page(tmp_path, *SD, "--effect", "1", "--power", "0.8")
-
-
 def test_without_a_positive_mean_or_for_a_rate_there_is_one_kind_of_effect() -> None:
     for words in (("--sd", "15.6"), ("--sd", "15.6", "--mean", "-4"), ("--rate", "0.1")):
         assert data(*words, "--effect", "0.05", "--power", "0.8")["other"] is None
@@ -363,24 +354,6 @@ def test_the_page_holds_the_answer_both_curves_and_their_numbers(tmp_path: Path)
         assert number in html
     assert "The arm&#x27;s variance follows from its rate; plain rates are planned for the score test." in html
     assert "<script" not in html
-
-
-@pytest.mark.slow
-def test_the_page_of_amounts_says_what_skew_does_and_plain_data_stay_as_they_were(tmp_path: Path) -> None:
-    words = (*SD, "--people", "9000", "--effect", "1")
-    html = page(tmp_path, *words)
-    assert "<h1>How sure?</h1>" in html
-    assert "Where few people carry a skewed amount, power differs by some points." in html
-    file = tmp_path / "other.html"
-    assert json.loads(said(*words, "--json", "--html", str(file))) == data(*words)
-    assert file.exists()
-
-
-def test_the_page_of_an_interaction_has_cells_instead_of_arms(tmp_path: Path) -> None:
-    html = page(tmp_path, *SD, "--effect", "1", "--people", "90000", "--interaction", "2x2")
-    assert "The power for an interaction of 1" in html
-    assert "People per arm" not in html
-    assert "The robust F test of the cells" in html
 
 
 # ── from rows ──────────────────────────────────────────────────────────────────────────────────
