@@ -47,23 +47,10 @@ def test_every_frame_has_the_same_names_and_columns(kind: str) -> None:
     assert get_column(frame, "b").tolist() == ["x", "y"]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [1, 2],
-        (1, 2),
-        np.array([1, 2]),
-        range(1, 3),
-        iter([1, 2]),
-        pd.Series([1, 2]),
-        pd.Index([1, 2]),
-        pl.Series([1, 2]),
-        pa.array([1, 2]),
-        pa.chunked_array([[1], [2]]),
-        np.ma.masked_array([1, 2]),
-    ],
-    ids=lambda values: type(values).__module__ + "." + type(values).__name__,
-)
+COLUMNS = (list, tuple, np.array, iter, pd.Series, pd.Index, pl.Series, pa.array, np.ma.masked_array)
+
+
+@pytest.mark.parametrize("values", [*(kind([1, 2]) for kind in COLUMNS), range(1, 3), pa.chunked_array([[1], [2]])])
 def test_a_dict_holds_columns_of_any_kind(values: Any) -> None:
     assert get_column({"a": values}, "a").tolist() == [1, 2]
 
@@ -74,15 +61,12 @@ def test_a_dict_holds_columns_of_any_kind(values: Any) -> None:
         (pa.array(["x", None]), ["x", None]),
         (pa.array([True, False]), [True, False]),
         (pa.array(["x", "y"]).dictionary_encode(), ["x", "y"]),
+        (np.ma.masked_array([1, 2], mask=[False, True]), [1, None]),
     ],
-    ids=["text", "boolean", "dictionary"],
+    ids=["text", "boolean", "dictionary", "masked"],
 )
-def test_arrow_arrays_that_need_a_copy_are_columns_too(array: Any, expected: list[Any]) -> None:
+def test_arrays_that_need_a_copy_are_columns_too(array: Any, expected: list[Any]) -> None:
     assert get_column({"a": array}, "a").tolist() == expected
-
-
-def test_masked_values_are_missing() -> None:
-    assert get_column({"a": np.ma.masked_array([1, 2], mask=[False, True])}, "a").tolist() == [1, None]
 
 
 @pytest.mark.parametrize("frame", [{0: ["x", "y"]}, pd.DataFrame({0: ["x", "y"]})], ids=["dict", "pandas"])
@@ -91,23 +75,10 @@ def test_a_column_named_by_a_number_is_found_by_its_text_or_refused(frame: Any) 
         assert get_column(frame, "0").tolist() == ["x", "y"]
 
 
-@pytest.mark.parametrize(
-    "data",
-    [None, 5, [1, 2], "arm", np.array([1, 2]), pd.Series([1, 2]), object()],
-    ids=lambda data: type(data).__name__,
-)
+@pytest.mark.parametrize("data", [None, 5, [1, 2], "arm", np.array([1, 2]), pd.Series([1, 2]), object()], ids=str)
 def test_data_without_named_columns_is_refused(data: Any) -> None:
     with pytest.raises(SourceError, match=r"has no named columns. Give a dict of columns, or a pandas, polars or Arr"):
         column_names(data)
-
-
-def test_a_frame_whose_columns_are_a_function_is_refused() -> None:
-    class Frame:
-        def columns(self) -> list[str]:
-            return ["a"]
-
-    with pytest.raises(SourceError, match="a Frame has no named columns"):
-        column_names(Frame())
 
 
 def test_lazy_frames_and_streams_are_loaded_and_everything_else_stays_itself() -> None:
@@ -200,46 +171,24 @@ def test_values_that_cannot_be_compared_are_not_levels(value: Any) -> None:
     assert "918273645" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        objects(b"918273645"),
-        objects(math.inf),
-        np.array([np.inf, 1.0]),
-        np.array([1j]),
-        np.array([918273645], dtype="timedelta64[ns]"),
-        np.array([b"918273645"]),
-        objects((918273645,)),
-        objects(Decimal("Infinity")),
-    ],
-    ids=repr,
-)
+NO_LEVELS = [objects(value) for value in (b"918273645", math.inf, (918273645,), Decimal("Infinity"))]
+NO_LEVELS += [np.array([np.inf, 1.0]), np.array([1j]), np.array([b"918273645"])]
+TIMES = [np.array([918273645], dtype="timedelta64[ns]")]
+DATES = [np.array(["2020-01-01"], dtype=f"datetime64[{unit}]") for unit in ("D", "us", "ns")]
+
+
+@pytest.mark.parametrize("values", [*NO_LEVELS, *TIMES], ids=repr)
 def test_bytes_and_other_types_are_no_levels(values: Any) -> None:
     with pytest.raises(LevelError, match=r"a level of 'tier' is neither text, a finite number") as caught:
         encode(values, "tier")
     assert "918273645" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        objects(datetime.date(2020, 1, 1)),
-        np.array(["2020-01-01"], dtype="datetime64[D]"),
-        np.array(["2020-01-01"], dtype="datetime64[us]"),
-        np.array(["2020-01-01"], dtype="datetime64[ns]"),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("values", [objects(datetime.date(2020, 1, 1)), *DATES], ids=repr)
 def test_dates_are_no_levels(values: Any) -> None:
     with pytest.raises(SourceError, match=r"column 'tier' holds dates, .* Take months: --sql") as caught:
         encode(values, "tier")
     assert "2020" not in str(caught.value)
-
-
-@pytest.mark.parametrize("value", [10**400, Fraction(10**400)], ids=["int", "fraction"])
-def test_a_number_too_large_for_a_double_is_a_level_or_refused(value: Any) -> None:
-    with contextlib.suppress(KanabError):
-        assert coded(objects(value, 1)) == ([1, 0], (1, value))
 
 
 # ── metrics ────────────────────────────────────────────────────────────────────────────────────
@@ -263,23 +212,11 @@ def test_a_metric_is_doubles_and_which_of_them_are_missing(values: Any, floats: 
     assert (doubles.tolist(), gone.tolist()) == (floats, missing)
 
 
+NO_NUMBERS = ("918273645", b"918273645", [918273645], datetime.date(2020, 1, 1), {}, 1j, np.array([918273645, 1]))
+
+
 @pytest.mark.parametrize(
-    "values",
-    [
-        objects("918273645"),
-        objects(b"918273645"),
-        objects([918273645]),
-        objects(datetime.date(2020, 1, 1)),
-        objects({}),
-        objects(1j),
-        np.array(["918273645"]),
-        np.array(["2020-01-01"], dtype="datetime64[D]"),
-        np.array(["2020-01-01"], dtype="datetime64[ns]"),
-        np.array([918273645], dtype="timedelta64[ns]"),
-        np.array([1j]),
-        objects(np.array([918273645, 1])),
-    ],
-    ids=repr,
+    "values", [*map(objects, NO_NUMBERS), np.array(["918273645"]), np.array([1j]), *TIMES, *DATES], ids=repr
 )
 def test_texts_dates_and_other_types_are_no_metric(values: Any) -> None:
     with pytest.raises(SourceError, match=r"metric 'spend' holds .* numbers\. (A|M)") as caught:
@@ -287,13 +224,9 @@ def test_texts_dates_and_other_types_are_no_metric(values: Any) -> None:
     assert "918273645" not in str(caught.value)
 
 
-@pytest.mark.parametrize("values", [np.array([1, np.inf]), objects(-math.inf), np.array([-np.inf])], ids=repr)
+@pytest.mark.parametrize(
+    "values", [np.array([1, np.inf]), objects(-math.inf), objects(10**400), objects(Fraction(10**400))], ids=str
+)
 def test_infinite_values_are_refused(values: Any) -> None:
     with pytest.raises(SourceError, match=r"metric 'spend' holds infinite values. Remove them or declare them"):
         to_numbers(values, "spend")
-
-
-@pytest.mark.parametrize("value", [10**400, Fraction(10**400)], ids=["int", "fraction"])
-def test_numbers_too_large_for_a_double_are_refused(value: Any) -> None:
-    with pytest.raises(SourceError):
-        to_numbers(objects(1, value), "spend")

@@ -79,8 +79,8 @@ def test_missing_ids_are_nobody_and_fractions_no_ids() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["user_id", "visitor", "session"])
-@pytest.mark.parametrize("rows_each", [4, 8, 20])
+@pytest.mark.parametrize("name", ["user_id", "session"])
+@pytest.mark.parametrize("rows_each", [4, 20])
 def test_memory_and_engines_notice_the_same(name: str, rows_each: int, tmp_path: Path) -> None:
     texts = [f"u{row // rows_each}" for row in range(800)]
     with_gaps = [None if row % 2 else row // rows_each for row in range(800)]  # floats and NaN in pandas
@@ -99,14 +99,6 @@ def test_memory_and_engines_notice_the_same(name: str, rows_each: int, tmp_path:
             )
         ]
         assert [each.repeats for each in counted] == [expected] * 3
-
-
-def test_every_output_says_so() -> None:
-    rows = VISITS | {"user_id": list(range(400)), "visitor": [f"v{row // 10}" for row in range(400)]}
-    readout = kb.readout(rows, arm="variant", metrics=["spend"])
-    outputs = readout.to_text(), readout.to_brief(), readout.to_markdown(), readout.to_html(), str(readout.to_dict())
-    for output in outputs:
-        assert "Rows are not people: visitor looks like" in " ".join(output.split())
 
 
 @pytest.mark.slow
