@@ -131,7 +131,7 @@ def gain_sentences(data: Data, metric: str) -> list[str]:
     worth = f"Adjusting for {listed(rows[0]['covariates'])} is worth as much as if"
     if len(gains) == 1:
         return [f"{worth} {gains[0]} had come."]
-    parts = [f"{spoken_arm(row['arm'])}: {_more(row['saved'], units) or 'no more'}" for row in rows]
+    parts = [f"{spoken_arm(row['arm'])}: {_more(row['sample_size_gain'], units) or 'no more'}" for row in rows]
     return [f"{worth} more {units} had come ({'; '.join(parts)})."]
 
 
