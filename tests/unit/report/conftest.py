@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 
+from kanab.analysis.methods import METHODS
+
 Readout = dict[str, Any]
-HILLSTROM = json.loads((Path(__file__).parent / "hillstrom.json").read_text(encoding="utf-8"))
+TABLES = [table for method in METHODS for table in method.tables]
+HILLSTROM = json.loads((Path(__file__).parent / "hillstrom.json").read_text("utf-8"))
 
 PLAIN: Readout = {
     "metric": "spend", "control": "A", "arm": "B", "method": "difference", "covariates": [],
     "mean_control": 10.0, "mean_arm": 10.5, "estimate": 0.5, "se": 0.1, "se_population": 0.1,
     "interval": [0.3, 0.7], "df": 500.0, "t": 5.0, "p": 1e-6, "p_adjusted": 1e-6,
-    "relative": 0.05, "relative_interval": [0.03, 0.07],
+    "relative": 0.05, "relative_interval": [0.03, 0.07], "test": "welch", "role": None, "better": "higher",
+    "early": False, "sequential": None, "sample_size_gain": None, "p_usual_adjusted": None,
 }  # fmt: skip
 UNTESTABLE = {
     "se": 0.0, "se_population": 0.0, "interval": None, "df": None, "t": None, "p": None, "p_adjusted": None,
@@ -80,10 +84,9 @@ def small() -> Callable[..., Readout]:
             "experiment": "checkout", "people": 1000, "k": 10, "control": "A", "arms": {"A": 500, "B": 500},
             "confidence": 0.95, "alternative": "two-sided", "correction": "holm", "sample_ratio": ratio,
             "effects": list(effects) or [copy.deepcopy(PLAIN) | {"verdict": "up", "carries_verdict": True}],
-            "segments": [], "segment_effects": [], "follow_ups": [],
             "privacy": privacy, "notes": [],
         }  # fmt: skip
-        return made | changes
+        return made | {table: [] for table in TABLES} | changes
 
     return make
 

@@ -47,7 +47,9 @@ def test_a_chart_of_one_metric_is_the_picture_of_the_report(readout: kb.Readout)
 
 
 def test_what_cannot_be_drawn_is_answered_with_what_can(readout: kb.Readout) -> None:
-    with pytest.raises(AnalysisError, match=r"no chart of that name\. Use one of: effects, segments, "):
+    with pytest.raises(
+        AnalysisError, match=r"no chart of that name\. (Did you mean 'effects'\? )?Use one of: effects, "
+    ):
         readout.chart("effect")  # type: ignore[arg-type]
     with pytest.raises(
         AnalysisError, match=r"nothing to draw of quantiles\. There is something to draw of: effects, segments\."

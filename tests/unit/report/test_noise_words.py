@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kanab.report.noise_words import account, noise_sentences, noise_terms, price, promise, widened
+from kanab.report.noise_words import account, noise_sentences, noise_table, price, promise, widened
 
 NOISE = {
     "epsilon": 1.0, "delta": 1e-6, "mechanism": "discrete Gaussian", "total": 2.0, "spent": 1.0, "left": 0.6,
@@ -50,14 +50,8 @@ def test_noise_that_hardly_matters_is_not_made_to_sound_dear() -> None:
     )
 
 
-def test_without_an_error_there_is_no_price() -> None:
+def test_without_an_error_there_is_no_price_and_every_scale_is_a_row() -> None:
     assert price({"effects": [row("spend", 0.5, 0.5)]}) == ""
     data = {"effects": [], "privacy": {"k": 10, "noise": NOISE}}
-    assert ("Price", "too noisy to tell") in noise_terms(data)
     assert len(noise_sentences(data)) == 3
-
-
-def test_the_receipt_of_a_page_lists_every_scale() -> None:
-    terms = dict(noise_terms({"effects": [row("spend", 1.25, 0.75)], "privacy": {"k": 10, "noise": NOISE}}))
-    assert terms["Noise (one standard deviation)"] == "people by checkout: 8.5"
-    assert terms["Merging"] == "k = 10 and 4 standard deviations of the noise"
+    assert noise_table(data).rows == (("checkout", "people by checkout", "8.5"),)

@@ -27,7 +27,9 @@ READOUTS = {
     "bayes_noise": "grid: means bayes noise none less",
     "bayes_ratios": "grid: ratios bayes release bonferroni less",
     "received": "grid: receiving further noisy_batches by greater",
-    "received_weak": "readouts: test_received_rows test_a_weak_assignment_is_cautioned_about_and_its_set_is_said_in_words",
+    "received_weak": (
+        "readouts: test_received_rows test_a_weak_assignment_is_cautioned_about_and_its_set_is_said_in_words"
+    ),
     "quantiles": "grid: quantiles further own_rows holm less",
     "windows_any_time": "grid: windows any_time holm greater",
     "pooled_clusters_left_out": "grid: ratios further clusters_pool by two-sided",
@@ -38,12 +40,12 @@ READOUTS = {
     "too_noisy": "readouts: test_looks test_what_drowns_in_noise_is_said_to_be_too_noisy_to_tell",
     "nothing_varies": "readouts: test_compare test_what_does_not_vary_has_no_belief",
     "futile": "readouts: test_looks test_an_effect_worth_having_is_what_going_on_is_judged_by",
-    "hostile_names": (
+    "sealed_batch": (
         "readouts: test_hostile_names "
         "test_what_people_with_hostile_names_send_is_sealed_as_if_their_rows_had_been_counted"
     ),
 }  # fmt: skip
-PAGES = ("segments", "claims", "alarms_missing", "hostile_names")
+PAGES = ("segments", "claims", "alarms_missing", "sealed_batch")
 
 
 @cache
