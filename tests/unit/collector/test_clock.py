@@ -20,7 +20,6 @@ from kanab.collector.clock import (
     STEP_LIMIT,
     GuardedClock,
     check_before_seal,
-    steady_seconds,
 )
 from kanab.collector.protocol.limits import GRACE_HOURS, HOURS_AHEAD
 from kanab.collector.protocol.nonces import expired_error
@@ -118,14 +117,6 @@ def test_a_leap_second_and_other_small_steps_are_no_jump(machine: Machine, step:
     assert clock.step == pytest.approx(0, abs=1e-3)  # and is made up for in a while
 
 
-def test_a_smeared_leap_second_is_no_step_at_all(machine: Machine) -> None:
-    clock = machine.clock()
-    for _ in range(24):
-        machine.wait(HOUR, -1 / DAY)
-        clock()
-    assert abs(clock.step) < 1e-3
-
-
 def test_many_small_steps_in_a_short_time_are_a_jump(machine: Machine) -> None:
     clock = machine.clock()
     for _ in range(3):
@@ -195,11 +186,6 @@ def test_a_rehearsal_moves_its_clock_as_it_likes() -> None:
         clock()
         assert clock.trouble is None
     assert clock.settled
-
-
-def test_the_steady_clock_goes_on() -> None:
-    before = steady_seconds()
-    assert 0 <= steady_seconds() - before < 60
 
 
 # ── posts ──────────────────────────────────────────────────────────────────────────────────────
@@ -306,14 +292,6 @@ def test_a_start_before_the_last_collector_was_sure_is_doubted_until_it_is_accep
     machine.wall += HOUR
     clock.compare(store, LIFE)
     assert clock.trouble is None
-
-
-def test_nonces_that_were_forgotten_tell_the_time_too(machine: Machine, store: Engine) -> None:
-    store.forget_nonces(int(NOON // HOUR))
-    machine.wall -= 2 * DAY
-    clock = machine.clock(settled=False)
-    clock.compare(store, LIFE)
-    assert clock.trouble is not None
 
 
 @pytest.mark.parametrize(("ahead", "word"), [(2 * HOUR, "behind"), (-2 * HOUR, "ahead of")])

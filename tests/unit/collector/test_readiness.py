@@ -25,15 +25,3 @@ def test_a_guard_notes_what_fails_and_what_works_again() -> None:
     with readiness.guard(Problem.SEAL):
         pass
     assert ready_answer(readiness) == (200, "ok\n")
-
-
-def test_what_is_watched_counts_beside_what_was_noted() -> None:
-    readiness, wrong = Readiness(), True
-    readiness.watch(Problem.QUEUE, lambda: wrong)
-    readiness.watch(Problem.QUEUE, lambda: False)
-    readiness.set(Problem.CLOCK, wrong=True)
-    assert readiness.problems() == [Problem.CLOCK, Problem.QUEUE]
-    wrong = False
-    readiness.set(Problem.CLOCK, wrong=False)
-    readiness.set(Problem.CLOCK, wrong=False)
-    assert readiness.problems() == []

@@ -17,12 +17,12 @@ from kanab.collector import writer
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Appended, CountedPost, Encrypt, PostOutcome
 from kanab.collector.voiding import append_void
 from kanab.collector.writer import Writer
-from kanab.errors import MissingExtraError, StoreError
+from kanab.errors import StoreError
 from kanab.plan.file import parse_plan
 
 NOW = 1_794_960_000.0
@@ -132,16 +132,6 @@ def test_a_commit_is_not_endless(store: Held, begin: Callable[..., Writer], monk
     assert sum(store.groups) == 250
 
 
-def test_a_retry_is_a_duplicate_and_a_sealed_cohort_is_late(store: Held, begin: Callable[..., Writer]) -> None:
-    own = begin()
-    assert outcomes([submit(own, nonce(1), DELTAS), submit(own, nonce(1), DELTAS)]) == [
-        PostOutcome.NEW,
-        PostOutcome.DUPLICATE,
-    ]
-    close_cohorts(store, 4)
-    assert outcomes([submit(own, nonce(2), DELTAS)]) == [PostOutcome.LATE]
-
-
 def test_a_full_queue_refuses_and_keeps_what_waits(store: Held, begin: Callable[..., Writer]) -> None:
     own = begin()
     own.limit = 3
@@ -183,13 +173,6 @@ def test_a_store_that_fails_fails_the_waiting_group_only(
     store.problem = None
     assert outcomes([submit(own, nonce(1), DELTAS)]) == [PostOutcome.NEW]
     assert total(store, keyring) == {"banner|on|n": 1}
-
-
-def test_other_refusals_of_this_program_are_told_as_the_stores(store: Held, begin: Callable[..., Writer]) -> None:
-    own = begin()
-    store.problem = MissingExtraError("keeping open cohorts", "server")
-    with pytest.raises(StoreError, match=r"needs an extra. Run: pip install 'kanab\[server\]'"):
-        submit(own, nonce(1), DELTAS).result(10)
 
 
 def test_a_post_that_breaks_the_program_costs_only_itself(store: Held, begin: Callable[..., Writer]) -> None:
@@ -243,21 +226,6 @@ def test_an_event_loop_is_woken_once_for_a_group(
 
     assert asyncio.run(send()) == [PostOutcome.NEW] * 500
     assert wakes == [1, 499]
-
-
-def test_failures_reach_event_loops_too(store: Held, begin: Callable[..., Writer]) -> None:
-    own = begin()
-    store.problem = StoreError("the disk of the store is full")
-
-    async def send() -> None:
-        heard: list[Reported] = []
-        for number in range(3):
-            own.post(nonce(number), DELTAS, heard.append)
-        problems = await all_of(heard, 3)
-        assert [str(one) for one in problems] == ["the disk of the store is full."] * 3
-        assert len({id(one) for one in problems}) == 3  # each has a traceback of its own
-
-    asyncio.run(send())
 
 
 def test_a_sender_that_went_away_does_not_stop_the_others(
@@ -390,9 +358,3 @@ def test_a_mistake_in_housekeeping_does_not_stop_the_writer(
     until(lambda: own.trouble is not None)
     assert str(own.trouble) == "housekeeping failed (ZeroDivisionError). It is tried again."
     assert outcomes([submit(own, nonce(1), DELTAS)]) == [PostOutcome.NEW]
-
-
-def test_another_stores_key_is_refused_at_the_start(store: Held, begin: Callable[..., Writer]) -> None:
-    begin()
-    with pytest.raises(StoreError, match="not the key of this store"):
-        Writer(store, Keyring(KeyChain.new()), life=86_400)

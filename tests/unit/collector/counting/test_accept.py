@@ -86,75 +86,8 @@ def test_an_enrollment_adds_one_person_to_every_table_of_its_experiment() -> Non
     )
 
 
-def test_a_total_that_moves_on_raises_squares_by_the_difference_of_squares() -> None:
-    """From 4 to 6 minutes, in steps of a half: 8 to 12."""
-    assert counters(once, *both("B", ":minutes:4>6")) == {
-        "checkout/tier|B:3|minutes|s": 4,
-        "checkout/tier|checkout=B|minutes|q": 144 - 64,
-        "checkout/device|B:phone|minutes|s": 4,
-        "checkout/device|checkout=B|minutes|q": 144 - 64,
-        "checkout/device|device=phone|minutes|q": 144 - 64,
-    }
-
-
-def test_a_yes_or_no_has_no_squares() -> None:
-    assert counters(once, "banner:on:bought:0>1") == {"banner|on|bought|s": 1}
-
-
-def test_a_first_value_counts_the_person_who_has_it() -> None:
-    assert counters(once, "banner:on:rating:>4") == {
-        "banner|on|rating|n": 1,
-        "banner|on|rating|s": 4,
-        "banner|banner=on|rating|q": 16,
-    }
-    assert counters(once, "banner:on:rating:4>2") == {"banner|on|rating|s": -2, "banner|banner=on|rating|q": -12}
-
-
-def test_old_and_new_are_clamped_and_put_on_the_grid() -> None:
-    assert counters(once, "banner:on:minutes:599.8>9999") == {  # 1200 and 1200
-        "banner|on|minutes|s": 0,
-        "banner|banner=on|minutes|q": 0,
-    }
-    assert counters(once, "banner:on:minutes:-3>0.25")["banner|on|minutes|s"] == 1  # half a step rounds up
-    assert counters(once, "banner:on:minutes:0>1e308")["banner|on|minutes|s"] == 1200
-
-
 def test_one_post_may_move_a_total_twice() -> None:
     assert counters(once, "banner:on:minutes:0>4", "banner:on:minutes:4>6") == counters(once, "banner:on:minutes:0>6")
-
-
-def test_a_pair_of_experiments_is_one_table_with_squares_by_both() -> None:
-    assert counters(once, "banner/checkout:on:B", "banner/checkout:on:B:minutes:0>1") == {
-        "banner/checkout|on:B|n": 1,
-        "banner/checkout|on:B|minutes|s": 2,
-        "banner/checkout|banner=on|minutes|q": 4,
-        "banner/checkout|checkout=B|minutes|q": 4,
-    }
-
-
-def test_a_missing_level_is_written_as_nothing() -> None:
-    assert counters(once, *both("B", tier="")) == {
-        "checkout/tier|B:|n": 1,
-        "checkout/device|B:phone|n": 1,
-        "checkout/*|B:phone:|n": 1,
-    }
-    assert "checkout/tier|B:|minutes|s" in counters(once, *both("B", ":minutes:0>1", tier=""))
-
-
-def test_a_ratio_adds_products_per_arm() -> None:
-    found = counters(ratios, "checkout:B:revenue:0>30", "checkout:B:orders:0>1", "checkout:B:revenue/orders:0/0>30/1")
-    assert found["checkout|checkout=B|revenue/orders|p"] == 30
-    assert not any(name.endswith("revenue/orders|s") for name in found)
-    more = counters(ratios, "checkout:B:revenue:30>50", "checkout:B:revenue/orders:30/1>50/1")
-    assert more["checkout|checkout=B|revenue/orders|p"] == 20
-
-
-def test_a_ratio_of_excluded_values_keeps_its_own_sums() -> None:
-    found = counters(ratios, "checkout:B:rating:>4", "checkout:B:rating/orders:>4/2")
-    prefix = "checkout|checkout=B|rating/orders|"
-    assert {name[-1]: value for name, value in found.items() if name.startswith(prefix)} == {
-        "n": 1, "s": 4, "t": 2, "q": 16, "r": 4, "p": 8,
-    }  # fmt: skip
 
 
 def test_names_may_be_spelled_in_any_percent_encoding() -> None:
@@ -185,14 +118,6 @@ adjust = ["tier"]
 paper = PostAcceptor(parse_plan(PAPER))
 KEY = "Test1/tier|B:3|Time%20on%20App|s"
 SQUARES = "Test1/tier|Test1=B|Time%20on%20App|q"
-
-
-def test_the_papers_messages_add_what_the_paper_says() -> None:
-    """Section 3.1: count + 1; then sum + 4 and squares + 16; then, for two more, sum + 2 and squares + 20."""
-    assert counters(paper, "Test1:B:3") == {"Test1/tier|B:3|n": 1}
-    assert counters(paper, "Test1:B:3:Time on App:4") == {KEY: 4, SQUARES: 16}
-    assert counters(paper, "Test1:B:3:Time on App_old:4:Time on App:2") == {KEY: 2, SQUARES: 20}
-    assert counters(paper, "Test1:B:3:mood:-2")["Test1/tier|B:3|mood|n"] == 1
 
 
 @pytest.mark.parametrize(
@@ -228,27 +153,13 @@ METRICS = "unknown metric - at line 2. The plan has: bought, minutes, rating."
         ("checkout/tier:C:3@2026-W46", "level", "unknown arm for 'checkout' - at line 2. Declared arms: A, B."),
         ("checkout/tier:B:4@2026-W46", "level", "unknown level for 'tier' - at line 2. Declared levels: 1, 2, 3."),
         ("checkout/tier:B:3@2026-W46:hours:0>1", "metric", METRICS),
-        ("checkout/tier:B@2026-W46", "line", None),
         ("checkout/tier:B:3:4@2026-W46", "line", None),
-        ("checkout/tier:B:3@2026-W46:minutes", "line", None),
-        ("checkout/tier:B:3@2026-W46:0>1", "line", None),
-        ("checkout/tier:B:3", "cohort", None),
-        ("checkout/tier:B:3:minutes:0>1", "cohort", None),
         ("checkout/tier:B:3@", "cohort", None),
-        ("checkout/tier:B:3@2026-W54", "cohort", None),
-        ("checkout/tier:B:3@2026-11-09", "cohort", None),
-        ("checkout/tier:B:3@2026-W46:minutes:0>", "number", None),
+        ("checkout/tier:B:3:minutes:0>1", "cohort", None),
         ("checkout/tier:B:3@2026-W46:minutes:>1", "number", None),
         ("checkout/tier:B:3@2026-W46:minutes:>", "number", None),
-        ("checkout/tier:B:3@2026-W46:minutes:0>1>2", "number", None),
-        ("checkout/tier:B:3@2026-W46:minutes:0/0>1/1", "number", None),
-        ("checkout/tier:B:3@2026-W46:minutes:0>inf", "number", None),
         ("checkout/tier:B:3@2026-W46:minutes:0>1e999", "number", None),
-        ("checkout/tier:B:3@2026-W46:minutes:0>nan", "number", None),
         ("checkout/tier:B:3@2026-W46:minutes:0>1_0", "number", None),
-        ("checkout/tier:B:3@2026-W46:minutes:0> 1", "number", None),
-        ("checkout/tier:B:3@2026-W46:minutes:0>0x1", "number", None),
-        ("checkout/tier:B:3@2026-W46:minutes:0>١", "number", None),
         ("checkout/tier:%ff:3@2026-W46", "level", None),
     ],
 )  # fmt: skip
@@ -258,34 +169,19 @@ def test_a_line_that_the_plan_does_not_allow_is_refused(line: str, reason: str, 
     assert text is None or str(problem) == text
 
 
-def test_a_label_where_there_are_no_cohorts_is_refused() -> None:
-    assert refusal(once, "banner:on@2026-W46").reason == Reason.COHORT
-
-
 @pytest.mark.parametrize(
     "lines",
     [
-        ["checkout/tier:B:3"],  # one table of two
-        [*both("B"), "checkout/tier:B:3"],  # enrolled twice in one of them
-        [*both("B"), *both("B")],
+        [*both("B"), "checkout/tier:B:3"],  # enrolled twice in one table
         [*both("B"), *both("A")],
-        ["checkout/tier:B:3", "checkout/device:A:phone"],  # two arms
         ["checkout/tier:B:3", "checkout/tier:B:2"],  # two levels
-        [*both("B", ":minutes:0>4")[:1], *both("B", ":minutes:0>5")[1:]],
-        [*both("B", ":minutes:0>4"), *both("B", ":minutes:5>6")],  # does not go on from where it was
         ["banner:on:rating:>1", "banner:on:rating:>2"],
-        [*both("B"), "banner/checkout:on:A"],  # another arm in the pair
         ["banner/checkout:on:A", "banner/checkout:on:B"],
     ],
 )
 def test_lines_that_are_not_one_persons_whole_transition_are_refused(lines: list[str]) -> None:
     problem = refusal(once, *lines)
     assert (problem.reason, problem.status) == (Reason.INCOMPLETE, 400)
-
-
-def test_the_tables_of_an_experiment_must_name_one_cohort() -> None:
-    first, second = both("B", "@2026-W46:minutes:0>1")
-    assert refusal(weekly, first, second.replace("W46", "W45")).reason == Reason.INCOMPLETE
 
 
 @pytest.mark.parametrize(
@@ -323,57 +219,12 @@ def test_a_ratio_that_is_younger_than_an_experiment_is_not_demanded_of_its_clien
     assert refusal(grown, "checkout:B:revenue:0>30", "checkout:B:revenue/orders:0/0>31/0").reason == Reason.INCOMPLETE
 
 
-def test_lines_of_unknown_experiments_are_dropped_and_the_rest_counts() -> None:
-    found = accept(once, "basket/tier:B:3", "basket:x:y:z:0>1", "banner:on")
-    assert (found.deltas, found.dropped) == ({0: {"banner|on|n": 1}}, (Reason.EXPERIMENT, Reason.EXPERIMENT))
-    assert accept(once, "basket:on").deltas == {}
-
-
-def test_enrollments_count_in_their_period_and_one_message_lifetime_longer() -> None:
-    """Week 46 is over on Monday 16 November; messages live 24 hours."""
-    nonce = "00079b90"  # Tuesday, 00:00
-    line = "banner:on@2026-W46"
-
-    def at(*when: int) -> Accepted:
-        body = f"kanab/1 {nonce}{'0' * 24}\n{line}\n"
-        return weekly.accept(body.encode(), None, datetime(2026, 11, *when, tzinfo=UTC), None)
-
-    assert at(16, 23, 59).deltas == {WEEK: {"banner|on|n": 1, "banner||c": 1}}
-    with pytest.raises(MessageError) as caught:
-        at(17, 0, 0)
-    assert (caught.value.reason, caught.value.status) == (Reason.UNTIMELY, 410)
-
-
-def test_totals_count_for_the_window_after_the_period_and_one_message_lifetime_longer() -> None:
-    def at(label: str) -> Accepted:
-        return accept(weekly, f"banner:on@{label}:bought:0>1", now=datetime(2026, 11, 16, 0, 30, tzinfo=UTC))
-
-    assert at("2026-W45").deltas == {WEEK - 1: {"banner|on|bought|s": 1}}  # over since 9 November, plus 8 days
-    late = at("2026-W44")
-    assert (late.deltas, late.dropped) == ({}, (Reason.LATE,))
-
-
-def test_an_enrollment_in_a_cohort_long_over_is_dropped_like_its_totals_will_be() -> None:
-    assert accept(weekly, "banner:on@2026-W40").dropped == (Reason.LATE,)
-
-
 def test_sealed_cohorts_take_nothing_more() -> None:
     found = accept(weekly, "banner:on@2026-W46:bought:0>1", *both("B", "@2026-W45:bought:0>1"), sealed=WEEK - 1)
     assert (found.deltas, found.dropped) == ({WEEK: {"banner|on|bought|s": 1}}, (Reason.LATE, Reason.LATE))
     assert accept(once, "banner:on", sealed=0).dropped == (Reason.LATE,)
     told = accept(paper, "Test1:B:3", "Test1:B:3:Time on App:4", "Test1:B:3:Time on App_old:4:Time on App:2", sealed=0)
     assert (told.deltas, told.dropped) == ({}, (Reason.LATE,) * 3)
-
-
-@pytest.mark.parametrize(
-    ("when", "status"), [((15, 15, 0), None), ((15, 14, 59), 503), ((16, 16, 59), None), ((16, 17, 0), 410)]
-)
-def test_nonces_live_their_life_and_come_at_most_an_hour_early(when: tuple[int, ...], status: int | None) -> None:
-    now = datetime(2026, 11, *when, tzinfo=UTC)
-    if status is None:
-        assert accept(once, "banner:on", now=now).deltas
-    else:
-        assert refusal(once, "banner:on", now=now).status == status
 
 
 def test_what_is_open_is_known_anew_in_every_second() -> None:
@@ -407,11 +258,6 @@ def test_a_client_that_is_fast_at_the_end_of_a_period_is_counted_within_the_hour
     with pytest.raises(MessageError) as caught:
         weekly.accept(post(timedelta(hours=1)), "text/plain", begins - timedelta(hours=1, seconds=1))
     assert (caught.value.reason, caught.value.status) == (Reason.AHEAD, 503)
-
-
-def test_a_cohort_that_lies_ahead_is_sent_again_because_the_collector_may_be_the_slow_one() -> None:
-    problem = refusal(weekly, *both("B", "@2026-W47"))
-    assert (problem.reason, problem.status) == (Reason.AHEAD, 503)
 
 
 # ── plans ──────────────────────────────────────────────────────────────────────────────────────

@@ -37,11 +37,6 @@ def test_an_increment_is_a_tally_of_one_row() -> None:
     }
 
 
-def test_nothing_moved_adds_nothing() -> None:
-    assert set(increment(PLACE, {MINUTES: (7, 7)}).values()) == {0}
-    assert increment(PLACE, {}) == {}
-
-
 def test_the_steps_of_a_total_add_up_to_the_way_from_first_to_last() -> None:
     """And so do squares and products: any chain of moves is worth its ends."""
     chain = [0, 9, -3, 250, 250, -1]
@@ -70,10 +65,6 @@ def test_a_ratio_begins_with_nothing_and_then_moves() -> None:
     assert first == {f"{prefix}{part}": value for part, value in zip("nstqrp", (1, 30, 4, 900, 16, 120), strict=True)}
     moved = increment(PLACE, {RATIO: ((30, 4), (50, 5))})
     assert moved == {f"{prefix}{part}": value for part, value in zip("nstqrp", (0, 20, 1, 1600, 9, 130), strict=True)}
-
-
-def test_where_everybody_begins_with_zero_nothing_is_the_same_as_zero() -> None:
-    assert increment(PLACE, {MINUTES: (None, 3)}) == increment(PLACE, {MINUTES: (0, 3)})
 
 
 def test_squares_are_exact_beyond_64_bits() -> None:

@@ -38,13 +38,6 @@ def test_a_cohort_opens_and_ripens_by_its_period_window_and_message_lifetime(
     assert calendar.last_due(end + measured + lives) == number
 
 
-def test_labels_have_the_numbers_of_their_periods() -> None:
-    weeks = Calendar(Plan((), (), cohorts=Cohorts("7d")))
-    assert weeks.number("2026-W46") == weeks.opening(at(11, 15, 16)).current == 2966
-    days = Calendar(Plan((), (), cohorts=Cohorts("1d")))
-    assert days.number("2026-11-15") == days.opening(at(11, 15, 16)).current == 20772
-
-
 @pytest.mark.parametrize("label", [None, "", "2026-W54", "2026-w46", "2026-11-09", "9" * 50, "2026-W46 "])
 def test_what_is_no_label_is_refused_without_repeating_it(label: str | None) -> None:
     with pytest.raises(MessageError, match=r"such as 1970-W02, after @") as caught:

@@ -2,14 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kanab.collector.counting.counters import add_counters, pack, unpack
+from kanab.collector.counting.counters import pack, unpack
 from kanab.errors import StoreError
-
-
-def test_adding_adds_by_name_and_leaves_the_rest() -> None:
-    total = {"a|n": 1, "b|n": 5}
-    add_counters(total, {"a|n": 2, "c|n": -3})
-    assert total == {"a|n": 3, "b|n": 5, "c|n": -3}
 
 
 @pytest.mark.parametrize(
@@ -17,10 +11,6 @@ def test_adding_adds_by_name_and_leaves_the_rest() -> None:
 )
 def test_every_whole_number_comes_back_as_it_was(value: int) -> None:
     assert unpack(pack({"checkout/tier|B:3|minutes|q": value})) == {"checkout/tier|B:3|minutes|q": value}
-
-
-def test_the_order_of_names_does_not_change_a_byte() -> None:
-    assert pack({"b": 1, "a": 2}) == pack({"a": 2, "b": 1})
 
 
 @pytest.mark.parametrize(

@@ -200,14 +200,6 @@ def test_a_store_that_fails_is_503_on_every_path(
     assert b"retry-after: 2" in first[0]
 
 
-def test_a_retry_adds_nothing_on_any_path(app: Collector, running: RunningService) -> None:
-    same = request(running.enroll())
-    for path in (*PATHS, "fast"):
-        assert exchange(app, same, path=path)[0].startswith(b"HTTP/1.1 204")
-    assert running.service.store.sizes() == {2966: 1}
-    assert running.service.drops.floored(1)["duplicate"] == 3
-
-
 @pytest.mark.parametrize(
     ("unusual", "status"),
     [
@@ -303,20 +295,6 @@ def test_the_rest_of_a_post_with_something_after_it_is_two_requests(
     assert running.service.store.sizes() == {2966: 1}
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_what_comes_before_the_answer_is_answered_after_it(app: Collector, running: RunningService, path: str) -> None:
-    async def talk() -> bytes:
-        protocol, line = Connections(app, path).open()
-        protocol.data_received(request(running.enroll()))
-        protocol.data_received(request(b"what"))
-        protocol.data_received(request(running.enroll()))
-        found = await answered(line, 3)
-        protocol.connection_lost(None)
-        return found
-
-    assert statuses(asyncio.run(talk())) == [b"204", b"400", b"204"]
-
-
 def test_a_server_that_stops_does_not_wait_long_for_the_rest_of_a_post(
     app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,23 +372,6 @@ def test_requests_that_come_together_are_answered_in_their_order(
 
     assert statuses(asyncio.run(talk())) == [b"204", b"200", b"400", b"204"]
     assert sum(running.service.store.sizes().values()) == 2
-
-
-def test_one_connection_carries_many_posts(
-    app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ways = counted_ways(app, monkeypatch)
-
-    async def talk() -> None:
-        protocol, line = Connections(app).open()
-        for number in range(1, 21):
-            protocol.data_received(request(running.enroll()))
-            await answered(line, number)
-        assert line.ended == ""
-        protocol.connection_lost(None)
-
-    asyncio.run(talk())
-    assert ways == ["direct"] * 20
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -7,7 +7,6 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.collector.http.conftest import RunningService, ask
 
@@ -15,7 +14,7 @@ from kanab.collector.health import LiveHealth
 from kanab.collector.http.app import Collector
 from kanab.collector.http.metrics import COUNTS, CollectorFigures, metrics_text
 from kanab.collector.readiness import Problem
-from kanab.collector.tempo import EDGES, Histogram
+from kanab.collector.tempo import EDGES
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -62,22 +61,6 @@ def test_names_that_would_break_the_format_are_escaped() -> None:
     assert samples["kanab_up", ()] == 0
     assert samples["kanab_problem", (("problem", "clock"),)] == 1
     assert samples["kanab_problem", (("problem", "store"),)] == 0
-
-
-def test_a_histogram_changes_when_k_more_were_added_and_then_in_steps_of_k() -> None:
-    posts = Histogram()
-    for _ in range(9):
-        posts.add(0.004)
-    assert posts.floored(10).total == 0
-    posts.add(0.3)
-    first = posts.floored(10)
-    assert (first.total, first.up_to[-1], first.seconds) == (10, 10, pytest.approx(0.336))
-    assert first.up_to[2] == 0  # nine of them: floored, too
-    posts.add(99.0, 9)
-    assert posts.floored(10) is first
-    posts.add(99.0)
-    assert posts.floored(10).total == 20
-    assert posts.floored(10).up_to[EDGES.index(10.0)] == 10
 
 
 def test_a_collector_counts_answers_posts_and_commits_in_steps_of_k(running: RunningService) -> None:

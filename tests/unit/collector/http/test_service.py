@@ -16,17 +16,14 @@ from tests.unit.collector.http.conftest import NOON, PLAN, RunningService, ask
 
 from kanab.cli.operating.status import _store_lines, store_state
 from kanab.collector.counting.cohorts import Calendar
-from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service, due_through
-from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.store_witness import Seen, Witness
 from kanab.collector.readiness import Problem, ready_answer
 from kanab.collector.restoring import RESTORED, begin_epoch
-from kanab.collector.sealing import seal_cohorts, stored_ledger
+from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.memory import MemoryStore
-from kanab.collector.stores.sqlite import SqliteStore
-from kanab.errors import MessageError, StoreError
+from kanab.errors import StoreError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Cohorts, Plan
 
@@ -123,24 +120,6 @@ def test_a_batch_that_is_held_back_is_told_once_and_waits_for_the_next_tick(runn
     assert stored_ledger(running.service.store).releases[0].tables["checkout/tier"].total == 309
 
 
-def test_what_another_collector_sealed_is_taken_from_the_store(running: RunningService) -> None:
-    post_people(running, 240)
-    other = SqliteStore(running.service.store._path)  # type: ignore[attr-defined]
-    assert (
-        seal_cohorts(other, RecordCipher(running.service._cipher.keyring), Versions.read(other), W46).release
-        is not None
-    )
-    other.close()
-    running.now = NOON + timedelta(weeks=1)
-    running.service.check_clock()
-    assert running.service._sealed_through == W46
-    app = Collector(running.service)
-    late = running.body("checkout/tier:B:3@2026-W46:minutes:0>4")
-    assert ask(app, "POST", "/v1/t", late).status == 204
-    assert running.service.drops.floored(1)["late"] == 1
-    assert ask(app, "POST", "/v1/t", running.enroll(week="2026-W47")).status == 204
-
-
 def test_clients_that_know_the_plan_from_before_it_grew_are_still_counted(
     open_service: Callable[..., RunningService],
 ) -> None:
@@ -206,15 +185,6 @@ def test_an_arm_that_fails_to_arrive_raises_the_alarm_once(running: RunningServi
         running.service.check_clock()
     assert running.said.count("kanab: people of checkout do not arrive in the planned shares (p below 0.0001).") == 1
     assert 'kanab_sample_ratio_alarm{experiment="checkout"} 1.0\n' in running.service.metrics()
-
-
-def test_drop_reasons_are_shown_in_steps_of_k_as_of_the_last_beat(running: RunningService) -> None:
-    app = Collector(running.service)
-    for _ in range(27):
-        ask(app, "POST", "/v1/t", b"")
-    assert 'reason="format"' not in running.service.metrics()
-    running.service.check_clock()
-    assert 'kanab_dropped_total{reason="format"} 20.0\n' in running.service.metrics()
 
 
 def test_before_a_seal_values_change_no_byte_of_what_can_be_read(open_service: Callable[..., RunningService]) -> None:
@@ -399,18 +369,6 @@ def test_the_clock_beats_while_it_serves(running: RunningService, monkeypatch: p
 
     asyncio.run(a_while(running.service))
     assert running.service.live.as_of == NOON + timedelta(hours=5)
-
-
-def test_after_the_stop_nothing_is_taken(running: RunningService) -> None:
-    asyncio.run(running.service.stop())
-    with pytest.raises(StoreError, match="the collector is stopping"):
-        asyncio.run(running.service.take(running.enroll(), None))
-
-
-def test_a_refused_post_has_a_reason_and_a_status(running: RunningService) -> None:
-    with pytest.raises(MessageError) as refusal:
-        asyncio.run(running.service.take(running.body("checkout/tier:C:3@2026-W46"), None))
-    assert (refusal.value.reason, refusal.value.status) == ("level", 400)
 
 
 # ── epochs ─────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kanab.collector.protocol.limits import MOST_POST_BYTES, MOST_POST_LINES
-from kanab.collector.protocol.post import Post, _any_lines, _plain_lines, read_number, read_post
+from kanab.collector.protocol.post import Post, _any_lines, _plain_lines, read_post
 from kanab.errors import MessageError
 
 NONCE = "00079b70000102030405060708090a0b"
@@ -35,14 +35,6 @@ def test_a_line_is_its_head_and_its_totals() -> None:
         ("a:B:y/z", None, (30.0, 2.0)),
     ]
     assert [post.place(0), post.place(4)] == ["line 2", "line 6"]
-
-
-def test_json_gives_the_same_lines() -> None:
-    total = {"linkage": ["a", "b c"], "levels": [True, 2.0], "cohort": "2026-W46"}
-    post = in_json(total, total | {"metric": "y", "old": 0, "new": 4}, total | {"ratio": ["y", "z/"], "new": [1, 2.5]})
-    head = "a/b%20c:true:2@2026-W46"
-    assert post.lines == [(head, None, None), (f"{head}:y", 0.0, 4.0), (f"{head}:y/z%2F", None, (1.0, 2.5))]
-    assert post.place(2) == "$.messages[2]"
 
 
 @pytest.mark.parametrize(
@@ -122,21 +114,6 @@ def test_a_total_is_a_finite_number_in_digits(totals: str) -> None:
         text("a:B", f"a:B:y:{totals}")
     assert caught.value.reason == "number"
     assert caught.value.__context__ is None
-
-
-@pytest.mark.parametrize("wrong", ["1_0", "١", "infinity", "", "0x1", "1e999", "--1", "1,5"])
-def test_what_else_python_reads_as_a_number_is_none_here(wrong: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - its text is never shown
-        read_number(wrong)
-    assert [read_number(text) for text in ("0", "-1.5", "+2", ".5", "1.", "1e-3", "1E+2")] == [
-        0,
-        -1.5,
-        2,
-        0.5,
-        1,
-        0.001,
-        100,
-    ]
 
 
 @pytest.mark.parametrize("kind", ["application/json", "Application/JSON; charset=utf-8"])

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kanab.collector.stores import sqlite_append
-from kanab.collector.stores.sqlite_append import HASH_BYTES, SeenNonces, split_nonces
+from kanab.collector.stores.sqlite_append import HASH_BYTES, SeenNonces
 from kanab.collector.stores.store import CountedPost
 
 
@@ -43,16 +43,6 @@ def test_hours_are_forgotten_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None
         seen.add(hour, [nonce(hour), nonce(hour + 100)])
     seen.forget(8)
     assert [fresh(seen, [hour], hour) for hour in (7, 8, 9)] == [[True], [False], [False]]
-
-
-def test_a_row_is_split_into_its_nonces() -> None:
-    assert list(split_nonces(nonce(1) + nonce(2))) == [nonce(1), nonce(2)]
-    assert list(split_nonces(b"")) == []
-
-
-def test_nothing_is_known_of_nothing() -> None:
-    assert SeenNonces().fresh([]) == []
-    assert fresh(SeenNonces(), [1, 1, 2]) == [True, False, True]
 
 
 @pytest.mark.parametrize("most", [0, 7, 50_000])
