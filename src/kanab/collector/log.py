@@ -15,22 +15,22 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol, TextIO
 
 REPEAT_SECONDS = 60.0
-"""Seconds within which the same sentence of a library is told once."""
+"""Seconds within which the same sentence about a library or a mistake is told once."""
 
-_PREFIX = "kanab: "
+_OWN = "kanab"
 
 
-class Level(StrEnum):
+class Level(IntEnum):
     """How much a sentence matters: for the record, to be looked at, to be mended."""
 
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
+    INFO = logging.INFO
+    WARNING = logging.WARNING
+    ERROR = logging.ERROR
 
 
 class Say(Protocol):
@@ -44,8 +44,8 @@ def say_nothing(_sentence: str, _level: Level = Level.INFO, /) -> None:
     """Tell nobody."""
 
 
-class Log:
-    """Writes a line for every sentence.
+class Log(logging.Handler):
+    """Writes a line for every sentence; a stream that is closed or full must not stop a collector.
 
     >>> log = Log(stream=sys.stdout, clock=lambda: datetime(2026, 11, 16, 9, tzinfo=UTC))
     >>> log("sealed the cohorts through 2026-W46.")
@@ -60,56 +60,55 @@ class Log:
         stream: TextIO | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        super().__init__()
         self.clock = clock
-        self._form, self._stream, self._lock = form, stream, threading.Lock()
+        self._form, self._stream = form, stream
         self._written: dict[str, float] = {}
 
     def __call__(self, sentence: str, level: Level = Level.INFO, /) -> None:
-        """Write a line; a stream that is closed or full must not stop a collector."""
-        words = " ".join(sentence.removeprefix(_PREFIX).split())  # names of a plan may hold line ends
-        moment = f"{self.clock():%Y-%m-%dT%H:%M:%SZ}"
+        """Write a line."""
+        self.handle(logging.LogRecord(_OWN, level, "", 0, sentence, None, None))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a sentence of ours as it is; of a library's only which one, kind and place, at most once a minute."""
+        is_own = record.name == _OWN
+        if not is_own and record.levelno < Level.WARNING:
+            return
+        words = record.getMessage() if is_own else _about(record)
+        level = Level.INFO if record.levelno < Level.WARNING else Level.WARNING
+        level = Level.ERROR if record.levelno >= Level.ERROR else level
+        if not is_own or record.exc_info:
+            now = time.monotonic()
+            if now - self._written.get(words, -REPEAT_SECONDS) < REPEAT_SECONDS:
+                return
+            self._written[words] = now
+        words = " ".join(words.removeprefix(f"{_OWN}: ").split())  # names of a plan may hold line ends
+        moment, name = f"{self.clock():%Y-%m-%dT%H:%M:%SZ}", level.name.lower()
+        line = f"{moment} {name} {_OWN}: {words}"
         if self._form == "json":
-            line = json.dumps({"time": moment, "level": level.value, "message": words}, ensure_ascii=False)
-        else:
-            line = f"{moment} {level.value} {_PREFIX}{words}"
-        stream = self._stream or sys.stderr
-        with self._lock, suppress(OSError, ValueError):
-            stream.write(line + "\n")
-            stream.flush()
+            line = json.dumps({"time": moment, "level": name, "message": words}, ensure_ascii=False)
+        with suppress(OSError, ValueError):
+            print(line, file=self._stream or sys.stderr, flush=True)
 
     def take_over(self) -> None:
         """Take what libraries log and what nobody catches, in this whole process: of both, the kind and the place."""
         logging.lastResort = None
-        logging.getLogger().handlers = [_KindOnly(self)]
+        logging.getLogger().handlers = [self]
         sys.excepthook = lambda kind, problem, _: self._mistake(kind, problem)
         sys.unraisablehook = lambda args: self._mistake(args.exc_type, args.exc_value)
         threading.excepthook = lambda args: self._mistake(args.exc_type, args.exc_value)
 
-    def rarely(self, sentence: str, level: Level) -> None:
-        """Tell something that may come very often, at most once a minute."""
-        now = time.monotonic()
-        if now - self._written.get(sentence, -REPEAT_SECONDS) >= REPEAT_SECONDS:
-            self._written[sentence] = now
-            self(sentence, level)
-
     def _mistake(self, kind: type[BaseException], problem: BaseException | None) -> None:
         if not issubclass(kind, SystemExit | KeyboardInterrupt):
-            self.rarely(f"a mistake of this program: {kind.__name__}{_place(problem)}. Please report it.", Level.ERROR)
+            words = f"a mistake of this program: {kind.__name__}{_place(problem)}. Please report it."
+            self.handle(logging.LogRecord(_OWN, Level.ERROR, "", 0, words, None, (kind, problem, None)))  # type: ignore[arg-type]
 
 
-class _KindOnly(logging.Handler):
-    """Tells which library logged something, and of an exception its kind and place: messages may hold what was sent."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
-        self._log = log
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Tell it, at most once a minute."""
-        kind, problem, _ = record.exc_info if isinstance(record.exc_info, tuple) else (None, None, None)
-        what = f": {kind.__name__}{_place(problem)}" if kind is not None else ""
-        level = Level.ERROR if record.levelno >= logging.ERROR else Level.WARNING
-        self._log.rarely(f"{record.name.partition('.')[0]} reports a problem{what}.", level)
+def _about(record: logging.LogRecord) -> str:
+    """Return which library logged something, and of an exception its kind and place: messages may hold what was sent."""
+    kind, problem, _ = record.exc_info if isinstance(record.exc_info, tuple) else (None, None, None)
+    what = f": {kind.__name__}{_place(problem)}" if kind is not None else ""
+    return f"{record.name.partition('.')[0]} reports a problem{what}."
 
 
 def _place(problem: BaseException | None) -> str:
