@@ -105,7 +105,7 @@ class Log(logging.Handler):
 
 
 def _about(record: logging.LogRecord) -> str:
-    """Return which library logged something, and of an exception its kind and place: messages may hold what was sent."""
+    """Return which library logged something, and of an exception kind and place: messages may hold what was sent."""
     kind, problem, _ = record.exc_info if isinstance(record.exc_info, tuple) else (None, None, None)
     what = f": {kind.__name__}{_place(problem)}" if kind is not None else ""
     return f"{record.name.partition('.')[0]} reports a problem{what}."

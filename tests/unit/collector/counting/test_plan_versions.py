@@ -93,10 +93,11 @@ def test_what_changes_and_when_is_said(plan: Plan, at_once: str, next_period: st
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        (changed("bought = {", "bought = { least_events = 5, "), PLAN, "metrics.bought.least_events may not become smaller"),
-        (changed("bought = {", 'bought = { sensitive = "both", '), PLAN, "metrics.bought.sensitive may only become strict"),
+        (changed("bought = {", "bought = { least_events = 5, "), PLAN, "bought.least_events may not become smaller"),
+        (changed("bought = {", 'bought = { sensitive = "both", '), PLAN, "bought.sensitive may only become stricter"),
         (
-            changed('interactions = ["checkout"]', ""), changed('interactions = ["checkout"]', 'exclude_with = ["checkout"]'),
+            changed('interactions = ["checkout"]', ""),
+            changed('interactions = ["checkout"]', 'exclude_with = ["checkout"]'),
             "experiments.banner.exclude_with may not change",
         ),
         (

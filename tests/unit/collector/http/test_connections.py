@@ -358,14 +358,17 @@ def test_a_connection_on_which_nothing_follows_is_closed(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_requests_that_come_together_are_answered_in_their_order(
-    app: Collector, running: RunningService, path: str
+@pytest.mark.parametrize("together", [True, False])
+def test_requests_that_do_not_wait_for_answers_are_answered_in_their_order(
+    app: Collector, running: RunningService, path: str, together: bool
 ) -> None:
     health = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
+    requests = [request(running.enroll()), health, request(b"what"), request(running.enroll())]
 
     async def talk() -> bytes:
         protocol, line = Connections(app, path).open()
-        protocol.data_received(request(running.enroll()) + health + request(b"what") + request(running.enroll()))
+        for data in [b"".join(requests)] if together else requests:
+            protocol.data_received(data)
         found = await answered(line, 4)
         protocol.connection_lost(None)
         return found
