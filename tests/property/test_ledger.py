@@ -402,7 +402,7 @@ class OnePopulation:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(6))
 def test_nobody_stands_out_from_everything_that_was_ever_released_about_one_population(
     tmp_path: Path, seed: int
 ) -> None:
@@ -550,7 +550,7 @@ class Cohorts:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(4))
 def test_batches_add_up_to_the_people_at_their_seals_and_nobody_stands_out(tmp_path: Path, seed: int) -> None:
     walk = Cohorts(tmp_path, seed)
     for _ in range(40):
@@ -568,18 +568,6 @@ def table_of(levels: Sequence[Level], sizes: Sequence[int]) -> Tally:
         rows["arm"] += (["A", "B"] * size)[:size]
         rows["x"] += [level] * size
     return kb.count_columns(rows, arm="arm", covariates=["x"])
-
-
-def test_a_further_text_joins_the_other_ones_so_that_no_name_stands_twice() -> None:
-    table = table_of(["a", "b", "c", "d", "e"], [40, 42, 90, 28, 29])
-    levels = merge_levels(table, "x", needed=30)
-    sizes = []
-    while len(levels.groups) > 1:
-        levels = merge_smallest(table, levels)
-        names = [new for new, _ in levels.groups]
-        assert len(set(names)) == len(names) == len(levels.apply(table).factor("x").levels)
-        sizes.append(len(names))
-    assert sizes == [3, 2, 1]
 
 
 def test_a_bin_that_nobody_was_in_before_joins_its_neighbour() -> None:
