@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.choices import OPTIMAL_AT, OWN_ROWS, SPENDING
+from kanab.choices import OPTIMAL_AT, OWN_ROWS, SPENDING, Claim
 from kanab.cli.help_pages import FlagsByTask, flags_together
 from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
     COUNTING_FLAGS,
     check_single,
+    claimed,
     counted_source,
     flag_of,
     flags_said,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from kanab.analysis.dry_run import DryRun
     from kanab.analysis.options import Looks
     from kanab.analysis.readout import Readout
-    from kanab.choices import Claim
     from kanab.counted import Counted
     from kanab.plan.model import Plan
     from kanab.privacy.release import Release, Tables
@@ -166,37 +166,11 @@ def _earlier(text: str) -> list[int]:
 
 
 def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:
-    from kanab.choices import Claim
-
     margins: dict[str, list[Margin]] = {}
     for claim in get_args(Claim):
         for metric, text in pairs(flags[claim.replace("-", "_")], f"--{claim}").items():
-            margins.setdefault(metric, []).append(_margin(claim, text))
+            margins.setdefault(metric, []).append(claimed(f"--{claim}", claim, text))
     return margins
-
-
-def _margin(claim: Claim, text: str) -> Margin:
-    """Read ``0.1``, ``2%``, or for equivalence two limits: ``-0.5:1``, ``-2%:3%``."""
-    from kanab.stats.margins import Margin
-
-    parts = [part.strip() for part in text.split(":")]
-    relative = all(part.endswith("%") for part in parts)
-    try:
-        sizes = [float(part.removesuffix("%")) / (100 if relative else 1) for part in parts]
-    except ValueError:
-        sizes = []
-    if relative != any(part.endswith("%") for part in parts):
-        raise PlanError(f"--{claim} mixes a number and a percentage", "Give both limits in percent, or none.")
-    if claim == "equivalence" and len(sizes) == 2 and sizes[0] < 0 < sizes[1] and all(map(math.isfinite, sizes)):
-        return Margin(claim, (sizes[0], sizes[1]), relative=relative)
-    if len(sizes) != 1 or not 0 < sizes[0] < math.inf:
-        two = f"; two limits lie on both sides of 0: --{claim} spend=-0.5:1" if claim == "equivalence" else ""
-        raise PlanError(
-            f"--{claim} needs a positive size",
-            f"Write --{claim} spend=0.1, or spend=2% of the control's mean{two}. "
-            "Where less is better, say --lower-is-better spend.",
-        )
-    return Margin(claim, sizes[0], relative=relative)
 
 
 def _prior(texts: tuple[str, ...]) -> Prior | dict[str, Prior] | None:

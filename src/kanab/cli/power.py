@@ -11,20 +11,26 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.choices import INTERNAL, OWN_ROWS, Alternative, PowerCorrection
+from kanab.choices import INTERNAL, OWN_ROWS, Alternative, Claim, PowerCorrection
+from kanab.cli.help_pages import flags_together
 from kanab.cli.output import PAGE, json_option, output_option, show
 from kanab.cli.source_options import (
+    ROWS,
     SAID_OF_COLUMNS,
     SHARE,
     by_column,
+    claimed,
+    flag_of,
     is_release,
     level,
     names,
     not_said,
     pairs,
+    rows_said,
+    said_flag,
     shares_of,
 )
-from kanab.description import AnyCovariate, Mean, Number, Ratio, Rows
+from kanab.description import AnyCovariate, Mean, Number, Ratio
 from kanab.errors import AnalysisError, PlanError
 from kanab.fields import share
 
@@ -77,12 +83,8 @@ class _Basis:
     "--adjust", metavar="COVARIATES", help="Of SOURCE or --release: adjust for covariates, and for numbers that it has."
 )
 @click.option("--arm", help="Column of SOURCE that holds arms: its control is taken. Default everybody.")
-@click.option("--where", help="Of SOURCE: count only rows where this SQL condition holds.")
-@click.option("--unit", help="Column of SOURCE that identifies a person, where people have several rows.")
-@click.option("--aggregate", multiple=True, metavar="NAME=HOW", help="A person's rows: sum (0/1: max), max, mean.")
-@click.option("--bounds", multiple=True, metavar="NAME=LOW:HIGH", help="Clamp a metric: --bounds spend=0:500.")
-@click.option("--table", help="Table of the database, or sheet of an Excel file.")
-@click.option("--sql", help="Query, instead of a table; a file is the table rows.")
+@flags_together(*(flag_of(ROWS[name]) for name in ("where", "unit", "aggregate", "table", "sql")))
+@said_flag(SAID_OF_COLUMNS["bounds"])
 @click.option("--r2", type=SHARE, help="With --rate or --sd: the share of the variance that covariates explain.")
 @click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal.")
 @click.option("--control", help="Arm to compare with; of --shares the first, of a release its control.")
@@ -198,25 +200,15 @@ def _effect(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
 
 def _margin(flags: Mapping[str, Any]) -> Margin | None:
     """Read ``non-inferiority=0.01``, or ``equivalence=-0.5:1`` with two limits."""
-    from kanab.choices import Claim
-    from kanab.stats.margins import Margin
-
     if flags["margin"] is None:
         if flags["better"] != "higher":
             raise PlanError("--better says in which direction a margin lies", "Give --margin, or --alternative less.")
         return None
     claim, _, text = flags["margin"].partition("=")
-    parts = [part.strip() for part in text.split(":")]
-    percent = {part.endswith("%") for part in parts}
-    try:
-        sizes = [share(part) for part in parts] if len(percent) == 1 else []
-    except ValueError:
-        sizes = []
-    if claim not in get_args(Claim) or len(sizes) not in (1, 2):
+    if claim not in get_args(Claim):
         claims = ", ".join(f"{known}=SIZE" for known in get_args(Claim))
         raise PlanError("--margin cannot be read", f"Write one of: {claims}; or equivalence=-0.5:1, =-2%:2%.")
-    size = sizes[0] if len(sizes) == 1 else (sizes[0], sizes[1])
-    return Margin(claim, size, flags["better"], flags["relative"] or True in percent)
+    return claimed("--margin", claim, text, flags["better"], relative=flags["relative"])
 
 
 def _interaction(flags: Mapping[str, Any]) -> tuple[_Basis, Solve]:
@@ -337,11 +329,9 @@ def _rows(flags: Mapping[str, Any], shares: Mapping[Any, float], control: Level)
     adjust: list[AnyCovariate] = [
         Number(name, bounds=bounds[name]) if name in bounds else name for name in names(flags["adjust"])
     ]
-    said = {name: flags[name] for name in ("unit", "where", "table", "sql")}
-    said["aggregate"] = pairs(flags["aggregate"], "--aggregate", "visits=max") or None
     spread = spread_of_rows(
         flags["source"], metric, arm=flags["arm"], control=control, adjust=adjust, shares=shares,
-        grows=flags["multiplies"], rows=Rows(**said),
+        grows=flags["multiplies"], rows=rows_said(flags),
     )  # fmt: skip
     adjusted = f", adjusted for {flags['adjust']}" if flags["adjust"] else ""
     whose = f"the control of {flags['arm']}" if flags["arm"] else "everybody"

@@ -25,10 +25,10 @@ from kanab.cli.source_options import (
     number,
     numbers,
     override_option,
-    pairs,
+    rows_said,
     said_flag,
 )
-from kanab.description import Mean, Rows
+from kanab.description import Mean
 from kanab.errors import PlanError, PrivacyError, listed
 
 if TYPE_CHECKING:
@@ -107,8 +107,9 @@ def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:
     with people_bar() as update:
         return scan_interactions(
             source[0], names(flags["experiments"]), _means(flags), k=flags["k"], override=flags["override"],
-            rows=_rows(flags), progress=update, joint_shares=_joint_shares(flags["joint_shares"]),
-            ledger=flags["ledger"], new_ledger=flags["new_ledger"], **_rules(flags),
+            rows=replace(rows_said(flags), first_by=None), progress=update,
+            joint_shares=_joint_shares(flags["joint_shares"]), ledger=flags["ledger"],
+            new_ledger=flags["new_ledger"], **_rules(flags),
         )  # fmt: skip
 
 
@@ -128,7 +129,7 @@ def _segments(source: tuple[str, ...], flags: Mapping[str, Any], scanned: PairRe
     with progress(f"counting {len(scanned.scan.experiments)} experiments by {len(covariates)} covariates"):
         return scan_segments(
             source[0], list(scanned.scan.experiments), _means(flags), covariates, k=flags["k"],
-            override=flags["override"], rows=replace(_rows(flags), first_by=flags["first_by"]),
+            override=flags["override"], rows=rows_said(flags),
             ledger=flags["ledger"], **rules,
         )  # fmt: skip
 
@@ -168,8 +169,3 @@ def _means(flags: Mapping[str, Any]) -> list[Mean]:
             fact = f"--{field} names something that is not counted: {unknown[0]!r}"
             raise PlanError(fact, f"Counted: {listed(metrics)}.")
     return [Mean(name, **{field: of[name] for field, of in said.items() if name in of}) for name in metrics]
-
-
-def _rows(flags: Mapping[str, Any]) -> Rows:
-    said = {name: flags[name] for name in ("where", "table", "sql", "unit")}
-    return Rows(**said, aggregate=pairs(flags["aggregate"], "--aggregate", "visits=max") or None)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kanab.counting.dispatch import SourceOptions
     from kanab.plan.model import Plan
     from kanab.plan.periods import Span
+    from kanab.stats.margins import Margin
     from kanab.tally.factor import Level
 
 # ── reading flags ──────────────────────────────────────────────────────────────────────────────
@@ -156,6 +157,27 @@ def by_column(texts: tuple[str, ...], field: Described) -> dict[str, Any]:
         except ValueError:
             raise PlanError(f"{field.flag} needs numbers", f"For example {field.keyed_example}.") from None
     return values
+
+
+def claimed(flag: str, claim: Any, text: str, better: Any = "higher", *, relative: bool = False) -> Margin:
+    """Read the size of a claim: ``0.1``, ``2%``, or for equivalence two limits, ``-0.5:1`` or ``-2%:3%``."""
+    from kanab.stats.margins import Margin
+
+    parts = [part.strip() for part in text.split(":")]
+    percent = {part.endswith("%") for part in parts}
+    try:
+        sizes = [share(part) for part in parts]
+    except ValueError:
+        sizes = []
+    if len(percent) > 1:
+        raise PlanError(f"{flag} mixes a number and a percentage", "Give both limits in percent, or none.")
+    if claim == "equivalence" and len(sizes) == 2 and sizes[0] < 0 < sizes[1] and all(map(math.isfinite, sizes)):
+        return Margin(claim, (sizes[0], sizes[1]), better, relative or True in percent)
+    if len(sizes) != 1 or not 0 < sizes[0] < math.inf:
+        two = "; for equivalence also two limits, on both sides of 0: -0.5:1" if claim == "equivalence" else ""
+        lower = "Where less is better, say so: --lower-is-better (analyze), --better lower (power)."
+        raise PlanError(f"{flag} needs a positive size", f"Write 0.1, or 2% of the control's mean{two}. {lower}")
+    return Margin(claim, sizes[0], better, relative or True in percent)
 
 
 def level(text: str | None) -> Level:
@@ -397,19 +419,23 @@ def not_said(what: str, remedy: str, source: str, flags: Mapping[str, Any]) -> P
     return PlanError(f"{what} is not said", f"{remedy} Columns of the source: {listed(columns, most=30)}.")
 
 
+def rows_said(flags: Mapping[str, Any]) -> Rows:
+    """Return the rows that the flags of a command say, as many of them as it has."""
+    said = {name: flags[name] for name, field in ROWS.items() if field.flag and flags.get(name) not in (None, ())}
+    said |= {name: names(said[name]) for name in ("on", "cluster") if name in said}
+    return Rows(**said | {"aggregate": pairs(flags["aggregate"], "--aggregate", "visits=max") or None})
+
+
 def rows_of(flags: Mapping[str, Any]) -> SourceOptions:
     """Return what the flags say about rows and people."""
     from kanab.counting.dispatch import SourceOptions
 
     if flags["exposures"] and flags["table"]:
         raise PlanError("--table and --exposures name the same thing", "Leave one out.")
-    said = {name: flags[name] for name, field in ROWS.items() if field.flag and flags[name] not in (None, ())}
-    said |= {"table": flags["table"] or flags["exposures"]}
-    said |= {"aggregate": pairs(flags["aggregate"], "--aggregate", "visits=max") or None}
-    said |= {name: names(flags[name]) for name in ("on", "cluster") if flags[name]}
+    rows = replace(rows_said(flags), table=flags["table"] or flags["exposures"])
     if flags.get("cohort") and not flags["events"]:
-        said["window"] = None  # then it is that of the cohorts
-    return SourceOptions(**vars(Rows(**said)), clip=by_column(flags["clip"], SAID_OF_COLUMNS["clip"]))
+        rows = replace(rows, window=None)  # then it is that of the cohorts
+    return SourceOptions(**vars(rows), clip=by_column(flags["clip"], SAID_OF_COLUMNS["clip"]))
 
 
 def counted_source(

@@ -79,11 +79,7 @@ class MetricPlan:
 
     @property
     def edges(self) -> tuple[float, ...]:
-        """The edges of the bins that its quantiles are taken from: as declared, or so many bins between its bounds.
-
-        >>> MetricPlan("latency", (0, 600), bins=3).edges
-        (0.0, 200.0, 400.0, 600.0)
-        """
+        """The edges of the bins that its quantiles are taken from: as declared, or so many bins between its bounds."""
         if not isinstance(self.bins, int):
             return self.bins or ()
         low, high = self.bounds or (0.0, 1.0)
@@ -95,11 +91,7 @@ class MetricPlan:
         return replace(self, of=None, sensitive="no", min_events=None)
 
     def events(self, k: int) -> int:
-        """Return how many people of a class must have it, and lack it: by default k of a sensitive metric.
-
-        >>> MetricPlan("ill", binary=True, sensitive="yes").events(10), MetricPlan("bought", binary=True).events(10)
-        (10, 1)
-        """
+        """Return how many people of a class must have it, and lack it: by default k of a sensitive metric."""
         return self.min_events or (1 if self.sensitive == "no" else k)
 
     @property
@@ -303,12 +295,7 @@ class Plan:
 
     @cached_property
     def receiving(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of what was received and every outcome, but for those that ratios have anyway.
-
-        >>> shop = ExperimentPlan("mailing", received="opened")
-        >>> Plan((MetricPlan("spend"), MetricPlan("opened", binary=True)), (shop,)).receiving
-        (('opened', 'spend'),)
-        """
+        """The pairs of what was received and every outcome, but for those that ratios have anyway."""
         doses = dict.fromkeys(experiment.received for experiment in self.experiments if experiment.received)
         outcomes = [metric.name for metric in self.counted_metrics if metric.name not in self.numbers]
         divided = [{*pair} for pair in self.ratios]
@@ -321,23 +308,14 @@ class Plan:
 
     @property
     def weights(self) -> tuple[str, ...]:
-        """The metrics that weigh sums of others: numbers, denominators but for clusters' people, what was received.
-
-        >>> Plan((MetricPlan("spend/visits", ratio=("spend", "visits")),), ()).weights
-        ('visits',)
-        """
+        """The metrics that weigh sums of others: numbers, denominators but for clusters' people, what was received."""
         denominators = (below for _, below in self.ratios if below != CLUSTER_PEOPLE)
         doses = (experiment.received for experiment in self.experiments if experiment.received)
         return tuple(dict.fromkeys((*self.numbers, *denominators, *doses)))
 
     @property
     def products(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of metrics whose products are counted per arm: those of ratios, and of numbers with all others.
-
-        >>> shop = ExperimentPlan("checkout", numbers=("spend_before",))
-        >>> Plan((MetricPlan("spend"), MetricPlan("spend_before")), (shop,)).products
-        (('spend_before', 'spend'),)
-        """
+        """The pairs of metrics whose products are counted per arm: those of ratios, and of numbers with all others."""
         return (*self.ratios, *self.receiving, *self._products_with(self.numbers))
 
     def _products_with(self, numbers: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -356,13 +334,7 @@ class Plan:
         return tuple(sorted(own))
 
     def metrics_of(self, linkage: Linkage) -> tuple[MetricPlan, ...]:
-        """Return the metrics that a table holds, but for ratios.
-
-        >>> shop, other = ExperimentPlan("checkout", numbers=("before",)), ExperimentPlan("banner")
-        >>> plan = Plan((MetricPlan("spend"), MetricPlan("before")), (shop, other))
-        >>> [[metric.name for metric in plan.metrics_of(linkage)] for linkage in plan.linkages]
-        [['spend', 'before'], ['spend']]
-        """
+        """Return the metrics that a table holds, but for ratios."""
         if linkage.people_only:
             return ()
         gone = {*self.numbers} - {*self.numbers_of(linkage)}
@@ -381,13 +353,7 @@ class Plan:
         return frozenset(metric.name for metric in self.metrics if metric.squares == "class")
 
     def squares_of(self, linkage: Linkage, metric: str) -> Literal["arm", "marginals", "class"]:
-        """Return how finely a table keeps the squares of a metric: those of numbers per arm, adjusting needs no others.
-
-        >>> shop = ExperimentPlan("checkout", segments=("tier",), numbers=("before",))
-        >>> plan = Plan((MetricPlan("spend"), MetricPlan("before")), (shop,))
-        >>> [plan.squares_of(plan.linkages[0], metric) for metric in plan.metric_names]
-        ['marginals', 'arm']
-        """
+        """Return how finely a table keeps the squares of a metric: those of numbers per arm, which is enough."""
         if metric in self.metrics_squared_by_class:
             return "class"
         return "arm" if metric in self.numbers else linkage.squares
@@ -413,11 +379,7 @@ class Plan:
 
     @property
     def categories(self) -> frozenset[str]:
-        """The covariates in bins that are adjusted for as categories, although their bins have scores.
-
-        >>> make_plan("variant", ["spend"], adjust=[Covariate("age", bins=5)]).categories
-        frozenset({'age'})
-        """
+        """The covariates in bins that are adjusted for as categories, although their bins have scores."""
         return frozenset(each.name for each in self.covariates if each.bins is not None and not each.score)
 
     @cached_property
