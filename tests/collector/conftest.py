@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.closing import Keep, closing
 from tests.collector.collector_process import ForkServer, Place, Server
 from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors
 
@@ -21,6 +22,7 @@ from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Store
 
+__all__ = ["closing"]
 collect_ignore = ["killed_collector.py"]  # a script, which imports what stands beside it
 
 Opener = Callable[[], Store]
@@ -49,22 +51,8 @@ def postgres_url(postgres_server: Any) -> str:
     return url
 
 
-@pytest.fixture
-def closing() -> Iterator[Callable[[Any], Any]]:
-    """Closes what a test opened."""
-    opened: list[Any] = []
-
-    def keep(one: Any) -> Any:
-        opened.append(one)
-        return one
-
-    yield keep
-    for one in reversed(opened):
-        one.close()
-
-
 @pytest.fixture(params=["sqlite", "memory", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, closing: Callable[[Any], Any]) -> Store:
+def store(request: pytest.FixtureRequest, tmp_path: Path, closing: Keep) -> Store:
     """Each kind of store in turn, empty."""
     if request.param == "postgres":
         return closing(PostgresStore(request.getfixturevalue("postgres_url")))
@@ -73,7 +61,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, closing: Callable[[Any
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def shared(request: pytest.FixtureRequest, tmp_path: Path, closing: Callable[[Any], Any]) -> Opener:
+def shared(request: pytest.FixtureRequest, tmp_path: Path, closing: Keep) -> Opener:
     """Opens one and the same store again and again, as several collectors do."""
     if request.param == "postgres":
         url = request.getfixturevalue("postgres_url")

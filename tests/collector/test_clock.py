@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, Done, Place, Server, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, cohort_label, collected
 
@@ -30,8 +31,6 @@ from kanab.plan.file import parse_plan
 
 SEALING = PLAN_TEXT.replace('window = "7d"', 'window = "7d"\nseal = "7d"')
 LONG = timedelta(days=30)  # everything is ripe by then
-
-Keep = Callable[[Any], Any]
 
 
 class Rehearsal:

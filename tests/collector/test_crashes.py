@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
@@ -83,7 +84,7 @@ def files(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
 
 
-def test_after_a_seal_no_key_that_is_left_opens_an_old_record(tmp_path: Path, closing: Callable[[Any], Any]) -> None:
+def test_after_a_seal_no_key_that_is_left_opens_an_old_record(tmp_path: Path, closing: Keep) -> None:
     """Somebody copied the store before the seal, and takes the key file after it."""
     data, key = tmp_path / "data", tmp_path / "key"
     keyring = Keyring.create(key)
@@ -138,9 +139,7 @@ def test_the_disk_holds_as_much_after_ten_times_as_many_posts(tmp_path: Path) ->
     assert sizes[0] == sizes[1]
 
 
-def test_a_postgresql_keeps_one_record_and_no_nonce_once_all_is_over(
-    postgres_url: str, closing: Callable[[Any], Any]
-) -> None:
+def test_a_postgresql_keeps_one_record_and_no_nonce_once_all_is_over(postgres_url: str, closing: Keep) -> None:
     cipher = RecordCipher(Keyring(KeyChain.new()))
     store = closing(PostgresStore(postgres_url))
     for at in range(0, 3_000, 100):

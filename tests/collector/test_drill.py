@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import Done, Place, Server, every_file
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, cohort_label
 
@@ -21,7 +21,7 @@ from kanab.privacy.ledger import read_ledger
 
 
 @pytest.fixture
-def backed_up(place: Place, tmp_path: Path, closing: Callable[[Any], Any]) -> Path:
+def backed_up(place: Place, tmp_path: Path, closing: Keep) -> Path:
     """A backup of a collector that was killed, and the ledger of the seal that came after."""
     plan = place.plan(PLAN_TEXT)
     server = closing(Server(place, "--plan", plan, "--data", place.data)).start()
@@ -101,7 +101,7 @@ def test_a_broken_backup_is_called_broken(place: Place, backed_up: Path) -> None
 
 
 def test_a_dump_in_a_scratch_database_is_drilled_without_a_change_to_it(
-    place: Place, postgres_url: str, closing: Callable[[Any], Any], tmp_path: Path
+    place: Place, postgres_url: str, closing: Keep, tmp_path: Path
 ) -> None:
     plan, key = place.plan(PLAN_TEXT), place.root / "shared.key"
     server = closing(Server(place, "--plan", plan, "--store", postgres_url, "--key", key))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.closing import Keep
 from tests.collector.collector_process import Place, Server, Wire
 from tests.collector.many_visitors import PLAN, PLAN_TEXT, Person, Visitors, after_everything
 
@@ -63,9 +63,7 @@ def put_back(place: Place, backup: Path) -> None:
     shutil.copy(backup, place.data / "store.db")
 
 
-def test_after_an_old_backup_sealed_means_are_those_of_the_people_who_are_counted(
-    place: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_after_an_old_backup_sealed_means_are_those_of_the_people_who_are_counted(place: Place, closing: Keep) -> None:
     plan, visitors = place.plan(PLAN_TEXT), Visitors(7)
     server = closing(Server(place, "--plan", plan, "--data", place.data)).start()
     newcomers(visitors, PEOPLE, server)
@@ -123,7 +121,7 @@ def copied(db: Any, source: str, target: str) -> None:
 
 
 def test_a_restored_database_is_noticed_by_every_collector_that_has_a_witness_and_decided_once(
-    postgres_url: str, tmp_path: Path, closing: Callable[[Any], Any]
+    postgres_url: str, tmp_path: Path, closing: Keep
 ) -> None:
     import psycopg  # noqa: PLC0415 - slow to import
 

@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import Place, Server, until
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 
@@ -92,7 +93,7 @@ def pair(postgres_server: Any) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def server(pair: Pair, place: Place, closing: Callable[[Any], Any]) -> Server:
+def server(pair: Pair, place: Place, closing: Keep) -> Server:
     Keyring.create(place.key)
     options = ("--plan", place.plan(PLAN_TEXT), "--store", pair.url, "--key", place.key)
     return closing(Server(place, *options)).start()
@@ -156,7 +157,7 @@ def test_a_retry_is_not_acknowledged_before_the_standby_has_what_it_repeats(
 
 
 def test_no_key_is_erased_before_the_standby_has_the_batch(
-    pair: Pair, server: Server, place: Place, closing: Callable[[Any], Any]
+    pair: Pair, server: Server, place: Place, closing: Keep
 ) -> None:
     visitors = Visitors(53)
     asyncio.run(visitors.for_a_while([server.port], 60, most=300))

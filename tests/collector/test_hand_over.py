@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, KANAB, Place, Server, until
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 
@@ -42,7 +42,7 @@ async def while_posting(visitors: Visitors, port: int, act: Callable[[], None]) 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_the_next_collector_serves_beside_the_last_one_and_nothing_is_lost_or_doubled(
-    place: Place, closing: Callable[[Any], Any], request: pytest.FixtureRequest, kind: str
+    place: Place, closing: Keep, request: pytest.FixtureRequest, kind: str
 ) -> None:
     plan = place.plan(PLAN_TEXT)
     if kind == "postgres":
@@ -68,7 +68,7 @@ def test_the_next_collector_serves_beside_the_last_one_and_nothing_is_lost_or_do
 
 
 def test_a_socket_that_is_handed_over_loses_no_connection_while_no_collector_is_there(
-    place: Place, closing: Callable[[Any], Any]
+    place: Place, closing: Keep
 ) -> None:
     """As systemd does it: connections wait in the socket until the next collector takes them."""
     listening = closing(socket.socket())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import Place, Server
 from tests.collector.posting import cohort, send
 
@@ -61,7 +62,7 @@ def bodies(plan: Plan, sizes: dict[str, int], week: str, rng: np.random.Generato
 
 @pytest.mark.slow
 def test_a_plan_of_a_thousand_experiments_starts_within_three_seconds_of_processor_time(
-    place: Place, closing: Callable[[Any], Any]
+    place: Place, closing: Keep
 ) -> None:
     texts = [f'[experiments.e{number}]\narms = {{ A = 1, B = 1 }}\nadjust = ["tier"]\n' for number in range(1000)]
     plan = place.plan(HEAD + "".join(texts))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import anyio
 import pytest
 from mcp import Client, StdioServerParameters
+from tests.closing import Keep
 from tests.unit.cli.several.test_mcp import START
 from tests.unit.dashboard.shop_releases import entries
 
@@ -20,7 +20,7 @@ from kanab.errors import StoreError
 
 
 @pytest.mark.slow
-def test_batches_of_a_shared_database_are_answered(postgres_url: str, closing: Callable[[Any], Any]) -> None:
+def test_batches_of_a_shared_database_are_answered(postgres_url: str, closing: Keep) -> None:
     store = closing(PostgresStore(postgres_url))
     answers = Answers(StoreReleases(lambda: store_to_read(None, postgres_url)))
     assert answers.list_experiments().text == NOTHING_YET

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, Done, ForkServer, Place, Server, every_file, free_port, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors, after_everything
 from tests.unit.notify.receivers import Receiver
@@ -98,7 +98,7 @@ def test_a_seal_that_is_killed_at_any_step_after_its_commit_is_told_by_the_next_
 
 
 def test_a_collector_that_is_killed_during_the_call_makes_it_again_after_its_start(
-    place: Place, closing: Callable[[Any], Any], receiver: Receiver
+    place: Place, closing: Keep, receiver: Receiver
 ) -> None:
     place = Place(place.root, place.fork_server, {"KANAB_NOTIFY_SLACK": f"{receiver.url}{TOKEN}"})
     plan = place.plan(f'{WEEKLY}{SEALS}url = "https://ab.shop.example"\n[notify.slack]\n')
@@ -132,7 +132,7 @@ def test_a_collector_that_is_killed_during_the_call_makes_it_again_after_its_sta
 
 
 def test_two_collectors_of_one_store_tell_a_seal_once_though_one_of_them_reaches_nobody(
-    place: Place, postgres_url: str, closing: Callable[[Any], Any], receiver: Receiver
+    place: Place, postgres_url: str, closing: Keep, receiver: Receiver
 ) -> None:
     clock = turn(place.root / "clock")
     plan = place.plan(f"{WEEKLY}{SEALS}[notify.slack]\n")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import Place, Server
 from tests.programs import need_program
 
@@ -33,7 +32,7 @@ def pasted(place: Place, server: Server, text: str) -> subprocess.CompletedProce
 
 
 @pytest.fixture
-def collecting(place: Place, closing: Callable[[Any], Any]) -> Server:
+def collecting(place: Place, closing: Keep) -> Server:
     need_program("curl", package="curl")
     assert place.run("init", place.root / "kanab.toml").code == 0
     return closing(Server(place, "--plan", place.root / "kanab.toml", "--data", place.data)).start()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, Place, Server, free_port
 from tests.unit.collector.counting.tables_of_counters import tables
 
@@ -160,13 +161,13 @@ def amounts(rng: random.Random, size: int) -> list[Decimal]:
 
 
 @pytest.fixture
-def collector(place: Place, closing: Callable[[Any], Any]) -> Server:
+def collector(place: Place, closing: Keep) -> Server:
     return closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
 
 
 @pytest.mark.parametrize("name", ["starlette", "flask", "django"])
 def test_parallel_requests_to_a_shop_all_count_though_its_collector_is_killed(
-    name: str, collector: Server, place: Place, closing: Callable[[Any], Any]
+    name: str, collector: Server, place: Place, closing: Keep
 ) -> None:
     shop = closing(Shop(name, collector, place.root)).wait_ready()
     rng = random.Random(name)
@@ -225,9 +226,7 @@ def _private(shop: Shop, wait_for: Callable[..., None]) -> list[Visitor]:
     return [one, other]
 
 
-def test_two_processes_with_one_key_may_serve_the_same_people(
-    collector: Server, place: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_two_processes_with_one_key_may_serve_the_same_people(collector: Server, place: Place, closing: Keep) -> None:
     """In turn everything counts; at once everybody counts once, one of two amounts does, and the log says so."""
     shops = [closing(Shop("flask", collector, place.root)) for _ in range(2)]
     for shop in shops:
@@ -260,7 +259,7 @@ def test_two_processes_with_one_key_may_serve_the_same_people(
 
 
 def test_two_processes_that_share_states_lose_no_amount_of_parallel_requests(
-    collector: Server, place: Place, closing: Callable[[Any], Any]
+    collector: Server, place: Place, closing: Keep
 ) -> None:
     shared = str(place.root / "states.db")
     shops = [closing(Shop("flask", collector, place.root, KANAB_SHARED=shared)) for _ in range(2)]
@@ -280,7 +279,7 @@ def test_two_processes_that_share_states_lose_no_amount_of_parallel_requests(
 
 
 def test_a_store_that_begins_another_epoch_freezes_who_was_there_and_counts_newcomers(
-    collector: Server, place: Place, closing: Callable[[Any], Any]
+    collector: Server, place: Place, closing: Keep
 ) -> None:
     client = closing(Client(f"http://{HOST}:{collector.port}/"))
     assert client.ready(10)

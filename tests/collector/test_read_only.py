@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import Done, ForkServer, Place, every_file
 from tests.collector.test_sealing import MONDAY, VERSIONS, cohort, people, posts, send
 from tests.collector.test_stores import cipher, entry
@@ -97,7 +98,7 @@ def test_reading_commands_leave_every_byte_as_it_was(sealed_place: Place, comman
     assert every_file(sealed_place.data) == before
 
 
-def test_a_reader_sees_what_a_collector_wrote_meanwhile(tmp_path: Path, closing: Callable[[Any], Any]) -> None:
+def test_a_reader_sees_what_a_collector_wrote_meanwhile(tmp_path: Path, closing: Keep) -> None:
     path = tmp_path / "store.db"
     SqliteStore(path).close()
     reader = closing(SqliteStore(path, read_only=True))
@@ -112,7 +113,7 @@ def test_a_reader_sees_what_a_collector_wrote_meanwhile(tmp_path: Path, closing:
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
 def test_a_store_that_is_read_only_takes_nothing(
-    engine: str, tmp_path: Path, request: pytest.FixtureRequest, closing: Callable[[Any], Any]
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest, closing: Keep
 ) -> None:
     opened = _opener(engine, tmp_path, request)
     with pytest.raises(StoreError, match=r"cannot be opened|there is no store in this database"):

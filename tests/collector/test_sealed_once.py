@@ -9,11 +9,10 @@ import shutil
 import signal
 import time
 from bisect import bisect_left
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
+from tests.closing import Keep
 from tests.collector.collector_process import Done, ForkServer, Place, Server, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors, after_everything, cohort_label
 
@@ -57,7 +56,7 @@ def check_sealed_once(place: Place, truth: dict[str, Tally]) -> None:
 
 
 def test_a_collector_erases_the_keys_that_a_crash_left(
-    filled: Filled, tmp_path: Path, fork_server: ForkServer, closing: Callable[[Any], Any]
+    filled: Filled, tmp_path: Path, fork_server: ForkServer, closing: Keep
 ) -> None:
     def committed(step: int) -> bool:
         place = filled.copy(tmp_path / str(step), fork_server)
@@ -75,9 +74,7 @@ def test_a_collector_erases_the_keys_that_a_crash_left(
     server.kill()
 
 
-def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(
-    place: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(place: Place, closing: Keep) -> None:
     plan = place.plan(WEEKLY)
     clock, rng = place.root / "clock", random.Random(13)
     turn(clock)
@@ -101,7 +98,7 @@ def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(
 
 
 def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
-    place: Place, postgres_url: str, closing: Callable[[Any], Any]
+    place: Place, postgres_url: str, closing: Keep
 ) -> None:
     plan, clock = place.plan(WEEKLY), place.root / "clock"
     turn(clock)
@@ -123,7 +120,7 @@ def test_two_collectors_reach_the_tick_at_once_and_seal_once_and_both_keys_move(
 
 
 def test_a_collector_that_stands_still_in_the_middle_of_a_seal_stops_the_other_for_a_stated_time_only(
-    place: Place, postgres_url: str, closing: Callable[[Any], Any]
+    place: Place, postgres_url: str, closing: Keep
 ) -> None:
     """It holds the store until the database ends its transaction; awake again it finds that the other has sealed."""
     import psycopg  # noqa: PLC0415 - slow to import

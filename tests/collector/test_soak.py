@@ -20,7 +20,7 @@ def test_connections_that_are_cut_in_the_middle_lose_and_double_nothing(tmp_path
 
 
 def test_hourly_restarts_while_nonces_are_forgotten_lose_and_double_nothing(tmp_path: Path) -> None:
-    assert pass_a_day(tmp_path, seconds=2, hours=6).endswith("none lost, none doubled")
+    assert pass_a_day(tmp_path, seconds=1, hours=5).endswith("none lost, none doubled")
 
 
 def test_forged_posts_between_kills_cost_the_metric_that_they_name_and_nothing_else(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ import json
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, ForkServer, Place, Server, every_file
 from tests.collector.many_visitors import PLAN_TEXT, Visitors
 from tests.collector.test_read_only import begun
@@ -165,7 +165,7 @@ def test_the_doctor_sees_an_open_folder_older_tables_and_a_damaged_store(place: 
     assert (code, "this file is not a store" in says(diagnoses["store"], "wrong")) == (1, True)
 
 
-def test_the_doctor_sees_a_clock_that_another_one_contradicts(place: Place, closing: Callable[[Any], Any]) -> None:
+def test_the_doctor_sees_a_clock_that_another_one_contradicts(place: Place, closing: Keep) -> None:
     class Late(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             self.send_response_only(200)

@@ -12,6 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from tests.closing import Keep
 
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
@@ -443,7 +444,7 @@ def test_a_group_that_meets_a_seal_is_in_it_or_late(shared: Opener) -> None:
 
 
 def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
-    tmp_path: Path, postgres_url: str, closing: Callable[[Any], Any]
+    tmp_path: Path, postgres_url: str, closing: Keep
 ) -> None:
     for kind, place in ((SqliteStore, tmp_path / "store.sqlite"), (PostgresStore, postgres_url)):
         holder, other = closing(kind(place)), closing(kind(place, wait=0.1))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
+from tests.closing import Keep
 from tests.collector.collector_process import Place, Server
 
 from kanab.client import Client, mint_vouchers
@@ -55,9 +54,7 @@ def test_a_collector_of_vouchers_does_not_start_without_a_key(place: Place) -> N
         assert not place.data.exists()
 
 
-def test_vouchers_count_once_and_what_else_is_sent_is_refused_for_its_reason(
-    place: Place, closing: Callable[[Any], Any]
-) -> None:
+def test_vouchers_count_once_and_what_else_is_sent_is_refused_for_its_reason(place: Place, closing: Keep) -> None:
     server = closing(begun(place, NEW)).start()
     vouchers = mint_vouchers(NEW, 3)
     assert [send(server, voucher) for voucher in vouchers] == [(204, "counted")] * 3
@@ -78,7 +75,7 @@ def test_vouchers_count_once_and_what_else_is_sent_is_refused_for_its_reason(
         assert bytes.fromhex(voucher)[4:] not in held
 
 
-def test_keys_change_without_losing_anybody(place: Place, closing: Callable[[Any], Any]) -> None:
+def test_keys_change_without_losing_anybody(place: Place, closing: Keep) -> None:
     """Old pages spend vouchers of the old key until they expire; what was spent stays spent."""
     before = mint_vouchers(OLD, 2)
     server = closing(begun(place, OLD)).start()
@@ -94,7 +91,7 @@ def test_keys_change_without_losing_anybody(place: Place, closing: Callable[[Any
     assert people(place) == 4
 
 
-def test_the_python_client_mints_its_own(place: Place, closing: Callable[[Any], Any]) -> None:
+def test_the_python_client_mints_its_own(place: Place, closing: Keep) -> None:
     server = closing(begun(place, f"{NEW} {OLD}")).start()
     for key in (NEW, OLD):
         client = closing(Client(f"http://127.0.0.1:{server.port}/", voucher_key=key))

@@ -6,12 +6,12 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing as closed_after
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import Place, Server, until
 from tests.collector.many_visitors import this_week
 
@@ -54,7 +54,7 @@ def people(place: Place, store: Any = None) -> int:
 
 
 @pytest.fixture
-def server(place: Place, closing: Callable[[Any], Any]) -> Server:
+def server(place: Place, closing: Keep) -> Server:
     """A collector that has taken three posts."""
     server = closing(Server(place, "--plan", place.plan(PLAN), "--data", place.data)).start()
     assert [server.post(message()) for _ in range(3)] == [204] * 3
@@ -153,7 +153,7 @@ def test_a_deleted_log_is_written_again_and_nothing_acknowledged_is_lost(server:
     assert people(place) == 6
 
 
-def test_a_seal_into_a_deleted_file_is_not_reported_as_done(tmp_path: Path, closing: Callable[[Any], Any]) -> None:
+def test_a_seal_into_a_deleted_file_is_not_reported_as_done(tmp_path: Path, closing: Keep) -> None:
     store = closing(SqliteStore(tmp_path / "data" / "store.db"))
     (tmp_path / "data").rename(tmp_path / "away")
     with pytest.raises(StoreError, match="the file of the store is gone"):
@@ -162,7 +162,7 @@ def test_a_seal_into_a_deleted_file_is_not_reported_as_done(tmp_path: Path, clos
     assert store.sealed() == []
 
 
-def test_a_memory_store_is_not_opened_again(tmp_path: Path, closing: Callable[[Any], Any]) -> None:
+def test_a_memory_store_is_not_opened_again(tmp_path: Path, closing: Keep) -> None:
     """What is open is nowhere else."""
     store = closing(MemoryStore(tmp_path / "data" / "store.db"))
     shutil.copytree(tmp_path / "data", tmp_path / "copy")
@@ -183,7 +183,7 @@ def test_two_stores_in_one_process_share_a_handle_and_close_in_any_order(tmp_pat
     assert not handles.exists() or len(list(handles.iterdir())) == before
 
 
-def test_a_store_behind_a_link_is_watched_too(tmp_path: Path, closing: Callable[[Any], Any]) -> None:
+def test_a_store_behind_a_link_is_watched_too(tmp_path: Path, closing: Keep) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "store.db").symlink_to(tmp_path / "disk" / "store.db")
     store = closing(SqliteStore(tmp_path / "store.db"))
@@ -199,7 +199,7 @@ def test_a_store_behind_a_link_is_watched_too(tmp_path: Path, closing: Callable[
 
 
 @pytest.fixture
-def shared_server(place: Place, postgres_url: str, closing: Callable[[Any], Any]) -> Server:
+def shared_server(place: Place, postgres_url: str, closing: Keep) -> Server:
     """A collector on PostgreSQL that has taken three posts."""
     Keyring.create(place.key)
     options = ("--plan", place.plan(PLAN), "--store", postgres_url, "--key", place.key)

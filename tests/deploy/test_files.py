@@ -6,11 +6,10 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import Place, Server
 from tests.collector.many_visitors import PLAN_TEXT
 from tests.programs import need_program
@@ -70,7 +69,7 @@ def test_the_container_runs_as_a_number_and_writes_to_its_volumes_only(container
 
 
 def test_the_health_check_of_the_container_is_right_about_a_real_collector(
-    container: list[tuple[str, str]], place: Place, closing: Callable[[Any], Any]
+    container: list[tuple[str, str]], place: Place, closing: Keep
 ) -> None:
     command = json.loads(dict(container)["HEALTHCHECK"].partition("CMD ")[2])
     assert command[:2] == ["python", "-c"]

@@ -12,13 +12,13 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import HOST, Place, Server, every_file, free_port
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 from tests.collector.test_hand_over import while_posting
@@ -85,7 +85,7 @@ class Caddy:
 
 
 @pytest.fixture
-def services(place: Place, postgres_url: str, caddy: str, closing: Callable[[Any], Any]) -> Caddy:
+def services(place: Place, postgres_url: str, caddy: str, closing: Keep) -> Caddy:
     """Secrets as files, as the compose file and the chart hand them over."""
     files = {"token": TOKEN, "store": postgres_url}
     for name, text in files.items():
@@ -204,7 +204,7 @@ def open_files(server: Server) -> int:
 
 @pytest.mark.slow
 def test_behind_caddy_one_address_has_so_many_posts_under_way_and_others_have_theirs(
-    place: Place, caddy: str, closing: Callable[[Any], Any]
+    place: Place, caddy: str, closing: Keep
 ) -> None:
     """Connections of Caddy's are not limited: what is counted is for whom they are."""
     place.variables = {"KANAB_TOKEN": TOKEN}
@@ -225,7 +225,7 @@ def test_behind_caddy_one_address_has_so_many_posts_under_way_and_others_have_th
 
 
 @pytest.fixture
-def nginx(request: pytest.FixtureRequest, place: Place, closing: Callable[[Any], Any]) -> Iterator[tuple[int, Server]]:
+def nginx(request: pytest.FixtureRequest, place: Place, closing: Keep) -> Iterator[tuple[int, Server]]:
     """deploy/nginx.conf without TLS; whoever comes from 127.0.0.9 may say that it is somebody else."""
     program = need_program("nginx", package="--no-install-recommends nginx-light")
     server = closing(Server(place, "--plan", place.plan(NAMED_PAGES), "--data", place.data)).start()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.closing import Keep
 from tests.collector.collector_process import Place, Server
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, collected, this_week
 from tests.collector.test_epochs import newcomers, visit
@@ -37,7 +36,7 @@ def format_of(store: Path) -> int:
 
 @pytest.mark.slow
 def test_a_store_of_an_older_version_goes_on_and_its_open_cohorts_are_sealed_digit_for_digit(
-    place: Place, closing: Callable[[Any], Any]
+    place: Place, closing: Keep
 ) -> None:
     place.data.mkdir()
     shutil.copy(OLD / "store.db", place.data / "store.db")
@@ -71,7 +70,7 @@ def test_a_store_of_an_older_version_goes_on_and_its_open_cohorts_are_sealed_dig
 
 @pytest.mark.slow
 def test_after_a_lost_machine_the_backup_and_the_key_kept_apart_go_on(
-    place: Place, tmp_path: Path, closing: Callable[[Any], Any]
+    place: Place, tmp_path: Path, closing: Keep
 ) -> None:
     """What docs/how-to/deployment.md says: copy the store while it runs, the key apart; drill; put back; restore."""
     plan, visitors, backup, apart = place.plan(PLAN_TEXT), Visitors(41), tmp_path / "backup", tmp_path / "apart.key"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector, plan
 
 from kanab.client import Client
@@ -22,7 +23,7 @@ def collector(clock: Clock) -> CountingCollector:
 
 
 @pytest.fixture
-def closing() -> Iterator[Callable[[Any], Any]]:
+def closing() -> Iterator[Keep]:
     opened: list[Any] = []
 
     def keep(one: Any) -> Any:
@@ -35,5 +36,5 @@ def closing() -> Iterator[Callable[[Any], Any]]:
 
 
 @pytest.fixture
-def client(collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]) -> Client:
+def client(collector: CountingCollector, clock: Clock, closing: Keep) -> Client:
     return closing(Client(collector.plan, collector, clock=clock))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector
 
 from kanab.client import Client, PostAnswer
@@ -36,7 +35,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("status", PAGES)
 def test_an_answer_that_is_not_the_collectors_is_no_answer(
-    status: int, collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    status: int, collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     client = closing(Client(collector.plan, Proxy(collector, status, status), clock=clock))
     person = client.person(id="user-1")
@@ -47,7 +46,7 @@ def test_an_answer_that_is_not_the_collectors_is_no_answer(
 
 
 def test_a_collector_that_does_not_sign_its_answers_yet_is_believed(
-    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     older = public_config(collector.plan).replace(b'"answers":true,', b"")
     assert b"answers" not in older

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import secrets
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector, plan
 
 from kanab.client import Client, Cookies, read_keys
@@ -136,9 +135,7 @@ def test_a_cookie_without_room_for_posts_under_way_goes_without_them(
     assert collector.number("checkout/tier|checkout=B|minutes|q") == 4800**2
 
 
-def test_a_state_that_is_too_long_is_not_set(
-    clock: Clock, closing: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_state_that_is_too_long_is_not_set(clock: Clock, closing: Keep, caplog: pytest.LogCaptureFixture) -> None:
     parts = ['[metrics]\nbought = { kind = "binary" }']
     parts += [f"[experiments.{secrets.token_hex(20)}]\narms = {{ A = 1, B = 1 }}" for _ in range(200)]
     collector = CountingCollector(plan("\n".join(parts)), clock)

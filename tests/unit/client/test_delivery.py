@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector
 
 from kanab.client import Client, PostAnswer
@@ -41,7 +42,7 @@ class Line:
 
 
 @pytest.fixture
-def make_delivery(closing: Callable[[Any], Any]) -> Callable[..., Delivery]:
+def make_delivery(closing: Keep) -> Callable[..., Delivery]:
     def make(send: Callable[[bytes], PostAnswer], life: int = 86_400, **options: Any) -> Delivery:
         return closing(Delivery(send, lambda: life, **({"pause": 0.01} | options)))
 
@@ -275,7 +276,7 @@ def test_lost_answers_cost_a_second_sending_and_no_second_count(client: Client, 
 
 
 def test_a_process_that_died_before_sending_leaves_it_to_the_state(
-    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     dead = closing(Client(collector.plan, collector, clock=clock))
     dead.close(0)
@@ -288,7 +289,7 @@ def test_a_process_that_died_before_sending_leaves_it_to_the_state(
 
 
 def test_whoever_comes_back_after_days_goes_on_from_what_was_sent(
-    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     """The answer came after the state was handed on, and the process that heard it is gone."""
     first = closing(Client(collector.plan, collector, clock=clock))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector
 
 from kanab.client import Client
@@ -16,7 +16,7 @@ Connect = Callable[[], Client]
 
 
 @pytest.fixture
-def connect(collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]) -> Connect:
+def connect(collector: CountingCollector, clock: Clock, closing: Keep) -> Connect:
     """Makes the client of one more process, which fetches its config from the collector."""
 
     def made() -> Client:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector
 
 from kanab.client import Client
@@ -51,7 +50,7 @@ def test_forty_requests_at_once_with_one_state_all_count(client: Client, collect
 
 
 @pytest.fixture
-def two(collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]) -> list[Client]:
+def two(collector: CountingCollector, clock: Clock, closing: Keep) -> list[Client]:
     """Two processes that know nothing of each other."""
     return [closing(Client(collector.plan, collector, clock=clock)) for _ in range(2)]
 

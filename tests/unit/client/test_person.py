@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import SHOP, Clock, CountingCollector, plan
 
 from kanab import count
@@ -212,7 +212,7 @@ def test_whoever_signals_privacy_sees_the_control_and_is_forgotten(
 
 
 def test_without_a_config_nothing_happens_and_nothing_is_lost(
-    collector: CountingCollector, client: Client, closing: Callable[[Any], Any]
+    collector: CountingCollector, client: Client, closing: Keep
 ) -> None:
     state = visit(client, id="user-1").save()
     collector.down = True
@@ -226,7 +226,7 @@ def test_without_a_config_nothing_happens_and_nothing_is_lost(
 
 
 def test_development_says_mistakes_aloud_and_production_does_not(
-    collector: CountingCollector, closing: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+    collector: CountingCollector, closing: Keep, caplog: pytest.LogCaptureFixture
 ) -> None:
     for development in (False, True):
         client = closing(Client(public_config(collector.plan), collector, development=development))
@@ -245,7 +245,7 @@ def test_development_says_mistakes_aloud_and_production_does_not(
 
 
 def test_a_person_who_came_before_the_plan_changed_is_drawn_only_for_what_is_new(
-    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     old = closing(Client(collector.plan, collector, clock=clock))
     text = SHOP.replace("[experiments.banner]", "[experiments.menu]\narms = { x = 1, y = 1 }\n[experiments.banner]")
@@ -264,7 +264,7 @@ def test_a_person_who_came_before_the_plan_changed_is_drawn_only_for_what_is_new
 
 
 def test_a_metric_that_has_gone_meanwhile_is_passed_over(
-    client: Client, collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    client: Client, collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     person = visit(client, id="user-1")
     person.track("bought")
@@ -303,7 +303,7 @@ def test_people_are_measured_until_the_window_of_their_cohort_is_over(
 
 
 def test_nothing_is_kept_of_an_experiment_that_is_over_and_out_of_the_plan(
-    client: Client, collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    client: Client, collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     person = visit(client)
     person.enroll("banner")
@@ -347,7 +347,7 @@ def test_a_later_experiment_has_its_own_cohort_and_the_pair_that_of_the_later_on
     assert person.lasts > 7 * 86_400
 
 
-def test_without_cohorts_there_are_no_labels_and_no_end(clock: Clock, closing: Callable[[Any], Any]) -> None:
+def test_without_cohorts_there_are_no_labels_and_no_end(clock: Clock, closing: Keep) -> None:
     text = '[metrics]\nbought = { kind = "binary" }\n[experiments.shop]\narms = { A = 1, B = 1 }\n'
     collector = CountingCollector(plan(text), clock)
     client = closing(Client(collector.plan, collector, clock=clock))
@@ -361,7 +361,7 @@ def test_without_cohorts_there_are_no_labels_and_no_end(clock: Clock, closing: C
 # ── many of everything ─────────────────────────────────────────────────────────────────────────
 
 
-def test_a_person_reports_at_most_twenty_pairs_drawn_once(clock: Clock, closing: Callable[[Any], Any]) -> None:
+def test_a_person_reports_at_most_twenty_pairs_drawn_once(clock: Clock, closing: Keep) -> None:
     names = [f"e{number}" for number in range(8)]
     parts = ['[metrics]\nbought = { kind = "binary" }']
     for place, name in enumerate(names):
@@ -385,9 +385,7 @@ def test_a_person_reports_at_most_twenty_pairs_drawn_once(clock: Clock, closing:
     assert len(chosen) == 2
 
 
-def test_posts_with_too_many_lines_are_divided_and_the_sums_stay_right(
-    clock: Clock, closing: Callable[[Any], Any]
-) -> None:
+def test_posts_with_too_many_lines_are_divided_and_the_sums_stay_right(clock: Clock, closing: Keep) -> None:
     covariates = [f"c{number}" for number in range(15)]
     metrics = [f"m{number}" for number in range(12)]
     parts = ["[covariates]", *(f"{name} = [1, 2]" for name in covariates)]
@@ -409,7 +407,7 @@ def test_posts_with_too_many_lines_are_divided_and_the_sums_stay_right(
 
 
 def test_metrics_that_came_after_an_experiment_began_are_not_counted_by_it(
-    collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     config = public_config(collector.plan, {"checkout": ["minutes"], "banner": ["minutes", "bought"]})
     client = closing(Client(config, collector, clock=clock))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector
 
 from kanab.client import Client, SqliteStates
@@ -46,7 +45,7 @@ def cache() -> Cache:
 
 
 @pytest.fixture
-def processes(cache: Cache, collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]) -> list[Client]:
+def processes(cache: Cache, collector: CountingCollector, clock: Clock, closing: Keep) -> list[Client]:
     """Three processes that know of each other only through the cache."""
     return [closing(Client(collector.plan, collector, shared=cache, clock=clock)) for _ in range(3)]
 
@@ -75,7 +74,7 @@ def test_both_totals_at_once_count(processes: list[Client], collector: CountingC
 
 @pytest.mark.slow
 def test_a_hundred_requests_at_once_on_one_file_all_count(
-    tmp_path: Path, collector: CountingCollector, clock: Clock, closing: Callable[[Any], Any]
+    tmp_path: Path, collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:
     file = tmp_path / "states.db"
     processes = [closing(Client(collector.plan, collector, shared=SqliteStates(file), clock=clock)) for _ in range(3)]

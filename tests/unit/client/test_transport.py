@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import SHOP, CountingCollector, plan
 
 from kanab.client import Client, Http, PostAnswer
@@ -114,7 +115,7 @@ def test_https_is_spoken_where_asked(server: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_client_needs_only_an_address(server: Any, closing: Callable[[Any], Any]) -> None:
+def test_a_client_needs_only_an_address(server: Any, closing: Keep) -> None:
     server.pages["/shop/v1/config.json"] = 200, {}, public_config(plan())
     client = closing(Client(url(server, "/shop")))
     assert client.ready(10)
@@ -125,9 +126,7 @@ def test_a_client_needs_only_an_address(server: Any, closing: Callable[[Any], An
 
 
 @pytest.mark.slow
-def test_a_client_may_ask_for_some_experiments_and_forgets_nothing_of_the_others(
-    server: Any, closing: Callable[[Any], Any]
-) -> None:
+def test_a_client_may_ask_for_some_experiments_and_forgets_nothing_of_the_others(server: Any, closing: Keep) -> None:
     whole = public_config(plan(SHOP + '[experiments."a, b"]\narms = { A = 1, B = 1 }\n'))
     server.pages["/v1/config.json?experiments=a%2C%20b"] = 307, {"Location": "/v1/config/abc.json?experiments=x"}, b""
     server.pages["/v1/config/abc.json?experiments=x"] = 200, {}, config_part(whole, ["a, b"])
@@ -182,9 +181,7 @@ def test_unknown_keys_of_a_later_config_are_passed_over() -> None:
 
 
 @pytest.mark.slow
-def test_a_config_is_waited_for_only_by_whoever_asks(
-    collector: CountingCollector, closing: Callable[[Any], Any]
-) -> None:
+def test_a_config_is_waited_for_only_by_whoever_asks(collector: CountingCollector, closing: Keep) -> None:
     collector.down = True
     client = closing(Client("http://127.0.0.1:9", collector))
     assert client.config is None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
 
 import pytest
+from tests.closing import Keep
 from tests.unit.client.counting_collector import SHOP, Clock, CountingCollector, plan
 
 from kanab.client import Client
@@ -32,7 +31,7 @@ def visit(client: Client, state: bytes | None = None) -> bytes:
 
 
 def test_posts_carry_vouchers_and_parallel_requests_count_once(
-    vouching: CountingCollector, clock: Clock, closing: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+    vouching: CountingCollector, clock: Clock, closing: Keep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KANAB_VOUCHER_KEY", f"{KEY} {'01' * 32}")
     first, second = (closing(Client(vouching.plan, vouching, voucher_key=key, clock=clock)) for key in (KEY, None))
@@ -47,7 +46,7 @@ def test_posts_carry_vouchers_and_parallel_requests_count_once(
 
 
 def test_without_the_key_nobody_is_counted_and_the_log_says_so_once(
-    vouching: CountingCollector, clock: Clock, closing: Callable[[Any], Any], caplog: pytest.LogCaptureFixture
+    vouching: CountingCollector, clock: Clock, closing: Keep, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = closing(Client(vouching.plan, vouching, clock=clock))
     with caplog.at_level(logging.ERROR, "kanab.client"):
