@@ -212,13 +212,14 @@ def _solved(
 ) -> Power:
     """Solve for the one that is None, the effect being in units."""
     in_units = None if planned.margin is None else planned.margin.in_units(spread.mean)
-    arm = _hardest(spread, effect or 0.0)
+    arm = max(spread.others, key=lambda arm: spread.error(arm, 1e6, effect or 0.0)[0])
     comparison = _Comparison(spread, replace(planned, margin=in_units), arm)
     solved: Solved = "power"
     if people is None:
         assert effect is not None
         assert power is not None
-        solved, people = "people", _rounded(spread, comparison.people_for(effect, power))
+        fewest = comparison.people_for(effect, power)  # every arm has whole people, at least its share
+        solved, people = "people", sum(math.ceil(fewest * share - 1e-9) for share in spread.shares.tolist())
     elif effect is None:
         assert power is not None
         solved, effect = "effect", comparison.effect_for(people, power)
@@ -268,16 +269,6 @@ def _mean(spread: Spread) -> float:
             "a relative effect needs a control mean other than 0", "Give mean=…, or an effect in units."
         )
     return abs(spread.mean)
-
-
-def _hardest(spread: Spread, effect: float) -> Level:
-    """Return the arm whose difference from the control has the largest error."""
-    return max(spread.others, key=lambda arm: spread.error(arm, 1e6, effect)[0])
-
-
-def _rounded(spread: Spread, people: float) -> int:
-    """Return people in all such that every arm has whole people, at least its share."""
-    return sum(math.ceil(people * share - 1e-9) for share in spread.shares.tolist())
 
 
 def allotted(people: float, shares: Floats) -> list[int]:

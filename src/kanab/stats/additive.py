@@ -22,8 +22,17 @@ from kanab.errors import AnalysisError, DesignError, listed
 from kanab.stats.adjust import check_variance
 from kanab.stats.effect import ArmMeans
 from kanab.stats.gram import Floats, arm_cross, arm_squares
-from kanab.stats.joint.fit_noise import check_people, with_fit_noise
-from kanab.stats.joint.marginals import CodedColumn, Column, Marginals, NumberColumn, NumberSums, Rational, Row
+from kanab.stats.marginals import (
+    CodedColumn,
+    Column,
+    Marginals,
+    NumberColumn,
+    NumberSums,
+    Rational,
+    Row,
+    check_people,
+    with_fit_noise,
+)
 from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Factor, label
 from kanab.tally.metric import Metric

@@ -201,18 +201,15 @@ def _terms(tally: Tally, covariates: str | Sequence[str] | None) -> tuple[Term, 
     if isinstance(covariates, str):
         terms = parse(covariates) if covariates.strip() else ()
     elif isinstance(covariates, Iterable) and all(isinstance(name, str) for name in covariates):
-        terms = tuple(term for name in covariates for term in _named(tally, name))
+        terms = ()
+        for name in covariates:  # a covariate's name may hold any characters; what is none is a formula such as C(tier)
+            terms += ((Variable(name),),) if name in tally.axes else parse(name)
     else:
         raise AnalysisError("covariates must be a formula or a list of names", "For example ['tier'].")
     arm_names = {tally.experiment.name} | ({"arm"} - set(tally.axes))
     if any(variable.name in arm_names for term in terms for variable in term):
         raise AnalysisError("an effect cannot be adjusted for the arm itself", "Name covariates only.")
     return terms
-
-
-def _named(tally: Tally, name: str) -> tuple[Term, ...]:
-    """Return the covariate of that name, whatever characters it has; else a formula such as C(tier)."""
-    return ((Variable(name),),) if name in tally.axes else parse(name)
 
 
 @check_arguments(skip=("covariates",))

@@ -212,11 +212,7 @@ def looked_early(looks: int, sequential: bool) -> list[Caution]:
 
 
 def design_ended(look: int, when: str) -> Caution:
-    """Warn that people who came after the last planned look are not in the answer.
-
-    >>> print(design_ended(5, "2026-W46"))
-    The design ended with look 5 (2026-W46); people who came later are not in this answer.
-    """
+    """Warn that people who came after the last planned look are not in the answer."""
     return Caution(
         "design-ended",
         f"The design ended with look {look} ({when}); people who came later are not in this answer.",
@@ -224,11 +220,7 @@ def design_ended(look: int, when: str) -> Caution:
 
 
 def forged_messages(metric: str) -> Caution:
-    """Warn that messages to a collector moved sums of a metric to what nobody could have sent.
-
-    >>> print(forged_messages("spend"))
-    Some messages about spend were forged or lost, which may have moved its effect. Find out who sent them ...
-    """
+    """Warn that messages to a collector moved sums of a metric to what nobody could have sent."""
     sentence = (
         f"Some messages about {metric} were forged or lost, which may have moved its effect. Find out who sent them "
         "before you act on it."
@@ -237,11 +229,7 @@ def forged_messages(metric: str) -> Caution:
 
 
 def rows_not_people(column: str) -> Caution:
-    """Warn that a column that looks like a person's id repeats, but every row was counted as a person.
-
-    >>> print(rows_not_people("user_id"))
-    Rows are not people: user_id looks like a person's id and repeats, ...
-    """
+    """Warn that a column that looks like a person's id repeats, but every row was counted as a person."""
     sentence = (
         f"Rows are not people: {column} looks like a person's id and repeats, and every row was counted as a person. "
         f"Standard errors and p-values are then too small. Count people ({flag('--unit', column)})."
@@ -250,11 +238,7 @@ def rows_not_people(column: str) -> Caution:
 
 
 def small_arms(arms: Mapping[Level, int], k: int, units: str = "people") -> list[Caution]:
-    """Warn of arms with fewer than k people or clusters, which nobody but the holder of the rows is shown.
-
-    >>> print(small_arms({"A": 900, "B": 910, "C": 4}, 10)[0])
-    Fewer than k = 10 people are in arm C: effects are rough, and no class of a covariate can have k people ...
-    """
+    """Warn of arms with fewer than k people or clusters, which nobody but the holder of the rows is shown."""
     small = [arm for arm, people in arms.items() if people < k]
     if not small:
         return []
@@ -269,11 +253,7 @@ def small_arms(arms: Mapping[Level, int], k: int, units: str = "people") -> list
 
 
 def assigned_jointly(experiment: str, others: Sequence[str]) -> Caution:
-    """Warn that people were assigned to several experiments together: a plain effect then holds part of the others'.
-
-    >>> print(assigned_jointly("checkout", ["search"]))
-    checkout was assigned together with search, in joint shares that are not independent: its effects hold part of ...
-    """
+    """Warn that people were assigned to several experiments together: a plain effect then holds part of the others'."""
     sentence = (
         f"{experiment} was assigned together with {listed(others)}, in joint shares that are not independent: its "
         "effects hold part of the other's. Compare its arms within the arms of the other (kanab scan)."

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.stats.gram import Classes, Floats
-from kanab.stats.noise_variance import ClassNoise, floats, freedom_with_noise
+from kanab.stats.noise_variance import TOO_NOISY, ClassNoise, floats, freedom_with_noise
 from kanab.tally.cell_arrays import Cells
 
 _STILL = "nothing varies in a class, an arm or a level"
 _ALONE = "a class, an arm or a level has too few people"
-TOO_NOISY = "too noisy to tell"
 
 KNOWN = 1e9
 """The degrees of freedom of a variance that is known: that of noise. Files have no number without end."""
@@ -119,7 +118,8 @@ def noisy_spread(classes: Classes, noise: ClassNoise, axes: Sequence[tuple[int, 
     if len(sides) == 2 and all(np.all(side.within > 0) for side in sides):
         rows, columns = _agreeing(*sides)
         freedom = classes.n - 1
-        variances = _proportional(rows, columns, freedom)
+        u, v = _fitted((rows.group, rows.within), (columns.group, columns.within), rows.within / rows.df, freedom)
+        variances = u[rows.group] * v[columns.group]
         doubt = (rows.noise / rows.within**2)[rows.group] + (columns.noise / columns.within**2)[columns.group]
         spread = CellVariance(np.arange(len(freedom)), variances, 2 / (2 / freedom + doubt), "", noise.means)
         unsure = variances * np.sqrt(doubt)
@@ -175,12 +175,6 @@ def _agreeing(rows: _NoisyMarginal, columns: _NoisyMarginal) -> tuple[_NoisyMarg
         sides.append(replace(side, within=np.maximum(within, 1e-9 * common)))
     # what was cut off above may have left a difference
     return sides[0], replace(sides[1], within=sides[1].within * sides[0].within.sum() / sides[1].within.sum())
-
-
-def _proportional(rows: _NoisyMarginal, columns: _NoisyMarginal, freedom: Floats) -> Floats:
-    """Return u_row · v_column, fitted to both marginals."""
-    u, v = _fitted((rows.group, rows.within), (columns.group, columns.within), rows.within / rows.df, freedom)
-    return np.asarray(u[rows.group] * v[columns.group])
 
 
 _Side = tuple[NDArray[np.intp], Floats, Floats]

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, FormulaError, LevelError, listed
-from kanab.stats.cell_variance import KNOWN, TOO_NOISY, CellVariance, by_arm, by_class, noisy_spread, two_marginals
+from kanab.stats.cell_variance import KNOWN, CellVariance, by_arm, by_class, noisy_spread, two_marginals
 from kanab.stats.distributions import f_tail
 from kanab.stats.gram import Classes, Floats, Solution, arm_squares, classes_of, difference_of_fits, independent, solve
-from kanab.stats.noise_variance import class_noise, refuse_noise, squares_noise
+from kanab.stats.noise_variance import TOO_NOISY, class_noise, refuse_noise, squares_noise
 from kanab.stats.regression.formula import Variable, design, parse
 from kanab.tabular import number, p_value
 from kanab.tally.tally import Tally

@@ -87,14 +87,11 @@ class Margin:
         return replace(self, size=abs(mean) * self.size, relative=False)
 
     def __str__(self) -> str:
+        scale, unit = (100, " %") if self.relative else (1, "")
         limits = " and ".join(
-            f"{'above' if side == 'greater' else 'below'} {_limit(limit, self.relative)}" for limit, side in self.tests
+            f"{'above' if side == 'greater' else 'below'} {scale * limit:+.4g}{unit}" for limit, side in self.tests
         )
         return f"{self.claim} (the effect lies {limits})"
-
-
-def _limit(limit: float, relative: bool) -> str:
-    return f"{limit:+.4g}" if not relative else f"{100 * limit:+.4g} %"
 
 
 def _is_number(value: Any) -> bool:

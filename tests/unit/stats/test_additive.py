@@ -13,9 +13,8 @@ from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, DesignError
-from kanab.stats import additive_ratio_means, adjusted_means, against_control, plain_means
+from kanab.stats import additive_ratio_means, adjusted_means, against_control, marginals, plain_means
 from kanab.stats.additive import additive_means
-from kanab.stats.joint import marginals
 from kanab.tally.factor import Factor
 from kanab.tally.moments import Cross, Moments
 

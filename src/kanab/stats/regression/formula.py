@@ -91,7 +91,7 @@ class _Parser:
 
     def _name(self) -> str:
         token = self._peek()
-        if not _is_name(token):
+        if not _NAME.fullmatch(token) or not (token[0] in "`_" or token[0].isalpha()):
             self._fail()
         self._next += 1
         return token
@@ -149,11 +149,6 @@ class _Parser:
         self._close()
         self._depth -= 1
         return terms
-
-
-def _is_name(token: str) -> bool:
-    """Return whether a token is a word that starts with a letter, or anything in backticks."""
-    return bool(_NAME.fullmatch(token)) and (token[0] in "`_" or token[0].isalpha())
 
 
 def _products(left: list[frozenset[Variable]], right: list[frozenset[Variable]]) -> list[frozenset[Variable]]:

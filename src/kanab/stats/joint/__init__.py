@@ -1,1 +1,0 @@
-"""Fits to several tables at once: their marginals, and the noise in them. Others import `kanab.stats.additive`."""
