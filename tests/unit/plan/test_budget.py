@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from kanab.errors import PlanError
 from kanab.plan.budget import budget_mistakes, delta_problem, epsilon_problem, epsilon_shares, table_names
 from kanab.plan.check import find_mistakes
-from kanab.plan.file import parse_plan, plan_from_dict, plan_to_dict
+from kanab.plan.file import plan_from_dict, plan_to_dict
 from kanab.plan.model import Budget, ExperimentPlan, MetricPlan, Plan
 
 SHOP = ExperimentPlan("checkout", adjust=("tier", "device"), quantiles={"spend": (0.5,)})
@@ -102,11 +101,3 @@ def test_a_plan_comes_back_from_its_plain_data_with_shares_and_stores_and_what_o
 def test_a_plan_without_epsilon_has_no_such_mistakes() -> None:
     assert [*budget_mistakes(Plan(METRICS, (SHOP,)))] == []
     assert not any("privacy" in mistake for mistake in find_mistakes(Plan(METRICS, (SHOP,))))
-
-
-def test_a_plan_file_says_what_is_wrong_with_its_privacy() -> None:
-    text = "[privacy]\nepsilon = 0\ndelta = 0.5\n[privacy.weights]\nshop = 1\n[metrics.spend]\nbounds = [0, 1]\n"
-    with pytest.raises(PlanError) as problem:
-        parse_plan(text + "[experiments.checkout]\narms = { A = 1, B = 1 }\n")
-    for part in ("privacy.epsilon must lie between", "privacy.delta must be", "unknown table, 'shop'"):
-        assert part in str(problem.value)

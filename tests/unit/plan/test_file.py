@@ -202,6 +202,8 @@ def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path: P
 
 CHANGES: dict[str, list[str]] = {
     "k = 10": [
+        "[privacy]\nepsilon = 0\ndelta = 0.5\nweights = { shop = 1 }\nshares = { x = 2 }\nstores = 0",
+        "[privacy]\ndelta = 1e-6",
         'k = "10"',
         "kk = 10",
         "origins = 'https://shop.example'",
