@@ -89,11 +89,11 @@ def test_of_two_experiments_whose_arms_differ_in_one_person_the_later_is_a_copy(
 
 
 @pytest.mark.slow
-def test_55_scans_of_one_table_that_are_each_within_the_budget_solve_everybody_and_a_ledger_lets_one_through(
+def test_25_scans_of_one_table_that_are_each_within_the_budget_solve_everybody_and_a_ledger_lets_one_through(
     tmp_path: Path,
 ) -> None:
-    rows = people(1_000, 9 * 55)
-    parts = [[f"t{9 * part + i}" for i in range(9)] for part in range(55)]
+    rows = people(300, 5 * 25)
+    parts = [[f"t{5 * part + i}" for i in range(5)] for part in range(25)]
     alone, shared = [], []
     for at, names in enumerate(parts):
         alone.append(scan_interactions(rows, names, ["d"], ledger=tmp_path / f"{at}", new_ledger=True))
@@ -101,7 +101,7 @@ def test_55_scans_of_one_table_that_are_each_within_the_budget_solve_everybody_a
             shared.append(scan_interactions(rows, names, ["d"], ledger=tmp_path / "ledger", new_ledger=True))
         except PrivacyError as problem:
             assert "d is left out: with earlier scans there would be too many numbers" in str(problem)
-    assert solved(rows, alone) == 1_000
+    assert solved(rows, alone) == 300
     assert len(shared) == 1
     assert solved(rows, shared) == 0
     assert len(read_ledger(tmp_path / "ledger").notes) == 1
