@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -20,7 +19,6 @@ from kanab.portfolio.release_effects import (
     unknown_controls,
 )
 from kanab.privacy.batches import about_the_same_people
-from kanab.privacy.release import Release
 from kanab.report.figure import Figure
 from kanab.tally.factor import Level
 
@@ -128,7 +126,11 @@ def combine(
     than two have an effect in common.
     """
     named = named_releases(releases, by_batch=True)
-    check_different_people(list(named.values()), experiment)
+    if about_the_same_people(list(named.values()), experiment):
+        raise PrivacyError(
+            "two of these releases are about the same people",
+            "Combine batches, regions or repeats, each with people of its own.",
+        )
     effects: dict[tuple[str, str, str], list[ReleasedEffect]] = {}
     metrics: dict[str, None] = {}
     for name, released in named.items():
@@ -154,12 +156,3 @@ def combine(
             "Releases are combined by metric, control and arm: give two that share them.",
         )
     return Combined(method, knapp_hartung and method != "fixed", confidence, tuple(rows), tuple(notes))
-
-
-def check_different_people(releases: Sequence[Release], experiment: str | None) -> None:
-    """Raise `PrivacyError` where two releases are about the same people, as far as they say."""
-    if about_the_same_people(releases, experiment):
-        raise PrivacyError(
-            "two of these releases are about the same people",
-            "Combine batches, regions or repeats, each with people of its own.",
-        )

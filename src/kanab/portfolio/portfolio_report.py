@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kanab.report.digits import Figures, Row, figures_of, percent, scaled, spoken_p
-from kanab.report.document import Section
+from kanab.report.document import Part, Section
 from kanab.report.drawing import DOWN, MUTED, QUIET, UP
 from kanab.report.figure import Bar, Figure, Forest, ForestRow, bar_of, chosen_figure, forest_figure
-from kanab.report.html_page import Page, PageSection, bullets, header_html, marked, table_html
+from kanab.report.html_page import Page, header_html, marked, page_sections
 from kanab.report.text import mapped, printable, sections_text
 from kanab.tabular import Table, number, p_value
 
@@ -25,6 +24,16 @@ METHODS = {
 
 MOST_ROWS = 40
 """So many effects are listed and drawn; plain data hold all of them."""
+
+
+FOREST_KEY = (
+    "Squares, the effect in each release, larger with more weight; lines, intervals. The diamond is all of them "
+    "together; a broken line is where the effect of one more release would lie."
+)
+SHRINKAGE_KEY = (
+    "Grey ring, the effect as it was seen; dot below it, after shrinkage, blue where it is clearly better and orange "
+    "where clearly worse; lines, intervals. The broken mark is the mean that all are drawn to."
+)
 
 
 def combined_text(data: Data) -> str:
@@ -42,15 +51,19 @@ def combined_title(data: Data) -> str:
 
 def combined_sections(data: Data) -> list[Section]:
     """Return a section for every effect: what it is, whether it differs between releases, the table."""
-    sections = [
-        Section(
-            combined_heading(effect),
-            (*combined_sentences(data, effect), combined_table(effect)),
-            f"effect-{place}",
+    sections = []
+    for place, effect in enumerate(data["effects"]):
+        parts: tuple[Part, ...] = (
+            *combined_sentences(data, effect),
+            combined_figure(data, effect),
+            combined_table(effect),
         )
-        for place, effect in enumerate(data["effects"])
-    ]
-    return [*sections, *([Section("Notes", tuple(data["notes"]), "notes")] if data["notes"] else [])]
+        sections.append(Section(combined_heading(effect), parts, f"effect-{place}", key=FOREST_KEY))
+    return [*sections, *_notes(data)]
+
+
+def _notes(data: Data) -> list[Section]:
+    return [Section("Notes", tuple(data["notes"]), "notes")] if data["notes"] else []
 
 
 def combined_heading(effect: Row) -> str:
@@ -91,22 +104,16 @@ def combined_sentences(data: Data, effect: Row) -> list[str]:
 def combined_table(effect: Row) -> Table:
     """Return every release with its effect and weight, and all together."""
     figures = combined_figures(effect)
-    rows = [
+    people = sum(part["people"] for part in effect["parts"])
+    together = {**effect, "name": "together", "people": people, "weight": 1}
+    rows = tuple(
         (
             part["name"], f"{part['people']:,}", figures.bare(part["estimate"], signed=True),
             figures.between(part["interval"]), p_value(part["p"]), percent(part["weight"], 1),
         )
-        for part in effect["parts"]
-    ]  # fmt: skip
-    people = sum(part["people"] for part in effect["parts"])
-    rows.append(
-        (
-            "together", f"{people:,}", figures.bare(effect["estimate"], signed=True),
-            figures.between(effect["interval"]), p_value(effect["p"]), percent(1, 1),
-        )
+        for part in (*effect["parts"], together)
     )  # fmt: skip
-    unit = ", points" if effect["share"] else ""
-    return Table(("release", "people", f"effect{unit}", "interval", "p", "weight"), tuple(rows))
+    return Table(("release", "people", f"effect{', points' * effect['share']}", "interval", "p", "weight"), rows)
 
 
 def portfolio_text(data: Data) -> str:
@@ -123,10 +130,8 @@ def portfolio_title(data: Data) -> str:
 
 def portfolio_sections(data: Data) -> list[Section]:
     """Return the portfolio in reading order: what effects are worth, and notes."""
-    return [
-        Section("What are effects worth?", (*shrinkage_sentences(data), effects_table(data)), "effects"),
-        *([Section("Notes", tuple(data["notes"]), "notes")] if data["notes"] else []),
-    ]
+    parts: tuple[Part, ...] = (*shrinkage_sentences(data), shrinkage_figure(data), effects_table(data))
+    return [Section("What are effects worth?", parts, "effects", key=SHRINKAGE_KEY), *_notes(data)]
 
 
 def portfolio_figures(data: Data) -> Figures:
@@ -147,15 +152,14 @@ def shrinkage_sentences(data: Data) -> list[str]:
     if not winners["count"]:
         return [*sentences, "No effect is clearly better by itself."]
     raw, shrunk = (figures.change(winners[name], signed=True) for name in ("mean", "shrunk_mean"))
-    lost = 1 - winners["shrunk_mean"] / winners["mean"]
-    are, average = ("effect is", "") if winners["count"] == 1 else ("effects are", " on average")
-    sentences.append(
-        f"{winners['count']} {are} clearly better by themselves: {raw}{average}, {shrunk} after shrinkage. "
-        f"The difference is the winner's curse: {percent(round(lost, 2))} of what was seen."
-        if winners["count"] > 1
-        else f"1 {are} clearly better by itself: {raw}, {shrunk} after shrinkage."
-    )
-    return sentences
+    if winners["count"] == 1:
+        return [*sentences, f"1 effect is clearly better by itself: {raw}, {shrunk} after shrinkage."]
+    lost = percent(round(1 - winners["shrunk_mean"] / winners["mean"], 2))
+    return [
+        *sentences,
+        f"{winners['count']} effects are clearly better by themselves: {raw} on average, {shrunk} after shrinkage. "
+        f"The difference is the winner's curse: {lost} of what was seen.",
+    ]
 
 
 def listed_effects(data: Data) -> list[Row]:
@@ -168,16 +172,15 @@ def listed_effects(data: Data) -> list[Row]:
 def effects_table(data: Data) -> Table:
     """Return effects as seen and as shrunk."""
     figures = portfolio_figures(data)
-    rows = [
+    rows = tuple(
         (
             row["name"], f"{row['people']:,}", figures.bare(row["estimate"], signed=True),
             figures.between(row["interval"]), figures.bare(row["shrunk"], signed=True),
             figures.between(row["shrunk_interval"]),
         )
         for row in listed_effects(data)
-    ]  # fmt: skip
-    unit = ", points" if data["share"] else ""
-    return Table(("experiment", "people", f"seen{unit}", "interval", "shrunk", "interval"), tuple(rows))
+    )  # fmt: skip
+    return Table(("experiment", "people", f"seen{', points' * data['share']}", "interval", "shrunk", "interval"), rows)
 
 
 def combined_chart(data: Data, metric: str | None) -> Figure:
@@ -240,52 +243,20 @@ def effect_colour(row: Row) -> str:
     return UP if (low > 0) == (row["better"] == "higher") else DOWN
 
 
-_FOREST_KEY = (
-    "Squares, the effect in each release, larger with more weight; lines, intervals. The diamond is all of them "
-    "together; a broken line is where the effect of one more release would lie."
-)
-_SHRINKAGE_KEY = (
-    "Grey ring, the effect as it was seen; dot below it, after shrinkage, blue where it is clearly better and orange "
-    "where clearly worse; lines, intervals. The broken mark is the mean that all are drawn to."
-)
-_STYLE = "\n.said+.key{margin-top:1rem}\n"
-
-
 def combined_report(data: Data) -> str:
     """Return combined effects as one HTML file, without script or outside request."""
     clean = mapped(data, printable)
-    pictures = {
-        f"effect-{place}": _picture(_FOREST_KEY, combined_figure(clean, effect))
-        for place, effect in enumerate(clean["effects"])
-    }
     heading = ", ".join(dict.fromkeys(combined_heading(effect) for effect in clean["effects"]))
-    header = header_html("Several releases", heading, marked(combined_title(clean)))
-    return Page(
-        heading, header, _sections(combined_sections(clean), pictures), "from counts and sums", _STYLE
-    ).to_html()
+    return _page("Several releases", heading, combined_title(clean), combined_sections(clean))
 
 
 def portfolio_report(data: Data) -> str:
     """Return a portfolio as one HTML file, without script or outside request."""
     clean = mapped(data, printable)
-    pictures = {"effects": _picture(_SHRINKAGE_KEY, shrinkage_figure(clean))}
     heading = f"All experiments on {clean['metric']}"
-    header = header_html("Portfolio", heading, marked(portfolio_title(clean)))
-    return Page(
-        heading, header, _sections(portfolio_sections(clean), pictures), "from counts and sums", _STYLE
-    ).to_html()
+    return _page("Portfolio", heading, portfolio_title(clean), portfolio_sections(clean))
 
 
-def _picture(key: str, figure: Figure) -> str:
-    return f'<p class="key">{escape(key)}</p><figure>{figure.to_html()}</figure>'
-
-
-def _sections(sections: Iterable[Section], pictures: Mapping[str, str]) -> tuple[PageSection, ...]:
-    pages = []
-    for section in sections:
-        sentences = [part for part in section.parts if isinstance(part, str)]
-        tables = [part for part in section.parts if isinstance(part, Table)]
-        shown = "".join(table_html(table, section.heading, kind="cards wide") for table in tables)
-        body = bullets(sentences) + pictures.get(section.name, "") + shown
-        pages.append(PageSection(section.name, section.heading, body))
-    return tuple(pages)
+def _page(kicker: str, heading: str, title: str, sections: Sequence[Section]) -> str:
+    header = header_html(kicker, heading, marked(title))
+    return Page(heading, header, page_sections(sections), "from counts and sums").to_html()

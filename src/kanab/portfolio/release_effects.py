@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kanab.analysis.api import analyze
-from kanab.analysis.effect_rows import EffectRow
-from kanab.analysis.readout import Readout
 from kanab.description import Reading
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.plan.declared import ControlChoice
@@ -76,22 +74,17 @@ def released_effects(
 ) -> list[ReleasedEffect]:
     """Return the effects of one experiment of a release that can be tested; raises what `analyze` raises."""
     answer = analyze(released, experiment, Reading(control=control, confidence=confidence, correction="none"))
+    people = sum(answer.arms.values())
     shares = {row.effect.metric for row in answer.effects if row.effect.rates is not None}
-    return [
-        _effect(row, source, answer, share=row.effect.metric in shares)
-        for row in answer.effects
-        if row.carries_verdict and row.effect.testable and row.effect.se_population > 0
-    ]
-
-
-def _effect(row: EffectRow, source: str, answer: Readout, *, share: bool) -> ReleasedEffect:
-    effect = row.effect
-    assert effect.interval is not None
-    assert effect.p is not None
-    return ReleasedEffect(
-        source, answer.experiment, effect.metric, label(effect.control), label(effect.arm), sum(answer.arms.values()),
-        effect.estimate, effect.se_population, effect.interval, effect.p, row.better, share, answer.control_chosen,
-    )  # fmt: skip
+    effects = []
+    for row in answer.effects:
+        effect = row.effect
+        if row.carries_verdict and effect.interval is not None and effect.p is not None and effect.se_population > 0:
+            names = (source, answer.experiment, effect.metric, label(effect.control), label(effect.arm))
+            numbers = (people, effect.estimate, effect.se_population, effect.interval, effect.p)
+            share = effect.metric in shares
+            effects.append(ReleasedEffect(*names, *numbers, row.better, share, answer.control_chosen))
+    return effects
 
 
 def unknown_controls(effects: Iterable[ReleasedEffect]) -> list[str]:

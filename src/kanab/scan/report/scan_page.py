@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 from kanab.errors import AnalysisError
 from kanab.report.digits import Row, error_figures, spoken_p
 from kanab.report.drawing import WIDTH
-from kanab.report.html_page import Page, PageSection, bullets, card_table, filled, header_html, marked, table_html
+from kanab.report.html_page import (
+    Page,
+    PageSection,
+    bullets,
+    card_table,
+    filled,
+    header_html,
+    marked,
+    page_sections,
+    table_html,
+)
 from kanab.report.words import is_internal
 from kanab.scan.report.scan_pictures import (
     MARKS,
@@ -25,24 +36,18 @@ from kanab.scan.report.scan_words import (
     PAIRS,
     alarm_count,
     alarms,
-    assignment_sentences,
-    broken_tables,
     effect_sentences,
     expectation,
     follow_up_sentences,
     kind_of_scan,
     means_table,
-    method_sentences,
     name_sides,
-    note_sentences,
     outcome,
-    privacy_sentences,
+    plain_sections,
     ranked_table,
-    rest_sentences,
     rows_repeat,
     scope_line,
     strongest,
-    untestable_sentences,
 )
 from kanab.tabular import Table, p_value
 
@@ -118,22 +123,18 @@ def scan_sections(data: Data, prefix: str = "") -> tuple[PageSection, ...]:
     """Return the sections of one scan; the second on a page has a ``prefix``, and says first what it is."""
     pairs = kind_of_scan(data) is PAIRS
     intro = bullets([f"{scope_line(data)}.", expectation(data)]) if prefix else ""
-    bodies = [
-        ("attention", "Which experiments interfere?" if pairs else "Which effects differ?", intro + _attention(data)),
-        ("flagged", "What flagged tests look like", _flagged(data, prefix)),
-        ("maps", "Every pair at a glance", _maps(data, prefix) if pairs else ""),
-        ("rest", "What was not found", bullets(rest_sentences(data))),
-        ("assignment", "Was assignment independent?" if pairs else "Are arms spread alike?", _assignment(data)),
-        ("untestable", "Not testable", bullets(untestable_sentences(data))),
-        ("privacy", "Privacy", bullets(privacy_sentences(data))),
-        ("notes", "Notes", bullets(note_sentences(data))),
-        ("method", "How it was computed", bullets(method_sentences(data))),
-    ]
+    question = "Which experiments interfere?" if pairs else "Which effects differ?"
+    sections = (
+        PageSection("attention", question, intro + _attention(data)),
+        PageSection("flagged", "What flagged tests look like", _flagged(data, prefix)),
+        PageSection("maps", "Every pair at a glance", _maps(data, prefix) if pairs else ""),
+        *page_sections(plain_sections(data)),
+    )
     if prefix:
-        bodies = [
-            (name, heading if name == "attention" else f"By segment: {heading}", body) for name, heading, body in bodies
-        ]
-    return filled(*(PageSection(prefix + name, heading, body) for name, heading, body in bodies))
+        first, *others = sections
+        named = (replace(each, heading=f"By segment: {each.heading}") for each in others)
+        sections = tuple(replace(each, name=prefix + each.name) for each in (first, *named))
+    return filled(*sections)
 
 
 def _attention(data: Data) -> str:
@@ -238,13 +239,3 @@ def _follow_ups_body(data: Data, test: Row) -> str:
     name = f"{test['experiment']} by {test['covariate']}: {test['metric']}"
     sentences = bullets(follow_up_sentences(data, test))
     return f'<div class="pair words">{sentences}{table_html(Table(header, rows), name, kind="cards wide")}</div>'
-
-
-def _assignment(data: Data) -> str:
-    """Say whether assignment was independent, and list where it was not."""
-    return bullets(assignment_sentences(data)) + "".join(
-        table_html(part, "Broken assignments", kind="cards wide")
-        if isinstance(part, Table)
-        else f"<p>{marked(part)}</p>"
-        for part in broken_tables(data)
-    )

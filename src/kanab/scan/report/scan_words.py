@@ -32,6 +32,16 @@ FEW_NAMED = 3
 """So few tests are named beside the reason why they cannot be done."""
 
 
+MOST_ROWS = 20
+"""So many tests are shown one by one; the others are counted."""
+
+FEW_ROWS = 5
+"""Where there are fewer alarms, the nearest of the other tests are shown beside them."""
+
+MOST_FLAGGED = 5
+"""So many flagged tests are explained on a terminal; the report and the plain data hold more."""
+
+
 @dataclass(frozen=True)
 class ScanKind:
     """What differs between a scan of pairs and a scan of segments: names, not numbers."""
@@ -64,13 +74,7 @@ def with_verdict(data: Data, *verdicts: str) -> list[Row]:
 
 def unlisted(data: Data, *verdicts: str) -> list[Row]:
     """Return the groups of tests with these verdicts that a large scan only counts."""
-    groups = (data.get("unlisted") or {"groups": ()})["groups"]
-    return [group for group in groups if group["verdict"] in verdicts]
-
-
-def tests_of(groups: Iterable[Row]) -> int:
-    """Return how many tests there are in some groups."""
-    return sum(group["tests"] for group in groups)
+    return [group for group in (data.get("unlisted") or {"groups": ()})["groups"] if group["verdict"] in verdicts]
 
 
 def alarms(data: Data) -> list[Row]:
@@ -164,33 +168,22 @@ def rest_sentences(data: Data) -> list[str]:
     """Sum up the tests that found nothing, per metric, with what they could have missed."""
     sentences = []
     for metric in data["metrics"]:
-        rows = [row for row in data[kind_of_scan(data).rows] if row["metric"] == metric]
-        quiet = [row for row in rows if row["verdict"] == "nothing found"]
-        if count := len(quiet) + _more(data, "nothing found", metric):
-            missed = _missed(_missed_sizes(data, metric, quiet), share=metric in data["shares"])
-            sentences.append(f"{metric}: {number_of(count, 'test')}, nothing found{missed}.")
-        clear = [row for row in rows if row["verdict"] == "clear within tolerance"]
-        if count := len(clear) + _more(data, "clear within tolerance", metric):
-            there = len([row for row in clear if row["note"] == WITHIN])
-            there += _more(data, "clear within tolerance", metric, WITHIN)
+        quiet, clear = (
+            [row for row in (*with_verdict(data, verdict), *unlisted(data, verdict)) if row["metric"] == metric]
+            for verdict in ("nothing found", "clear within tolerance")
+        )
+        if count := count_tests(quiet):
+            sentences.append(f"{metric}: {number_of(count, 'test')}, nothing found{_missed(data, metric, quiet)}.")
+        if count := count_tests(clear):
+            there = count_tests(row for row in clear if row["note"] == WITHIN)
             also = f" ({there:,} of them not zero, but smaller than it)" if there else ""
             sentences.append(f"{metric}: {number_of(count, 'test')}, clear within the tolerance{also}.")
     return sentences
 
 
-def _more(data: Data, verdict: str, metric: str, note: str | None = None) -> int:
-    """Return how many tests of a metric with a verdict, and perhaps a note, are not listed."""
-    return tests_of(
-        group for group in unlisted(data, verdict) if group["metric"] == metric and note in (None, group["note"])
-    )
-
-
-def _missed_sizes(data: Data, metric: str, quiet: Iterable[Row]) -> tuple[float, float] | None:
-    """Return what tests that found nothing could have missed: the median, and the most; of unlisted ones as well."""
-    if data.get("unlisted"):
-        return data["unlisted"]["could_miss"].get(metric)  # type: ignore[no-any-return]
-    sizes = [size for row in quiet if (size := row["could_miss"]) is not None and math.isfinite(size)]
-    return (median(sizes), max(sizes)) if sizes else None
+def count_tests(rows: Iterable[Row]) -> int:
+    """Return how many tests some rows, and groups of tests that are not listed, stand for."""
+    return sum(row.get("tests", 1) for row in rows)
 
 
 def size_words(size: float, *, share: bool) -> str:
@@ -202,14 +195,18 @@ def size_words(size: float, *, share: bool) -> str:
     return f"{number(size * 100, 2)} points" if share else number(size, 2)
 
 
-def _missed(sizes: tuple[float, float] | None, *, share: bool) -> str:
+def _missed(data: Data, metric: str, quiet: Iterable[Row]) -> str:
     """Say how large a difference of effects could be without having been seen: the usual and the worst case."""
+    if data.get("unlisted"):
+        sizes = data["unlisted"]["could_miss"].get(metric)
+    else:
+        known = [size for row in quiet if (size := row["could_miss"]) is not None and math.isfinite(size)]
+        sizes = (median(known), max(known)) if known else None
     if sizes is None:
         return ""
-    usual, worst = (size_words(size, share=share) for size in sizes)
-    if usual == worst:
-        return f"; a difference of effects of up to ± {usual} could have been missed"
-    return f"; a difference of effects of up to ± {usual} could have been missed (median; at worst ± {worst})"
+    usual, worst = (size_words(size, share=metric in data["shares"]) for size in sizes)
+    median_worst = "" if usual == worst else f" (median; at worst ± {worst})"
+    return f"; a difference of effects of up to ± {usual} could have been missed{median_worst}"
 
 
 def rows_repeat(data: Data) -> list[str]:
@@ -267,14 +264,12 @@ def _joint_sentences(data: Data, broken: Iterable[Row]) -> list[str]:
 def untestable_sentences(data: Data) -> list[str]:
     """List the tests that cannot be done, by reason; of a few also the names."""
     reasons: dict[str, list[Row]] = {}
-    for row in with_verdict(data, "not testable"):
+    for row in (*with_verdict(data, "not testable"), *unlisted(data, "not testable")):
         reasons.setdefault(row["note"] or "no F", []).append(row)
-    counts = Counter({reason: len(rows) for reason, rows in reasons.items()})
-    for group in unlisted(data, "not testable"):
-        counts[group["note"] or "no F"] += group["tests"]
     sentences = []
-    for reason, count in counts.most_common():
-        few = reasons[reason] if count <= FEW_NAMED and reason in reasons else []
+    for reason, rows in sorted(reasons.items(), key=lambda item: -count_tests(item[1])):
+        count = count_tests(rows)
+        few = rows if count == len(rows) <= FEW_NAMED else []
         names = listed(f"{name_sides(data, row)} on {row['metric']}" for row in few)
         sentences.append(f"{number_of(count, 'test')}: {reason}{f' ({names})' if names else ''}.")
     return sentences
@@ -362,16 +357,6 @@ def method_sentences(data: Data) -> list[str]:
     return sentences
 
 
-MOST_ROWS = 20
-"""So many tests are shown one by one; the others are counted."""
-
-FEW_ROWS = 5
-"""Where there are fewer alarms, the nearest of the other tests are shown beside them."""
-
-MOST_FLAGGED = 5
-"""So many flagged tests are explained on a terminal; the report and the plain data hold more."""
-
-
 def scan_text(data: Data) -> str:
     """Write a scan for a terminal: what was scanned, the alarms, what was missed, what may be published."""
     clean = mapped(data, printable)
@@ -381,20 +366,35 @@ def scan_text(data: Data) -> str:
 def sections(data: Data) -> list[Section]:
     """Return the whole scan in reading order: the alarms, what they look like, the rest, and at what k."""
     flagged = explain_flagged(data)
-    parts = [Section("What needs attention", attention(data)), *flagged[:MOST_FLAGGED]]
-    if (left := len(flagged) - MOST_FLAGGED) > 0:
-        more = f"{number_of(left, 'more flagged test')} in the report (--html) and plain data."
-        parts.append(Section("More", (more,)))
+    more = f"{number_of(len(flagged) - MOST_FLAGGED, 'more flagged test')} in the report (--html) and plain data."
     quiet = with_verdict(data, "nothing found", "clear within tolerance")
     few = len(quiet) <= FEW_ROWS and not data.get("unlisted")  # these are shown one by one
-    if not few and (rest := rest_sentences(data)):
-        parts.append(Section("The rest", tuple(rest)))
-    parts.append(Section("Assignment", (*assignment_sentences(data), *broken_tables(data))))
-    if reasons := untestable_sentences(data):
-        parts.append(Section("Not testable", tuple(reasons)))
-    parts.append(Section("Privacy", tuple(privacy_sentences(data))))
-    parts.append(Section("Notes", (*note_sentences(data), *method_sentences(data))))
+    rest, assignment, untestable, privacy, notes, method = plain_sections(data)
+    parts = [
+        Section("What needs attention", attention(data)),
+        *flagged[:MOST_FLAGGED],
+        Section("More", (more,) if len(flagged) > MOST_FLAGGED else ()),
+        Section("The rest", () if few else rest.parts),
+        Section("Assignment", assignment.parts),
+        untestable,
+        privacy,
+        Section(notes.heading, (*notes.parts, *method.parts)),
+    ]
     return [section for section in parts if section.parts]
+
+
+def plain_sections(data: Data) -> list[Section]:
+    """Return what page and terminal show alike: what was not found, how people were assigned, and how it was made."""
+    pairs = kind_of_scan(data) is PAIRS
+    assignment = (*assignment_sentences(data), *broken_tables(data))
+    return [
+        Section("What was not found", tuple(rest_sentences(data)), "rest"),
+        Section("Was assignment independent?" if pairs else "Are arms spread alike?", assignment, "assignment"),
+        Section("Not testable", tuple(untestable_sentences(data)), "untestable"),
+        Section("Privacy", tuple(privacy_sentences(data)), "privacy"),
+        Section("Notes", tuple(note_sentences(data)), "notes"),
+        Section("How it was computed", tuple(method_sentences(data)), "method"),
+    ]
 
 
 def strongest(data: Data) -> list[Row]:
@@ -412,9 +412,8 @@ def attention(data: Data) -> tuple[str | Table, ...]:
     flagged, shown = alarms(data), strongest(data)
     broken = list(dict.fromkeys(name_sides(data, row) for row in with_verdict(data, "assignment broken")))
     first = rows_repeat(data)
-    first += (
-        [f"ALARM: the assignment of {listed(broken, most=FEW_NAMED)} is broken (see Assignment)."] if broken else []
-    )
+    if broken:
+        first.append(f"ALARM: the assignment of {listed(broken, most=FEW_NAMED)} is broken (see Assignment).")
     if not shown:
         return (*first, "No test of effects could be done." if broken else "Nothing could be tested.")
     if not flagged:
@@ -427,7 +426,7 @@ def attention(data: Data) -> tuple[str | Table, ...]:
 
 def alarm_count(data: Data) -> int:
     """Return how many alarms there are, listed or not."""
-    return len(alarms(data)) + tests_of(unlisted(data, *ALARMS))
+    return len(alarms(data)) + count_tests(unlisted(data, *ALARMS))
 
 
 def ranked_table(data: Data, rows: Sequence[Row]) -> Table:
