@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -21,7 +21,7 @@ from kanab.description import Covariate, Mean, Number, Rows, covariate_values, m
 from kanab.errors import AnalysisError, PlanError, PrivacyError, SourceError, listed
 from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import JointShares
-from kanab.plan.model import ExperimentPlan, make_plan
+from kanab.plan.model import ExperimentPlan, Plan, make_plan
 from kanab.privacy.class_rules import check_k, draft_table, published_map
 from kanab.privacy.release import Release, missing_bins, refuse_own_rows
 from kanab.scan.count.pair_counting import count_pairs, read_names
@@ -166,13 +166,14 @@ def scan_segments(
     if not arms or not measured or not segments:
         raise PlanError("what to compare is not said", "Name experiments, metrics and covariates.")
     _check_shared(ledger)
-    people = _SegmentSource(source, [*measured.values()], segments, SourceOptions(**vars(rows or Rows())))
+    options = SourceOptions(**vars(rows or Rows()))
     notes = _deviations(k, override)
     if ledger is not None:
-        copies = people.copies(arms, k)
+        copies = _find_copies(source, arms, options, k)
         arms = [arm for arm in arms if arm not in copies]
         notes = (*(COPY.format(copy=copy, of=of, k=k) for copy, of in copies.items()), *notes)
-    counted = people.count(arms, k, for_release=ledger is not None)
+    plan = make_plan(arms[0], [*measured.values()], segments=segments, k=k)
+    counted = _count_segments(source, plan, arms, options, for_release=ledger is not None)
     repeats = counted[0].repeats
     rules = replace(rules, rows_repeat=bool(repeats))
     tables, said = _merged_tables(counted)
@@ -190,7 +191,7 @@ def scan_segments(
     return SegmentReadout(_scan_tables(tables, rules, shapes), k, notes, ledger is not None, ledger is None)
 
 
-def _repeated(columns: Sequence[str]) -> tuple[str, ...]:
+def _repeated(columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(str(rows_not_people(column)) for column in columns)
 
 
@@ -226,35 +227,25 @@ def _deviations(k: int, override: str) -> tuple[str, ...]:
     return (f"k = {k}: {override}",) if k < LEAST_K_WITHOUT_OVERRIDE else ()
 
 
-@dataclass(frozen=True, eq=False)
-class _SegmentSource:
-    """What is counted for a scan of segments."""
+def _count_segments(
+    source: Any, plan: Plan, arms: Sequence[str], options: SourceOptions, *, for_release: bool
+) -> list[Counted]:
+    """Count experiments by all covariates of the plan, some of them at a time."""
+    each = [replace(plan.experiments[0], name=arm) for arm in arms]
+    size = max(1, TABLES_AT_ONCE // len(plan.covariates))
+    parts = [tuple(each[start : start + size]) for start in range(0, len(each), size)]
+    return [count_source(source, replace(plan, experiments=part), options, for_release=for_release) for part in parts]
 
-    source: Any
-    metrics: Sequence[Mean]
-    segments: Sequence[Covariate | Number]
-    options: SourceOptions
 
-    def count(self, arms: Sequence[str], k: int, *, for_release: bool) -> list[Counted]:
-        """Count experiments by all covariates, some of them at a time."""
-        plan = make_plan(arms[0], self.metrics, segments=self.segments, k=k)
-        each = tuple(replace(plan.experiments[0], name=arm) for arm in arms)
-        size = max(1, TABLES_AT_ONCE // len(self.segments))
-        parts = [each[start : start + size] for start in range(0, len(each), size)]
-        return [
-            count_source(self.source, replace(plan, experiments=part), self.options, for_release=for_release)
-            for part in parts
-        ]
-
-    def copies(self, arms: Sequence[str], k: int) -> dict[str, str]:
-        """Return the experiments that are copies of an earlier one, and which that is."""
-        choices = {name: getattr(self.options, name) for name in ("where", "table", "sql", "unit")}
-        try:
-            pairs = count_pairs(self.source, arms, **choices)
-        except (SourceError, PlanError):  # nobody is in two of them, or counting them will say what is wrong
-            return {}
-        names = [factor.name for factor in pairs.experiments]
-        return {names[copy]: names[of] for copy, of in find_copies(pairs, range(len(names)), k).items()}
+def _find_copies(source: Any, arms: Sequence[str], options: SourceOptions, k: int) -> dict[str, str]:
+    """Return the experiments that are copies of an earlier one, and which that is."""
+    choices = {name: getattr(options, name) for name in ("where", "table", "sql", "unit")}
+    try:
+        pairs = count_pairs(source, arms, **choices)
+    except (SourceError, PlanError):  # nobody is in two of them, or counting them will say what is wrong
+        return {}
+    names = [factor.name for factor in pairs.experiments]
+    return {names[copy]: names[of] for copy, of in find_copies(pairs, range(len(names)), k).items()}
 
 
 def _merged_tables(counted: Sequence[Counted]) -> tuple[list[Tally], tuple[str, ...]]:
@@ -299,12 +290,11 @@ def _scan_stored_segments(
         if name not in known:
             raise AnalysisError(f"no table is left of covariate {name!r}", f"There are: {listed(known) or 'none'}.")
     tables = [tally for tally in tables if not segments or tally.covariates[0].name in segments]
-    rules = replace(rules, k=_least_k(releases), rows_repeat=bool(_repeated_in(releases)))
+    rules, notes, chained = _published(releases, rules)
     shapes = {name: shape for stored in releases for name, shape in stored.receipt.shapes.items()}
     plans = _plans(releases)
     controls = {tally.axes[0]: control_of(plans[tally.axes[0]], tally.arms[0])[0] for tally in tables}
-    scan = _scan_tables(tables, rules, shapes, metrics, controls)
-    return SegmentReadout(scan, rules.k, _left_out(releases), _chained(releases))
+    return SegmentReadout(_scan_tables(tables, rules, shapes, metrics, controls), rules.k, notes, chained)
 
 
 def _check_shared(ledger: object) -> None:
@@ -387,13 +377,12 @@ def scan_stored_pairs(
             'Declare interactions = ["…"] in the plan and release again.',
         )
     joint = joint or _planned_together(releases, pairs)
-    k = _least_k(releases)
-    rules = replace(rules or Rules(), k=k, rows_repeat=bool(_repeated_in(releases)))
+    rules, notes, chained = _published(releases, rules or Rules())
     scan = scan_pairs(pairs, rules, metrics=metrics or None, alone=alone, joint_shares=joint)
     flagged = ((pairs.get((row.a, row.b)) or pairs[row.b, row.a], row.metric) for row in _flagged(scan))
     effects = _effects(flagged, _plans(releases))
-    people = floor_to_k(max(table.total for table in alone.values()), k)
-    return PairReadout(scan, effects, people, k, _left_out(releases), _chained(releases))
+    people = floor_to_k(max(table.total for table in alone.values()), rules.k)
+    return PairReadout(scan, effects, people, rules.k, notes, chained)
 
 
 def _plans(releases: Sequence[Release]) -> dict[str, ExperimentPlan]:
@@ -405,23 +394,14 @@ def _flagged(scan: PairScan) -> list[PairTest]:
     return scan.rows_of(scan.flagged_lines[:MOST_SHOWN])
 
 
-def _least_k(releases: Sequence[Release]) -> int:
-    return min(stored.receipt.k for stored in releases)
-
-
-def _left_out(releases: Sequence[Release]) -> tuple[str, ...]:
-    """Return what is not in the releases as it was asked for, each sentence once."""
+def _published(releases: Sequence[Release], rules: Rules) -> tuple[Rules, tuple[str, ...], bool]:
+    """Return the rules for releases, what is not in them as it was asked for, and whether all are chained."""
+    columns = dict.fromkeys(column for stored in releases for column in stored.receipt.repeats)
     left_out = (sentence for stored in releases for sentence in stored.receipt.left_out.values())
     fewer = (sentence for stored in releases for sentence in stored.fewer_bins(stored.plan.experiment_names))
-    return tuple(dict.fromkeys((*_repeated(_repeated_in(releases)), *left_out, *fewer)))
-
-
-def _repeated_in(releases: Sequence[Release]) -> list[str]:
-    return list(dict.fromkeys(column for stored in releases for column in stored.receipt.repeats))
-
-
-def _chained(releases: Sequence[Release]) -> bool:
-    return all(stored.chained for stored in releases)
+    notes = tuple(dict.fromkeys((*_repeated(columns), *left_out, *fewer)))
+    k = min(stored.receipt.k for stored in releases)
+    return replace(rules, k=k, rows_repeat=bool(columns)), notes, all(stored.chained for stored in releases)
 
 
 def _effects(

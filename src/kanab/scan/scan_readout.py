@@ -121,10 +121,10 @@ class PairReadout(_ScanReadout[PairRows]):
         }
 
     def _quantiles(self, metric: str) -> dict[str, list[float | None]]:
-        quantiles = self.scan.quantiles(metric)
+        expected, observed = self.scan.quantiles(metric)
         return {
-            "expected": [_digits(value, 6) for value in quantiles.expected.tolist()],
-            "observed": [_digits(value, 12) for value in quantiles.observed.tolist()],
+            "expected": [_digits(value, 6) for value in expected.tolist()],
+            "observed": [_digits(value, 12) for value in observed.tolist()],
         }
 
 

@@ -269,7 +269,7 @@ def untestable_sentences(data: Data) -> list[str]:
     sentences = []
     for reason, rows in sorted(reasons.items(), key=lambda item: -count_tests(item[1])):
         count = count_tests(rows)
-        few = rows if count == len(rows) <= FEW_NAMED else []
+        few = [row for row in rows if "tests" not in row] if count <= FEW_NAMED else []
         names = listed(f"{name_sides(data, row)} on {row['metric']}" for row in few)
         sentences.append(f"{number_of(count, 'test')}: {reason}{f' ({names})' if names else ''}.")
     return sentences

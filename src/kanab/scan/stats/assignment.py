@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import scipy
@@ -27,31 +26,12 @@ CHECKS = (
 """What a failed check means, in the order of the checks."""
 
 
-@dataclass(frozen=True, eq=False)
-class AssignmentChecks:
-    """p of every check of every table (not a number where there is nothing to check).
+def check_assignment(block: TableBlock, planned: Mapping[int, Floats] | None = None) -> Floats:
+    """Return p of every check of every table; not a number where there is nothing to check.
 
-    Column 0: arm × arm. Column 1: arm of the first × being in the second. Column 2: the other way.
-    Column 3: arm × arm against planned joint shares, of tables that have some; the others are not checked there.
+    Column 0: arm × arm. Column 1: arm of the first × being in the second. Column 2: the other way. Column 3: arm × arm
+    against ``planned`` joint shares, by the number of the table in the scan; the others are not checked there.
     """
-
-    p: Floats
-
-    @property
-    def combined(self) -> Floats:
-        """One p per table: the smallest, times the number of checks."""
-        known = ~np.isnan(self.p)
-        least = np.min(np.where(known, self.p, 1.0), axis=1)
-        return np.where(known.any(axis=1), np.minimum(1.0, least * known.sum(axis=1)), np.nan)
-
-    @property
-    def worst(self) -> Places:
-        """Which check has the smallest p."""
-        return np.asarray(np.argmin(np.where(np.isnan(self.p), np.inf, self.p), axis=1))
-
-
-def check_assignment(block: TableBlock, planned: Mapping[int, Floats] | None = None) -> AssignmentChecks:
-    """Run all checks of a block's tables; ``planned`` are joint shares by the number of the table in the scan."""
     people = tables_last(block.people.astype(np.float64))
     inside = people.sum(axis=2), people.sum(axis=1)
     sides = [_enrollment_p(arms, counts) for arms, counts in zip(block.arms, inside, strict=True)]
@@ -59,7 +39,15 @@ def check_assignment(block: TableBlock, planned: Mapping[int, Floats] | None = N
     for place, shares in (planned or {}).items():
         for line in np.flatnonzero(block.places == place):
             p[line] = np.nan, np.nan, np.nan, planned_p(people[line], shares)
-    return AssignmentChecks(p)
+    return p
+
+
+def combine_checks(p: Floats) -> tuple[Floats, Places]:
+    """Return one p per table, the smallest times the number of checks, and which check has the smallest."""
+    known = ~np.isnan(p)
+    least = np.min(p, axis=1, initial=1.0, where=known)
+    combined = np.where(known.any(axis=1), np.minimum(1.0, least * known.sum(axis=1)), np.nan)
+    return combined, np.argmin(np.where(known, p, np.inf), axis=1)
 
 
 def _enrollment_p(arms: Whole | None, inside: Floats) -> Floats:

@@ -14,7 +14,7 @@ import numpy as np
 
 from kanab.errors import LevelError, listed
 from kanab.scan.pair_tables import Pairs, Whole
-from kanab.scan.stats.assignment import check_assignment
+from kanab.scan.stats.assignment import check_assignment, combine_checks
 from kanab.scan.stats.f_tests import EQUAL_LEVELS, FStatistics, FTests, Texts, run_f_tests
 from kanab.scan.stats.outlier_guard import GuardedTests, critical_values, guard_tests, largest_contrast, widen_critical
 from kanab.scan.stats.scan_verdicts import (
@@ -104,15 +104,15 @@ def scan_blocks(
     parts: list[_TestedMetric] = []
     assignment_p, check = np.full(tables, np.nan), np.zeros(tables, dtype=np.intp)
     for block in blocks:
-        checks, reasons = check_assignment(block, planned), _reasons(block.people, rules.k, alarm)
-        assignment_p[block.places] = np.nan if rules.rows_repeat else np.where(reasons == "", checks.combined, np.nan)
-        check[block.places] = checks.worst
+        p, worst = combine_checks(check_assignment(block, planned))
+        reasons = _reasons(block.people, rules.k, alarm)
+        assignment_p[block.places] = np.nan if rules.rows_repeat else np.where(reasons == "", p, np.nan)
+        check[block.places] = worst
         for part in block.metrics:
             lines = block.places * len(names) + names.index(part.metric.name)
             metric = _test(lines, reasons, part, rules, alarm)
             parts.append(metric if deciding is None else _decided(metric, deciding, names))
-    tested = _Tested(tuple(parts), tables * len(names))
-    return _judge(tested, (assignment_p, check), names, rules, alarm)
+    return _judge(parts, (assignment_p, check), names, rules, alarm)
 
 
 def _test(lines: Places, reasons: Texts, part: MetricTables, rules: Rules, alarm: Alarm) -> _TestedMetric:
@@ -149,79 +149,67 @@ def _reasons(people: Whole, k: int, alarm: Alarm) -> Texts:
     return texts
 
 
-@dataclass(frozen=True, eq=False)
-class _Tested:
-    """All tested metrics of a scan's blocks, and how many lines the scan has."""
+def _judge(
+    parts: Sequence[_TestedMetric], by_table: tuple[Floats, Places], names: Sequence[str], rules: Rules, alarm: Alarm
+) -> Lines:
+    """Correct over families, ask how much could be missed, and say what follows."""
+    size = len(by_table[0]) * len(names)
 
-    parts: tuple[_TestedMetric, ...]
-    size: int
-
-    def column(self, values: Callable[[_TestedMetric], Floats], *width: int) -> Floats:
+    def numbers(values: Callable[[_TestedMetric], Floats], *width: int) -> Floats:
         """Return one number (or several) per line; not a number where nothing was tested."""
-        column = np.full((self.size, *width), np.nan)
-        for part in self.parts:
+        column = np.full((size, *width), np.nan)
+        for part in parts:
             column[part.open] = values(part)
         return column
 
-    def texts(self, values: Callable[[_TestedMetric], Texts | str], otherwise: str) -> Texts:
-        """Return one text per line."""
-        column = np.full(self.size, otherwise, dtype=object)
-        for part in self.parts:
+    def texts(values: Callable[[_TestedMetric], Texts | str], otherwise: str) -> Texts:
+        column = np.full(size, otherwise, dtype=object)
+        for part in parts:
             column[part.lines] = values(part)
         return column
 
+    def missed(part: _TestedMetric) -> Floats:
+        return largest_contrast(part.tested.cells, part.tested.variances, limit[part.open])
 
-def _judge(tested: _Tested, by_table: tuple[Floats, Places], names: Sequence[str], rules: Rules, alarm: Alarm) -> Lines:
-    """Correct over families, ask how much could be missed, and say what follows."""
-    families = rules.families(np.arange(tested.size) % len(names))
+    def missed_guarded(part: _TestedMetric) -> Floats:
+        critical = widen_critical(limit[part.open], part.guarded.pull)
+        return largest_contrast(part.tested.cells, part.guarded.variances, critical)
+
+    families = rules.families(np.arange(size) % len(names))
+    p_robust = numbers(lambda part: part.decides.p)
+    p_adjusted = correct_families(p_robust, families, rules.correction)
+    level = interval_levels(p_adjusted, families, rules)
+    limit = numbers(lambda part: critical_values(part.tested, level[part.open]))
     assignment_p, check = by_table
-    whole = correct_families(assignment_p, np.zeros(len(assignment_p), dtype=np.intp), "holm")
-    evidence = _evidence(tested, families, rules, np.repeat(whole, len(names)), names)
+    checked = correct_families(assignment_p, np.zeros(len(assignment_p), dtype=np.intp), "holm")
+    evidence = Evidence(
+        p_adjusted=p_adjusted,
+        p_guarded=correct_families(numbers(lambda part: part.careful), families, rules.correction),
+        could_miss=numbers(missed),
+        could_miss_guarded=numbers(missed_guarded) if rules.tolerance else np.full(size, np.nan),
+        assignment=np.repeat(checked, len(names)),
+        tolerance=np.tile([rules.tolerance.get(name, np.nan) for name in names], len(assignment_p)),
+        untested=np.isnan(p_robust),
+    )
     verdict, note = decide(evidence, rules.alpha, alarm)
-    variance = tested.texts(lambda part: part.variance, "")
+    variance = texts(lambda part: part.variance, "")
     assumed = variance == "by_arm"
     note[assumed] = [f"{text}; {EQUAL_LEVELS}" if text else EQUAL_LEVELS for text in note[assumed]]
-    reasons = tested.texts(lambda part: part.reasons, NOT_HELD)
     return Lines(
-        F=tested.column(lambda part: part.tested.pooled.F),
-        df=tested.column(lambda part: part.tested.pooled.df, 2),
-        p=tested.column(lambda part: part.tested.pooled.p),
-        F_robust=tested.column(lambda part: part.decides.F),
-        df_robust=tested.column(lambda part: part.decides.df, 2),
-        p_robust=tested.column(lambda part: part.decides.p),
-        p_adjusted=evidence.p_adjusted,
+        F=numbers(lambda part: part.tested.pooled.F),
+        df=numbers(lambda part: part.tested.pooled.df, 2),
+        p=numbers(lambda part: part.tested.pooled.p),
+        F_robust=numbers(lambda part: part.decides.F),
+        df_robust=numbers(lambda part: part.decides.df, 2),
+        p_robust=p_robust,
+        p_adjusted=p_adjusted,
         p_guarded=evidence.p_guarded,
         could_miss=evidence.could_miss,
         assignment_p=np.repeat(assignment_p, len(names)),
         check=np.repeat(check, len(names)),
         variance=variance,
         verdict=verdict,
-        note=np.where(verdict == "not testable", reasons, note),
-    )
-
-
-def _evidence(tested: _Tested, families: Places, rules: Rules, assignment: Floats, names: Sequence[str]) -> Evidence:
-    """Return corrected p-values, and intervals at the level that the correction leaves."""
-    robust = tested.column(lambda part: part.decides.p)
-    adjusted = correct_families(robust, families, rules.correction)
-    level = interval_levels(adjusted, families, rules)
-    limit = tested.column(lambda part: critical_values(part.tested, level[part.open]))
-
-    def plain(part: _TestedMetric) -> Floats:
-        return largest_contrast(part.tested.cells, part.tested.variances, limit[part.open])
-
-    def guarded(part: _TestedMetric) -> Floats:
-        critical = widen_critical(limit[part.open], part.guarded.pull)
-        return largest_contrast(part.tested.cells, part.guarded.variances, critical)
-
-    return Evidence(
-        p_adjusted=adjusted,
-        p_guarded=correct_families(tested.column(lambda part: part.careful), families, rules.correction),
-        could_miss=tested.column(plain),
-        could_miss_guarded=tested.column(guarded) if rules.tolerance else np.full(tested.size, np.nan),
-        assignment=assignment,
-        tolerance=np.tile([rules.tolerance.get(name, np.nan) for name in names], tested.size // len(names)),
-        untested=np.isnan(robust),
+        note=np.where(verdict == "not testable", texts(lambda part: part.reasons, NOT_HELD), note),
     )
 
 
@@ -260,14 +248,6 @@ class Outcome:
         return values
 
 
-@dataclass(frozen=True, eq=False)
-class Quantiles:
-    """Sorted p-values beside what as many tests without any effect would show."""
-
-    expected: Floats
-    observed: Floats
-
-
 Row = TypeVar("Row", bound=Outcome)
 
 
@@ -298,19 +278,12 @@ class Scan(ABC, Generic[Row]):
     def _row(self, line: int, values: dict[str, Any]) -> Row:
         """Return one line as a row, from what all kinds of scans say of it."""
 
-    @property
-    def order(self) -> Places:
-        """The numbers of the lines, what needs attention first, then by p."""
-        places = {verdict: place for place, verdict in enumerate(ORDER)}
-        urgency = np.array([places[verdict] for verdict in self.lines.verdict.tolist()], dtype=np.intp)
-        adjusted, raw = (np.where(np.isnan(p), 1.0, p) for p in (self.lines.p_adjusted, self.lines.p_robust))
-        return np.lexsort((raw, adjusted, urgency))
-
     @cached_property
     def flagged_lines(self) -> Places:
-        """The numbers of the alarms' lines, most urgent first."""
-        order = self.order
-        return np.asarray(order[np.isin(self.lines.verdict[order].astype(str), ALARMS)])
+        """The numbers of the alarms' lines, what needs attention first, then by p."""
+        alarms = np.flatnonzero(np.isin(self.lines.verdict.astype(str), ALARMS))
+        urgency = np.array([ORDER.index(verdict) for verdict in self.lines.verdict[alarms]], dtype=np.intp)
+        return np.asarray(alarms[np.lexsort((self.lines.p_robust[alarms], self.lines.p_adjusted[alarms], urgency))])
 
     @property
     def flagged(self) -> list[Row]:
@@ -352,15 +325,15 @@ class Scan(ABC, Generic[Row]):
         """The number of each line's metric."""
         return np.arange(len(self)) % len(self.metrics)
 
-    @property
-    def tested(self) -> int:
-        """How many tests could be done."""
-        return sum(self._tested.values())
-
     @cached_property
     def _tested(self) -> dict[str, int]:
         """How many tests of every metric could be done."""
         return {m.name: int(np.sum(self._done & (self.metric_of == at))) for at, m in enumerate(self.metrics)}
+
+    @property
+    def tested(self) -> int:
+        """How many tests could be done."""
+        return sum(self._tested.values())
 
     @property
     def families(self) -> dict[str, int]:
@@ -388,16 +361,19 @@ class Scan(ABC, Generic[Row]):
         names, counts = np.unique(self.lines.verdict.astype(str), return_counts=True)
         return dict(zip(names.tolist(), counts.tolist(), strict=True))
 
-    def quantiles(self, metric: str, most: int = 500) -> Quantiles:
-        """Return observed against expected p-values; of more than ``most`` all small ones and some of the others."""
+    def quantiles(self, metric: str, most: int = 500) -> tuple[Floats, Floats]:
+        """Return sorted p-values of a metric, and what as many tests without any effect would show before them.
+
+        Of more than ``most`` these are all small ones and some of the others.
+        """
         chosen = self._done & np.array([known.name == metric for known in self.metrics])[self.metric_of]
         observed = np.sort(self.lines.p_robust[chosen])
         expected = (np.arange(len(observed)) + 0.5) / max(1, len(observed))
         if len(observed) > most:
             spaced = np.geomspace(1, len(observed), most).astype(np.intp) - 1
-            places = np.unique(np.concatenate([spaced, np.linspace(0, len(observed) - 1, most).astype(np.intp)]))
+            places = np.union1d(spaced, np.linspace(0, len(observed) - 1, most).astype(np.intp))
             observed, expected = observed[places], expected[places]
-        return Quantiles(expected, observed)
+        return expected, observed
 
     def summary(self) -> dict[str, Any]:
         """Return what the whole scan was, as plain data."""

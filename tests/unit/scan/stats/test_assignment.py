@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from kanab.scan.stats.assignment import CHECKS, check_assignment, independence_p, planned_p
+from kanab.scan.stats.assignment import CHECKS, check_assignment, combine_checks, independence_p, planned_p
 from kanab.scan.stats.table_blocks import TableBlock
 
 rng = np.random.default_rng(3)
@@ -40,32 +40,30 @@ def test_the_three_checks_are_combined_by_the_smallest_times_three():
     people = np.array([[[100, 100], [100, 100]]])
     found = check_assignment(block(people, (np.array([[300, 240]]), np.array([[250, 250]]))))
     entry = independence_p(np.array([[[200.0, 100.0], [200.0, 40.0]]]))[0]
-    assert found.p[0, :3].tolist() == pytest.approx([1.0, entry, 1.0], rel=1e-12)
-    assert found.combined[0] == pytest.approx(3 * entry, rel=1e-12)
-    assert found.worst[0] == 1
+    assert found[0, :3].tolist() == pytest.approx([1.0, entry, 1.0], rel=1e-12)
+    combined, worst = combine_checks(found)
+    assert (combined[0], worst[0]) == (pytest.approx(3 * entry, rel=1e-12), 1)
 
 
 def test_without_the_experiments_own_tables_only_the_arms_are_checked():
-    people = rng.integers(50, 60, (4, 2, 3))
-    found = check_assignment(block(people))
-    assert np.isnan(found.p[:, 1:]).all()
-    assert found.combined.tolist() == found.p[:, 0].tolist()
+    found = check_assignment(block(rng.integers(50, 60, (4, 2, 3))))
+    assert np.isnan(found[:, 1:]).all()
+    assert combine_checks(found)[0].tolist() == found[:, 0].tolist()
 
 
-def test_an_own_table_that_lacks_people_is_not_compared():
-    found = check_assignment(block(np.array([[[50, 50], [50, 50]]]), (np.array([[90, 200]]), np.array([[200, 200]]))))
-    assert np.isnan(found.p[0, 1])
-    assert not np.isnan(found.p[0, 2])
-
-
-def test_everybody_in_both_leaves_nothing_to_check_about_entry():
-    found = check_assignment(block(np.array([[[50, 50], [50, 50]]]), (np.array([[100, 100]]), np.array([[100, 100]]))))
-    assert np.isnan(found.p[0, 1:]).all()
-
-
-def test_nobody_in_both_has_no_p():
-    found = check_assignment(block(np.zeros((1, 2, 2), dtype=np.int64)))
-    assert np.isnan(found.combined).all()
+@pytest.mark.parametrize(
+    ("people", "arms", "unknown"),
+    [
+        ([[50, 50], [50, 50]], ([[90, 200]], [[200, 200]]), [1, 3]),  # an own table that lacks people
+        ([[50, 50], [50, 50]], ([[100, 100]], [[100, 100]]), [1, 2, 3]),  # everybody in both
+        ([[0, 0], [0, 0]], None, [0, 1, 2, 3]),  # nobody in both
+    ],
+)
+def test_what_is_not_known_or_the_same_for_all_is_not_checked(people, arms, unknown):
+    own = (None, None) if arms is None else tuple(map(np.array, arms))
+    found = check_assignment(block(np.array([people]), own))
+    assert np.flatnonzero(np.isnan(found[0])).tolist() == unknown
+    assert np.isnan(combine_checks(found)[0][0]) == (len(unknown) == 4)
 
 
 @pytest.mark.slow
@@ -100,12 +98,13 @@ def test_a_planned_table_is_checked_against_its_plan_and_nothing_else():
     people = np.array([[[400, 200], [200, 200]], [[400, 200], [200, 200]]])
     arms = np.array([[600, 900], [600, 900]])
     found = check_assignment(block(people, (arms, arms)), {1: np.array([[0.4, 0.2], [0.2, 0.2]])})
-    assert found.combined[0] < 1e-6
-    assert found.combined[1] == found.p[1, 3] == pytest.approx(1.0)
-    assert np.isnan(found.p[1, :3]).all()
-    assert np.isnan(found.p[0, 3])
-    off = check_assignment(block(people[:1]), {0: np.array([[0.25, 0.25], [0.25, 0.25]])})
-    assert CHECKS[off.worst[0]].format("a", "b") == "people are not in the joint shares that were planned for a and b"
+    combined = combine_checks(found)[0]
+    assert combined[0] < 1e-6
+    assert combined[1] == found[1, 3] == pytest.approx(1.0)
+    assert np.isnan(found[1, :3]).all()
+    assert np.isnan(found[0, 3])
+    _, worst = combine_checks(check_assignment(block(people[:1]), {0: np.array([[0.25, 0.25], [0.25, 0.25]])}))
+    assert CHECKS[worst[0]].format("a", "b") == "people are not in the joint shares that were planned for a and b"
 
 
 def test_planned_shares_ring_as_often_as_they_say():
