@@ -20,9 +20,20 @@ from numpy.typing import NDArray
 from kanab.arguments import check_arguments
 from kanab.choices import Alternative, Correction
 from kanab.errors import AnalysisError, listed
-from kanab.stats.cell_variance import KNOWN, CellVariance, marginal
 from kanab.stats.distributions import check_sides, chi2_tail, f_tail, satterthwaite_df, t_interval, t_tail
-from kanab.stats.ftest import EQUAL_VARIANCES, FTest, TwoWay, Variance, cell_spread, finest_variance, robust_f, two_way
+from kanab.stats.ftest import (
+    EQUAL_VARIANCES,
+    KNOWN,
+    CellVariance,
+    FTest,
+    TwoWay,
+    Variance,
+    cell_spread,
+    finest_variance,
+    marginal,
+    robust_f,
+    two_way,
+)
 from kanab.stats.gram import Classes, Floats, arm_squares
 from kanab.stats.multiplicity import correct
 from kanab.stats.noise_variance import TOO_NOISY

@@ -7,8 +7,7 @@ import pytest
 from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
 from kanab import Metric, count_columns
-from kanab.stats.cell_variance import _newton, by_arm, by_class, two_marginals
-from kanab.stats.ftest import cell_spread, two_way
+from kanab.stats.ftest import _newton, by_arm, by_class, cell_spread, two_marginals, two_way
 from kanab.stats.gram import arm_squares, classes_of
 
 CELLS = {

@@ -15,7 +15,7 @@ import scipy
 from numpy.typing import NDArray
 
 from kanab.scan.stats.table_blocks import CentredCells, Flags, MetricTables, centre_cells
-from kanab.stats.cell_variance import two_marginals
+from kanab.stats.ftest import two_marginals
 from kanab.stats.gram import Classes, Floats
 
 NO_SQUARES = "no squares were kept"
