@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import kanab as kb
+from kanab.counted import Counted
 from kanab.description import Covariate, Mean, Number, Quantile, Ratio, Reading, Rows
 
 _OF_METRICS = ("bounds", "resolution", "missing", "min_events", "clip")
@@ -37,6 +39,16 @@ def as_values(function: str, **said: Any) -> dict[str, Any]:
     if function == "scan_interactions":
         said.pop("covariates", None)
     return said | keywords
+
+
+def readout_of(rows: Any, **said: Any) -> kb.Readout:
+    """Return `kanab.readout` of rows with such keywords."""
+    return kb.readout(rows, **as_values("readout", **said))
+
+
+def count_of(rows: Any, **said: Any) -> Counted:
+    """Return `kanab.count` of rows with such keywords."""
+    return kb.count(rows, **as_values("count", **said))
 
 
 def _listed(names: Any) -> list[str]:

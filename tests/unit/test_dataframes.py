@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from kanab.analysis.readout_tables import ReadoutRows
 
 import kanab as kb
 from kanab.analysis.options import Looks
@@ -82,7 +81,7 @@ def lists(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, .
 
 
 def check_every_list_is_a_frame(result: Any) -> None:
-    frames = {name: result.to_pandas(name) for name in result._tables()}
+    frames = {name: result.to_pandas(name, details=True) for name in result._tables()}
     for path, rows in lists(result.to_dict()):
         if rows and isinstance(rows[0], Mapping):
             names = {name for name, value in rows[0].items() if isinstance(value, str | float | int)}
@@ -91,7 +90,7 @@ def check_every_list_is_a_frame(result: Any) -> None:
         elif rows and len(path) == 1 and path != ("shares",):
             assert frames[path[0]].iloc[:, 0].tolist() == rows
     for name, frame in frames.items():
-        other = result.to_polars(name)
+        other = result.to_polars(name, details=True)
         assert (other.columns, other.height) == (list(frame.columns), len(frame))
         assert not any(isinstance(cell, Mapping) for column in frame for cell in frame[column]), name
 
@@ -99,9 +98,8 @@ def check_every_list_is_a_frame(result: Any) -> None:
 @pytest.mark.slow
 def test_every_list_of_a_readout_is_a_frame(readout: kb.Readout) -> None:
     check_every_list_is_a_frame(readout)
-    assert tuple(readout._tables()) == get_args(ReadoutRows)
-    empty = {name for name in get_args(ReadoutRows) if readout.to_pandas(name).empty}
-    assert empty <= {"pooled", "noise", "left_out", "costs", "cautions", "follow_ups"}
+    empty = {name for name in readout._tables() if readout.to_pandas(name).empty}
+    assert empty <= {"pooled", "noise", "left_out", "costs", "cautions", "claims", "follow_ups"}
 
 
 def test_sections_that_hold_arms_and_bins_become_rows(readout: kb.Readout) -> None:
@@ -124,7 +122,7 @@ def test_sections_that_hold_arms_and_bins_become_rows(readout: kb.Readout) -> No
 def test_a_planned_look_is_a_column_for_each_of_its_numbers() -> None:
     looks = Looks("spending", looks=4, earlier=[])
     looked = kb.readout(shop_rows(2_000), arm="variant", metrics=["bought"], reading=kb.Reading(looks=looks))
-    frame = looked.to_polars()
+    frame = looked.to_polars(details=True)
     assert frame["sequential_looks"].to_list() == [4]
     assert frame["sequential_p"].to_list() == [looked.to_dict()["effects"][0]["sequential"]["p"]]
     assert {"sequential_interval_low", "sequential_interval_high"} <= set(frame.columns)
@@ -168,7 +166,7 @@ def test_every_list_of_a_forecast_is_a_frame() -> None:
 
 
 def test_an_unknown_table_is_told_the_names_that_there_are(readout: kb.Readout) -> None:
-    with pytest.raises(AnalysisError, match=r"no rows of that name\. Use one of: effects, segment_effects, .*notes\."):
+    with pytest.raises(AnalysisError, match=r"no rows of that name\. Use one of: effects, .*, notes\."):
         readout.to_pandas("level")  # type: ignore[arg-type]
     with pytest.raises(AnalysisError, match="Use one of: effects"):
         readout.to_polars(["effects"])  # type: ignore[arg-type]

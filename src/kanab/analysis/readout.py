@@ -32,8 +32,8 @@ from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
 
 EFFECT_COLUMNS = (
-    "metric", "role", "control", "arm", "method", "mean_control", "mean_arm", "estimate", "interval", "relative", "p",
-    "p_adjusted", "verdict",
+    "metric", "role", "arm", "method", "mean_control", "mean_arm", "estimate", "interval", "relative",
+    "relative_interval", "p", "p_adjusted", "verdict",
 )  # fmt: skip
 """What a frame of effects holds unless details are asked for."""
 

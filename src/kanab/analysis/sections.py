@@ -232,8 +232,13 @@ def report_html(data: Data) -> str:
 def report_page(data: Data) -> Page:
     """Return the page of a readout, with pictures and the same numbers in tables."""
     header = header_html("Experiment", data["experiment"], *lead_html(data))
-    internal = INTERNAL if is_internal(data) else ""
-    return Page(title(data), header, page_sections(readout_sections(data)), "from counts and sums", internal=internal)
+    internal = INTERNAL if is_internal(data) else ""  # which stands at the top of a page, and not once more
+    sections = [
+        replace(section, parts=tuple(part for part in section.parts if part != INTERNAL))
+        for section in readout_sections(data)
+    ]
+    shown = [section for section in sections if section.parts]
+    return Page(title(data), header, page_sections(shown), "from counts and sums", internal=internal)
 
 
 def lead_html(data: Data) -> list[str]:

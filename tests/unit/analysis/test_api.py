@@ -1,23 +1,19 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from scipy.stats import chi2_contingency
-from tests.described import as_values
+from tests.described import count_of, readout_of
 
 import kanab as kb
 from kanab.analysis.api import analyze
 from kanab.analysis.from_source import readout
-from kanab.analysis.readout import Readout
 from kanab.counting.dispatch import count
-from kanab.dataframes import frame
 from kanab.description import Ratio, Reading
-from kanab.errors import AnalysisError, LevelError, PlanError, SourceError
+from kanab.errors import AnalysisError, LevelError, PlanError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
@@ -51,7 +47,7 @@ CHOICES: dict[str, Any] = {
 
 def test_the_readout_holds_the_numbers_of_the_functions() -> None:
     rows = shop()
-    found = readout(rows, **as_values("readout", **CHOICES)).to_dict()
+    found = readout_of(rows, **CHOICES).to_dict()
     tally = kb.count_columns(
         rows, arm="variant", covariates=["tier"], metrics=["spend"], bounds={"spend": (0, 500)},
         resolution={"spend": 0.01}, squares="arm",
@@ -69,18 +65,8 @@ def test_the_readout_holds_the_numbers_of_the_functions() -> None:
     assert sum(found["arms"].values()) == 4_000
 
 
-def test_p_is_adjusted_over_metrics_and_arms_of_the_rows_that_carry_verdicts() -> None:
-    rows = shop(arms=("A", "B", "C"))
-    found = readout(rows, **as_values("readout", **CHOICES)).to_dict()["effects"]
-    for carries in (True, False):
-        family = [row for row in found if row["carries_verdict"] == carries]
-        assert len(family) == 4
-        corrected = kb.stats.correct([row["p"] for row in family], "holm") if carries else [None] * 4
-        assert [row["p_adjusted"] for row in family] == corrected
-
-
 def test_the_robust_f_decides_and_follow_ups_explain() -> None:
-    found = readout(shop(), **as_values("readout", **CHOICES)).to_dict()
+    found = readout_of(shop(), **CHOICES).to_dict()
     kinds = [(row["metric"], row["variance"], row["decides"]) for row in found["segments"]]
     assert kinds == [
         ("spend", "pooled", False),
@@ -99,7 +85,7 @@ def test_the_robust_f_decides_and_follow_ups_explain() -> None:
 
 def test_every_segment_has_effects_at_its_levels_whatever_its_f_says() -> None:
     rows = shop()
-    found = readout(rows, **as_values("readout", **CHOICES))
+    found = readout_of(rows, **CHOICES)
     effects = found.to_dict()["segment_effects"]
     assert [(row["metric"], row["level"], row["exploratory"]) for row in effects] == [
         ("spend", "desktop", False),
@@ -117,63 +103,32 @@ def test_every_segment_has_effects_at_its_levels_whatever_its_f_says() -> None:
         assert row["p"] < row["p_adjusted"]
 
 
-def test_effects_at_levels_become_frames() -> None:
-    found = readout(shop(), **as_values("readout", **CHOICES))
-    levels = found.to_pandas("segment_effects")
-    assert levels["level"].tolist() == ["desktop", "phone"] * 2
-    assert {"interval_adjusted_low", "people_arm", "exploratory"} <= set(levels.columns)
-    assert found.to_polars("segment_effects").height == 4
-    assert {"df_numerator", "df_denominator"} <= set(found.to_pandas("segments").columns)
-    assert len(found.to_pandas("follow_ups")) == 1
-    with pytest.raises(AnalysisError, match=r"no rows of that name\. Use one of: effects, segment_effects"):
-        found.to_pandas("levels")
-
-
-def test_effects_of_receiving_become_frames() -> None:
-    rows = shop() | {"opened": (np.asarray(shop()["variant"]) == "B").astype(int)}
-    rows["opened"][::3] = 0
-    found = readout(rows, **as_values("readout", **CHOICES | {"treatment_received": "opened"}))
-    received = found.to_pandas("received")
-    assert {"estimate", "ranges", "interval_delta_low", "covariates"} <= set(received.columns)
-    assert found.to_polars("received").height == len(found.received)
-
-
 def test_the_control_may_be_named_and_is_otherwise_said() -> None:
     rows = shop(arms=("new", "old"))
-    chosen = readout(rows, **as_values("readout", **CHOICES))
+    chosen = readout_of(rows, **CHOICES)
     assert chosen.control == "old"
     assert "Control is old (not named; name another if that is wrong)." in chosen.notes
-    named = readout(rows, **as_values("readout", control="new", **CHOICES))
+    named = readout_of(rows, control="new", **CHOICES)
     assert named.control == "new"
     assert not any("not named" in note for note in named.notes)
     assert named.effects[0].effect.estimate == -chosen.effects[0].effect.estimate
     with pytest.raises(LevelError, match="unknown arm"):
-        analyze(release(count(rows, **as_values("count", **CHOICES))), reading=Reading(control="nobody"))
+        analyze(release(count_of(rows, **CHOICES)), reading=Reading(control="nobody"))
 
 
 def test_shares_are_those_of_the_plan() -> None:
-    found = readout(shop(), **as_values("readout", shares={"A": 9, "B": 1}, **CHOICES)).to_dict()["sample_ratio"]
+    found = readout_of(shop(), shares={"A": 9, "B": 1}, **CHOICES).to_dict()["sample_ratio"]
     assert found["declared"] is True
     assert found["p"] < 1e-100
     assert found["shares"] == {"A": 0.9, "B": 0.1}
 
 
-def test_one_sided_intervals_have_an_open_end_in_json() -> None:
-    found = readout(shop(), **as_values("readout", alternative="greater", **CHOICES)).to_dict()
-    assert found["effects"][0]["interval"][1] is None
-    assert found["effects"][0]["relative_interval"][1] is None
-    json.dumps(found, allow_nan=False)
-
-
 def test_bounds_from_the_data_are_said_of_a_release_and_concern_nobody_who_holds_the_rows() -> None:
     choices = {name: value for name, value in CHOICES.items() if name not in ("bounds", "resolution")}
-    noted = kb.analyze(kb.release(kb.count(shop(), **as_values("count", **choices)))).notes
+    noted = kb.analyze(kb.release(count_of(shop(), **choices))).notes
     said = "Bounds were taken from the data, and nobody is beyond them; this can be read here but not saved."
     assert said in noted
-    for answer in (
-        kb.analyze(kb.release(kb.count(shop(), **as_values("count", **CHOICES)))),
-        readout(shop(), **as_values("readout", **choices)),
-    ):
+    for answer in (kb.analyze(kb.release(count_of(shop(), **CHOICES))), readout_of(shop(), **choices)):
         assert not any("Bounds" in note for note in answer.notes)
 
 
@@ -182,10 +137,10 @@ def test_clamped_and_missing_people_are_exact_and_in_a_release_floored_to_multip
     rows["spend"] = rows["spend"].copy()
     rows["spend"][:37] = 900.0
     rows["spend"][40:63] = np.nan
-    own = readout(rows, **as_values("readout", **CHOICES, missing={"spend": "zero"}))
+    own = readout_of(rows, **CHOICES, missing={"spend": "zero"})
     assert "37 people were clamped to the bounds of spend." in own.notes
     assert "23 people have no value of spend, which counts as 0." in str(own)
-    found = kb.analyze(kb.release(kb.count(rows, **as_values("count", **CHOICES, missing={"spend": "zero"}))))
+    found = kb.analyze(kb.release(count_of(rows, **CHOICES, missing={"spend": "zero"})))
     assert "At least 30 people were clamped to the bounds of spend (in steps of 10)." in found.notes
     assert "At least 20 people have no value of spend, which counts as 0 (in steps of 10)." in str(found)
 
@@ -194,7 +149,7 @@ def test_people_without_a_value_are_left_out_of_a_metric_and_its_section_says_so
     rows = shop()
     gone = np.arange(4_000) % 5 == 0
     rows["spend"] = np.where(gone, np.nan, rows["spend"])
-    found = readout(rows, **as_values("readout", **CHOICES))
+    found = readout_of(rows, **CHOICES)
     row = next(row for row in found.to_dict()["effects"] if row["metric"] == "spend")
     arms = [rows["spend"][~gone & (rows["variant"] == arm)].clip(0, 500).mean() for arm in "AB"]
     assert (row["mean_control"], row["mean_arm"]) == pytest.approx(arms, rel=1e-9)
@@ -212,29 +167,29 @@ def test_a_metric_that_fewer_than_k_people_lack_is_withheld_in_a_release_with_th
     rows = shop()
     rows["spend"] = rows["spend"].copy()
     rows["spend"][:3] = np.nan
-    assert "spend" in {row["metric"] for row in readout(rows, **as_values("readout", **CHOICES)).to_dict()["effects"]}
-    found = kb.analyze(kb.release(kb.count(rows, **as_values("count", **CHOICES))))
+    assert "spend" in {row["metric"] for row in readout_of(rows, **CHOICES).to_dict()["effects"]}
+    found = kb.analyze(kb.release(count_of(rows, **CHOICES)))
     assert "spend" not in {row["metric"] for row in found.to_dict()["effects"]}
     told = " ".join(str(found).split())
     assert "spend is withheld altogether: fewer than k people could be told by having a value" in told
     assert '(--missing spend=zero, missing = "zero" in a plan)' in told
     assert "(--where 'spend is not null')" in told
     for choices in ({"missing": {"spend": "zero"}}, {"where": "spend is not null"}):
-        released = kb.release(kb.count(rows, **as_values("count", **CHOICES, **choices)))
+        released = kb.release(count_of(rows, **CHOICES, **choices))
         assert "spend" in {row["metric"] for row in kb.analyze(released).to_dict()["effects"]}
 
 
 def test_a_rate_of_nobody_has_an_interval_and_no_effect() -> None:
     rows = shop()
     rows["bought"] = np.zeros(4_000, dtype=int)
-    found = readout(rows, **as_values("readout", **CHOICES)).to_dict()
+    found = readout_of(rows, **CHOICES).to_dict()
     row = next(row for row in found["effects"] if row["metric"] == "bought")
     assert (row["estimate"], row["test"], row["df"], row["p"]) == (0.0, "score", None, 1.0)
     low, high = row["interval"]
     assert -0.003 < low < 0 < high < 0.003
     assert (row["relative"], row["odds_ratio"], row["odds_ratio_interval"]) == (None, None, None)
     assert any("bought by device is not testable" in note for note in found["notes"])
-    assert "bought" in str(readout(rows, **as_values("readout", **CHOICES)))
+    assert "bought" in str(readout_of(rows, **CHOICES))
 
 
 def test_several_experiments_are_read_by_name() -> None:
@@ -253,29 +208,8 @@ def test_several_experiments_are_read_by_name() -> None:
         analyze(found, "nothing")
 
 
-@pytest.mark.slow
-def test_the_readout_prints_itself_everywhere() -> None:
-    found = readout(shop(), **as_values("readout", **CHOICES))
-    assert repr(found) == str(found)
-    assert str(found).startswith("variant: 4,000 people in 2 arms, control A")
-    assert "<script" not in found.to_html()
-    assert found.to_markdown().count("|") > 20
-
-
-def test_effects_become_frames() -> None:
-    found = readout(shop(), **as_values("readout", **CHOICES))
-    pandas, polars = found.to_pandas(), found.to_polars()
-    assert isinstance(pandas, pd.DataFrame)
-    assert isinstance(polars, pl.DataFrame)
-    assert len(pandas) == polars.height == 4
-    assert pandas["estimate"].tolist() == polars["estimate"].to_list() == [row.effect.estimate for row in found.effects]
-    assert {"interval_low", "relative_interval_high", "p_adjusted"} <= set(pandas.columns)
-    with pytest.raises(SourceError, match="Run: pip install nopackage"):
-        frame("nopackage", [])
-
-
 def test_a_release_without_the_experiments_tables_is_an_error() -> None:
-    found = release(count(shop(), **as_values("count", **CHOICES)))
+    found = release(count_of(shop(), **CHOICES))
     bare = type(found)(found.plan, {}, found.receipt)
     with pytest.raises(AnalysisError, match="holds no table of variant"):
         analyze(bare)
@@ -310,9 +244,9 @@ def test_a_ratio_whose_products_were_withheld_is_a_note() -> None:
 
 
 def test_several_looks_widen_intervals_and_correct_the_p_over_all_looks() -> None:
-    plain = readout(shop(), **as_values("readout", **CHOICES)).to_dict()
+    plain = readout_of(shop(), **CHOICES).to_dict()
     for looks in (kb.Looks("always-valid"), kb.Looks("spending", looks=4, earlier=(1_000, 2_000))):
-        found = readout(shop(), **as_values("readout", **CHOICES, looks=looks))
+        found = readout_of(shop(), **CHOICES, looks=looks)
         for row, own in zip(found.to_dict()["effects"], plain["effects"], strict=True):
             look = row["sequential"]
             usual = ("estimate", "p_usual", "interval_welch")
@@ -335,7 +269,7 @@ def test_several_looks_widen_intervals_and_correct_the_p_over_all_looks() -> Non
 
 def test_planned_looks_without_a_plan_are_refused() -> None:
     with pytest.raises(AnalysisError, match="how many looks are planned is not said"):
-        readout(shop(), **as_values("readout", **CHOICES, looks=kb.Looks("spending")))
+        readout_of(shop(), **CHOICES, looks=kb.Looks("spending"))
 
 
 def unfair(n: int = 20_000) -> dict[str, Any]:
@@ -353,7 +287,7 @@ UNFAIR: dict[str, Any] = CHOICES | {"metrics": ["spend"], "missing": {"spend": "
 
 
 def test_an_uneven_covariate_and_attrition_ring_though_the_sample_ratio_is_fine() -> None:
-    found = readout(unfair(), **as_values("readout", **UNFAIR))
+    found = readout_of(unfair(), **UNFAIR)
     balance = found.to_dict()["balance"]
     assert (balance["alarm"], balance["limit"]) == (True, 0.001)
     assert [(row["about"], row["name"], row["alarm"]) for row in balance["rows"]] == [
@@ -376,31 +310,6 @@ def test_an_uneven_covariate_and_attrition_ring_though_the_sample_ratio_is_fine(
     )
 
 
-def test_balance_over_several_looks_is_judged_by_the_p_that_holds_at_any_time() -> None:
-    found = readout(unfair(), **as_values("readout", **UNFAIR, looks=kb.Looks("always-valid")))
-    rows = found.to_dict()["balance"]["rows"]
-    assert all(row["p"] < row["p_any_time"] <= row["p_adjusted"] for row in rows if row["alarm"])
-    assert [row["alarm"] for row in rows] == [True, True, False]
-    assert "however often you look; alarm below 0.001)" in " ".join(str(found).split())
-
-
-def test_alike_arms_are_fine_in_one_line() -> None:
-    text = " ".join(str(readout(shop(), **as_values("readout", **CHOICES))).split())
-    assert "Balance: fine. 2 covariates are alike across arms (smallest corrected p = " in text
-    assert (
-        readout(shop(), **as_values("readout", **CHOICES | {"adjust": [], "segments": []})).to_dict()["balance"]["rows"]
-        == []
-    )
-
-
-def test_the_json_says_whether_the_sample_ratio_is_an_alarm_and_its_limit() -> None:
-    ratio = readout(shop(), **as_values("readout", **CHOICES, shares={"A": 1, "B": 1})).to_dict()["sample_ratio"]
-    assert (ratio["alarm"], ratio["limit"]) == (False, 0.001)
-    assert readout(shop(), **as_values("readout", **CHOICES, shares={"A": 2, "B": 1})).to_dict()["sample_ratio"][
-        "alarm"
-    ]
-
-
 def test_few_people_who_carry_a_mean_are_cautioned_about_where_nobody_declared_bounds():
     rng = np.random.default_rng(3)
     arm = np.array(["A"] * 1_800 + ["B"] * 200)
@@ -414,9 +323,7 @@ def test_few_people_who_carry_a_mean_are_cautioned_about_where_nobody_declared_b
 
 def test_pooled_arms_are_checked_for_balance_as_one() -> None:
     rows = shop(6_000, arms=("A", "B", "C"))
-    balance = readout(rows, **as_values("readout", **CHOICES, pool={"any": ["B", "C"]}, control="A")).to_dict()[
-        "balance"
-    ]
+    balance = readout_of(rows, **CHOICES, pool={"any": ["B", "C"]}, control="A").to_dict()["balance"]
     expected = chi2_contingency(pd.crosstab(rows["variant"] != "A", rows["device"]), correction=False)
     device = next(row for row in balance["rows"] if row["name"] == "device")
     assert device["p"] == pytest.approx(expected.pvalue, rel=1e-9)
@@ -446,24 +353,6 @@ def with_epsilon() -> Release:
         "bought": rng.random(20_000) < 0.2, "spend": np.round(rng.gamma(2, 6, 20_000)),
     }  # fmt: skip
     return release(count(people, plan))
-
-
-@pytest.fixture(scope="module")
-def noisy(with_epsilon: Release) -> Readout:
-    return analyze(with_epsilon)
-
-
-def test_rates_with_noise_are_shown_in_percent_and_amounts_are_not(noisy: Readout) -> None:
-    assert noisy.to_dict()["privacy"]["noise"]["rates"] == ["bought"]
-    text = str(noisy)
-    assert "── bought (means in %, effects in points) ─" in text
-    assert "── spend ─" in text
-
-
-def test_rates_are_named_only_where_noise_hides_them() -> None:
-    exact = readout(shop(), arm="variant", metrics=["bought"])
-    assert exact.rates == ("bought",)
-    assert "rates" not in str(exact.to_dict())
 
 
 def test_where_noise_is_too_much_for_classes_the_note_says_what_is_not_adjusted(

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import statsmodels.formula.api as smf
 from click.testing import CliRunner
-from tests.described import as_values
+from tests.described import count_of, readout_of
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -36,9 +36,7 @@ def people() -> pd.DataFrame:
 
 
 def adjusted(people: Any, **choices: Any) -> kb.stats.Effect:
-    answer = kb.readout(
-        people, **as_values("readout", arm="arm", metrics=["spend"], resolution={"spend": 0.01}, **choices)
-    )
+    answer = readout_of(people, arm="arm", metrics=["spend"], resolution={"spend": 0.01}, **choices)
     return next(row.effect for row in answer.effects if row.effect.method == "adjusted")
 
 
@@ -119,12 +117,8 @@ def test_fewer_bins_than_asked_for_are_said(people: pd.DataFrame, tmp_path: Path
     few = people.assign(visits=np.where(people.visits < 20, 0, people.visits))
     sentence = "visits: 3 bins instead of 5, because many people share a value."
     choices: dict[str, Any] = {"arm": "arm", "metrics": ["spend"], "covariates": ["visits"]}
-    assert sentence in kb.readout(few, **as_values("readout", **choices, bins={"visits": 5})).notes
-    assert not [
-        note
-        for note in kb.readout(people, **as_values("readout", **choices, bins={"visits": 5})).notes
-        if "bins" in note
-    ]
+    assert sentence in readout_of(few, **choices, bins={"visits": 5}).notes
+    assert not [note for note in readout_of(people, **choices, bins={"visits": 5}).notes if "bins" in note]
     few.to_csv(tmp_path / "few.csv", index=False)
     flags = ["--arm", "arm", "--metric", "spend", "--bounds", "spend=-100:100", "--covariate", "visits"]
     files = [str(tmp_path / "few.csv"), "-o", str(tmp_path / "few.json")]
@@ -136,9 +130,7 @@ def test_fewer_bins_than_asked_for_are_said(people: pd.DataFrame, tmp_path: Path
 
 def test_bins_merged_for_k_are_not_called_shared_values(people: pd.DataFrame) -> None:
     bins = {"visits": 5}
-    answer = kb.readout(
-        people, **as_values("readout", arm="arm", metrics=["spend"], covariates=["visits"], bins=bins, k=300)
-    )
+    answer = readout_of(people, arm="arm", metrics=["spend"], covariates=["visits"], bins=bins, k=300)
     assert not [note for note in answer.notes if "instead of" in note]
     assert answer.receipt.maps["arm/visits"].merged
 
@@ -194,8 +186,8 @@ def test_a_power_calculation_takes_bins_as_the_analysis_does(people: pd.DataFram
     choices: dict[str, Any] = {"arm": "arm", "metrics": ["spend"], "adjust": ["age"], "bins": {"age": 4}}
     deviations = []
     for score in ([], ["age"]):
-        released = kb.release(kb.count(people, **as_values("count", **choices, score=score)))
-        noise = kb.planning.baseline_from_release(released).noises["arm", "spend"]["age"]
+        released = kb.release(count_of(people, **choices, score=score))
+        noise = kb.planning.baseline_from_release(released).spreads["arm", "spend"]["age"]
         deviations.append(noise.variances[0])
     assert deviations[1] > 1.3 * deviations[0]
 

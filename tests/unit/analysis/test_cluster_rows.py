@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from tests.described import as_values
+from tests.described import count_of, readout_of
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -53,7 +53,7 @@ def robust(rows: dict[str, Any], metric: str) -> tuple[float, float]:
 @pytest.mark.slow
 def test_effects_are_those_of_a_cluster_robust_regression_on_rows() -> None:
     rows = shops()
-    answer = kb.readout(rows, **as_values("readout", **CHOICES))
+    answer = readout_of(rows, **CHOICES)
     assert [row.effect.metric for row in answer.effects] == ["spend", "bought"]
     for row in answer.effects:
         assert (row.effect.estimate, row.effect.se) == pytest.approx(robust(rows, row.effect.metric), rel=1e-10)
@@ -76,10 +76,7 @@ def test_files_and_frames_give_the_same_digits(tmp_path: Path) -> None:
         cli, ["analyze", str(file), "--arm", "variant", "--metric", "spend,bought", "--cluster", "shop", "--json"]
     )
     assert shown.exit_code == 0, shown.output
-    assert (
-        json.loads(shown.output)["effects"]
-        == kb.readout(pd.DataFrame(rows), **as_values("readout", **CHOICES)).to_dict()["effects"]
-    )
+    assert json.loads(shown.output)["effects"] == readout_of(pd.DataFrame(rows), **CHOICES).to_dict()["effects"]
 
 
 @pytest.mark.slow
@@ -106,10 +103,7 @@ def test_a_column_called_people_says_how_many_a_row_stands_for() -> None:
         spend=("spend", "sum"), bought=("bought", "sum"), people=("spend", "size")
     )
     summed["spend"] = summed["spend"].round(2)
-    small, large = (
-        kb.readout(summed, **as_values("readout", **CHOICES)),
-        kb.readout(rows, **as_values("readout", **CHOICES)),
-    )
+    small, large = (readout_of(summed, **CHOICES), readout_of(rows, **CHOICES))
     assert replace(small.clusters, rates=("bought",)) == large.clusters  # sums of rows do not tell who is 0 or 1
     assert small.effects[0].effect.estimate == pytest.approx(large.effects[0].effect.estimate, rel=1e-12)
 
@@ -117,41 +111,37 @@ def test_a_column_called_people_says_how_many_a_row_stands_for() -> None:
 @pytest.mark.slow
 def test_a_covariate_of_clusters_is_adjusted_for_and_that_of_people_is_refused() -> None:
     rows = shops(80)
-    answer = kb.readout(rows, **as_values("readout", **CHOICES, adjust=["region"]))
+    answer = readout_of(rows, **CHOICES, adjust=["region"])
     methods = [(row.effect.metric, row.effect.method) for row in answer.effects]
     assert methods == [
         ("spend", "difference"), ("spend", "adjusted"), ("bought", "difference"), ("bought", "adjusted")
     ]  # fmt: skip
     with pytest.raises(SourceError, match="covariate 'tier' differs among the people of a cluster"):
-        kb.readout(rows, **as_values("readout", **CHOICES, adjust=["tier"]))
+        readout_of(rows, **CHOICES, adjust=["tier"])
 
 
 @pytest.mark.slow
 def test_fewer_than_k_clusters_in_an_arm_and_fewer_than_thirty_are_cautioned_about() -> None:
-    few = kb.readout(shops(18), **as_values("readout", **CHOICES))
+    few = readout_of(shops(18), **CHOICES)
     assert {caution.code for caution in few.cautions} >= {"small-arm", "few-clusters"}
     assert any("Fewer than k = 10 clusters are in arms A, B" in caution.sentence for caution in few.cautions)
     with pytest.raises(PrivacyError, match="an arm of variant holds fewer than k = 10 clusters"):
-        kb.release(kb.count(shops(18), **as_values("count", **CHOICES)))
-    answer = kb.readout(shops(24), **as_values("readout", **CHOICES))
+        kb.release(count_of(shops(18), **CHOICES))
+    answer = readout_of(shops(24), **CHOICES)
     assert [caution.code for caution in answer.cautions if caution.code == "few-clusters"] == ["few-clusters"]
-    assert not [
-        caution
-        for caution in kb.readout(shops(), **as_values("readout", **CHOICES)).cautions
-        if caution.code == "few-clusters"
-    ]
+    assert not [caution for caution in readout_of(shops(), **CHOICES).cautions if caution.code == "few-clusters"]
 
 
 @pytest.mark.slow
 def test_clusters_with_people_of_two_arms_are_left_out_and_if_all_are_that_is_said() -> None:
     rows = shops()
     mixed = np.where(rows["shop"] < 12, np.where(np.arange(len(rows["shop"])) % 2 == 0, "A", "B"), rows["variant"])
-    answer = kb.readout(rows | {"variant": mixed}, **as_values("readout", **CHOICES))
+    answer = readout_of(rows | {"variant": mixed}, **CHOICES)
     assert sum(answer.arms.values()) == 48
     assert any("were seen in two arms and are excluded" in note for note in answer.notes)
     everywhere = np.where(np.arange(len(rows["shop"])) % 2 == 0, "A", "B")
     with pytest.raises(SourceError, match="every value of shop has people of several arms"):
-        kb.readout(rows | {"variant": everywhere}, **as_values("readout", **CHOICES))
+        readout_of(rows | {"variant": everywhere}, **CHOICES)
 
 
 @pytest.mark.slow
@@ -176,28 +166,19 @@ def test_bounds_are_a_persons_and_a_ledger_keeps_to_its_clusters(tmp_path: Path)
 
 def test_what_makes_people_of_rows_does_not_go_with_clusters() -> None:
     with pytest.raises(SourceError, match="rows, not people, are added up"):
-        kb.readout(shops(), **as_values("readout", **CHOICES, unit="tier"))
+        readout_of(shops(), **CHOICES, unit="tier")
     with pytest.raises(SourceError, match="there is no column 'shap'"):
-        kb.readout(shops(), **as_values("readout", **CHOICES | {"cluster": "shap"}))
+        readout_of(shops(), **CHOICES | {"cluster": "shap"})
 
 
 def test_a_withheld_number_of_people_is_not_shown() -> None:
-    answer = kb.readout(shops() | {"people": np.ones(len(shops()["shop"]))}, **as_values("readout", **CHOICES))
+    answer = readout_of(shops() | {"people": np.ones(len(shops()["shop"]))}, **CHOICES)
     assert answer.clusters is not None
     assert answer.clusters.people is not None
     plain = answer.to_dict() | {"clusters": answer.clusters.to_dict() | {"people": None}}
-    from kanab.report.text import readout_text  # noqa: PLC0415
+    from kanab.analysis.sections import readout_text  # noqa: PLC0415
 
     assert readout_text(plain).startswith("variant: 60 clusters (shop) in 2 arms")
-
-
-@pytest.mark.slow
-def test_what_is_counted_and_compared_is_called_clusters() -> None:
-    answer = kb.analyze(kb.release(kb.count(shops(), **as_values("count", **CHOICES))))
-    text = " ".join(str(answer).split())
-    assert "the smallest holds 30 clusters" in text
-    assert "Plain effects: difference of means of all people, errors between clusters" in text
-    assert "<dd>30 clusters</dd>" in answer.to_html()
 
 
 @pytest.mark.slow
@@ -205,15 +186,11 @@ def test_rates_are_shown_in_percent_and_counts_are_not(tmp_path: Path) -> None:
     rows = shops()
     rows["orders"] = rows["bought"] * 2
     rate = rows["bought"][rows["variant"] == "A"].mean()
-    answer = kb.readout(rows, **as_values("readout", **CHOICES | {"metrics": ["bought", "orders"]}))
+    answer = readout_of(rows, **CHOICES | {"metrics": ["bought", "orders"]})
     bounds = {"bought": (0, 1), "orders": (0, 9), "people": (0, 80)}
     choices = CHOICES | {"metrics": [*bounds], "bounds": bounds, "where": "tier >= 0"}
-    kb.write_release(kb.release(kb.count(rows, **as_values("count", **choices))), tmp_path / "r.json")
-    for each in (
-        answer,
-        kb.readout(rows, **as_values("readout", **choices)),
-        kb.analyze(kb.read_release(tmp_path / "r.json")),
-    ):
+    kb.write_release(kb.release(count_of(rows, **choices)), tmp_path / "r.json")
+    for each in (answer, readout_of(rows, **choices), kb.analyze(kb.read_release(tmp_path / "r.json"))):
         data = each.to_dict()
         assert data["clusters"]["rates"] == ["bought"]
         by_metric = {row["metric"]: row["mean_control"] for row in data["effects"]}
@@ -243,10 +220,7 @@ def test_bounds_are_a_persons_where_a_row_stands_for_several() -> None:
     )
     bounds = {"bought": (0, 1), "people": (0, 80)}
     choices = CHOICES | {"metrics": ["bought", "people"], "bounds": bounds}
-    small, large = (
-        kb.readout(summed, **as_values("readout", **choices)),
-        kb.readout(rows, **as_values("readout", **choices)),
-    )
+    small, large = (readout_of(summed, **choices), readout_of(rows, **choices))
     assert small.to_dict()["effects"] == large.to_dict()["effects"]
     assert small.clusters == large.clusters
 
@@ -264,19 +238,15 @@ def test_a_row_that_stands_for_nobody_is_refused_so_that_k_clusters_have_k_peopl
     with pytest.raises(
         SourceError, match=r"fewer than one person, or parts of people, in 'people'\. Leave out such rows"
     ):
-        kb.readout(rows, **as_values("readout", **choices))
+        readout_of(rows, **choices)
     with pytest.raises(PrivacyError, match="an arm of variant holds fewer than k = 10 clusters"):
-        kb.release(kb.count(rows, **as_values("count", **choices, where="people >= 1")))
+        kb.release(count_of(rows, **choices, where="people >= 1"))
 
 
 def test_adjusting_saves_clusters() -> None:
     rows = shops(80)
     rows["spend"] = (rows["spend"] + 9 * (rows["region"] == "north")).round(2)
-    said = [
-        line
-        for line in str(kb.readout(rows, **as_values("readout", **CHOICES, adjust=["region"]))).splitlines()
-        if "is worth" in line
-    ]
+    said = [line for line in str(readout_of(rows, **CHOICES, adjust=["region"])).splitlines() if "is worth" in line]
     assert said[0].endswith(" clusters had come.")
 
 
@@ -284,11 +254,11 @@ def test_the_only_metric_of_clusters_decides_and_their_people_are_no_metric() ->
     rows = shops(seed=7) | {"people": np.full(len(shops(seed=7)["shop"]), 1)}
     rows["people"][0] = 5_000  # one cluster has most of the people of its arm
     one = {**CHOICES, "metrics": ["spend"]}
-    data = kb.readout(shops(seed=7), **as_values("readout", **one)).to_dict()
+    data = readout_of(shops(seed=7), **one).to_dict()
     assert [row["role"] for row in data["effects"]] == ["primary"]
     assert data["decision"]["answer"] == "ship"
-    several = kb.readout(rows, **as_values("readout", **CHOICES, primary="spend", guardrails="bought")).to_dict()
+    several = readout_of(rows, **CHOICES, primary="spend", guardrails="bought").to_dict()
     assert [row["role"] for row in several["effects"]] == ["primary", "guardrail"]
     assert {caution["metric"] for caution in several["cautions"]} <= {"spend", "bought", None}
     with pytest.raises(AnalysisError, match="primary names an unknown metric"):
-        kb.readout(rows, **as_values("readout", **CHOICES, primary="people"))
+        readout_of(rows, **CHOICES, primary="people")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.described import as_values
+from tests.described import as_values, count_of, readout_of
 
 import kanab as kb
 from kanab.report.decision import decision_words
@@ -273,8 +273,8 @@ def read(case: Case) -> kb.Readout:
     choices.setdefault("metrics", [name for name in case.rows if name in ("bought", "refunds", "visits")])
     looks, limits = how.get("looks"), how.pop("limits", {})
     if looks is None:
-        return kb.readout(case.rows, **as_values("readout", arm="variant", **choices, **how))
-    counted = kb.release(kb.count(case.rows, **as_values("count", arm="variant", **choices)))
+        return readout_of(case.rows, arm="variant", **choices, **how)
+    counted = kb.release(count_of(case.rows, arm="variant", **choices))
     planned = replace(counted.plan.experiment(), non_inferiority=limits)
     return kb.analyze(
         replace(counted, plan=replace(counted.plan, experiments=(planned,))), **as_values("analyze", **how)
@@ -337,7 +337,7 @@ def test_how_the_control_was_chosen_is_said() -> None:
     rows = bought({"blue": 0.10, "green": 0.13})
 
     def chosen(**how: Any) -> tuple[str, str]:
-        data = kb.readout(rows, **as_values("readout", arm="variant", metrics=["bought"], **how)).to_dict()
+        data = readout_of(rows, arm="variant", metrics=["bought"], **how).to_dict()
         return data["control"], data["control_chosen"]
 
     assert chosen() == ("blue", "unknown")
@@ -356,7 +356,7 @@ def test_a_declared_control_with_the_name_of_no_control_is_pointed_out() -> None
 def test_a_pool_may_hold_the_first_of_the_declared_arms() -> None:
     rows = bought({"blue": 0.10, "green": 0.10, "red": 0.14})
     how: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "arms": ["green", "blue", "red"]}
-    data = kb.readout(rows, **as_values("readout", **how, pool={"cold": ["blue", "green"]})).to_dict()
+    data = readout_of(rows, **how, pool={"cold": ["blue", "green"]}).to_dict()
     assert (data["control"], data["control_chosen"], data["decision"]["arm"]) == ("cold", "declared", "red")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.described import as_values
+from tests.described import as_values, count_of
 
 import kanab as kb
 from kanab.analysis.dry_run import NOTHING_WRITTEN, try_release, with_keeping_flags
@@ -72,7 +72,7 @@ def done(*words: str) -> str:
 
 
 def test_a_release_that_keeps_everything_differs_in_nothing() -> None:
-    run = try_release(kb.count(shop(), **as_values("count", **CHOICES, adjust=["tier"])))
+    run = try_release(count_of(shop(), **CHOICES, adjust=["tier"]))
     assert run.differences() == []
     assert run.to_dict()["leaves"] == [{"table": "variant/tier", "levels": "2", "metrics": "spend"}]
     assert run.stays_out == {}
@@ -80,7 +80,7 @@ def test_a_release_that_keeps_everything_differs_in_nothing() -> None:
 
 @pytest.mark.usefixtures("strict")
 def test_what_stays_out_is_said_in_the_sentences_of_the_receipt() -> None:
-    run = try_release(kb.count(shop(), **as_values("count", **CHOICES, adjust=["country", "tier"])))
+    run = try_release(count_of(shop(), **CHOICES, adjust=["country", "tier"]))
     assert "spend" in run.own.tables["variant/country"].metric_names
     assert run.stays_out == {"variant/country: spend": WHY}
     assert run.differences() == [WHY]
@@ -100,7 +100,7 @@ def test_the_flag_that_would_keep_it_is_found_by_trying() -> None:
     (name,) = first.stays_out
     assert name == "variant/country: spend"
     assert with_keeping_flags(first, run).keeping == {name: "--top country=2"}
-    counted = kb.count(rows, **as_values("count", **CHOICES, adjust=["country"], top={"country": 2}))
+    counted = count_of(rows, **CHOICES, adjust=["country"], top={"country": 2})
     assert "spend" in strict_release(counted).tables["variant/country"].metric_names
 
 
@@ -152,7 +152,7 @@ def test_everybody_is_counted_again_only_so_often() -> None:
 def test_a_refusal_is_an_answer_of_a_dry_run() -> None:
     rows = shop()
     rows["variant"] = np.where(np.arange(3_000) < 4, "C", rows["variant"])
-    run = try_release(kb.count(rows, **as_values("count", **CHOICES)))
+    run = try_release(count_of(rows, **CHOICES))
     assert run.released is None
     assert run.refused.startswith("an arm of variant holds fewer than k = 10 people.")
     assert run.differences() == [f"a release would be refused: {run.refused}"]

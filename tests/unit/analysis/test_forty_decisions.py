@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.described import as_values
+from tests.described import readout_of
 
 import kanab as kb
 
@@ -144,7 +144,7 @@ CASES: dict[str, tuple[str | None, Any, Rows, str]] = {
 def test_the_answer_is_that_of_the_judge(name: str) -> None:
     answer, draw, choices, words = CASES[name]
     rows = draw(Draw(100 + [*CASES].index(name)))
-    decision = kb.readout(rows, **as_values("readout", arm="arm", **{"metrics": ["y"]} | choices)).to_dict()["decision"]
+    decision = readout_of(rows, arm="arm", **{"metrics": ["y"]} | choices).to_dict()["decision"]
     named = {"ship": "ship {arm}", "stop": "stop {arm}"}
     assert (decision and named.get(decision["answer"], decision["answer"]).format(**decision)) == answer
     assert words in " ".join((decision or {"because": []})["because"])

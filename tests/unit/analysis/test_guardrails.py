@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.described import as_values
+from tests.described import as_values, readout_of
 
 import kanab as kb
 from kanab.errors import AnalysisError
 from kanab.plan import parse_plan
 from kanab.plan.joint_plan import counting_terms
-from kanab.plan.model import DecisionRule
 
 PLAN = """
 [metrics]
@@ -59,7 +58,7 @@ def readings(data: dict[str, Any]) -> dict[str, str]:
 
 
 def test_each_role_is_a_family_and_primary_metrics_come_first() -> None:
-    effects = kb.readout(rows(), **as_values("readout", **CHOICES)).to_dict()["effects"]
+    effects = readout_of(rows(), **CHOICES).to_dict()["effects"]
     assert [(row["metric"], row["role"], row["better"]) for row in effects] == [
         ("orders", "primary", "higher"), ("latency", "guardrail", "lower"), ("refunds", "guardrail", "lower"),
         ("clicks", "secondary", "higher"),
@@ -87,15 +86,9 @@ def test_the_only_metric_and_the_only_one_that_is_no_guardrail_are_primary() -> 
     ]  # fmt: skip
 
 
-def test_guardrails_without_a_primary_metric_among_several_decide_nothing() -> None:
-    readout = kb.readout(rows(), arm="variant", metrics=METRICS, reading=kb.Reading(guardrails="refunds"))
-    assert readout.to_dict()["decision"] is None
-    assert "No decision: name a primary metric, for example --primary clicks." in str(readout)
-
-
 def test_a_guardrail_holds_within_its_margin_even_where_it_is_clearly_worse() -> None:
     margins = {"latency": kb.Margin("non-inferiority", 0.05, relative=True)}
-    data = kb.readout(rows(slower=4), **as_values("readout", **CHOICES, margins=margins)).to_dict()
+    data = readout_of(rows(slower=4), **CHOICES, margins=margins).to_dict()
     latency = next(row for row in data["effects"] if row["metric"] == "latency")
     assert (latency["verdict"], readings(data)["latency"], data["decision"]["answer"]) == ("up", "holds", "ship")
     assert data["guardrails"][0] == {
@@ -105,26 +98,23 @@ def test_a_guardrail_holds_within_its_margin_even_where_it_is_clearly_worse() ->
 
 def test_a_guardrail_beyond_its_margin_is_worse_and_one_near_it_is_not_shown() -> None:
     tight = {"latency": kb.Margin("non-inferiority", 0.01, relative=True)}
-    worse = kb.readout(rows(slower=8), **as_values("readout", **CHOICES, margins=tight)).to_dict()
+    worse = readout_of(rows(slower=8), **CHOICES, margins=tight).to_dict()
     assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "stop")
-    unclear = kb.readout(rows(1_500), **as_values("readout", **CHOICES, margins=tight)).to_dict()
+    unclear = readout_of(rows(1_500), **CHOICES, margins=tight).to_dict()
     assert readings(unclear)["latency"] == "not shown"
 
 
 def test_without_a_margin_a_guardrail_holds_unless_it_is_clearly_worse() -> None:
-    assert readings(kb.readout(rows(), **as_values("readout", **CHOICES)).to_dict()) == {
-        "latency": "holds",
-        "refunds": "holds",
-    }
-    worse = kb.readout(rows(slower=8), **as_values("readout", **CHOICES)).to_dict()
+    assert readings(readout_of(rows(), **CHOICES).to_dict()) == {"latency": "holds", "refunds": "holds"}
+    worse = readout_of(rows(slower=8), **CHOICES).to_dict()
     assert (readings(worse)["latency"], worse["decision"]["answer"]) == ("worse", "stop")
-    better = kb.readout(rows(slower=-8), **as_values("readout", **CHOICES)).to_dict()
+    better = readout_of(rows(slower=-8), **CHOICES).to_dict()
     assert (readings(better)["latency"], better["decision"]["answer"]) == ("holds", "ship")
 
 
 def test_harm_is_looked_for_on_both_sides_even_where_only_a_rise_was_hoped_for() -> None:
     choices = CHOICES | {"lower_is_better": []}
-    data = kb.readout(rows(slower=-8), **as_values("readout", **choices, alternative="greater"))
+    data = readout_of(rows(slower=-8), **choices, alternative="greater")
     assert readings(data.to_dict())["latency"] == "worse"
     assert "guardrails are tested on both sides" in str(data)
 
@@ -153,9 +143,7 @@ def test_a_guardrail_that_only_a_few_people_made_is_to_be_watched() -> None:
         if row["verdict"] == "watch":
             assert row["interval"][0] < 0 < row["interval"][1]
             costs = {"guardrails": "profit", "lower_is_better": "profit"}
-            better = kb.readout(
-                table, **as_values("readout", arm="variant", metrics=["bought", "profit"], **costs)
-            ).to_dict()
+            better = readout_of(table, arm="variant", metrics=["bought", "profit"], **costs).to_dict()
             assert next(row["verdict"] for row in better["effects"] if row["metric"] == "profit") == "unclear"
             assert readings(better)["profit"] == "holds"
             return
@@ -220,7 +208,7 @@ def test_claims_about_a_primary_metric_are_corrected_over_arms_and_margins_of_gu
     choices = {"arm": "variant", "metrics": list(margins), "primary": "speed", "guardrails": "costs"}
     ships = alone = 0
     for seed in range(40):
-        data = kb.readout(at_the_margin(seed), **as_values("readout", **choices, control=0, margins=margins)).to_dict()
+        data = readout_of(at_the_margin(seed), **choices, control=0, margins=margins).to_dict()
         speed, costs = ([row for row in data["margins"] if row["metric"] == name] for name in margins)
         assert [row["p_adjusted"] for row in speed] == kb.stats.correct([row["p"] for row in speed], "holm")
         assert [row["p_adjusted"] for row in costs] == [None] * 6
@@ -228,10 +216,10 @@ def test_claims_about_a_primary_metric_are_corrected_over_arms_and_margins_of_gu
         ships += any(row["reading"] == "holds" for row in data["claims"])
         alone += any(row["p"] < 0.05 for row in speed)
     assert (ships, alone) == (1, 11)
-    uncorrected = kb.readout(
-        at_the_margin(0), **as_values("readout", **choices, control=0, margins=margins, correction="none")
-    ).margins
-    assert [test.p_adjusted for test in uncorrected[:6]] == [test.p for test in uncorrected[:6]]
+    uncorrected = readout_of(at_the_margin(0), **choices, control=0, margins=margins, correction="none").to_dict()[
+        "margins"
+    ]
+    assert [row["p_adjusted"] for row in uncorrected[:6]] == [row["p"] for row in uncorrected[:6]]
 
 
 def test_over_several_looks_a_claim_is_read_at_the_level_of_all_arms() -> None:
@@ -301,8 +289,4 @@ def test_roles_do_not_change_what_is_counted() -> None:
 )
 def test_roles_and_switches_that_cannot_be_are_refused(asked: dict[str, Any], fact: str) -> None:
     with pytest.raises(AnalysisError, match=fact):
-        kb.readout(rows(300), **as_values("readout", arm="variant", metrics=METRICS, **asked))
-
-
-def test_the_rule_of_a_readout_is_the_default_one() -> None:
-    assert kb.readout(rows(300), arm="variant", metrics=["orders"]).rule == DecisionRule()
+        readout_of(rows(300), arm="variant", metrics=METRICS, **asked)

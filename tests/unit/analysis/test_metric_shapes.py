@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.described import as_values
+from tests.described import count_of, readout_of
 
 import kanab as kb
 from kanab.analysis.metric_shapes import shapes_of
@@ -36,7 +36,7 @@ def shapes(released: Any) -> dict[str, Shape]:
 
 
 def test_a_release_says_in_classes_how_amounts_and_ratios_are_spread() -> None:
-    counted = kb.count(shop(), **as_values("count", **CHOICES))
+    counted = count_of(shop(), **CHOICES)
     known, exact = shapes(kb.release(counted)), counted.shapes["variant"]
     for name in ("spend", "balance", "orders", "spend/orders"):
         assert known[name].skewness == skewness_class(exact[name].skewness)
@@ -49,17 +49,17 @@ def test_a_release_says_in_classes_how_amounts_and_ratios_are_spread() -> None:
 
 
 def test_of_a_rate_sums_tell_the_shape() -> None:
-    released = kb.release(kb.count(shop(), **as_values("count", **CHOICES)))
+    released = kb.release(count_of(shop(), **CHOICES))
     assert "bought" not in released.receipt.shapes["variant"]
     rate = float(np.mean(shop()["bought"]))
     assert shapes(released)["bought"].unusual == pytest.approx(rate, rel=1e-12)
     assert shapes(released)["bought"].skewness == skewness_class((1 - 2 * rate) / np.sqrt(rate * (1 - rate)))
-    nobody = kb.release(kb.count(shop() | {"bought": np.zeros(4_000, dtype=int)}, **as_values("count", **CHOICES)))
+    nobody = kb.release(count_of(shop() | {"bought": np.zeros(4_000, dtype=int)}, **CHOICES))
     assert (shapes(nobody)["bought"].skewness, shapes(nobody)["bought"].unusual) == (0, 0)
 
 
 def test_a_release_of_before_knows_no_skewness_and_is_read_with_one_variance_too() -> None:
-    released = kb.release(kb.count(shop(), **as_values("count", **CHOICES)))
+    released = kb.release(count_of(shop(), **CHOICES))
     before = replace(released, receipt=replace(released.receipt, shapes={}))
     assert shapes(before)["spend"] == Shape(None, 0.0, nonnegative=True)
     assert shapes(before)["bought"] == shapes(released)["bought"]
@@ -74,14 +74,14 @@ def test_a_release_of_before_knows_no_skewness_and_is_read_with_one_variance_too
 
 
 def test_rows_and_their_release_are_read_alike() -> None:
-    rows = kb.readout(shop(), **as_values("readout", **CHOICES))
-    released = kb.analyze(kb.release(kb.count(shop(), **as_values("count", **CHOICES))))
+    rows = readout_of(shop(), **CHOICES)
+    released = kb.analyze(kb.release(count_of(shop(), **CHOICES)))
     assert [row.effect for row in rows.effects] == [row.effect for row in released.effects]
 
 
 def test_rows_without_bounds_are_never_negative_where_nobodys_value_is() -> None:
     unbounded = {name: value for name, value in CHOICES.items() if name not in ("bounds", "resolution")}
-    data = kb.readout(shop(), **as_values("readout", **unbounded)).to_dict()
+    data = readout_of(shop(), **unbounded).to_dict()
     missing = {row["metric"] for row in data["effects"] if row["relative_interval"] is None}
     assert missing <= {"balance"}
 
@@ -91,9 +91,7 @@ def test_a_metric_that_cannot_be_negative_always_has_a_share_and_it_may_be_open_
     rows = {"variant": np.repeat(["A", "B"], 40), "spend": np.where(rng.random(80) < 0.04, 40.0, 0.0)}
     choices: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "resolution": {"spend": 1}}
     bounds = {"never": (0, 100), "may be": (-100, 100)}
-    never, may_be = (
-        kb.readout(rows, **as_values("readout", **choices, bounds={"spend": ends})) for ends in bounds.values()
-    )
+    never, may_be = (readout_of(rows, **choices, bounds={"spend": ends}) for ends in bounds.values())
     (row,) = never.to_dict()["effects"]
     assert row["relative_interval"][0] >= -1
     assert row["relative_interval"][1] is None

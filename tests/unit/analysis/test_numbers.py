@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 from click.testing import CliRunner
-from tests.described import as_values
+from tests.described import count_of, readout_of
 
 import kanab as kb
 from kanab.cli.main import cli
@@ -38,7 +38,7 @@ def chosen(adjust, **choices):
 
 
 def read(rows, adjust, **choices):
-    return kb.readout(rows, **as_values("readout", **chosen(adjust, **choices)))
+    return readout_of(rows, **chosen(adjust, **choices))
 
 
 def on_rows(rows, adjust, metric="spend"):
@@ -97,7 +97,7 @@ def test_the_arms_means_of_numbers_are_checked():
     assert "Decision: broken" in text
     row = next(row for row in answer.to_dict()["balance"]["rows"] if row["name"] == "before")
     assert (row["about"], row["alarm"], row["level"]) == ("number", True, None)
-    assert "Balance of the arms" in answer.to_html()
+    assert "furthest off" in answer.to_html()
     looks = kb.Looks("always-valid", optimal_at=6_000)
     assert "however often you look" in " ".join(str(read(later, ["before", "tier"], looks=looks)).split())
 
@@ -170,22 +170,18 @@ def test_a_number_that_cannot_be_used_is_a_note_and_the_rest_is_adjusted_for():
 
 
 def test_products_that_the_gate_withholds_leave_the_other_covariates_and_a_remedy():
-    answer = kb.analyze(kb.release(kb.count(shop(2_000), **as_values("count", **chosen(["before", "tier"])))))
+    answer = kb.analyze(kb.release(count_of(shop(2_000), **chosen(["before", "tier"]))))
     assert answer.effects[1].effect.covariates == ("tier",)
     assert any("declare tighter bounds" in note and "before" in note for note in answer.notes)
     reason = "The effect on spend is not adjusted for before: the products of before and spend are not in the tables."
     assert reason in answer.notes
-    clamped = kb.count(
-        shop(2_000), **as_values("count", **chosen(["before", "tier"], bounds=BOUNDS | {"before": (0, 40)}))
-    )
+    clamped = count_of(shop(2_000), **chosen(["before", "tier"], bounds=BOUNDS | {"before": (0, 40)}))
     for each in (kb.analyze(kb.release(clamped)), read(shop(2_000), ["before", "tier"])):
         assert each.effects[1].effect.covariates == ("before", "tier")
 
 
 def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(tmp_path):
-    counted = kb.count(
-        shop(), **as_values("count", arm="variant", metrics=["spend"], adjust=["before", "tier"], bounds=BOUNDS)
-    )
+    counted = count_of(shop(), arm="variant", metrics=["spend"], adjust=["before", "tier"], bounds=BOUNDS)
     path = tmp_path / "release.json"
     kb.write_release(kb.release(counted), path)
     for flags, slopes in (([], "own"), (["--slopes", "one"], "one")):
@@ -198,7 +194,7 @@ def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(
 
 
 def test_a_withheld_number_is_no_lost_effect():
-    counted = kb.count(shop() | {"before": np.full(6_000, 7.5)}, **as_values("count", **chosen(["before", "tier"])))
+    counted = count_of(shop() | {"before": np.full(6_000, 7.5)}, **chosen(["before", "tier"]))
     answer = kb.analyze(kb.release(counted))
     assert not [sentence for sentence in answer.to_dict()["privacy"]["costs"] if "effect on before" in sentence]
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from tests.described import as_values
+from tests.described import as_values, readout_of
 
 import kanab as kb
 from kanab.agents.answers import Answers
@@ -93,11 +93,7 @@ def test_ordinary_numbers_are_used_in_every_split_of_one_to_nine(people: int) ->
 def test_twenty_clusters_give_an_effect() -> None:
     rng = np.random.default_rng(3)
     shops = np.repeat(np.arange(20), 50)
-    rows = {
-        "variant": np.where(shops % 2, "B", "A"),
-        "shop": shops,
-        "spend": np.round(rng.gamma(2, 10, 1_000), 2),
-    }
+    rows = {"variant": np.where(shops % 2, "B", "A"), "shop": shops, "spend": np.round(rng.gamma(2, 10, 1_000), 2)}
     (row,) = kb.readout(rows, arm="variant", metrics=["spend"], rows=kb.Rows(cluster="shop")).effects
     a, b = (rows["spend"][rows["variant"] == arm].mean() for arm in "AB")
     assert row.effect.estimate == pytest.approx(b - a, rel=1e-9)
@@ -137,10 +133,7 @@ def test_covariates_of_many_levels_are_adjusted_for_together_within_seconds() ->
 def test_an_engine_gives_the_digits_of_memory_and_asks_for_nothing_that_rules_alone_need() -> None:
     rows = shop() | {"before": np.round(np.random.default_rng(2).normal(0, 1, 2_000), 3)}
     choices: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "adjust": ["before", "tier"]}
-    memory, engine = (
-        kb.readout(rows, **as_values("readout", **choices)),
-        kb.readout(rows, **as_values("readout", **choices, where="1 = 1")),
-    )
+    memory, engine = (readout_of(rows, **choices), readout_of(rows, **choices, where="1 = 1"))
     assert memory.to_dict()["effects"] == engine.to_dict()["effects"]
     plan = make_plan("variant", ["spend"], adjust=["before", "tier"])
     for where in (None, "1 = 1"):
@@ -183,7 +176,7 @@ def test_an_arm_of_fewer_than_two_people_is_an_error_that_names_no_undeclared_ar
     rows["variant"] = np.where(np.arange(2_000) < strays, "Wolpertinger", rows["variant"])
     arms = {} if strays else {"arms": ["A", "B", "C"]}
     with pytest.raises(SourceError) as problem:
-        kb.readout(rows, **as_values("readout", arm="variant", metrics=["spend"], **arms))
+        readout_of(rows, arm="variant", metrics=["spend"], **arms)
     assert "fewer than two people are in an arm of variant" in str(problem.value)
     assert "--arms A,B" in str(problem.value)
     assert "Wolpertinger" not in str(problem.value)
@@ -418,7 +411,7 @@ def test_who_may_read_is_no_part_of_what_a_plan_counts() -> None:
     plan, open_plan = parse_plan(GATED_PLAN), parse_plan(GATED_PLAN.removeprefix('own_rows = "gated"\n'))
     assert plan == open_plan
     assert plan_digest(plan) == plan_digest(open_plan)
-    with pytest.raises(PlanError, match='own_rows must be "internal" or "gated"'):
+    with pytest.raises(PlanError, match="own_rows must be 'internal' or 'gated'"):
         parse_plan(GATED_PLAN.replace("gated", "closed"))
 
 
@@ -443,7 +436,7 @@ def test_where_rows_are_gated_nobody_chooses_people_without_a_ledger(tmp_path: P
     source.write_text("user,variant,spend\n" + "1,A,1\n2,B,2\n" * 40, encoding="utf-8")
     for word, text in choose.items():
         with pytest.raises(PrivacyError, match=f"^--{word} chooses who is counted, .*Release it into a ledger"):
-            kb.readout(rows, **as_values("readout", arm="variant", metrics=["spend"], **{word: text}))
+            readout_of(rows, arm="variant", metrics=["spend"], **{word: text})
         done = run("analyze", str(source), "--arm", "variant", "--metric", "spend", f"--{word}", str(text))
         assert isinstance(done.exception, PrivacyError), done.output
         into = ("-o", str(tmp_path / "out.json"), "--no-ledger")

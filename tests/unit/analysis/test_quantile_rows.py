@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
-from kanab.analysis.quantile_rows import binned_people
-from tests.described import as_values
+from tests.described import count_of, readout_of
 
 import kanab as kb
-from kanab.cli.main import cli
+from kanab.analysis.methods.quantiles import binned_people
 from kanab.errors import AnalysisError
 from kanab.inspection.officer.table_facts import purposes
 from kanab.plan.model import MetricPlan
-from kanab.report.pictures import distribution_figure
 from kanab.stats.multiplicity import correct
 from kanab.tally.factor import Factor
 from kanab.tally.tally import Tally
@@ -41,7 +36,7 @@ ASKED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def answer() -> kb.Readout:
-    return kb.readout(ROWS, **as_values("readout", **ASKED))
+    return readout_of(ROWS, **ASKED)
 
 
 def test_every_share_and_arm_is_a_row_near_the_quantiles_of_the_rows(answer: kb.Readout) -> None:
@@ -57,7 +52,7 @@ def test_every_share_and_arm_is_a_row_near_the_quantiles_of_the_rows(answer: kb.
 def test_p_values_of_quantiles_are_a_family_of_their_own(answer: kb.Readout) -> None:
     rows = answer.to_dict()["quantiles"]
     assert [row["p_adjusted"] for row in rows] == correct([row["p"] for row in rows], "holm")
-    alone = kb.readout(ROWS, **as_values("readout", **{**ASKED, "quantiles": None, "bins": None}))
+    alone = readout_of(ROWS, **{**ASKED, "quantiles": None, "bins": None})
     assert alone.to_dict()["effects"] == answer.to_dict()["effects"]
     assert alone.to_dict()["balance"] == answer.to_dict()["balance"]
 
@@ -75,16 +70,13 @@ def test_the_readout_says_it_in_words_and_draws_it(answer: kb.Readout) -> None:
     assert "Median of latency is clearly less in B:" in text
     assert "P90 of latency in C is not clearly different:" in text
     assert "p is corrected over all 4 of them (Holm)." in text
-    drawn = distribution_figure(answer.to_dict(), "latency")
-    assert drawn is not None
-    assert "median of A" in drawn.description
+    assert "median of A" in answer.chart("quantiles", metric="latency").description
     assert "The distribution of latency in each arm" in answer.to_html()
-    assert distribution_figure(answer.to_dict(), "spend") is None
     assert len(answer.to_pandas("quantiles")) == 4
 
 
 def test_a_quantile_beyond_the_bins_is_a_note() -> None:
-    narrow = kb.readout(ROWS, **as_values("readout", **{**ASKED, "bins": {"latency": [100, 150, 200]}}))
+    narrow = readout_of(ROWS, **{**ASKED, "bins": {"latency": [100, 150, 200]}})
     p90 = next(row for row in narrow.to_dict()["quantiles"] if row["probability"] == 0.9)
     assert (p90["estimate"], p90["interval"], p90["p"], p90["verdict"]) == (None, None, None, "untestable")
     assert p90["note"].startswith("that of A lies above 200, where the bins end")
@@ -92,37 +84,26 @@ def test_a_quantile_beyond_the_bins_is_a_note() -> None:
 
 
 def test_bins_that_were_merged_away_are_a_note() -> None:
-    few = kb.readout(visits(75), **as_values("readout", **{**ASKED, "adjust": []}))
-    assert few.quantiles == ()
+    few = readout_of(visits(75), **{**ASKED, "adjust": []})
+    assert few.to_dict()["quantiles"] == []
     assert any(note.startswith("latency is left out: its levels are too sparse") for note in few.notes)
 
 
 def test_with_looks_and_arms_as_one() -> None:
-    released = kb.release(kb.count(ROWS, **as_values("count", **ASKED)))
+    released = kb.release(count_of(ROWS, **ASKED))
     looked = kb.analyze(released, reading=kb.Reading(looks=kb.Looks("always-valid")))
-    assert looked.quantiles == ()
+    assert looked.to_dict()["quantiles"] == []
     assert "Quantiles are compared once, at the end: without looks." in looked.notes
     pooled = kb.analyze(released, reading=kb.Reading(pool={"any": ["B", "C"]}, correction="dunnett"))
-    assert [row.arm for row in pooled.quantiles] == ["any", "any"]
+    assert [row["arm"] for row in pooled.to_dict()["quantiles"]] == ["any", "any"]
 
 
 def test_a_release_proposes_bins_or_says_that_it_has_none() -> None:
-    edges = kb.planning.propose_bins(kb.release(kb.count(ROWS, **as_values("count", **ASKED))), "latency", 20)
+    edges = kb.planning.propose_bins(kb.release(count_of(ROWS, **ASKED)), "latency", 20)
     assert (edges[0], edges[-1]) == (0, 450)
     assert list(edges) == sorted(edges)
     with pytest.raises(AnalysisError, match="the release has no bins of 'spend'"):
-        kb.planning.propose_bins(kb.release(kb.count(ROWS, **as_values("count", **ASKED))), "spend")
-
-
-@pytest.mark.slow
-def test_the_command_line_asks_for_the_same(tmp_path: Path, answer: kb.Readout) -> None:
-    lines = ["variant,tier,latency", *(f"{a},{t},{y}" for a, t, y in zip(*ROWS.values(), strict=True))]
-    (tmp_path / "visits.csv").write_text("\n".join(lines), encoding="utf-8")
-    flags = ["--arm", "variant", "--metric", "latency", "--adjust", "tier", "--bounds", "latency=0:5000",
-             "--quantile", "latency=0.5,0.9", "--bin", f"latency={':'.join(map(str, EDGES))}", "--json"]  # fmt: skip
-    result = CliRunner().invoke(cli, ["analyze", str(tmp_path / "visits.csv"), *flags])
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["quantiles"] == answer.to_dict()["quantiles"]
+        kb.planning.propose_bins(kb.release(count_of(ROWS, **ASKED)), "spend")
 
 
 def test_merged_bins_and_missing_values_are_read_back_from_their_names() -> None:
@@ -138,10 +119,10 @@ def test_merged_bins_and_missing_values_are_read_back_from_their_names() -> None
 
 def test_batches_add_up_and_the_officer_reads_what_the_table_is_for() -> None:
     shares = {**ASKED, "shares": {"A": 1, "B": 1, "C": 1}, "resolution": {"latency": 0.01}}
-    first, second = (kb.release(kb.count(rows, **as_values("count", **shares))) for rows in (visits(3_000), ROWS))
+    first, second = (kb.release(count_of(rows, **shares)) for rows in (visits(3_000), ROWS))
     both = kb.add_releases([first, second])
     assert both.tables["variant/latency"].total == 9_000
-    assert len(kb.analyze(both).quantiles) == 4
+    assert len(kb.analyze(both).to_dict()["quantiles"]) == 4
     assert purposes("variant/latency", both.plan) == [
         "quantiles: do those of latency differ? People by its bins; no metric"
     ]
