@@ -66,16 +66,6 @@ class GuardedClock:
 
     ``steady`` never jumps; None means that the clock is moved on purpose, by a rehearsal, and always believed.
     ``peers`` are addresses whose answers have a date. ``accepted`` is an operator's word that the clock is right.
-
-    >>> seconds = [0.0, 0.0]
-    >>> clock = GuardedClock(wall=lambda: datetime.fromtimestamp(seconds[0], UTC), steady=lambda: seconds[1])
-    >>> seconds[:] = 10.0, 10.0
-    >>> clock().isoformat(), clock.trouble
-    ('1970-01-01T00:00:10+00:00', None)
-    >>> clock.settled = True
-    >>> seconds[0] += 7_200
-    >>> clock().isoformat(), str(clock.trouble)[:60]
-    ('1970-01-01T02:00:10+00:00', "this machine's clock jumped ahead by 2 hours. Set it right. ")
     """
 
     def __init__(

@@ -75,11 +75,7 @@ class Export:
 
 
 def is_address(to: str) -> bool:
-    """Return whether a place is an address such as s3://bucket, and no folder.
-
-    >>> is_address("s3://bucket/kanab"), is_address("exports")
-    (True, False)
-    """
+    """Return whether a place is an address such as s3://bucket, and no folder."""
     return "://" in to
 
 

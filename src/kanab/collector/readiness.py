@@ -59,14 +59,7 @@ _LINES = {
 
 
 class Readiness:
-    """What is wrong now. Any thread may say so, and any may ask.
-
-    >>> readiness = Readiness()
-    >>> readiness.set(Problem.SEAL, wrong=True)
-    >>> readiness.watch(Problem.CLOCK, lambda: True)                   # is asked whenever somebody wants to know
-    >>> readiness.problems()
-    [<Problem.CLOCK: 'clock'>, <Problem.SEAL: 'seal'>]
-    """
+    """What is wrong now. Any thread may say so, and any may ask."""
 
     def __init__(self) -> None:
         self.noted: set[Problem] = set()
@@ -106,13 +99,7 @@ def ready_answer(readiness: Readiness) -> tuple[int, str]:
 
 
 def posts_answer(readiness: Readiness) -> tuple[int, str]:
-    """Return status and text of the answer to whoever asks whether posts should be sent here.
-
-    >>> late = Readiness()
-    >>> late.set(Problem.SEAL, wrong=True)                   # no reason to turn visitors away
-    >>> ready_answer(late)[0], posts_answer(late)[0]
-    (503, 200)
-    """
+    """Return status and text of the answer to whoever asks whether posts should be sent here."""
     return _answer(readiness, lambda problem: problem.stops_posts)
 
 

@@ -63,14 +63,11 @@ def _is_behind(store: Store, witness: Witness | None) -> bool:
         return False
     if seen.epoch == store.epoch():
         return store.number() < seen.number
-    return seen.epoch not in _ended_epochs(stored_ledger(store))
-
-
-def _ended_epochs(ledger: Ledger) -> set[str]:
-    """Return the epochs that a store has ended: the first one, once another began, and those that notes name."""
-    begun = [note.asked for note in ledger.notes if "epoch" in note.asked]
-    named = {epoch for asked in begun for epoch in (asked["epoch"], *asked.get("ends", "").split())}
-    return named | ({""} if begun else set())
+    ended: set[str] = set()  # the first epoch, once another began, and those that notes name
+    for note in stored_ledger(store).notes:
+        if "epoch" in note.asked:
+            ended |= {"", note.asked["epoch"], *note.asked.get("ends", "").split()}
+    return seen.epoch not in ended
 
 
 # ── a new epoch ────────────────────────────────────────────────────────────────────────────────
@@ -153,7 +150,8 @@ def missing_entries(
     erased, it was hardly sealed: then the ledger is refused unless ``delete_open``.
     """
     stored, versions = stored_ledger(store), Versions.read(store)
-    kept = [place for place, entry in enumerate(ledger.entries) if _is_stored(entry)]
+    of_stores = [isinstance(entry, Release) or entry.kind in ("voided", "kept") for entry in ledger.entries]
+    kept = [place for place, is_stored in enumerate(of_stores) if is_stored]
     if kept != [*range(len(kept))]:  # notes of kanab release, not of a store
         raise _foreign("it holds attempts that a store does not make")
     if ledger.hashes[: len(stored.hashes)] != stored.hashes[: len(ledger.hashes)]:
@@ -200,11 +198,6 @@ def _put(store: Store, through: int, entry: Entry) -> bool:
     if entry.kind == "kept" and epoch is not None:
         return store.begin_epoch(through, lambda _entries: document, epoch)
     return store.void(through, lambda _records, _entries: document, epoch)
-
-
-def _is_stored(entry: Entry) -> bool:
-    """Return whether an entry of a ledger is a store's own: a batch, or the note of an epoch or of voided cohorts."""
-    return isinstance(entry, Release) or entry.kind in ("voided", "kept")
 
 
 def _foreign(why: str) -> LedgerError:

@@ -91,6 +91,5 @@ def voided_since(ledger: Ledger) -> list[str]:
 
 
 def _is_after(note: LedgerNote, batch: Batch) -> bool:
-    """Return whether a note is about cohorts after those of a batch."""
     through, periods = note.asked.get("through", EVERYTHING), Periods(batch.every)
     return through != EVERYTHING and periods.number(through) > periods.number(batch.through)

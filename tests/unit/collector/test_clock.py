@@ -215,23 +215,6 @@ def test_the_clock_of_a_new_store_is_believed_after_an_hour(machine: Machine, st
     assert clock.is_sure
 
 
-def test_a_new_store_that_has_posts_is_not_new_after_the_clock_was_set(machine: Machine, store: Engine) -> None:
-    clock = machine.clock(settled=False)
-    clock.compare(store, LIFE)
-    fill(store, NOON // HOUR)
-    machine.wall += 30 * DAY
-    for _ in range(3):
-        clock.compare(store, LIFE)
-        machine.wait(DAY)
-    assert not clock.is_sure
-    machine.wall -= 30 * DAY + 3 * DAY
-    clock.compare(store, LIFE)
-    assert not clock.is_sure
-    machine.wait(HOLD_SECONDS + 1)
-    clock.compare(store, LIFE)
-    assert clock.is_sure
-
-
 @pytest.mark.parametrize("days", [0, 1, 14])
 def test_posts_never_confirm_a_start_days_after_the_last_collector(machine: Machine, store: Engine, days: int) -> None:
     """Whoever knows the wrong time of a machine can send posts that fit it."""

@@ -43,13 +43,6 @@ class PostAcceptor:
     """A plan, compiled for accepting posts; ``began`` are the metrics that experiments began with, if it has grown.
 
     ``voucher_keys`` are those of vouchers, where the plan asks for them. The tables of ``checked`` can be made.
-
-    >>> from kanab.plan.model import Cohorts, ExperimentPlan, MetricPlan
-    >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
-    >>> acceptor = PostAcceptor(Plan((MetricPlan("minutes", (0, 600), 1),), (shop,), cohorts=Cohorts()))
-    >>> body = b"kanab/1 00079b70000102030405060708090a0b\\ncheckout:B@2026-W46:minutes:4>6\\n"
-    >>> acceptor.accept(body, "text/plain", datetime(2026, 11, 15, 16, tzinfo=UTC), None).deltas
-    {2966: {'checkout|B|minutes|s': 2, 'checkout|checkout=B|minutes|q': 20}}
     """
 
     def __init__(

@@ -37,15 +37,6 @@ class Calendar:
     A cohort takes enrollments from an hour before its period, because clients may be fast, and until one message
     lifetime after it. It takes
     totals for the window after that period, and again one lifetime longer. Then it is ripe.
-
-    >>> from kanab.plan.model import Cohorts, Plan
-    >>> weeks = Calendar(Plan((), (), cohorts=Cohorts("7d", "7d")))
-    >>> number = weeks.number("2026-W46")
-    >>> monday = 1_794_787_200                       # 2026-11-16, when week 47 begins
-    >>> [cohort - number for cohort in weeks.opening(monday)]
-    [1, 0, -1, 1]
-    >>> weeks.last_due(monday) - number
-    -2
     """
 
     def __init__(self, plan: Plan) -> None:

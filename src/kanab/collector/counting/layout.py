@@ -135,20 +135,6 @@ def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tup
     """Return the layouts of a plan's linkages; raises `PlanError` for a plan that leaves something to the data.
 
     ``began`` are the metrics that experiments began with, where the plan has grown since.
-
-    >>> from kanab.plan.file import parse_plan
-    >>> plan = parse_plan('''
-    ... [metrics]
-    ... minutes = { bounds = [0, 600] }
-    ... [covariates]
-    ... tier = [1, 2, 3]
-    ... [experiments.checkout]
-    ... arms = { A = 1, B = 1 }
-    ... adjust = ["tier"]
-    ... ''')
-    >>> layout, = layouts(plan)
-    >>> layout.class_key(("B", 3), "minutes", "s"), layout.marginal_key(("checkout",), ("B",), "minutes", "q")
-    ('checkout/tier|B:3|minutes|s', 'checkout/tier|checkout=B|minutes|q')
     """
     check_plan(plan)
     refuse(list(_open_choices(plan)), "the plan of a collector")
@@ -239,11 +225,7 @@ def _metric_bins(table: TableLayout, layout: TableLayout, plan: Plan) -> MetricB
 
 
 def _first_step(edge: float, metric: Metric) -> int:
-    """Return the first step of a grid that is not below an edge, as numbers are compared when rows are counted.
-
-    >>> [_first_step(edge, Metric("minutes", 100, (0.0, 600.0))) for edge in (0.07, 12.505, 600, 10**300)]
-    [7, 1251, 60000, 60001]
-    """
+    """Return the first step of a grid that is not below an edge, as numbers are compared when rows are counted."""
     low, high = metric.grid_bounds or (0, 0)
     return low + bisect_left(range(low, high + 1), edge, key=lambda step: step / metric.scale)
 

@@ -44,11 +44,7 @@ class MetricGrid(NamedTuple):
         return cls(float(metric.scale), low, high, metric.missing == "zero")
 
     def steps(self, value: float) -> int:
-        """Return a finite number on the grid, by the rule of ``Metric.to_grid``: plus one half, floor, clamp.
-
-        >>> MetricGrid(100.0, 0, 50_000, True).steps(0.29), MetricGrid(100.0, 0, 50_000, True).steps(9_999.0)
-        (29, 50000)
-        """
+        """Return a finite number on the grid, by the rule of ``Metric.to_grid``: plus one half, floor, clamp."""
         scale, low, high, _ = self
         position = value * scale + 0.5
         return high if position >= high else low if position < low else floor(position)

@@ -35,17 +35,7 @@ _OVER = f"{JOINT}|over"
 
 
 def signature_name(classes: Sequence[ClassCounters]) -> str:
-    """Return the name of the counter of a person's signature, from the classes in all tables of an experiment.
-
-    >>> from kanab.collector.counting.layout import layouts
-    >>> from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan
-    >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)), adjust=("tier", "device"))
-    >>> covariates = CovariatePlan("tier", (1, 2, 3)), CovariatePlan("device", ("phone", "other"))
-    >>> plan = Plan((MetricPlan("bought", binary=True),), (shop,), covariates)
-    >>> tier, device = layouts(plan)
-    >>> signature_name([ClassCounters(tier, ("B", 3)), ClassCounters(device, ("B", "phone"))])
-    'checkout/*|B:phone:3|n'
-    """
+    """Return the name of the counter of a person's signature, from the classes in all tables of an experiment."""
     parts = sorted([each.signature_part for each in classes])
     return classes[0].signature_head + "".join([text for _, text in parts]) + "|n"
 

@@ -82,17 +82,6 @@ def contributors_of(
 
     Forged messages may make any number of it, also below 0. A table of which somebody was counted by a version that did
     not count contributors is left out.
-
-    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
-    >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
-    >>> counters = {"checkout|A|n": 2, "checkout|B|n": 3, "checkout|B|minutes|c": 1, "checkout|B|minutes|s": 4}
-    >>> counters |= {"checkout|checkout=B|minutes|q": 16}
-    >>> tallies = {"checkout": possible_tables(plan, counters)["checkout"].tally}
-    >>> contributors_of(plan, tallies, counters)
-    {}
-    >>> counters |= {"checkout||c": 5}
-    >>> contributors_of(plan, tallies, counters)
-    {'checkout': {'minutes': array([0, 1], dtype=object)}}
     """
     contributors = {}
     for layout in layouts(plan):
@@ -196,9 +185,10 @@ def _possible(plan: Plan, factors: Sequence[Factor], sums: _Sums) -> PossibleTab
     arms, moments = tuple(factors), sums.moments
     gone: list[str] = []
     for name, part in moments.items():
-        contributors = sums.contributors.get(name)
-        possible = contributors is None or _has_contributors(contributors, part)
-        if not possible or not _is_possible(arms, sums.people, (part,)):
+        people = sums.contributors.get(name)
+        # fewer off 0 than nobody, or nobody where there is a sum; too many pass: the number is not published
+        forged = people is not None and np.any((people < 0) | ((people == 0) & (part.sums != 0)))
+        if forged or not _is_possible(arms, sums.people, (part,)):
             gone.append(name)
     asked = {metric.name: metric.of for metric in plan.counted_metrics if metric.events(plan.k) > 1}
     gone += [name for name in moments if asked.get(name) in gone and name not in gone]
@@ -213,14 +203,6 @@ def _possible(plan: Plan, factors: Sequence[Factor], sums: _Sums) -> PossibleTab
             crosses += products
     kept = tuple(part for name, part in moments.items() if name not in gone)
     return PossibleTable(Tally(arms, sums.people, kept, tuple(crosses)), (*gone, *pairs))
-
-
-def _has_contributors(people: Cells, part: Moments) -> bool:
-    """Return whether so many may be off 0: not fewer than nobody, and somebody where there is a sum.
-
-    More than there are is let pass: this number is not published, and where all have some one post would make it so.
-    """
-    return not np.any((people < 0) | ((people == 0) & (part.sums != 0)))
 
 
 def _possible_bins(layout: TableLayout, arms: Sequence[int], counters: Mapping[str, int]) -> PossibleTable:

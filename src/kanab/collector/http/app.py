@@ -134,13 +134,6 @@ class OpenConnections:
     """Counts what each place has open, by a keyed hash of its address; those without limit are not counted.
 
     That is connections, and behind a proxy posts that are still arriving.
-
-    >>> connections = OpenConnections(most=1)
-    >>> connections.begin("192.0.2.7"), connections.begin("192.0.2.7"), connections.begin("192.0.2.8")
-    (True, False, True)
-    >>> connections.end("192.0.2.7")
-    >>> connections.begin("192.0.2.7")
-    True
     """
 
     def __init__(self, most: int = MOST_CONNECTIONS, proxies: Proxies = NOBODY) -> None:

@@ -164,11 +164,7 @@ _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".en
 
 
 def render(response: Response, *, closes: bool) -> bytes:
-    r"""Return a response as bytes of HTTP/1.1.
-
-    >>> render(Response(204, [(b"vary", b"origin")]), closes=False)
-    b'HTTP/1.1 204 No Content\r\nvary: origin\r\n\r\n'
-    """
+    r"""Return a response as bytes of HTTP/1.1."""
     lines = [_STATUS_LINES[response.status]]
     for name, value in response.headers:
         lines += (name, b": ", value, b"\r\n")
@@ -228,7 +224,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         if self._arriving is not None:
             head, before = self._arriving
             self._take_post(head, before + data)
-        elif data.startswith(FIRST_LINE) and self._is_free() and (plain := plain_head(data)) is not None:
+        elif self._may_be_plain(data) and (plain := plain_head(data)) is not None:
             self._unset_keepalive_if_required()
             self._take_post(plain, data)
         else:
@@ -254,9 +250,9 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     # ── plain posts ────────────────────────────────────────────────────────────────────────────
 
-    def _is_free(self) -> bool:
-        """Return whether a post may be answered at once."""
-        return self._fast_post is not None and not self.flow.write_paused and self._is_idle()
+    def _may_be_plain(self, data: bytes) -> bool:
+        free = self._fast_post is not None and not self.flow.write_paused
+        return free and data.startswith(FIRST_LINE) and self._is_idle()
 
     def _is_idle(self) -> bool:
         """Return whether no request is under way on this connection."""

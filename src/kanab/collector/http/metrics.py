@@ -64,17 +64,7 @@ class CollectorFigures:
 
 
 def metrics_text(figures: CollectorFigures) -> str:
-    r"""Return the text format of Prometheus: one line per number.
-
-    >>> text = metrics_text(CollectorFigures(LiveHealth(people={"checkout": {"A": 120}}), answers={"counted": 240}))
-    >>> print(*(line for line in text.splitlines() if "kanab_people" in line or "posts_total" in line), sep="\n")
-    # HELP kanab_people People per arm, floored to multiples of k, refreshed hourly.
-    # TYPE kanab_people gauge
-    kanab_people{arm="A",experiment="checkout"} 120.0
-    # HELP kanab_posts_total Posts by what they were answered, floored to multiples of k.
-    # TYPE kanab_posts_total counter
-    kanab_posts_total{answer="counted"} 240.0
-    """
+    r"""Return the text format of Prometheus: one line per number."""
     return generate_latest(_Shown(figures)).decode()
 
 

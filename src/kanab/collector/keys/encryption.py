@@ -62,12 +62,6 @@ class RecordCipher:
     """Encrypts counters with the key of their cohort, and decrypts them. Each cipher is a writer of its own.
 
     ``seen`` is how far the store is known to have come: what was committed of this writer, and whatever else is joined.
-
-    >>> from kanab.collector.keys.keyring import KeyChain
-    >>> cipher = RecordCipher(Keyring(KeyChain.new()))
-    >>> ciphertext = cipher.encrypt(7, {"banner|on|n": 1})
-    >>> cipher.decrypt(7, ciphertext), len(ciphertext)
-    ({'banner|on|n': 1}, 4042)
     """
 
     def __init__(self, keyring: Keyring) -> None:

@@ -37,16 +37,7 @@ _SECRET = re.compile(r"[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True)
 class KeyChain:
-    """The state of one period, and with it the keys of this and all later ones.
-
-    >>> chain = KeyChain.from_secret("07" * 32)
-    >>> later = chain.forward(2)
-    >>> later.key(5) == chain.key(5), later.fingerprint == chain.fingerprint
-    (True, True)
-    >>> later.key(1)
-    Traceback (most recent call last):
-    kanab.errors.StoreError: the key of a cohort has been erased, as it is after a seal. Nothing reads its records...
-    """
+    """The state of one period, and with it the keys of this and all later ones."""
 
     period: int
     state: bytes = field(repr=False)

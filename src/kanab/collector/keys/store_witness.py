@@ -26,11 +26,7 @@ Link = tuple[int, str]
 
 
 class Seen(NamedTuple):
-    """How far a store had come: its epoch, the number of a commit, and how many records it had of each writer.
-
-    >>> Seen("", 12, {(4, "a"): 2}).join(Seen("", 9, {(4, "a"): 1, (4, "b"): 7}))
-    Seen(epoch='', number=12, records={(4, 'a'): 2, (4, 'b'): 7})
-    """
+    """How far a store had come: its epoch, the number of a commit, and how many records it had of each writer."""
 
     epoch: str
     number: int
@@ -47,14 +43,7 @@ class Seen(NamedTuple):
 
 
 class Witness:
-    """The file, for the store of one key chain.
-
-    >>> import tempfile
-    >>> witness = Witness(Path(tempfile.mkdtemp()) / "kanab-data.key.witness", b"which chain")
-    >>> witness.note(Seen("", 12, {(4, "5f3a9c01"): 2}))
-    >>> witness.read()
-    Seen(epoch='', number=12, records={(4, '5f3a9c01'): 2})
-    """
+    """The file, for the store of one key chain."""
 
     def __init__(self, path: str | os.PathLike[str], fingerprint: bytes) -> None:
         self.path = Path(path)

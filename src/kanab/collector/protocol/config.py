@@ -21,11 +21,6 @@ def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None, 
     """Return the plan as clients read it: arms and shares, levels, grids, linkages; nothing about hosts or k.
 
     ``began`` are the metrics that experiments began with, where the plan has grown since; ``epoch`` is the store's.
-
-    >>> from kanab.plan.model import ExperimentPlan, MetricPlan
-    >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)), "A")
-    >>> msgspec.json.decode(public_config(Plan((MetricPlan("bought", binary=True),), (shop,))))["experiments"]
-    {'checkout': {'arms': [['A', 1], ['B', 1]], 'control': 'A', 'covariates': []}}
     """
     document = _document(plan, began or {})
     return msgspec.json.encode(document | {"epoch": epoch} if epoch else document, order="deterministic")
@@ -41,12 +36,6 @@ def config_part(config: bytes, names: Collection[str]) -> bytes:
 
     They exclude each other, or are counted in pairs. Experiments that do not count every metric are always there: who
     tracks has to know. Where pairs are drawn from all experiments, the config stays whole.
-
-    >>> from kanab.plan.model import ExperimentPlan, MetricPlan
-    >>> shop, logo = (ExperimentPlan(name, (("A", 1), ("B", 1)), "A") for name in ("checkout", "logo"))
-    >>> whole = public_config(Plan((MetricPlan("bought", binary=True),), (shop, logo)))
-    >>> [*msgspec.json.decode(config_part(whole, ["logo", "gone"]))["experiments"]]
-    ['logo']
     """
     document, near = _read(config)
     if len(document["pairs"]) > MOST_PAIRS:

@@ -67,11 +67,7 @@ _STATUS = {
 
 
 def refused(reason: Reason, fact: str, remedy: str = "", at: str = "") -> MessageError:
-    """Return the error of a post, with its reason and the status of the response.
-
-    >>> print(refused(Reason.SIZE, "a post has too many bytes", "Send at most 16 kB."))
-    a post has too many bytes. Send at most 16 kB.
-    """
+    """Return the error of a post, with its reason and the status of the response."""
     return MessageError(fact, remedy, at=at, reason=reason, status=reason.status)
 
 
@@ -85,14 +81,7 @@ def epoch_error() -> MessageError:
 
 
 class Drops:
-    """How often each reason occurred since the start; safe to use from several threads.
-
-    >>> drops = Drops()
-    >>> for _ in range(27):
-    ...     drops.add(Reason.LATE)
-    >>> drops.floored(10)["late"], drops.floored(10)["level"]
-    (20, 0)
-    """
+    """How often each reason occurred since the start; safe to use from several threads."""
 
     def __init__(self) -> None:
         self._counts = dict.fromkeys(Reason, 0)

@@ -54,11 +54,6 @@ class SeenNonces:
 
     Of the 16 bytes that a store keeps of a nonce, half are enough to tell it from others: among a thousand million of
     them, one in 10¹⁰ posts would be taken for a repetition.
-
-    >>> seen = SeenNonces()
-    >>> seen.add(9, [b"0123456789abcdef"])
-    >>> seen.fresh([CountedPost(b"0123456789abcdef", 9, {}), CountedPost(b"fedcba9876543210", 9, {})])
-    [False, True]
     """
 
     def __init__(self) -> None:

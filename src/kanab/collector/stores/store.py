@@ -419,12 +419,7 @@ class Store(ABC):
 def sort_posts(
     posts: Sequence[CountedPost], fresh: Sequence[bool], sealed_through: int, forgotten: int
 ) -> tuple[list[PostOutcome], dict[int, Counters]]:
-    """Return what becomes of each post of a group, and what the new ones together add to each cohort.
-
-    >>> first = CountedPost(b"a", 9, {4: {"banner|on|n": 1}, 3: {"banner|on|n": 1}})
-    >>> sort_posts([first, CountedPost(b"b", 1, {4: {"banner|on|n": 1}})], [True, True], sealed_through=3, forgotten=2)
-    ([<PostOutcome.LATE: 'late'>, <PostOutcome.EXPIRED: 'expired'>], {4: {'banner|on|n': 1}})
-    """
+    """Return what becomes of each post of a group, and what the new ones together add to each cohort."""
     outcomes: list[PostOutcome] = []
     sums: dict[int, Counters] = {}
     for (_, hour, deltas, _), is_fresh in zip(posts, fresh, strict=True):
@@ -452,12 +447,7 @@ def of_epoch(posts: Sequence[CountedPost], epoch: str) -> list[CountedPost]:
 
 
 def refuse_others(posts: Sequence[CountedPost], appended: Appended) -> Appended:
-    """Return what became of all posts of a group, of which those of the store's epoch were appended.
-
-    >>> done = Appended([PostOutcome.NEW], [4], -1, epoch="5f3a9c01")
-    >>> refuse_others([CountedPost(b"a", 9, {}), CountedPost(b"b", 9, {}, epoch="5f3a9c01")], done).outcomes
-    [<PostOutcome.EPOCH: 'epoch'>, <PostOutcome.NEW: 'new'>]
-    """
+    """Return what became of all posts of a group, of which those of the store's epoch were appended."""
     outcomes = iter(appended.outcomes)
     every = [next(outcomes) if post.epoch == appended.epoch else PostOutcome.EPOCH for post in posts]
     return appended._replace(outcomes=every)

@@ -67,12 +67,6 @@ def test_a_ratio_begins_with_nothing_and_then_moves() -> None:
     assert moved == {f"{prefix}{part}": value for part, value in zip("nstqrp", (0, 20, 1, 1600, 9, 130), strict=True)}
 
 
-def test_squares_are_exact_beyond_64_bits() -> None:
-    huge = 2**51
-    found = increment(PLACE, {MINUTES: (1, huge)})
-    assert found["checkout/tier|checkout=B|minutes|q"] == 2**102 - 1
-
-
 BINNED = Plan(
     (
         MetricPlan("minutes", (-600, 600), 1, bins=(0.0, 4.5, 60.0)),

@@ -8,9 +8,8 @@ from tests.unit.collector.counting.tables_of_counters import counters_of, tables
 
 import kanab as kb
 from kanab.collector.counting.counters import add_counters
-from kanab.collector.counting.layout import layouts
 from kanab.collector.counting.tables import possible_tables, unchecked_tables
-from kanab.errors import PlanError, TallyError
+from kanab.errors import TallyError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 ARMS = (("A", 1.0), ("B", 1.0))
@@ -86,13 +85,6 @@ def test_bins_that_are_not_the_people_of_the_arms_are_impossible(forged: dict[st
     assert found["checkout"].impossible == ()
 
 
-def test_nobody_is_a_table_of_zeros() -> None:
-    found = tables(PLAN, {})
-    assert {name: tally.total for name, tally in found.items()} == dict.fromkeys(found, 0)
-    assert [*found] == ["checkout/tier", "checkout/device", "banner", "banner/checkout"]
-    assert found["checkout/tier"].factor("tier").levels == (1, 2.5)
-
-
 def test_the_missing_level_is_there_if_somebody_has_it() -> None:
     found = tables(PLAN, {"checkout/tier|A:|n": 1})["checkout/tier"]
     assert found.factor("tier").levels == (1, 2.5, None)
@@ -132,24 +124,3 @@ def test_fewer_than_no_people_are_refused() -> None:
 @pytest.mark.parametrize("name", ["basket|on|n", "banner|maybe|n", "banner|on|hours|s", "banner|on|spend|n", "x"])
 def test_counters_of_another_plan_are_left_alone(name: str) -> None:
     assert possible_tables(PLAN, {name: 1}) == possible_tables(PLAN, {})
-
-
-def test_a_metric_that_was_added_later_begins_with_zeros() -> None:
-    before = Plan(PLAN.metrics[:1], PLAN.experiments, PLAN.covariates)
-    counters = counters_of(before, kb.count(ROWS, before).tallies)
-    found = tables(PLAN, counters)["banner"].moments_of("spend")
-    assert (found.counts.tolist(), found.sums.tolist()) == ([2, 2], [0, 0])
-
-
-def test_squares_are_kept_where_counting_rows_keeps_them() -> None:
-    found = {one.linkage.name: one.marginals for one in layouts(PLAN)}
-    assert found["checkout/tier"] == {
-        "bought": (), "spend": (("checkout",),), "rating": (("checkout",),), "visits": (("checkout", "tier"),),
-    }  # fmt: skip
-    assert found["checkout/device"]["spend"] == (("checkout",), ("device",))
-    assert found["banner/checkout"]["spend"] == (("banner",), ("checkout",))
-
-
-def test_a_plan_with_mistakes_is_refused() -> None:
-    with pytest.raises(PlanError, match="k must be a whole number"):
-        layouts(Plan(PLAN.metrics, PLAN.experiments, PLAN.covariates, k=0))

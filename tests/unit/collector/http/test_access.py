@@ -58,14 +58,6 @@ def test_wrong_tokens_at_the_metrics_slow_their_place_down_and_nobody_else(runni
     assert metrics(app, "right", "192.0.2.8") == (200, "")
 
 
-def test_guesses_at_the_metrics_and_at_the_dashboard_count_together(running: RunningService) -> None:
-    access = Access("right")
-    app = Collector(running.service, access=access)
-    assert access.tokens is not None
-    access.tokens.accepts("wrong", "192.0.2.7")  # the login
-    assert metrics(app, "right") == (429, "1")
-
-
 def test_behind_a_proxy_that_is_trusted_a_guess_slows_down_its_visitor_only(running: RunningService) -> None:
     proxies = Proxies([network("127.0.0.1")])
     app = Collector(running.service, access=Access("right", proxies=proxies))

@@ -344,25 +344,22 @@ def taken(buckets: Buckets, address: str | None, times: int) -> int:
     return sum(buckets.take(address) for _ in range(times))
 
 
-def test_places_do_not_share_a_bucket_but_a_network_of_ipv6_does() -> None:
-    buckets = Buckets(rate=0, burst=3, clock=Clock())
-    assert taken(buckets, "192.0.2.7", 5) == taken(buckets, "192.0.2.8", 5) == 3
-    assert taken(buckets, "2001:db8::1", 2) + taken(buckets, "2001:db8::ffff", 2) == 3
-    assert taken(buckets, "2001:db8:0:1::1", 5) == 3
-    assert taken(buckets, "a pipe", 5) == 3
-
-
-def test_where_both_kinds_of_addresses_are_heard_visitors_of_ipv4_stay_apart() -> None:
-    """A socket of ``--host ::`` shows 192.0.2.7 as ::ffff:192.0.2.7, which all are in one /64."""
-    buckets = Buckets(rate=0, burst=3, clock=Clock())
-    assert taken(buckets, "::ffff:192.0.2.7", 5) == taken(buckets, "::ffff:192.0.2.8", 5) == 3
-    assert taken(buckets, "192.0.2.7", 5) == 0  # the same visitor
-    assert taken(buckets, "::ffff:127.0.0.1", 50) == 50
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost", None])
-def test_this_machine_is_not_limited(address: str | None) -> None:
-    assert taken(Buckets(rate=0, burst=1), address, 50) == 50
+@pytest.mark.parametrize(
+    ("addresses", "taken_by_each"),
+    [
+        (["192.0.2.7", "192.0.2.8", "a pipe"], [3, 3, 3]),
+        (["2001:db8::1", "2001:db8::ffff", "2001:db8:0:1::1"], [3, 0, 3]),  # whoever has an address has its /64
+        (["::ffff:192.0.2.7", "::ffff:192.0.2.8", "192.0.2.7"], [3, 3, 0]),  # as a socket of --host :: shows IPv4
+        (["127.0.0.1", "::1", "localhost", None, "::ffff:127.0.0.1"], [9] * 5),
+        (["10.1.2.3", "::ffff:10.1.2.3", "2001:db8::7", "2001:db8::8", "11.1.2.3"], [9, 9, 9, 3, 3]),  # and proxies
+    ],
+)
+def test_each_place_has_a_bucket_but_this_machine_and_your_proxies(
+    addresses: list[str | None], taken_by_each: list[int]
+) -> None:
+    proxies = Proxies([network("10.0.0.0/8"), network("2001:db8::7")])
+    buckets = Buckets(rate=0, burst=3, clock=Clock(), proxies=proxies)
+    assert [taken(buckets, address, 9) for address in addresses] == taken_by_each
 
 
 def test_an_address_has_so_many_posts_a_day_however_they_are_spread(running: RunningService) -> None:
@@ -381,11 +378,3 @@ def test_no_address_is_kept_and_a_flood_of_addresses_neither_grows_the_table_nor
     assert taken(buckets, "192.0.2.7", 3) == 0
     assert (len(buckets._tokens), len(buckets._since)) == before
     assert "192.0.2.7" not in repr(vars(buckets))
-
-
-def test_whoever_is_trusted_is_not_limited() -> None:
-    buckets = Buckets(rate=0, burst=1, proxies=Proxies([network("10.0.0.0/8"), network("2001:db8::7")]))
-    for address in ("10.1.2.3", "::ffff:10.1.2.3", "2001:db8::7"):
-        assert taken(buckets, address, 50) == 50
-    for address in ("11.1.2.3", "::ffff:11.1.2.4", "2001:db8::8", "a pipe"):
-        assert taken(buckets, address, 50) == 1

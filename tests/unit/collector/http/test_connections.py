@@ -92,20 +92,47 @@ async def answered(line: Line, times: int = 1) -> bytes:
     raise AssertionError("no answer")
 
 
+Step = bytes | int | float | Callable[[Any], None]
+
+
+def talk(app: Collector, *steps: Step, path: str = "fast", address: str = "127.0.0.1") -> Line:
+    """On one connection send bytes, wait for so many answers (int) or seconds (float), or do something with it."""
+
+    async def on_it() -> Line:
+        protocol, line = Connections(app, path).open(address)
+        for step in steps:
+            if isinstance(step, bytes):
+                protocol.data_received(step)
+            elif isinstance(step, int):
+                await answered(line, step)
+            elif isinstance(step, float):
+                await asyncio.sleep(step)
+            else:
+                step(protocol)
+        ended = line.ended
+        protocol.connection_lost(None)  # which closes the line, too
+        line.ended = ended
+        return line
+
+    return asyncio.run(on_it())
+
+
 def exchange(app: Collector, *requests: bytes, path: str = "fast", address: str = "127.0.0.1") -> tuple[bytes, str]:
     """Each request on a connection of its own; all that was written, and how the last one ended."""
+    lines = [talk(app, data, 1, path=path, address=address) for data in requests]
+    return b"".join(line.written for line in lines), lines[-1].ended
 
-    async def talk() -> tuple[bytes, str]:
-        connections, written, ended = Connections(app, path), b"", ""
-        for data in requests:
-            protocol, line = connections.open(address)
-            protocol.data_received(data)
-            written += await answered(line)
-            ended = line.ended
-            protocol.connection_lost(None)
-        return written, ended
 
-    return asyncio.run(talk())
+def stop(protocol: Any) -> None:
+    protocol.shutdown()
+
+
+def is_open(protocol: Any) -> None:
+    assert protocol.transport.ended == ""
+
+
+def leave(protocol: Any) -> None:
+    protocol.connection_lost(None)
 
 
 def counted_ways(app: Collector, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -244,15 +271,8 @@ def test_under_another_address_there_is_no_fast_path(app: Collector) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_body_in_pieces_is_one_post(app: Collector, running: RunningService, path: str) -> None:
-    async def talk() -> None:
-        protocol, line = Connections(app, path).open()
-        for byte in request(running.enroll()):
-            assert line.written == b""
-            protocol.data_received(bytes([byte]))
-        assert (await answered(line)).startswith(b"HTTP/1.1 204")
-        protocol.connection_lost(None)
-
-    asyncio.run(talk())
+    line = talk(app, *(bytes([byte]) for byte in request(running.enroll())), 1, path=path)
+    assert statuses(line.written) == [b"204"]
     assert running.service.store.sizes() == {2966: 1}
 
 
@@ -262,19 +282,12 @@ def test_a_body_that_comes_after_its_head_still_takes_the_fast_path(
     ways = counted_ways(app, monkeypatch)
     whole = request(running.enroll())
     head = whole.index(b"\r\n\r\n") + 4
-
-    async def talk() -> None:
-        protocol, line = Connections(app).open()
-        for piece in (whole[:head], whole[head:-5], whole[-5:]):
-            await asyncio.sleep(0.01)
-            assert line.written == b""
-            protocol.data_received(piece)
-        assert (await answered(line)).startswith(b"HTTP/1.1 204")
-        protocol.connection_lost(None)
-
-    asyncio.run(talk())
-    assert ways == ["direct"]
+    line = talk(app, whole[:head], 0.01, whole[head:-5], 0.01, whole[-5:], 1)
+    assert (ways, statuses(line.written)) == (["direct"], [b"204"])
     assert running.service.store.sizes() == {2966: 1}
+
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -282,16 +295,8 @@ def test_the_rest_of_a_post_with_something_after_it_is_two_requests(
     app: Collector, running: RunningService, path: str
 ) -> None:
     whole = request(running.enroll())
-
-    async def talk() -> bytes:
-        protocol, line = Connections(app, path).open()
-        protocol.data_received(whole[:-5])
-        protocol.data_received(whole[-5:] + b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
-        found = await answered(line, 2)
-        protocol.connection_lost(None)
-        return found
-
-    assert statuses(asyncio.run(talk())) == [b"204", b"200"]
+    line = talk(app, whole[:-5], whole[-5:] + HEALTH, 2, path=path)
+    assert statuses(line.written) == [b"204", b"200"]
     assert running.service.store.sizes() == {2966: 1}
 
 
@@ -299,17 +304,8 @@ def test_a_server_that_stops_does_not_wait_long_for_the_rest_of_a_post(
     app: Collector, running: RunningService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kanab.collector.http.connections.LAST_SECONDS", 0.05)
-
-    async def talk() -> None:
-        protocol, line = Connections(app).open()
-        protocol.data_received(request(running.enroll())[:-5])
-        protocol.shutdown()
-        assert line.ended == ""
-        await asyncio.sleep(0.2)
-        assert line.ended == "closed"
-        protocol.connection_lost(None)
-
-    asyncio.run(talk())
+    line = talk(app, request(running.enroll())[:-5], stop, is_open, 0.2)
+    assert line.ended == "closed"
     assert running.service.store.sizes() == {}
 
 
@@ -335,26 +331,14 @@ def test_a_connection_on_which_nothing_follows_is_closed(
 ) -> None:
     monkeypatch.setattr(TimeoutProtocol, "request_timeout", 0.1)
 
-    async def talk() -> None:
-        health = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
-        for one, more in (
-            (request(running.enroll()), b""),
-            (health, b""),
-            (health, b"\r\n"),
-            (request(b"what"), b"\r\n"),
-        ):
-            protocol, line = Connections(app).open()
-            protocol.timeout_keep_alive = 0.3
-            protocol.data_received(one)
-            await answered(line)
-            await asyncio.sleep(0.05)
-            protocol.data_received(more)
-            assert line.ended == ""
-            await asyncio.sleep(0.4)
-            assert line.ended
-            protocol.connection_lost(None)
+    def hurry(protocol: Any) -> None:
+        protocol.timeout_keep_alive = 0.3
 
-    asyncio.run(talk())
+    for first, more in (
+        (request(running.enroll()), b""), (HEALTH, b""), (HEALTH, b"\r\n"), (request(b"what"), b"\r\n"),
+    ):  # fmt: skip
+        line = talk(app, hurry, first, 1, 0.05, more, is_open, 0.4)
+        assert line.ended
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -362,18 +346,9 @@ def test_a_connection_on_which_nothing_follows_is_closed(
 def test_requests_that_do_not_wait_for_answers_are_answered_in_their_order(
     app: Collector, running: RunningService, path: str, together: bool
 ) -> None:
-    health = b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n"
-    requests = [request(running.enroll()), health, request(b"what"), request(running.enroll())]
-
-    async def talk() -> bytes:
-        protocol, line = Connections(app, path).open()
-        for data in [b"".join(requests)] if together else requests:
-            protocol.data_received(data)
-        found = await answered(line, 4)
-        protocol.connection_lost(None)
-        return found
-
-    assert statuses(asyncio.run(talk())) == [b"204", b"200", b"400", b"204"]
+    requests = [request(running.enroll()), HEALTH, request(b"what"), request(running.enroll())]
+    line = talk(app, *([b"".join(requests)] if together else requests), 4, path=path)
+    assert statuses(line.written) == [b"204", b"200", b"400", b"204"]
     assert sum(running.service.store.sizes().values()) == 2
 
 
@@ -395,43 +370,22 @@ def test_posts_that_come_at_the_same_moment_share_a_commit(app: Collector, runni
 def test_whoever_leaves_with_the_whole_post_sent_is_counted_and_nothing_is_written(
     app: Collector, running: RunningService
 ) -> None:
-    async def talk() -> None:
-        protocol, line = Connections(app).open()
-        protocol.data_received(request(running.enroll()))
-        protocol.connection_lost(None)
-        while not running.service.store.sizes():
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.02)
-        assert line.written == b""
-
-    asyncio.run(talk())
+    assert talk(app, request(running.enroll()), leave, 0.3).written == b""
+    assert running.service.store.sizes() == {2966: 1}
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_whoever_leaves_before_the_end_of_a_post_is_not_counted(
     app: Collector, running: RunningService, path: str
 ) -> None:
-    async def talk() -> None:
-        protocol, line = Connections(app, path).open()
-        protocol.data_received(request(running.enroll())[:-1])
-        protocol.connection_lost(None)
-        await asyncio.sleep(0.05)
-        assert line.written == b""
-
-    asyncio.run(talk())
+    assert talk(app, request(running.enroll())[:-1], leave, 0.05, path=path).written == b""
     assert running.service.store.sizes() == {}
 
 
 def test_a_server_that_stops_finishes_the_post_that_is_under_way(app: Collector, running: RunningService) -> None:
-    async def talk() -> None:
-        protocol, line = Connections(app).open()
-        protocol.data_received(request(running.enroll()))
-        protocol.shutdown()
-        assert b"connection: close\r\n" in await answered(line)
-        assert line.ended == "closed"
-        protocol.connection_lost(None)
-
-    asyncio.run(talk())
+    line = talk(app, request(running.enroll()), stop, 1)
+    assert b"connection: close\r\n" in line.written
+    assert line.ended == "closed"
     assert running.service.store.sizes() == {2966: 1}
 
 
@@ -440,21 +394,10 @@ def test_a_server_that_stops_answers_a_post_that_was_on_its_way_and_says_that_it
     app: Collector, running: RunningService, usual: bool
 ) -> None:
     """A client that keeps its connection does not know that the server stops, and has sent its next post already."""
-
-    async def talk() -> None:
-        protocol, line = Connections(app).open()
-        protocol.data_received(request(running.enroll()))
-        assert b"connection: close" not in await answered(line)
-        protocol.shutdown()
-        assert line.ended == ""
-        protocol.data_received(request(running.enroll(), *(["Connection: Keep-Alive, x"] if usual else [])))
-        written = await answered(line, 2)
-        assert statuses(written) == [b"204", b"204"]
-        assert b"connection: close\r\n" in written
-        assert line.ended == "closed"
-        protocol.connection_lost(None)
-
-    asyncio.run(talk())
+    last = request(running.enroll(), *(["Connection: Keep-Alive, x"] if usual else []))
+    line = talk(app, request(running.enroll()), 1, stop, last, 2)
+    first, second = line.written.split(b"HTTP/1.1 204")[1:]
+    assert (b"connection: close" in first, b"connection: close\r\n" in second, line.ended) == (False, True, "closed")
     assert running.service.store.sizes() == {2966: 2}
 
 
@@ -463,17 +406,14 @@ def test_whoever_reads_no_answers_takes_the_usual_way_which_waits(
 ) -> None:
     ways = counted_ways(app, monkeypatch)
 
-    async def talk() -> None:
-        protocol, line = Connections(app).open()
+    def pause(protocol: Any) -> None:
         protocol.pause_writing()
-        protocol.data_received(request(running.enroll()))
-        await asyncio.sleep(0.1)
-        assert line.written == b""
-        protocol.resume_writing()
-        assert (await answered(line)).startswith(b"HTTP/1.1 204")
-        protocol.connection_lost(None)
 
-    asyncio.run(talk())
+    def resume(protocol: Any) -> None:
+        assert protocol.transport.written == b""
+        protocol.resume_writing()
+
+    assert statuses(talk(app, pause, request(running.enroll()), 0.1, resume, 1).written) == [b"204"]
     assert ways == ["usual"]
 
 
@@ -483,22 +423,11 @@ def test_every_request_has_its_own_time_and_idle_connections_are_left_alone(
 ) -> None:
     monkeypatch.setattr(TimeoutProtocol, "request_timeout", 0.4)
 
-    async def talk() -> None:
-        protocol, line = Connections(app).open()
-        for number in range(1, 4):
-            await asyncio.sleep(0.2)  # together longer than the timeout
-            protocol.data_received(request(running.enroll()))
-            await answered(line, number)
-        await asyncio.sleep(0.6)
-        assert line.ended == ""
-        protocol.data_received(request(running.enroll())[:-1])
-        await asyncio.sleep(0.1)
-        assert line.ended == ""
-        await asyncio.sleep(0.8)
-        assert line.ended == "aborted"
-        protocol.connection_lost(None)
-
-    asyncio.run(talk())
+    steps: list[Step] = []
+    for number in range(1, 4):
+        steps += [0.2, request(running.enroll()), number]  # together longer than the timeout
+    line = talk(app, *steps, 0.6, is_open, request(running.enroll())[:-1], 0.1, is_open, 0.8)
+    assert line.ended == "aborted"
 
 
 def test_a_lifespan_offers_the_fast_path(app: Collector) -> None:

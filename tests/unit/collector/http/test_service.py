@@ -18,14 +18,11 @@ from kanab.cli.operating.status import _store_lines, store_state
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service, due_through
-from kanab.collector.keys.store_witness import Seen, Witness
 from kanab.collector.readiness import Problem, ready_answer
-from kanab.collector.restoring import RESTORED, begin_epoch
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.memory import MemoryStore
 from kanab.errors import StoreError
-from kanab.plan.file import parse_plan
-from kanab.plan.model import Cohorts, Plan
+from kanab.plan.model import Cohorts
 
 W46 = 2966
 RIPE = datetime(2026, 11, 30, tzinfo=UTC)  # the Monday after week 46, its window and a day
@@ -118,20 +115,6 @@ def test_a_batch_that_is_held_back_is_told_once_and_waits_for_the_next_tick(runn
     running.now += timedelta(weeks=3)
     running.service.check_clock()
     assert stored_ledger(running.service.store).releases[0].tables["checkout/tier"].total == 309
-
-
-def test_clients_that_know_the_plan_from_before_it_grew_are_still_counted(
-    open_service: Callable[..., RunningService],
-) -> None:
-    def plan(more: str) -> Plan:
-        text = "[cohorts]\n[metrics]\nrevenue = { bounds = [0, 500] }\norders = { bounds = [0, 9] }\n" + more
-        return parse_plan(text + "[experiments.checkout]\narms = { A = 1, B = 1 }\n")
-
-    open_service(plan(""))
-    grown = open_service(plan('aov = { ratio = ["revenue", "orders"] }\nclicks = { bounds = [0, 9] }\n'))
-    old = grown.body("checkout:B@2026-W46", "checkout:B@2026-W46:revenue:0>30")
-    assert ask(Collector(grown.service), "POST", "/v1/t", old).status == 204
-    assert grown.service.store.sizes() == {2966: 1}
 
 
 def test_an_experiment_that_ends_with_an_arm_below_k_is_alarming_before_it_is_destroyed(
@@ -413,33 +396,3 @@ def test_nothing_lost_nothing_begun(open_service: Callable[..., RunningService],
         assert (running.service.epoch, running.said) == ("", [])
         asyncio.run(running.service.stop())
         running.service.store.close()
-
-
-def test_a_store_older_than_its_witness_takes_nothing_until_another_epoch_begins(
-    open_service: Callable[..., RunningService], tmp_path: Path
-) -> None:
-    running = open_service()
-    ring = running.service._keyring
-    witness = Witness(tmp_path / "data.key.witness", ring.fingerprint)
-    witness.note(Seen("", 1_000))
-    store = running.service.store
-    service = Service(store, ring, PLAN, clock=lambda: NOON, witness=witness, say=running.service._say)
-    app = Collector(service)
-    assert ask(app, "POST", "/v1/t", running.enroll()).status == 503
-    service.check_clock()
-    assert ask(app, "GET", "/readyz").body.startswith(b"epoch: the store is older")
-    assert running.said[-1].startswith("kanab: the store is older than what its collectors have acknowledged")
-    asyncio.run(service.stop())
-    assert witness.read() == Seen("", 1_000)  # nothing that this collector did is a reason to forget it
-
-    begin_epoch(store, RESTORED, NOON, witness=witness)
-    service = Service(store, ring, PLAN, clock=lambda: NOON, witness=witness)
-    service.check_clock()
-    assert is_ready(service)
-    running.epoch = service.epoch
-    assert ask(Collector(service), "POST", "/v1/t", running.enroll()).status == 204
-    asyncio.run(service.stop())
-    seen = witness.read()
-    assert seen is not None
-    assert seen[:2] == (service.epoch, store.number())
-    assert [*seen.records.values()] == [1]  # one record of one writer

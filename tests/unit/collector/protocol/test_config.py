@@ -49,12 +49,6 @@ def test_what_clients_need_not_know_is_left_out() -> None:
     assert "shop.example" not in json.dumps(found)
 
 
-def test_the_name_of_a_config_is_its_digest() -> None:
-    one, other = (public_config(Plan((MetricPlan(name, binary=True),), ())) for name in ("a", "b"))
-    assert config_digest(one) == config_digest(one) != config_digest(other)
-    assert len(config_digest(one)) == 32
-
-
 def test_the_first_epoch_is_not_mentioned_and_a_later_one_gives_another_config() -> None:
     plan = Plan((MetricPlan("a", binary=True),), ())
     assert "epoch" not in json.loads(public_config(plan))
