@@ -136,6 +136,15 @@ def test_the_reference_shows_every_class_of_described_values() -> None:
     assert own == {*DESCRIBED}
 
 
+EXPLAINED = (kanab.readout, kanab.count, kanab.release, kanab.analyze, kanab.make_plan)
+
+
+@pytest.mark.parametrize("function", EXPLAINED, ids=lambda function: function.__name__)
+def test_help_answers_every_parameter_by_itself(function: Callable[..., object]) -> None:
+    explained = re.findall(r"^(\w+): ", inspect.getdoc(function) or "", re.MULTILINE)
+    assert explained == list(inspect.signature(function).parameters)
+
+
 def test_no_public_function_has_more_than_fifteen_parameters() -> None:
     functions = {name: getattr(module, name) for module in PUBLIC for name in module.__all__}
     counts = {

@@ -40,7 +40,8 @@ def readout(
     """Count a source and analyze it, in one call, for whoever may read the rows.
 
     source: what `count` takes: a frame, files, a database.
-    plan: what to count, instead of ``arm`` to ``k``; ``experiment`` is one of its experiments.
+    plan: what to count, instead of ``arm`` to ``k``.
+    experiment: one of the experiments of the plan, where it has several.
     arm: the column that holds the arm.
     metrics: what is compared: names, `Mean`, `Ratio` or `Quantile`.
     adjust: what effects are adjusted for: names, `Covariate` or `Number`.

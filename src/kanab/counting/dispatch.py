@@ -73,7 +73,14 @@ def count(
     source: a dict of columns; a pandas, polars or Arrow table or stream; the path, glob or address of files; a
         connection URL (with a table or query in ``rows``); or an Ibis table.
     plan: what to count, instead of ``arm`` to ``k``.
-    arm, metrics, adjust, segments, arms, control, treatment_received, k: what to count, as `make_plan` explains.
+    arm: the column that holds the arm.
+    metrics: what is compared: names, `Mean`, `Ratio` or `Quantile`.
+    adjust: what effects are adjusted for: names, `Covariate` or `Number`.
+    segments: what effects may differ by: names or `Covariate`.
+    arms: the arms to count, or a dict with their planned shares.
+    control: the arm to compare with.
+    treatment_received: the metric that says who got what was assigned.
+    k: people whom a class holds at least, or nobody.
     rows: which rows count, and how they become people: `Rows`.
     earlier: plans that are counted again in the same pass; the signatures of all go row by row.
 

@@ -65,11 +65,16 @@ def release(
 ) -> Release:
     """Merge sparse levels, check every rule, and say what was done; or refuse.
 
-    With ``ledger`` (a path) everything that was released into it before counts as well, and the
-    release is added to it; ``new_ledger`` begins one. What is refused is noted in it, and after 20
-    refused attempts it waits for ``reviewed``, the reason why they are none to stop. ``override`` is
-    the recorded reason for a k below 5. With ``epsilon``, or a plan that has one, every number carries noise instead,
-    and differential privacy holds at that ε and ``delta``. Raises `PrivacyError` where a rule cannot be kept.
+    counted: what `count` returned.
+    k: people whom a class holds at least, or nobody; by default that of the plan.
+    override: the reason for a k below 5; it is recorded.
+    ledger: the path of a ledger: what was released into it before counts as well, and the release is added to it.
+    new_ledger: whether to begin it.
+    reviewed: the reason why refused attempts, which a ledger notes, are none to stop; needed after 20 of them.
+    epsilon: instead of withholding, every number carries noise, so that differential privacy holds at this ε.
+    delta: the δ that goes with it.
+
+    Raises `PrivacyError` where a rule cannot be kept.
     """
     budget = asked_budget(_checked(counted).plan, epsilon, delta)
     if budget is not None:  # before a ledger is begun
