@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
@@ -61,12 +62,12 @@ AHEAD = timezone(timedelta(hours=5, minutes=30))
 
 def texts() -> list[str | None]:
     """The same moments in words, in several zones."""
+    zones = [UTC, AHEAD, timezone(-timedelta(hours=8))]
     found: list[str | None] = []
     for place, one in enumerate(TIMES):
-        zones = [UTC, AHEAD, timezone(-timedelta(hours=8))]
-        moved = None if one is None else one.replace(tzinfo=UTC).astimezone(zones[place % 3])
-        found.append(None if moved is None else f" {moved.isoformat(' ' if place % 2 else 'T')}")
-    return [None if one is None else one.replace("+00:00", "Z") for one in found]
+        moved = "" if one is None else one.replace(tzinfo=UTC).astimezone(zones[place % 3]).isoformat(" T"[place % 2])
+        found.append(f" {moved.replace('+00:00', 'Z')}" if moved else None)
+    return found
 
 
 COLUMNS = {
@@ -240,31 +241,28 @@ def test_a_column_without_times_is_refused(engine: Loader, values: pa.Array) -> 
             count()
 
 
-def test_an_unknown_column_suggests_its_neighbours(duckdb_loader: Loader) -> None:
-    rows = pa.table(ROWS | {"enrolled_at": COLUMNS["naive"]})
-    span = Span("enroled_at", "7d", None, "2027-W01")
+def test_nobody_is_enrolled_by_a_column_of_nothing(duckdb_loader: Loader) -> None:
+    table = duckdb_loader.load(pa.table(ROWS)).mutate(at=ibis.null())
+    empty = pa.table(ROWS | {"at": pa.nulls(10, pa.timestamp("us"))})
     for count in (
-        lambda: count_table(duckdb_loader.load(rows), PLAN, span=span),
-        lambda: count_rows(rows, PLAN, span=span),
-    ):
-        with pytest.raises(SourceError, match=r"there is no column 'enroled_at'\. Did you mean enrolled_at"):
-            count()
-
-
-def test_nobody_in_the_span_is_nobody_in_an_arm(engine: Loader) -> None:
-    rows = pa.table(ROWS | {"at": pa.nulls(10, pa.timestamp("us"))})
-    for count in (
-        lambda: count_table(engine.load(rows), PLAN, span=SPANS[0]),
-        lambda: count_rows(rows, PLAN, span=SPANS[0]),
+        lambda: count_table(table, PLAN, span=SPANS[0]),
+        lambda: count_table(duckdb_loader.load(empty), PLAN, span=SPANS[0]),
+        lambda: count_rows(empty, PLAN, span=SPANS[0]),
     ):
         with pytest.raises(SourceError, match="nobody is in an arm of the plan"):
             count()
-
-
-def test_nobody_is_enrolled_by_a_column_of_nothing(duckdb_loader: Loader) -> None:
-    table = duckdb_loader.load(pa.table(ROWS)).mutate(at=ibis.null())
-    with pytest.raises(SourceError, match="nobody is in an arm of the plan"):
-        count_table(table, PLAN, span=SPANS[0])
+    named = pa.table(ROWS | {"enrolled_at": COLUMNS["naive"]})
+    for count in (
+        lambda span: count_table(duckdb_loader.load(named), PLAN, span=span),
+        lambda span: count_rows(named, PLAN, span=span),
+    ):
+        with pytest.raises(SourceError, match=r"there is no column 'enroled_at'\. Did you mean enrolled_at"):
+            count(Span("enroled_at", "7d", None, "2027-W01"))
+    assert {"20815", "20822"} <= {
+        *re.findall(
+            r"\d+", show_sql(duckdb_loader.load(named), PLAN, span=Span("enrolled_at", "7d", "2026-W52", "2026-W53"))
+        )
+    }
 
 
 def test_csv_files_hold_times_as_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,9 +278,3 @@ def test_csv_files_hold_times_as_texts(tmp_path: Path, monkeypatch: pytest.Monke
     by_core = kb.count(file, PLAN, rows=kb.Rows(span=SPANS[0]))
     assert_same(by_core, by_engine)
     assert by_core.span == SPANS[0]
-
-
-def test_the_statement_shows_the_cohorts(duckdb_loader: Loader) -> None:
-    text = show_sql(duckdb_loader.load(pa.table(ROWS | {"at": COLUMNS["naive"]})), PLAN, span=SPANS[0])
-    assert "20815" in text
-    assert "20822" in text

@@ -164,11 +164,8 @@ def test_a_declared_plan_of_two_experiments_and_a_pair(engine: Loader) -> None:
 
 def test_amounts_know_their_commonest_value_and_small_counts_are_not_asked_about(engine: Loader) -> None:
     table = SHOP.append_column("fee", pa.array([9.99, 9.99, 4.5, 9.99, 0.0, 9.99] * 100))
-    bounds, cents = {"balance": (-400, 400), "fee": (0, 20)}, {"balance": 0.01, "fee": 0.01}
-    names = ["balance", "fee", "orders", "bought"]
-    plan = make_plan(
-        "variant", **as_values("make_plan", metrics=names, adjust=["tier"], bounds=bounds, resolution=cents)
-    )
+    cents = [Mean("balance", bounds=(-400, 400), resolution=0.01), Mean("fee", bounds=(0, 20), resolution=0.01)]
+    plan = make_plan("variant", [*cents, "orders", "bought"], adjust=["tier"])
     counted = count_table(engine.load(table), plan)
     assert_same(counted, count_rows(table, plan))
     commonest = {name: values.commonest for name, values in counted.signatures.values.items()}
@@ -191,10 +188,10 @@ def test_who_lacks_a_value_that_counts_as_zero_is_off_another_commonest_value(en
     )
 
 
-def test_a_sensitive_yes_or_no_is_asked_about_like_an_amount(engine: Loader) -> None:
+def test_a_sensitive_yes_or_no_is_asked_about_like_an_amount(duckdb_loader: Loader) -> None:
     metrics = (MetricPlan("bought", binary=True, sensitive="yes"), MetricPlan("vip", binary=True))
     plan = Plan(metrics, (ExperimentPlan("variant", adjust=("tier",)),))
-    counted = count_table(engine.load(SHOP), plan)
+    counted = count_table(duckdb_loader.load(SHOP), plan)
     assert_same(counted, count_rows(SHOP, plan))
     assert [*counted.signatures.values] == ["bought"]
 
@@ -229,11 +226,7 @@ def test_a_metric_of_an_earlier_plan_is_compared_with_those_of_this_one(engine: 
     arms, tiers = rng.choice(["A", "B"], 300), rng.integers(1, 4, 300)
     table = pa.table({"variant": pa.array(arms), "tier": pa.array(tiers), "gross": gross, "net": net})
     earlier, plan = (
-        make_plan(
-            "variant",
-            **as_values("make_plan", metrics=[name], adjust=["tier"], bounds={name: (0, 99)}, resolution={name: 1}),
-        )
-        for name in ("gross", "net")
+        make_plan("variant", [Mean(name, bounds=(0, 99), resolution=1)], adjust=["tier"]) for name in ("gross", "net")
     )
     counted = kb.count(engine.load(table), plan=plan, earlier=[earlier])
     assert_same(counted, kb.count(table, plan=plan, earlier=[earlier]))
@@ -266,41 +259,13 @@ def test_without_bounds_the_grid_comes_from_the_data(engine: Loader) -> None:
     assert not counted.bounds_declared
 
 
-def test_each_table_is_what_count_columns_gives_for_its_people(engine: Loader) -> None:
-    counted = count_table(engine.load(SHOP), DECLARED)
-    frame = SHOP.to_pandas()
-    metrics = {metric.name: metric for metric in counted.tallies["variant/tier"].metrics}
-    for linkage in DECLARED.linkages:
-        own = frame
-        for name in linkage.experiments:
-            own = own[own[name].isin(["A", "B"] if name == "variant" else [0, 1])]
-        covariates = [linkage.covariate] if linkage.covariate else []
-        tally = kb.count_columns(
-            own, arm=linkage.experiments, metrics=metrics, covariates=covariates, squares=linkage.squares
-        )
-        assert counted.tallies[linkage.name] == tally
-
-
-def test_squares_are_kept_on_margins_unless_the_plan_asks_for_classes(engine: Loader) -> None:
-    plan = Plan(
-        (MetricPlan("spend", (0, 60), 0.01), MetricPlan("orders", (0, 40), 1, squares="class")),
-        (ExperimentPlan("variant", adjust=("tier",), segments=("device",)),),
-    )
-    counted = count_table(engine.load(SHOP), plan)
-    assert_same(counted, count_rows(SHOP, plan))
-    kept = {name: [list(part.squares) for part in tally.moments] for name, tally in counted.tallies.items()}
-    assert kept == {
-        "variant/tier": [[("variant",)], [("variant", "tier")]],
-        "variant/device": [[("variant",), ("device",)], [("variant", "device")]],
-    }
-
-
-def test_products_of_a_ratio(engine: Loader) -> None:
+def test_products_of_a_ratio_and_squares_by_class(engine: Loader) -> None:
     plan = Plan(
         (
             MetricPlan("balance", (-400, 400), 0.01),
             MetricPlan("rating", (1, 5), 1, missing="exclude"),
             MetricPlan("each", ratio=("balance", "rating")),
+            MetricPlan("orders", (0, 40), 1, squares="class"),
         ),
         (ExperimentPlan("variant", adjust=("tier",), interactions=("banner",)), ExperimentPlan("banner")),
     )
@@ -327,21 +292,16 @@ def test_the_commonest_levels_stay_and_the_rest_is_other(engine: Loader) -> None
         "variant": ["A", "B"] * 30,
         "country": (["no"] * 8 + ["se"] * 6 + ["dk"] * 6 + ["fi"] * 5 + ["is", "fo"] + [None] * 3) * 2,
         "code": ([10] * 8 + [20] * 6 + [0] * 6 + [40] * 5 + [1, 2] + [None] * 3) * 2,
+        "vip": [True, None, False] * 20,
         "spend": [float(number % 7) for number in range(60)],
     }
-    plan = make_plan("variant", ["spend"], adjust=[Covariate("country", top=2)], segments=[Covariate("code", top=3)])
+    tops = {"country": 2, "code": 3, "vip": 2}
+    plan = make_plan("variant", ["spend"], adjust=[Covariate(name, top=top) for name, top in tops.items()])
     counted = count_table(engine.load(data), plan)
     assert counted.tallies["variant/country"].factor("country").levels == ("dk", "no", "other", None)
     assert counted.tallies["variant/code"].factor("code").levels == (0, 10, 20, "other", None)
+    assert counted.tallies["variant/vip"].factor("vip").levels == (False, True, None)  # nothing is other
     assert_same(counted, count_rows(data, plan))
-
-
-def test_nothing_is_other_if_all_levels_are_kept(engine: Loader) -> None:
-    plan = make_plan("variant", ["spend"], adjust=[Covariate("device", top=3)], segments=[Covariate("vip", top=1)])
-    counted = count_table(engine.load(SHOP), plan)
-    assert counted.tallies["variant/device"].factor("device").levels == ("desktop", "phone", "tv", None)
-    assert counted.tallies["variant/vip"].factor("vip").levels == (False, "other", None)
-    assert_same(counted, count_rows(SHOP, plan))
 
 
 @pytest.mark.parametrize("bins", [5, (10.0, 30.5, 400.0)])
@@ -353,30 +313,16 @@ def test_a_number_in_bins_is_scored_by_exact_means(engine: Loader, bins: Any) ->
 
 
 def test_declared_levels_keep_their_order_and_other_takes_the_rest(engine: Loader) -> None:
+    declared = {"device": ("phone", "other"), "tier": (1, 2, 3, 4), "vip": (True, False)}
     plan = Plan(
         (MetricPlan("spend", (0, 500), 0.01),),
         (ExperimentPlan("variant", adjust=("tier",), segments=("device", "vip")),),
-        (
-            CovariatePlan("device", ("phone", "other")),
-            CovariatePlan("tier", (1, 2, 3, 4)),
-            CovariatePlan("vip", (True, False)),
-        ),
+        tuple(CovariatePlan(name, levels) for name, levels in declared.items()),
     )
     counted = count_table(engine.load(SHOP), plan)
     assert counted.tallies["variant/device"].factor("device").levels == ("phone", "other", None)
     assert counted.tallies["variant/tier"].factor("tier").levels == (1, 2, 3, 4, None)
     assert_same(counted, count_rows(SHOP, plan))
-
-
-def test_an_undeclared_level_is_refused_without_naming_it(engine: Loader) -> None:
-    plan = Plan(
-        (MetricPlan("spend", (0, 500), 0.01),),
-        (ExperimentPlan("variant", adjust=("device",)),),
-        (CovariatePlan("device", ("phone", "desktop")),),
-    )
-    with pytest.raises(SourceError, match="covariate 'device' holds a level that is not declared") as problem:
-        count_table(engine.load(SHOP), plan)
-    assert "tv" not in str(problem.value)
 
 
 def test_true_and_false_can_be_cut_into_bins_too(engine: Loader) -> None:
@@ -410,22 +356,12 @@ def test_nan_is_missing_like_null(engine: Loader) -> None:
 
 
 def test_decimal_columns_are_numbers(engine: Loader) -> None:
-    money, sizes = (
-        [Decimal("0.29"), None, Decimal("-12.50"), Decimal("1.005")],
-        [Decimal("1.50"), Decimal(2), None, Decimal(2)],
-    )
-    data = pa.table(
-        {
-            "variant": ["A", "B"] * 2,
-            "size": pa.array(sizes, pa.decimal128(6, 2)),
-            "spend": pa.array(money, pa.decimal128(12, 3)),
-        }
-    )
-    floats = {
-        "variant": ["A", "B"] * 2,
-        "size": [None if value is None else float(value) for value in sizes],
-        "spend": [None if value is None else float(value) for value in money],
-    }
+    money = pa.array([Decimal("0.29"), None, Decimal("-12.50"), Decimal("1.005")], pa.decimal128(12, 3))
+    sizes = pa.array([Decimal("1.50"), Decimal(2), None, Decimal(2)], pa.decimal128(6, 2))
+    data = pa.table({"variant": ["A", "B"] * 2, "size": sizes, "spend": money})
+    floats = data.to_pydict()
+    for name in ("size", "spend"):
+        floats[name] = [None if value is None else float(value) for value in floats[name]]
     plan = make_plan("variant", ["spend"], adjust=["size"])
     counted = count_table(engine.load(data), plan)
     assert counted.tallies["variant/size"].factor("size").levels == (1.5, 2, None)
@@ -441,13 +377,8 @@ def test_sums_and_squares_far_beyond_64_bits_are_exact(engine: Loader) -> None:
         "tall": rng.integers(2**52 - 2**20, 2**52, people).tolist(),
     }
     bounds = {"wide": (-(2.0**52) + 1, 2.0**52 - 1), "tall": (0.0, 2.0**52 - 1)}
-    for plan in (
-        make_plan("variant", ["wide", "tall"]),
-        make_plan(
-            "variant",
-            **as_values("make_plan", metrics=["wide", "tall"], bounds=bounds, resolution={"wide": 1, "tall": 1}),
-        ),
-    ):
+    for metrics in (["wide", "tall"], [Mean(name, bounds=ends, resolution=1) for name, ends in bounds.items()]):
+        plan = make_plan("variant", metrics)
         counted = count_table(engine.load(data), plan)
         assert_same(counted, count_rows(data, plan))
         part = counted.tallies["variant"].moments_of("tall")
@@ -456,13 +387,9 @@ def test_sums_and_squares_far_beyond_64_bits_are_exact(engine: Loader) -> None:
 
 
 def test_a_value_beyond_the_grid_is_an_error_never_another_value(engine: Loader) -> None:
-    for value, metrics in ((2.0**52, ["y"]), (-(2.0**60), ["y"]), (1e300, ["y"])):
-        data = {"variant": ["A", "B"] * 3, "y": [1.0, 2.0, 3.0, 4.0, 5.0, value]}
+    for values in ([1.0, 2.0, 3.0, 2.0**52], [1.0, 2.0, 3.0, -(2.0**60)], [1.0, 2.0, 3.0, 1e300], [1, 2, 3, 2**62]):
         with pytest.raises(GridError, match="too large for its grid"):
-            count_table(engine.load(data), make_plan("variant", metrics))
-    data = {"variant": ["A", "B"] * 3, "y": [1, 2, 3, 4, 5, 2**62]}
-    with pytest.raises(GridError, match="too large for its grid"):
-        count_table(engine.load(data), make_plan("variant", ["y"]))
+            count_table(engine.load({"variant": list("ABAB"), "y": values}), make_plan("variant", ["y"]))
 
 
 @pytest.mark.parametrize("bounds", [None, {"y": (0, 5)}])
@@ -486,11 +413,10 @@ def test_who_is_in_no_experiment_cannot_spoil_the_count(engine: Loader) -> None:
     assert_same(counted, count_rows(data, plan))
 
 
-def test_missing_values_that_cannot_mean_zero_are_refused(engine: Loader) -> None:
-    grid = {"bounds": {"rating": (1, 5)}, "resolution": {"rating": 1}}
-    plan = make_plan("variant", **as_values("make_plan", metrics=["rating"], **grid, missing={"rating": "zero"}))
+def test_missing_values_that_cannot_mean_zero_are_refused(duckdb_loader: Loader) -> None:
+    plan = make_plan("variant", [Mean("rating", bounds=(1, 5), resolution=1, missing="zero")])
     with pytest.raises(GridError, match="would count as 0, outside its bounds"):
-        count_table(engine.load(SHOP), plan)
+        count_table(duckdb_loader.load(SHOP), plan)
 
 
 def test_people_without_a_value_are_left_out_where_no_rule_is_declared(engine: Loader) -> None:
@@ -498,13 +424,7 @@ def test_people_without_a_value_are_left_out_where_no_rule_is_declared(engine: L
     plan = make_plan("variant", [*rules], adjust=["tier"])
     counted = count_table(engine.load(SHOP), plan)
     assert {metric.name: metric.missing for metric in counted.tallies["variant/tier"].metrics} == rules
-    assert_same(
-        counted,
-        count_table(
-            engine.load(SHOP),
-            make_plan("variant", **as_values("make_plan", metrics=[*rules], adjust=["tier"], missing=rules)),
-        ),
-    )
+    assert_same(counted, count_rows(SHOP, plan))
 
 
 def test_bounds_so_wide_that_values_collapse_are_refused(engine: Loader) -> None:
@@ -532,19 +452,8 @@ def required(table: pa.Table) -> pa.Table:
 
 def test_columns_that_are_declared_not_null_are_counted_like_others(engine: Loader) -> None:
     people = SHOP.select(["variant", "device", "vip", "tier", "spend", "orders"]).drop_null()
-    bounds, resolution = {"orders": (0, 3)}, {"orders": 1}
-    plan = make_plan(
-        "variant",
-        **as_values(
-            "make_plan",
-            metrics=["spend", "orders"],
-            adjust=["tier"],
-            segments=["device", "vip"],
-            bounds=bounds,
-            resolution=resolution,
-            shares={"A": 1, "B": 1},
-        ),
-    )
+    metrics = ["spend", Mean("orders", bounds=(0, 3), resolution=1)]
+    plan = make_plan("variant", metrics, adjust=["tier"], segments=["device", "vip"], arms={"A": 1, "B": 1})
     counted = count_table(engine.load(required(people)), plan)
     assert counted.clamped["orders"] > 0
     assert counted.outside > 0

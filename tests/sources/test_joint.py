@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
@@ -67,17 +66,11 @@ def people_of(counted: Counted) -> dict[Any, int]:
 
 
 def assert_row_by_row(counted: Counted) -> None:
-    own = counted.signatures
-    assert own is not None
-    rows = [
-        (*one.signatures.cells.tolist()[i], *([] if one.signatures.present is None else one.signatures.present[i]))
-        for i in range(len(own.people))
-        for one in (counted, *counted.earlier)
-        if one.signatures is not None
-    ]
-    assert all(one.signatures.people.tolist() == own.people.tolist() for one in counted.earlier)
-    wide = [tuple(rows[i : i + 1 + len(counted.earlier)]) for i in range(0, len(rows), 1 + len(counted.earlier))]
-    assert len(set(wide)) == len(wide)
+    signatures = [each.signatures for each in (counted, *counted.earlier)]
+    assert all(each.people.tolist() == signatures[0].people.tolist() for each in signatures)
+    marks = [part for each in signatures for part in (each.cells, each.present) if part is not None]
+    wide = np.concatenate(marks, axis=1)
+    assert len(np.unique(wide, axis=0)) == len(wide)
 
 
 def assert_all(counted: Counted, alone: Sequence[Counted], together: Counted) -> None:
@@ -143,13 +136,6 @@ def test_an_engine_that_nobody_knows_splits_alike(duckdb_loader: Loader, monkeyp
     assert_all(counted, [count_rows(SHOP, one) for one in plans], count_rows(SHOP, plans[0], plans[1:]))
 
 
-def test_the_same_plan_again_costs_no_column() -> None:
-    joint = join_plans([DECLARED, replace(DECLARED, k=30), DECLARED])
-    assert (joint.copies, joint.about) == ({}, {})
-    assert joint.linkages == DECLARED.linkages
-    assert [one.name for one in joint.metrics] == [one.name for one in DECLARED.metrics]
-
-
 def test_people_of_one_plan_alone_are_in_the_signatures_of_the_other(engine: Loader) -> None:
     people = {"variant": ["A", "B", None, None], "banner": [None, None, 0, 1], "y": [1, 2, 3, 4]}
     first, second = make_plan("variant", ["y"]), make_plan("banner", ["y"])
@@ -162,13 +148,12 @@ def test_people_of_one_plan_alone_are_in_the_signatures_of_the_other(engine: Loa
 
 def test_a_bound_above_zero_does_not_refuse_people_whom_the_metric_is_not_about(engine: Loader) -> None:
     people = {"variant": ["A", "B", None], "banner": [0, 1, 1], "y": [1.0, 2.0, None]}
-    choices: dict[str, Any] = {"bounds": {"y": (1, 5)}, "missing": {"y": "zero"}}
-    first = make_plan("variant", **as_values("make_plan", metrics=["y"], **choices))
-    second = make_plan("banner", [])
+    above = Mean("y", bounds=(1, 5), missing="zero")
+    first, second = make_plan("variant", [above]), make_plan("banner", [])
     counted = joined(engine.load(people), [first, second])
     assert counted.missing == {"y": 0}
     with pytest.raises(KanabError, match="outside its bounds"):
-        joined(engine.load(people), [second, make_plan("banner", **as_values("make_plan", metrics=["y"], **choices))])
+        joined(engine.load(people), [second, make_plan("banner", [above])])
 
 
 def test_who_is_left_out_of_a_metric_is_decided_on_the_people_of_each_plan(engine: Loader) -> None:
@@ -252,13 +237,6 @@ def test_each_experiment_has_its_own_first_exposure(engine: Loader, duckdb_loade
     for found, plan in zip((counted, *counted.earlier), plans, strict=True):
         assert_part(found, count_table(alone[0], plan, unit="user_id", events=alone[1]))
     assert_row_by_row(counted)
-
-
-def test_events_of_one_plan_with_two_experiments_stay_refused(duckdb_loader: Loader) -> None:
-    table = duckdb_loader.load(VISITS)
-    two = Plan((MetricPlan("spend"),), (ExperimentPlan("variant"), ExperimentPlan("vip")))
-    with pytest.raises(SourceError, match="count one experiment at a time"):
-        joined(table, [make_plan("variant", ["spend"]), two], unit="user_id", events=Events(table))
 
 
 # ── through the front door ─────────────────────────────────────────────────────────────────────

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.dispatch import SourceOptions, count_source
-from kanab.description import Number
+from kanab.description import Mean, Number
 from kanab.errors import SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
@@ -67,13 +66,9 @@ def test_counted_beside_an_older_plan_that_has_the_number_as_a_metric(duckdb_loa
 
 
 def test_squares_of_numbers_by_level_stay_out_beside_older_plans_and_in_releases(duckdb_loader: Loader) -> None:
-    bounds = {"spend": (0, 60), "prior": (0, 90)}
-    plan = make_plan(
-        "variant", **as_values("make_plan", metrics=["spend"], adjust=["prior"], segments=["device"], bounds=bounds)
-    )
-    older = make_plan(
-        "variant", **as_values("make_plan", metrics=["spend", "prior"], segments=["device"], bounds=bounds)
-    )
+    spend, prior = Mean("spend", bounds=(0, 60)), (0, 90)
+    plan = make_plan("variant", [spend], adjust=[Number("prior", bounds=prior)], segments=["device"])
+    older = make_plan("variant", [spend, Mean("prior", bounds=prior)], segments=["device"])
     for source in (SHOP, duckdb_loader.load(SHOP)):
         counted = kb.count(source, plan, earlier=[older])
         for tables in (counted.tallies, kb.release(kb.count(source, plan)).tables):

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ibis.backends.duckdb import Backend
-from tests.described import as_values
 
 from kanab.counting.connect import opened_table
 from kanab.counting.engine.people import Events
@@ -45,14 +44,8 @@ def visits(people: int = 120, seed: int = 11) -> dict[str, list[Any]]:
     for person in (6, 7):  # make sure that both arms are there
         rows["user_id"].append(person)
         rows["variant"].append("AB"[person % 2])
-        for name, value in (
-            ("vip", True),
-            ("tier", 1),
-            ("spend", 1.0),
-            ("share", 0.5),
-            ("bought", False),
-            ("pages", 1),
-        ):
+        last = {"vip": True, "tier": 1, "spend": 1.0, "share": 0.5, "bought": False, "pages": 1}
+        for name, value in last.items():
             rows[name].append(value)
     return dict(rows)
 
@@ -98,14 +91,9 @@ def test_rows_of_a_person_are_added_up_first(engine: Loader) -> None:
 
 
 def test_largest_and_mean_values_can_be_asked_for(engine: Loader) -> None:
-    plan = Plan(
-        (
-            MetricPlan("spend", (0, 100), 0.01),
-            MetricPlan("share", (0, 1), missing="exclude"),
-            MetricPlan("pages", (0, 50), 0.1),
-        ),
-        (ExperimentPlan("variant", (("A", 1), ("B", 1)), adjust=("tier",)),),
-    )
+    metrics = [Mean("spend", bounds=(0, 100), resolution=0.01), Mean("share", bounds=(0, 1), missing="exclude")]
+    metrics.append(Mean("pages", bounds=(0, 50), resolution=0.1))
+    plan = make_plan("variant", metrics, adjust=["tier"], arms={"A": 1, "B": 1})
     people = by_person(VISITS, {"spend": "max 100", "share": "mean 2147483648", "pages": "mean 10"})
     how = {"spend": "max", "share": "mean", "pages": "mean"}
     counted = count_table(engine.load(VISITS), plan, unit="user_id", aggregate=how)
@@ -114,13 +102,9 @@ def test_largest_and_mean_values_can_be_asked_for(engine: Loader) -> None:
 
 def test_an_infinite_row_is_not_hidden_by_its_sum_or_its_bounds(engine: Loader) -> None:
     data = {"user_id": [1, 1, 2, 3, 4], "variant": list("AABAB"), "y": [1.0, float("inf"), 2.0, 3.0, 4.0]}
-    for bounds in (None, {"y": (0, 5)}):
+    for metric in (Mean("y"), Mean("y", bounds=(0, 5))):
         with pytest.raises(SourceError, match="infinite"):
-            count_table(
-                engine.load(data),
-                make_plan("variant", **as_values("make_plan", metrics=["y"], bounds=bounds)),
-                unit="user_id",
-            )
+            count_table(engine.load(data), make_plan("variant", [metric]), unit="user_id")
 
 
 def test_what_happened_within_the_window_after_the_first_exposure(engine: Loader) -> None:
@@ -210,16 +194,20 @@ def test_a_window_is_a_length_of_time(duckdb_loader: Loader, window: str) -> Non
 def test_mistakes_in_how_people_are_made(duckdb_loader: Loader) -> None:
     table = duckdb_loader.load(VISITS)
     plan = make_plan("variant", ["spend"])
-    with pytest.raises(SourceError, match=r"there is no column 'user'. Did you mean user_id"):
-        count_table(table, plan, unit="user")
-    with pytest.raises(SourceError, match=r"the column of the person is not named"):
-        count_table(table, plan, aggregate="sum")
-    with pytest.raises(SourceError, match=r"Use sum, max or mean"):
-        count_table(table, plan, unit="user_id", aggregate="median")  # type: ignore[arg-type]
-    with pytest.raises(SourceError, match=r"aggregate names a metric that is not counted"):
-        count_table(table, plan, unit="user_id", aggregate={"pages": "sum"})
-    with pytest.raises(SourceError, match=r"column 'pages' holds no points in time"):
-        count_table(table, plan, unit="user_id", events=Events(table, time="pages", exposure_time="pages"))
+    in_pages, seen = Events(table, time="pages", exposure_time="pages"), Events(table, time="at", exposure_time="at")
+    mistakes: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"unit": "user"}, r"there is no column 'user'. Did you mean user_id"),
+        ({"aggregate": "sum"}, "the column of the person is not named"),
+        ({"first_by": "at"}, "the column of the person is not named"),
+        ({"unit": "user_id", "aggregate": "median"}, "Use sum, max or mean"),
+        ({"unit": "user_id", "aggregate": {"pages": "sum"}}, "aggregate names a metric that is not counted"),
+        ({"unit": "user_id", "events": in_pages}, "column 'pages' holds no points in time"),
+        ({"unit": "user_id", "first_by": "share"}, "column 'share' holds no points in time"),
+        ({"unit": "user_id", "first_by": "at", "events": seen}, "those of the first exposure already"),
+    )
+    for choices, fact in mistakes:
+        with pytest.raises(SourceError, match=fact):
+            count_table(table, plan, **choices)
     two = Plan((MetricPlan("spend"),), (ExperimentPlan("variant"), ExperimentPlan("vip")))
     with pytest.raises(SourceError, match=r"count one experiment at a time"):
         count_table(table, two, unit="user_id", events=Events(table))
@@ -273,16 +261,6 @@ def test_a_level_that_is_missing_in_some_rows_does_not_change(engine: Loader) ->
     rows = CHANGING | {"tier": [None if row % 3 == 2 else row // 3 % 2 for row in range(1200)]}
     counted = count_table(engine.load(rows), make_plan("variant", ["y"], adjust=["tier"]), unit="user_id")
     assert counted.tallies["variant/tier"].people_by("tier") == {0: 200, 1: 200}
-
-
-def test_the_first_of_a_person_is_named_by_a_time_and_only_with_a_person(duckdb_loader: Loader) -> None:
-    table, plan = duckdb_loader.load(CHANGING), make_plan("variant", ["y"], adjust=["tier"])
-    with pytest.raises(SourceError, match="the column of the person is not named"):
-        count_table(table, plan, first_by="at")
-    with pytest.raises(SourceError, match="'y'"):
-        count_table(table, plan, unit="user_id", first_by="y")
-    with pytest.raises(SourceError, match="those of the first exposure already"):
-        count_table(table, plan, unit="user_id", first_by="at", events=Events(table, time="at", exposure_time="at"))
 
 
 def test_what_is_0_or_1_is_1_if_it_ever_was_and_what_is_always_1_is_added_up(engine: Loader) -> None:

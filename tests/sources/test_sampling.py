@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.described import as_values
 
 from kanab.counting.connect import opened_table
 from kanab.counting.engine import sql
@@ -20,7 +19,7 @@ from kanab.counting.engine.measures import SampledMetric, quick_measure
 from kanab.counting.engine.sql import count_table
 from kanab.counting.grids import Profile
 from kanab.counting.in_memory import count_rows
-from kanab.description import Mean
+from kanab.description import Mean, Number, Ratio
 from kanab.plan.model import MetricPlan, Plan, make_plan
 
 from .conftest import Loader
@@ -80,7 +79,7 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
     steps = np.array([2**26, 2**26 + 1, 3, 5] * 2)  # squares of arm A pass 2^53 and are odd
     table, plan = people(y=steps / 100), make_plan("variant", [Mean("y", bounds=(0, 1e6), resolution=0.01)])
     few = SampledMetric(Profile(0, 1), mean_square=1.0)
-    measure = quick_measure(0, plan.metrics[0], "number", few, duckdb_engine(duckdb_loader))
+    measure = quick_measure(0, plan.metrics[0], "number", few, sql.engine_of(duckdb_loader.load({"x": [1]})))
     assert measure is not None
     assert measure.doubles
     with pytest.MonkeyPatch.context() as patch:
@@ -92,10 +91,6 @@ def test_squares_beyond_what_doubles_hold_are_counted_again_as_integers(
     squares = counted.tallies["variant"].squares("y")
     assert squares is not None
     assert squares.tolist() == [2 * (2**52 + 9), 2 * ((2**26 + 1) ** 2 + 25)]
-
-
-def duckdb_engine(loader: Loader) -> Any:
-    return sql.engine_of(loader.load({"x": [1]}))
 
 
 def test_sums_below_the_limit_are_asked_for_once(duckdb_loader: Loader, queries: list[Any]) -> None:
@@ -114,13 +109,8 @@ def test_amounts_in_cents_are_rounded_by_a_cast_unless_somebody_lies_between_two
 ) -> None:
     y = np.r_[np.arange(99) / 100 - 0.3, last]
     table = people(y=y, z=np.arange(100) / 2)
-    bounds = {"y": (-100, 100), "z": (0, 100)}
-    plan = make_plan(
-        "variant",
-        **as_values(
-            "make_plan", metrics=["z"], adjust=["y"], bounds=bounds, resolution={"y": 0.01, "z": 0.01}, numbers=["y"]
-        ),
-    )
+    number = Number("y", bounds=(-100, 100), resolution=0.01)
+    plan = make_plan("variant", [Mean("z", bounds=(0, 100), resolution=0.01)], adjust=[number])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 20)
         assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan), sampled=True)
@@ -133,11 +123,8 @@ def test_twice_the_steps_may_pass_what_doubles_hold_where_the_steps_do_not(
 ) -> None:
     steps = np.array([2**25, 2**25 + 1, 3, 5] * 2)  # squares of an arm: 2^51, twice the steps' 2^53
     table = people(y=steps / 100, z=np.arange(8) / 100)
-    limits = {"y": (0, 1e6), "z": (0, 1)}
-    grids = dict.fromkeys(limits, 0.01)
-    plan = make_plan(
-        "variant", **as_values("make_plan", metrics=["y"], adjust=["z"], bounds=limits, resolution=grids, numbers=["z"])
-    )
+    number = Number("z", bounds=(0, 1), resolution=0.01)
+    plan = make_plan("variant", [Mean("y", bounds=(0, 1e6), resolution=0.01)], adjust=[number])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kanab.counting.engine.measures._PEOPLE_IN_DOUBLES", 0)
         assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
@@ -204,12 +191,8 @@ def test_the_range_holds_missing_values_that_count_as_zero(engine: Loader) -> No
     zero, excluded = (make_plan("variant", [Mean("y", missing=rule)]) for rule in ("zero", "exclude"))
     assert count_table(engine.load(table), zero).ranges == count_rows(table, zero).ranges == {"y": (0, 10)}
     assert count_table(engine.load(table), excluded).ranges == count_rows(table, excluded).ranges == {"y": (2, 10)}
-
-
-def test_declared_bounds_and_conversions_have_no_range(engine: Loader) -> None:
-    table = people(y=[3.0, 8.0, 7.0, 6.0], z=[0, 1, 1, 0])
-    plan = make_plan("variant", [Mean("y", bounds=(0, 10)), "z"])
-    assert count_table(engine.load(table), plan).ranges == count_rows(table, plan).ranges == {}
+    declared = make_plan("variant", [Mean("y", bounds=(0, 10))])
+    assert count_table(engine.load(table), declared).ranges == count_rows(table, declared).ranges == {}
 
 
 @pytest.mark.parametrize(("step", "late"), [(1, 3), (0.01, 2), (0.01, 0.5), (0.01, -1)])
@@ -219,11 +202,8 @@ def test_a_factor_that_is_0_or_1_in_the_sample_alone_is_a_number_like_others(
     monkeypatch.setattr("kanab.counting.engine.profiles.SAMPLE_SIZE", 10)
     visits = [float(place % 3 > 0) for place in range(38)]
     table = people(visits=[*visits, late, late], spend=[place % 7 * 2.5 for place in range(40)])
-    bounds, grids = {"spend": (0, 20), "visits": (-1, 9)}, {"spend": 0.5, "visits": step}
-    plan = make_plan(
-        "variant",
-        **as_values("make_plan", metrics=["spend", "visits"], ratios=["spend/visits"], bounds=bounds, resolution=grids),
-    )
+    parts = Mean("spend", bounds=(0, 20), resolution=0.5), Mean("visits", bounds=(-1, 9), resolution=step)
+    plan = make_plan("variant", [*parts, Ratio("spend", "visits")])
     counted = count_table(engine.load(table), plan)
     assert_same(counted, count_rows(table, plan), sampled=True)
     assert counted.signatures is not None
@@ -247,11 +227,8 @@ def test_small_counts_are_not_asked_about_however_late_that_is_known(
 def test_a_nan_that_the_statistics_of_a_file_leave_out_is_missing(tmp_path: Path) -> None:
     """DuckDB proves bounds by a file's statistics, in which no NaN shows; the sums show it."""
     people = 30_000
-    rows = {
-        "variant": ["AB"[person % 2] for person in range(people)],
-        "tier": [1 + person % 3 for person in range(people)],
-        "spend": [float(person % 1000) / 100 for person in range(people)],
-    }
+    rows: dict[str, list[Any]] = {"variant": ["A", "B"] * (people // 2), "tier": [1, 2, 3] * (people // 3)}
+    rows["spend"] = [float(person % 1000) / 100 for person in range(people)]
     rows["spend"][-5] = math.nan
     file = tmp_path / "people.parquet"
     pq.write_table(pa.table(rows), file)

@@ -115,9 +115,7 @@ def partitioned(table: pa.Table, folder: Path, columns: list[str]) -> None:
 
 
 def test_folders_that_name_columns_are_columns_by_the_rules_of_csv_files(tmp_path: Path) -> None:
-    ds.write_dataset(
-        TABLE, tmp_path / "hive", format="parquet", partitioning=["tier", "code"], partitioning_flavor="hive"
-    )
+    partitioned(TABLE, tmp_path / "hive", ["tier", "code"])
     for place in ("hive", "hive/**/*.parquet", "hive/*/*/*.parquet"):
         assert count(tmp_path / place).tallies == EXPECTED
         assert count(tmp_path / place, where="tier < 3").tallies == count(ROWS, where="tier < 3").tallies
@@ -286,13 +284,8 @@ def test_a_delta_table_with_deletion_vectors_is_refused_and_not_counted_with_who
     (first,) = (folder / "_delta_log").glob("*.json")
     (added,) = (action["add"] for action in map(json.loads, first.read_text().splitlines()) if "add" in action)
     features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
-    vector = {
-        "storageType": "u",
-        "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^",
-        "offset": 1,
-        "sizeInBytes": 36,
-        "cardinality": 2,
-    }
+    vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 1}
+    vector |= {"sizeInBytes": 36, "cardinality": 2}
     actions = [
         {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
         {"remove": {"path": added["path"], "dataChange": True}},
