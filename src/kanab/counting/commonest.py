@@ -17,11 +17,7 @@ _ROUNDING = 1e-12  # of a sum of doubles, generously
 
 
 def counts_things(metric: Metric, low: int, high: int) -> bool:
-    """Return whether values between two steps are a few whole numbers, of which nobody asks who is off the commonest.
-
-    >>> counts_things(Metric("orders"), 0, 20), counts_things(Metric("spend", 100), 0, 20)
-    (True, False)
-    """
+    """Return whether values between two steps are small counts, of which nobody asks who is off the commonest."""
     return metric.scale == 1 and low >= 0 and high <= MOST_STEPS
 
 
@@ -47,12 +43,7 @@ def commonest_step(metric: Metric, steps: NDArray[np.int64]) -> int:
 
 
 def values_of(part: MetricSteps) -> SignatureValues:
-    """Return how far everybody is off the commonest value; who has no value is not off it.
-
-    >>> pages = MetricSteps(Metric("pages"), np.array([1, 1, 4, 0]), np.array([True, True, True, False]))
-    >>> values_of(pages).squares.tolist()
-    [0.0, 0.0, 9.0, 0.0]
-    """
+    """Return how far everybody is off the commonest value; who has no value is not off it."""
     commonest = commonest_step(part.metric, part.steps[part.has])
     away = np.where(part.has, np.abs(part.steps - commonest), 0)
     distance = away.astype(np.float64)
@@ -62,11 +53,7 @@ def values_of(part: MetricSteps) -> SignatureValues:
 def bound_second(
     off: NDArray[np.int64], largest: NDArray[np.float64], fourth: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return how far the second one is at most, given people, the largest, and the sum of fourth powers.
-
-    >>> bound_second(np.array([1, 2, 9]), np.array([5.0, 5.0, 5.0]), np.array([625.0, 706.0, 4000.0])).round(2)
-    array([0., 3., 5.])
-    """
+    """Return how far the second one is at most, given people, the largest, and the sum of fourth powers."""
     rest = np.maximum(fourth - largest**4, 0) + _ROUNDING * fourth
     return np.where(off > 1, np.minimum(np.sqrt(np.sqrt(rest)), largest), 0)
 

@@ -5,7 +5,6 @@ A message about a connection never repeats its user, its password or its options
 
 from __future__ import annotations
 
-import csv
 import difflib
 import importlib.util
 import re
@@ -13,6 +12,7 @@ import socket
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import ibis
 
-from kanab.counting.csvfile import EMPTY_FIELDS, PLAIN, CsvForm, check_whole, matching_files, open_csv_text, read_header
+from kanab.counting.csvfile import EMPTY_FIELDS, PLAIN, CsvForm, check_whole, header_of, matching_files
 from kanab.counting.engine.dialects import engine_of, first_row, named_engine, query_text, without_notices
 from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
@@ -31,10 +31,9 @@ from kanab.counting.remote import copied, is_remote, remote_dataset
 from kanab.errors import QueryError, SourceError, listed, need_extra
 
 _MYSQL = ("mysql", "mariadb")
-_EXTRAS = {"postgresql": "postgres", "postgres": "postgres", "spark": "spark", "duckdb": "sql"}
-_EXTRAS |= dict.fromkeys(_MYSQL, "mysql") | {"clickhouse": "clickhouse"}
-_NEEDS = {"postgres": "psycopg", "spark": "pyspark", "sql": "duckdb", "mysql": "pymysql"}
-_NEEDS |= {"clickhouse": "clickhouse_connect"}
+_EXTRAS = {"spark": ("spark", "pyspark"), "duckdb": ("sql", "duckdb")}  # of a scheme, and the package that it installs
+_EXTRAS |= dict.fromkeys(("postgresql", "postgres"), ("postgres", "psycopg"))
+_EXTRAS |= dict.fromkeys(_MYSQL, ("mysql", "pymysql")) | {"clickhouse": ("clickhouse", "clickhouse_connect")}
 _ELSEWHERE = ("ftp", "file", "s3a", "az", "dbfs")
 _PEOPLE = "people"  # the table of a source, the same in every connection made for one, so that statements are, too
 _STARTED: list[Any] = []  # connections whose Spark session was started here
@@ -114,9 +113,8 @@ def _from_memory(table: Any) -> Any:
     try:
         return table.to_pyarrow()
     except Exception as problem:
-        raise SourceError(
-            f"the frame could not be evaluated ({type(problem).__name__})", "Check how it was made, step by step."
-        ) from None
+        fact = f"the frame could not be evaluated ({type(problem).__name__})"
+        raise SourceError(fact, "Check how it was made, step by step.") from None
 
 
 @without_notices()
@@ -240,7 +238,12 @@ def _open_csv(backend: Any, files: Sequence[Path], name: str, form: CsvForm) -> 
     because a code such as 007 may come late. Raises `SourceError` where a file is no CSV file.
     """
     separator = form.separator(files[0])
-    names = _shared_header(files, separator)
+    names = header_of(files[0], replace(form, sep=separator))
+    for file in files[1:]:
+        if header_of(file, replace(form, sep=separator)) != names:
+            raise SourceError(
+                f"{file.name} has other columns than {files[0].name}", "Give all files the same columns, in one order."
+            )
     try:
         written = backend.read_csv(
             [str(file) for file in files],
@@ -264,18 +267,6 @@ def _open_csv(backend: Any, files: Sequence[Path], name: str, form: CsvForm) -> 
     return fields.select(**{name: _typed(fields[name], kinds.get(name, "string"), form) for name in names})
 
 
-def _shared_header(files: Sequence[Path], separator: str) -> list[str]:
-    headers = []
-    for file in files:
-        with open_csv_text(file) as stream:
-            headers.append(read_header(csv.reader(stream, delimiter=separator, strict=True), file))
-        if headers[-1] != headers[0]:
-            raise SourceError(
-                f"{file.name} has other columns than {files[0].name}", "Give all files the same columns, in one order."
-            )
-    return headers[0]
-
-
 def _field_kinds(fields: Any, names: Iterable[str], form: CsvForm) -> Mapping[str, str]:
     """Return the type of each column: what every field that is there can be read as."""
     wanted = list(names)
@@ -289,16 +280,12 @@ def _field_kinds(fields: Any, names: Iterable[str], form: CsvForm) -> Mapping[st
             f"any{place}": field.count() > 0,
         }
     row = first_row(fields.aggregate(**tests)) if wanted else {}
-    return {name: _kind(row, place) for place, name in enumerate(wanted)}
-
-
-def _kind(row: Mapping[str, Any], place: int) -> str:
-    if not row[f"any{place}"]:
-        return "float64"
-    for test, kind in (("whole", "int64"), ("number", "float64"), ("truth", "boolean")):
-        if row[f"{test}{place}"]:
-            return kind
-    return "string"
+    meaning = {"whole": "int64", "number": "float64", "truth": "boolean"}
+    kinds = {}
+    for place, name in enumerate(wanted):
+        kind = next((kind for test, kind in meaning.items() if row[f"{test}{place}"]), "string")
+        kinds[name] = kind if row[f"any{place}"] else "float64"
+    return kinds
 
 
 def _typed(field: Any, kind: str, form: CsvForm) -> Any:
@@ -351,9 +338,8 @@ def connect(url: str) -> Any:
     url = re.sub(r"^(\w+)\+\w+://", r"\1://", url)  # SQLAlchemy's driver; Ibis has its own
     parts = _split(url)
     named_engine(parts.scheme)  # before anybody installs its driver
-    extra = _EXTRAS.get(parts.scheme)
-    if extra is not None:
-        need_extra(f"reading from {parts.scheme}", extra, _NEEDS[extra])
+    if parts.scheme in _EXTRAS:
+        need_extra(f"reading from {parts.scheme}", *_EXTRAS[parts.scheme])
     if parts.scheme == "spark":
         return _spark(parts, url)
     if parts.scheme in _ELSEWHERE:

@@ -114,8 +114,6 @@ def read_texts(
     path: str | PathLike[str], names: Sequence[str] | None = None, form: CsvForm = PLAIN
 ) -> dict[str, list[str]]:
     """Read columns of a CSV file as they are written."""
-    if not isinstance(path, (str, PathLike)):
-        raise SourceError("a file is named by something other than its path", "Give a text or a Path.")
     file = Path(path)
     separator = form.separator(file)
     with open_csv_text(file) as stream:

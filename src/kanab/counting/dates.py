@@ -89,10 +89,6 @@ def _day_of_text(text: str) -> int:
 
 
 def _minutes(clock: str) -> int:
-    """Return the minutes of 13:30, 1330 or 13.
-
-    >>> _minutes("13:30"), _minutes("1330"), _minutes("13"), _minutes("")
-    (810, 810, 780, 0)
-    """
+    """Return the minutes of 13:30, 1330 or 13."""
     digits = f"{clock.replace(':', '')}0000"
     return int(digits[:2]) * 60 + int(digits[2:4])

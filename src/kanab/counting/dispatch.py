@@ -212,7 +212,7 @@ def _nobody(source: Any, plan: Plan, options: SourceOptions) -> NobodyError:
 
 
 def _is_empty(source: Any, options: SourceOptions) -> bool:
-    """Return whether an engine finds no row at all; in memory that is told before."""
+    """Return whether an engine finds no row at all; in memory that was an error before."""
     if not _installed("ibis") or not isinstance(source, (str, PathLike)):
         return False
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415 - needs the [sql] extra
@@ -258,9 +258,9 @@ class SourceOptions(Rows):
             **{f"aggregate of {name}" if name else "aggregate": text for name, text in how.items()},
             "table": self.table,
             "sql": self.sql,
-            "join": _name_of(self.join),
+            "join": None if self.join is None else _name_of(self.join),
             "on": self.on if isinstance(self.on, str) else ", ".join(self.on or ()),
-            "events": _name_of(self.events),
+            "events": None if self.events is None else _name_of(self.events),
             "window": self.window,
             "time": self.time if self.time != "time" else None,
             "exposure_time": self.exposure_time if self.exposure_time != "time" else None,
@@ -303,9 +303,8 @@ class SourceOptions(Rows):
             )
 
 
-def _name_of(table: Any) -> str | None:
-    if table is None:
-        return None
+def _name_of(table: Any) -> str:
+    """Return the name of a table, without its folder."""
     return Path(fspath(table)).name if isinstance(table, (str, PathLike)) else "a table in memory"
 
 
@@ -413,13 +412,10 @@ def _by_rows(data: Any, plans: Plans, options: SourceOptions) -> Counted:
         names = needed_columns(*plans, span=options.span)[1:]
         table = get_columns(data, [*names, *id_columns(column_names(data), names)])
         data = {EVERYBODY: np.full(len(table[names[0]]), EVERYBODY)} | table
-    plan, *earlier = _by_columns(plans, lambda name: holds_fractions(get_column(data, name)))
+    plan, *earlier = (
+        check_plan(settle_kinds(each, lambda name: holds_fractions(get_column(data, name)))) for each in plans
+    )
     return count_rows(data, plan, earlier, options.span, for_release=options.for_release)
-
-
-def _by_columns(plans: Plans, is_number: Callable[[str], bool]) -> Plans:
-    """Return the plans with what the columns decide of them."""
-    return tuple(check_plan(settle_kinds(plan, is_number)) for plan in plans)
 
 
 def _count_place(place: str, plans: Plans, options: SourceOptions) -> Counted:
@@ -496,10 +492,10 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
 def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
     """Return the plan, or the joint one of several, whose aliases are no columns of the tables."""
     from kanab.counting.engine.people import CLUSTER  # noqa: PLC0415 - needs the [sql] extra
-    from kanab.counting.engine.profiles import holds_fractions as holds  # noqa: PLC0415
+    from kanab.counting.engine.profiles import holds_fractions  # noqa: PLC0415
 
-    clusters = choices["unit"] == CLUSTER  # have no numbers of people
-    plans = _by_columns(plans, cache(lambda name: not clusters and holds(people, name)))
+    is_number = cache(lambda name: choices["unit"] != CLUSTER and holds_fractions(people, name))
+    plans = tuple(check_plan(settle_kinds(plan, is_number)) for plan in plans)
     if len(plans) == 1:
         return plans[0]
     events = choices["events"]

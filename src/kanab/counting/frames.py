@@ -257,11 +257,7 @@ def to_numbers(values: Array, name: str) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def holds_fractions(values: Array) -> bool:
-    """Return whether a column holds numbers that are not whole: each would be a level of its own.
-
-    >>> holds_fractions(np.array([1.0, 2.5])), holds_fractions(np.array([1.0, np.nan]))
-    (True, False)
-    """
+    """Return whether a column holds numbers that are not whole: each would be a level of its own."""
     if values.dtype.kind not in "fO":
         return False
     try:

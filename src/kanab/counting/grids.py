@@ -74,11 +74,7 @@ def finest_scale(largest: float) -> int:
 
 
 def profile_values(values: NDArray[np.float64]) -> Profile:
-    """Return the profile of finite numbers, without the missing ones.
-
-    >>> profile_values(np.array([0.25, 19.99])).scale, profile_values(np.array([0.0, 1.0])).binary
-    (100, True)
-    """
+    """Return the profile of finite numbers, without the missing ones."""
     if not len(values):
         return Profile()
     whole = bool(np.all(values == np.floor(values)))
@@ -90,9 +86,6 @@ def choose_metric(plan: MetricPlan, profile: Profile) -> Metric:
     """Return the metric as declared, or on the simplest grid that holds its values, without bounds.
 
     Missing values that have no rule are left out. Where there are none, nobody has to be counted apart.
-
-    >>> choose_metric(MetricPlan("spend"), Profile(0, 19.99, whole=False, decimal=100))
-    Metric(name='spend', scale=100, bounds=None, missing='zero')
     """
     rule: Missing = plan.missing or ("exclude" if profile.gaps else "zero")
     if plan.declared or plan.resolution is not None:
@@ -208,21 +201,13 @@ class Products:
         return (HALF * HALF, HALF, 1) if self.halves else (1,)
 
     def total(self, parts: tuple[int, ...], people: int, added: int) -> int:
-        """Return Σ r² about 0 from the partial sums, the people who have a value, and Σ r.
-
-        >>> Products(centre=1000).total((4 + 9,), 2, 998 + 1003) == 998**2 + 1003**2
-        True
-        """
+        """Return Σ r² about 0 from the partial sums, the people who have a value, and Σ r."""
         about = sum(weight * part for weight, part in zip(self.weights, parts, strict=True))
         return about + 2 * self.centre * added - people * self.centre**2
 
 
 def plan_squares(low: int, high: int) -> Products:
-    """Return the cheapest exact way to add squares of grid values between two others.
-
-    >>> plan_squares(0, 50_000), plan_squares(10**12, 10**12 + 1000), plan_squares(-(2**51), 2**51).halves
-    (Products(centre=0, halves=False), Products(centre=1000000000500, halves=False), True)
-    """
+    """Return the cheapest exact way to add squares of grid values between two others."""
     if max(-low, high) ** 2 < _LARGEST:
         return Products()
     centre = (low + high) // 2

@@ -306,11 +306,6 @@ def shapes_of_rows(
     """Return the shapes of metrics and ratios of one experiment, given everybody's arm; −1 is in none.
 
     A ratio has the shape of y − R z, with the R of each arm. Of 0/1 metrics sums tell everything.
-
-    >>> from kanab.tally.metric import Metric
-    >>> spend = MetricSteps(Metric("spend"), np.array([0, 0, 0, 0, 9, 1]), np.ones(6, dtype=bool))
-    >>> shapes_of_rows({"spend": spend}, [], np.array([0, 0, 0, 1, 1, 1]))
-    {'spend': CountedShape(skewness=0.95..., unusual=2, people=6)}
     """
     amounts = [name for name, part in steps.items() if not part.metric.binary]
     shapes = {name: _of_metric(steps[name], arm) for name in amounts}

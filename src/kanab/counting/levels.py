@@ -33,9 +33,6 @@ def place_arms(levels: Sequence[Level], plan: ExperimentPlan) -> Placed:
     """Return the arms as declared, in that order; people of other arms or of none are not in the experiment.
 
     Raises `SourceError` where no arms are declared and the column holds fewer than two.
-
-    >>> place_arms(["B", "A", "C", None], ExperimentPlan("variant", (("A", 1), ("B", 1)))).into
-    (1, 0, -1, -1)
     """
     arms = plan.arms
     if arms is None:
@@ -53,10 +50,6 @@ def place_levels(column: Sequence[Level], plan: CovariatePlan) -> Placed:
 
     A declared level "other" takes every level that is not declared; without it such a level
     raises `SourceError`.
-
-    >>> placed = place_levels(["tv", None, "phone"], CovariatePlan("device", ("phone", "other")))
-    >>> placed.factor.levels, placed.into
-    (('phone', 'other', None), (1, 2, 0))
     """
     known = plan.levels if plan.levels is not None else sorted_levels({level for level in column if level is not None})
     levels = (*known, *([None] if None in column or not known else []))
@@ -123,9 +116,6 @@ class Bins:
         """Return the covariate with a level per bin that holds people, each scored by its exact mean.
 
         ``sums`` are of the covariate's grid values, all arms together, ``scale`` steps per unit.
-
-        >>> Bins("age", (30.0,)).factor([2, 0], [41, 0], 1, missing=True)
-        Factor(name='age', levels=('< 30', None), role='covariate', scores=(20.5, None))
         """
         filled = [place for place, count in enumerate(people) if count]
         means = {place: float(Fraction(sums[place], people[place] * scale)) for place in filled}
@@ -151,11 +141,7 @@ class Bins:
 
 
 def quantile_shares(plan: CovariatePlan) -> tuple[float, ...]:
-    """Return the shares of people below the inner edges of equal bins; none where a plan gives the edges.
-
-    >>> quantile_shares(CovariatePlan("age", bins=4))
-    (0.25, 0.5, 0.75)
-    """
+    """Return the shares of people below the inner edges of equal bins; none where a plan gives the edges."""
     return tuple(place / plan.bins for place in range(1, plan.bins)) if isinstance(plan.bins, int) else ()
 
 
@@ -190,20 +176,13 @@ def common_levels(counts: Mapping[Level, int], top: int) -> tuple[Level, ...]:
     """Return the commonest levels in sorted order; equally common ones are taken in sorted order.
 
     The missing level is none of them: it always stays.
-
-    >>> common_levels({"de": 5, "fr": 9, "at": 5, None: 7}, top=2)
-    ('at', 'fr')
     """
     order = sorted_levels(level for level in counts if level is not None)
     return sorted_levels(sorted(order, key=lambda level: -counts[level])[:top])
 
 
 def declare_levels(name: str, common: Sequence[Level], *, rest: bool) -> CovariatePlan:
-    """Return a covariate that declares its common levels, and "other" for the rest if there is one.
-
-    >>> declare_levels("country", ("at", "fr"), rest=True).levels
-    ('at', 'fr', 'other')
-    """
+    """Return a covariate that declares its common levels, and "other" for the rest if there is one."""
     levels = tuple(level for level in common if level != OTHER)
     return CovariatePlan(name, (*levels, OTHER) if rest or len(levels) < len(common) else levels)
 

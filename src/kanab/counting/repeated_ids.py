@@ -57,11 +57,7 @@ def _words(column: str) -> str:
 
 
 def repeats(column: str, rows: int, values: int, k: int) -> bool:
-    """Return whether a column of ids has several rows for each, so that rows are hardly people.
-
-    >>> repeats("visitor", 1000, 40, 10), repeats("visitor", 1000, 2, 10), repeats("shop_id", 1000, 40, 10)
-    (True, False, False)
-    """
+    """Return whether a column of ids has several rows for each, so that rows are hardly people."""
     fewest = _FEWEST_PEOPLE if names_people(column) else _FEWEST_VALUES * rows
     return rows - values >= max(k, _FEWEST_REPEATS * rows) and values >= fewest
 

@@ -103,11 +103,7 @@ class Factor:
         )
 
     def positions(self, levels: Iterable[Level]) -> list[int]:
-        """Return the positions of levels that it is known to have.
-
-        >>> Factor("tier", (1, 2, 3)).positions([3, 1])
-        [2, 0]
-        """
+        """Return the positions of levels that it is known to have."""
         return [self._places[level, isinstance(level, bool)] for level in levels]
 
     @cached_property

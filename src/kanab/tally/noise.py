@@ -22,9 +22,6 @@ def twice_centre(metric: Metric) -> int:
     """Return twice the middle of a metric's bounds, in grid steps: noise is of values about it.
 
     Raises `TallyError` for a metric without bounds.
-
-    >>> twice_centre(Metric.declare("spend", bounds=(0, 5), resolution=0.1))
-    50
     """
     if metric.grid_bounds is None:
         raise TallyError(f"{metric.name!r} has no bounds, so nobody's influence on it is known", "Declare its bounds.")

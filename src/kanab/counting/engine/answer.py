@@ -222,7 +222,7 @@ def build_tally(answer: QueryAnswer, linkage: Linkage, places: Mapping[str, Plac
     by_place = {measure.place: part for measure, part in zip(query.measures_of(linkage), moments, strict=True)}
     crosses = [
         _cross(answer, linkage, places[name], (place, cross), [by_place[number] for number in cross.pair])
-        for place, cross in query.crosses_of(linkage)
+        for place, cross in query.crosses_of(query.measures_of(linkage))
         for name in linkage.experiments
     ]
     return Tally(factors, people, tuple(moments), tuple(crosses))
@@ -477,7 +477,7 @@ def _numbers(answer: QueryAnswer, view: View, there: NDArray[np.bool_]) -> Numbe
     for place, measure in enumerate(measures):
         products[:, place, place] = _square_sums(rows, measure)
     columns = {measure.place: column for column, measure in enumerate(measures)}
-    for place, cross in query.number_products:
+    for place, cross in query.crosses_of(query.numbers):
         if columns.keys() >= {*cross.pair}:
             first, second = (columns[number] for number in cross.pair)
             parts = [rows.array(f"z{place}_yz{t}", object) * w for t, w in enumerate(cross.products[2].weights)]

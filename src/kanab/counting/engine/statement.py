@@ -98,9 +98,9 @@ class CountQuery:
         wanted = set[str]().union(*(holding[linkage.name] for linkage in linkages))
         return tuple(measure for measure in self.measures if measure.name in wanted)
 
-    def crosses_of(self, *linkages: Linkage) -> tuple[tuple[int, CrossSum], ...]:
-        """Return the products that any of some tables holds, and their places."""
-        wanted = {measure.place for measure in self.measures_of(*linkages)}
+    def crosses_of(self, measures: Iterable[Measure]) -> tuple[tuple[int, CrossSum], ...]:
+        """Return the products of two of some metrics, and their places."""
+        wanted = {measure.place for measure in measures}
         return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
 
     @property
@@ -129,12 +129,6 @@ class CountQuery:
     def cutting(self) -> tuple[Measure, ...]:
         """The metrics that multiply others and seem to be 0 or 1."""
         return tuple(measure for measure in self.measures if measure.name in self.cut)
-
-    @property
-    def number_products(self) -> tuple[tuple[int, CrossSum], ...]:
-        """The products of two numbers that are adjusted for, and their places."""
-        wanted = {measure.place for measure in self.numbers}
-        return tuple((place, cross) for place, cross in enumerate(self.crosses) if wanted.issuperset(cross.pair))
 
     def anywhere(self, people: Any, experiments: Iterable[str] = ()) -> Any:
         """Return who of the source is in any of some, or of all experiments: their arm is there, and is declared."""
@@ -166,8 +160,7 @@ def first_stage(people: Any, query: CountQuery) -> Any:
         sums[f"x{place}s"] = query.engine.total(table[f"x{place}"])
     for flag in query.flags:
         sums[flag] = table[flag].sum()
-    present = [name for name, _ in _presence(query)]
-    return table.group_by([*(key.column for key in query.keys), *present]).aggregate(**sums)
+    return table.group_by([*(key.column for key in query.keys), *_presence(query)]).aggregate(**sums)
 
 
 def _with_values(people: Any, query: CountQuery) -> Any:
@@ -214,28 +207,27 @@ def _proofs(table: Any, query: CountQuery) -> dict[str, Any]:
     return {name: reduce(operator.and_, conditions) for name, conditions in proofs.items() if conditions}
 
 
-def _presence(query: CountQuery) -> tuple[tuple[str, str], ...]:
+def _presence(query: CountQuery) -> tuple[str, ...]:
     """Return the columns that split signatures: who has a value of metrics that leave others out, who has 1 of some."""
     present = [f"p{measure.place}" for measure in query.measures if measure.leaves_out]
-    return tuple((name, "") for name in (*present, *(f"b{measure.place}" for measure in query.cutting)))
+    return (*present, *(f"b{measure.place}" for measure in query.cutting))
 
 
-def _values_off(query: CountQuery) -> tuple[tuple[str, str], ...]:
-    """Return the columns that say how far people are off the commonest values."""
-    seeming = (name for measure in query.cutting for name in measure.sum_names)  # to see that they are 0 or 1
-    off = (name for measure in query.measures for name in measure.off_names)
-    left = (f"r{place}{word}" for place in range(len(query.relations)) for word in LEFT)
-    return tuple((name, "") for name in (*seeming, *off, *left))
-
-
-def _number_values(query: CountQuery) -> Iterator[tuple[str, str]]:
-    """Yield the columns of metrics that weigh others: range, sums and products of every signature."""
+def _for_rules(query: CountQuery) -> Iterator[str]:
+    """Yield the columns that rules ask of signatures: how far people are off the commonest values; of metrics that
+    weigh others range, sums and products.
+    """
+    for measure in query.cutting:  # to see that they are 0 or 1
+        yield from measure.sum_names
+    for measure in query.measures:
+        yield from measure.off_names
+    for place in range(len(query.relations)):
+        yield from (f"r{place}{word}" for word in LEFT)
     for measure in query.numbers:
-        yield from ((f"{word}{measure.place}", "") for word in "lh")
-        yield from ((name, "") for name in measure.sum_names)
-    for place, cross in query.number_products:
-        yield from ((f"z{place}_yz{term}", "") for term in range(len(cross.products[2].weights)))
-    yield from ((f"w{first.place}_{second.place}", "") for first, second in query.other_products)
+        yield from (f"l{measure.place}", f"h{measure.place}", *measure.sum_names)
+    for place, cross in query.crosses_of(query.numbers):
+        yield from (f"z{place}_yz{term}" for term in range(len(cross.products[2].weights)))
+    yield from (f"w{first.place}_{second.place}" for first, second in query.other_products)
 
 
 def _steps(table: Any, measure: Measure) -> Any:
@@ -355,9 +347,9 @@ class QueryPart:
 def query_parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
     """Return the parts of everything that leaves the engine."""
     flags = tuple((flag, "SUM") for flag in query.flags)
-    of_rules = (*_values_off(query), *_number_values(query)) if query.for_release else ()
+    of_signatures = dict.fromkeys(("n", *_presence(query), *(_for_rules(query) if query.for_release else ())))
     parts = [
-        QueryPart("signatures", (query.keys,), tuple(dict.fromkeys((("n", ""), *_presence(query), *of_rules)))),
+        QueryPart("signatures", (query.keys,), tuple((name, "") for name in of_signatures)),
         QueryPart("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, query))),
         QueryPart("outside", ((),), (("n", "SUM"), *flags), outside=True),
     ]
@@ -378,7 +370,7 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
     linkages = [linkage for linkage in query.plan.linkages if linkage.experiments == experiments]
     measures = query.measures_of(*linkages)
     by_class, by_marginal = _square_names(query, measures)
-    products = tuple(f"z{place}_" for place, _ in query.crosses_of(*linkages))
+    products = tuple(f"z{place}_" for place, _ in query.crosses_of(measures))
     third = tuple(f"_{word}" for word in THIRD)
     crosses = [(name, "ADD" if name.endswith(third) else "SUM") for name in stage.columns if name.startswith(products)]
     if len(experiments) == 1:
@@ -397,14 +389,11 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
         yield QueryPart("levels", levels, by_level, experiments)
 
 
-def _check_values(stage: Any, query: CountQuery) -> Iterator[tuple[str, str]]:
-    for measure in query.measures:
-        for word, how in (("c", "SUM"), ("lo", "MIN"), ("hi", "MAX"), ("cl", "SUM")):
-            if f"{word}{measure.place}" in stage.columns:
-                yield f"{word}{measure.place}", how
-    for proof in ("ok", "exact", "even"):
-        if proof in stage.columns:
-            yield proof, "BOOL_AND"
+def _check_values(stage: Any, query: CountQuery) -> list[tuple[str, str]]:
+    checks = {"c": "SUM", "lo": "MIN", "hi": "MAX", "cl": "SUM"}
+    values = [(f"{word}{measure.place}", how) for measure in query.measures for word, how in checks.items()]
+    values += [(proof, "BOOL_AND") for proof in ("ok", "exact", "even")]
+    return [value for value in values if value[0] in stage.columns]
 
 
 def _square_names(
@@ -427,7 +416,7 @@ def write_statement(
     for name, key in query.arms.items():
         declared = query.plan.experiment(name).arms
         arms.append((key, None if declared is None else as_values(declared, key.kind)))
-    layout = _Layout(query.keys, tuple(arms), tuple(name for name, _ in _presence(query)), query.engine)
+    layout = _Layout(query.keys, tuple(arms), _presence(query), query.engine)
     name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
     return f"WITH {name} AS (\n{first}\n)\n{_second_stage(tuple(parts), layout, dialect, pretty)}"
 
@@ -457,12 +446,9 @@ def _second_stage(parts: tuple[QueryPart, ...], layout: _Layout, dialect: Any, p
 def _select(place: int, part: QueryPart, slots: int, layout: _Layout) -> exp.Select:
     """Return a select of the part's place, which of its sets (a bit per key not in it), keys and numbers as texts."""
     keys = part.keys
-    bits: list[Any] = [
-        exp.Mul(this=exp.func("GROUPING", _column(key.column)), expression=exp.Literal.number(1 << bit))
-        for bit, key in enumerate(keys)
-    ]
+    bits: list[Any] = [exp.func("GROUPING", _column(key.column)) * (1 << bit) for bit, key in enumerate(keys)]
     several = len(part.sets) > 1
-    mask = reduce(lambda a, b: exp.Add(this=a, expression=b), bits) if several else exp.Literal.number(0)
+    mask = reduce(operator.add, bits) if several else exp.Literal.number(0)
     text = layout.engine.text
     columns = [text(_column(key.column)) if key in keys else _nothing(place) for key in layout.keys]
     numbers = [text(_aggregate(*value, layout.engine)) for value in part.values]
