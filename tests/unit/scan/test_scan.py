@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.described import as_values
 
 import kanab as kb
 from kanab.description import Mean, Rows
@@ -15,7 +14,7 @@ from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.scan.scan import scan_interactions, scan_segments
 from kanab.scan.stats import outcomes
 
-COUNTING: dict[str, Any] = {"bounds": {"y": (-50, 100)}, "resolution": {"y": 0.01}}
+Y = Mean("y", bounds=(-50, 100), resolution=0.01)
 
 
 def users(n: int = 6_000, tests: int = 5, seed: int = 1) -> dict[str, Any]:
@@ -30,7 +29,7 @@ def users(n: int = 6_000, tests: int = 5, seed: int = 1) -> dict[str, Any]:
 
 
 def test_the_planted_pair_is_found_and_told() -> None:
-    found = scan_interactions(users(), "t*", **as_values("scan_interactions", metrics=["y", "d"], **COUNTING))
+    found = scan_interactions(users(), "t*", [Y, "d"])
     data = found.to_dict()
     alarms = [(row["a"], row["b"], row["metric"]) for row in data["pairs"] if row["verdict"] == "interference"]
     assert alarms == [("t1", "t3", "y")]
@@ -53,11 +52,10 @@ def test_what_a_large_scan_does_not_list_is_counted_and_told_alike(monkeypatch: 
     rows = users(8_000, 8)
     rows["t7"] = np.where(np.arange(8_000) < 200, rows["t7"], None)
     rows["t6"] = np.where(np.arange(8_000) < 225, None, rows["t6"])
-    choices = COUNTING | {"tolerance": {"d": 0.5}}
-    whole = scan_interactions(rows, "t*", **as_values("scan_interactions", metrics=["y", "d"], **choices))
+    whole = scan_interactions(rows, "t*", [Y, "d"], tolerance={"d": 0.5})
     assert whole.to_dict()["unlisted"] is None
     monkeypatch.setattr(outcomes, "MOST_LISTED", 12)
-    found = scan_interactions(rows, "t*", **as_values("scan_interactions", metrics=["y", "d"], **choices))
+    found = scan_interactions(rows, "t*", [Y, "d"], tolerance={"d": 0.5})
     data = found.to_dict()
     assert len(data["pairs"]) == 12
     assert [row["verdict"] for row in data["pairs"]].count("interference") == 1
@@ -101,9 +99,8 @@ def test_of_thirty_thousand_pairs_the_most_urgent_are_listed() -> None:
 
 
 def test_whatever_the_number_of_people_an_internal_scan_holds_every_test() -> None:
-    found = scan_interactions(users(600, 14), "t*", **as_values("scan_interactions", metrics=["y", "d"], **COUNTING))
+    found = scan_interactions(users(600, 14), "t*", [Y, "d"])
     assert len([row for row in found.scan if row.F is not None]) == 2 * 91
-    assert [(pair["a"], pair["b"], pair["metric"]) for pair in found.to_dict()["effects"]] == [("t1", "t12", "y")]
 
 
 @pytest.mark.slow
@@ -128,109 +125,83 @@ def test_stored_pair_tables_give_the_same_answer() -> None:
         (MetricPlan("y", (-50, 100), 0.01),),
         (ExperimentPlan("t1", interactions=("t3", "t2")), ExperimentPlan("t2"), ExperimentPlan("t3")),
     )
-    stored = kb.release(kb.count(users(), plan))
-    rows = {(row["a"], row["b"]): row for row in scan_interactions(stored).to_dict()["pairs"]}
-    direct = scan_interactions(
-        users(), ["t1", "t2", "t3"], **as_values("scan_interactions", metrics=["y"], **COUNTING)
-    ).to_dict()["pairs"]
-    for row in direct:
-        if (row["a"], row["b"]) in rows:
-            other = rows[row["a"], row["b"]]
-            assert other["F_robust"] == pytest.approx(row["F_robust"], rel=1e-11)
-            assert other["p"] == pytest.approx(row["p"], rel=1e-9)
-    assert set(rows) == {("t1", "t3"), ("t1", "t2")}
+    stored = scan_interactions(kb.release(kb.count(users(), plan))).to_dict()["pairs"]
+    direct = scan_interactions(users(), ["t1", "t2", "t3"], [Y]).to_dict()["pairs"]
+    rows = {(row["a"], row["b"]): row for row in direct}
+    assert {(row["a"], row["b"]) for row in stored} == {("t1", "t3"), ("t1", "t2")}
+    for row in stored:
+        same = rows[row["a"], row["b"]]
+        assert (row["F_robust"], row["p"]) == pytest.approx((same["F_robust"], same["p"]), rel=1e-9)
 
 
 def test_segments_of_many_experiments_are_scanned_together() -> None:
-    found = scan_segments(
-        users(seed=2), ["t0", "t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING)
-    )
+    found = scan_segments(users(seed=2), ["t0", "t2"], [Y], ["device"])
     data = found.to_dict()
     assert [(row["experiment"], row["covariate"], row["verdict"]) for row in data["segments"]] == [
         ("t0", "device", "nothing found"),
         ("t2", "device", "differs"),
     ]
     assert data["segments"][1]["follow_ups"][0]["covariate"] == "device"
-    assert "t2" in str(found)
     assert (data["scope"], data["privacy"]) == ("own-rows", {"k": 10, "chained": False})
+    assert found.to_pandas().shape[0] == 2
+    alone = data["segments"][1]
+    stored = kb.release(kb.count(users(seed=2), arm="t2", metrics=[Y], segments=["device"]))
+    for row in (scan_segments(users(seed=2), "t2", Y, "device"), scan_segments(stored, metrics="y")):
+        (single,) = row.to_dict()["segments"]  # single names need no list
+        assert (single["F"], single["follow_ups"]) == (alone["F"], alone["follow_ups"])
 
 
 def test_frames_have_a_row_per_test() -> None:
-    found = scan_interactions(users(1_000, 3), "t*", **as_values("scan_interactions", metrics=["y"], **COUNTING))
-    assert list(found.to_pandas().columns[:2]) == ["a", "b"] or {"a", "b", "df_numerator"} <= set(
-        found.to_pandas().columns
-    )
+    found = scan_interactions(users(1_000, 3), "t*", [Y])
+    assert {"a", "b", "df_numerator"} <= set(found.to_pandas().columns)
     assert found.to_polars().height == 3
-    assert (
-        scan_segments(users(), ["t0"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING))
-        .to_pandas()
-        .shape[0]
-        == 1
-    )
 
 
-def test_what_is_missing_or_too_much_is_said() -> None:
-    with pytest.raises(PlanError, match="what to compare is not said"):
-        scan_segments(users())
-    plain = kb.release(kb.count(users(), **as_values("count", arm="t1", metrics=["y"], **COUNTING)))
+@pytest.mark.parametrize(
+    ("scan", "given", "choices", "kind", "fact"),
+    [
+        ("segments", (), {}, PlanError, "what to compare is not said"),
+        ("segments", (["t0"], [kb.Mean("y", clip="p99")], ["device"]), {}, PlanError, "a scan compares means"),
+        ("segments", (["t0"], ["y", Y], ["device"]), {}, SourceError, "metrics names a column twice"),
+        ("pairs", ("t*", ["y"]), {"rows": Rows(first_by="d")}, PlanError, "a scan of pairs has no first_by"),
+        ("pairs", ("t*", ["y"]), {"tolerence": {"y": 1}}, ArgumentError, "'tolerence'. Did you mean 'tolerance'"),
+        ("segments", (["t0"], ["y"]), {"covariate": []}, ArgumentError, "'covariate'. Did you mean 'covariates'"),
+        ("pairs", ("t*", ["y"]), {"tolerance": 0.5}, ArgumentError, r"tolerance of scan_i.*\(\) must be a dict"),
+        ("pairs", ("t*", ["y"]), {"progress": 1}, ArgumentError, r"progress of scan_i.*\(\) must be a function"),
+        ("segments", (["t0"], ["y"], ["device"]), {"k": "ten"}, PrivacyError, "k must be a whole number"),
+        ("pairs", ("t*", ["y"]), {"alpha": 5}, AnalysisError, "alpha must lie between 0 and 1"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    scan: str, given: tuple[Any, ...], choices: dict[str, Any], kind: type[Exception], fact: str
+) -> None:
+    verb: Any = {"pairs": scan_interactions, "segments": scan_segments}[scan]
+    with pytest.raises(kind, match=fact):
+        verb(users(60), *given, **choices)
+
+
+def test_releases_take_no_choices_of_counting_and_hold_what_they_hold() -> None:
+    plain = kb.release(kb.count(users(), arm="t1", metrics=[Y]))
     with pytest.raises(AnalysisError, match="hold no table of two experiments"):
         scan_interactions(plain)
     with pytest.raises(AnalysisError, match="no table by a covariate"):
         scan_segments(plain)
-    with pytest.raises(PlanError, match="releases already say"):
-        scan_interactions(plain, ["t1"])
-
-
-def test_a_mistyped_or_wrong_argument_is_one_sentence_with_a_remedy() -> None:
-    with pytest.raises(ArgumentError, match=r"no argument 'tolerence'. Did you mean 'tolerance'"):
-        scan_interactions(users(), "t*", ["y"], tolerence={"y": 1.0})
-    with pytest.raises(ArgumentError, match=r"no argument 'covariate'. Did you mean 'covariates'"):
-        scan_segments(users(), ["t0"], ["y"], covariate=["device"])
-    with pytest.raises(ArgumentError, match=r"tolerance of scan_interactions\(\) must be a dict"):
-        scan_interactions(users(), "t*", ["y"], tolerance=0.5)
-    with pytest.raises(ArgumentError, match=r"progress of scan_interactions\(\) must be a function"):
-        scan_interactions(users(), "t*", ["y"], progress=1)
-    with pytest.raises(PrivacyError, match="k must be a whole number"):
-        scan_segments(users(), ["t0"], ["y"], ["device"], k="ten")
-    with pytest.raises(AnalysisError, match="alpha must lie between 0 and 1"):
-        scan_interactions(users(), "t*", ["y"], alpha=5)
-
-
-def test_single_names_need_no_list() -> None:
-    listed = scan_segments(
-        users(), ["t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING)
-    ).to_dict()
-    assert (
-        scan_segments(
-            users(), "t2", **as_values("scan_segments", metrics="y", covariates="device", **COUNTING)
-        ).to_dict()
-        == listed
-    )
-    stored = kb.release(
-        kb.count(users(), **as_values("count", arm="t2", metrics=["y"], segments=["device"], **COUNTING))
-    )
-    assert scan_segments(stored, metrics="y").to_dict()["segments"] == listed["segments"]
-
-
-def test_releases_take_no_choices_of_counting() -> None:
-    stored = kb.release(
-        kb.count(users(), **as_values("count", arm="t2", metrics=["y"], segments=["device"], **COUNTING))
-    )
-    with pytest.raises(PlanError, match="releases already say what was counted"):
-        scan_segments(stored, experiments=["checkout"], covariates=["device"])
-    with pytest.raises(PlanError, match="releases already say what was counted"):
-        scan_segments(stored, rows=Rows(where="d > 0"))
+    with pytest.raises(AnalysisError, match="no table is left of covariate 'device'"):
+        scan_segments(plain, covariates=["device"])
+    for choices in (
+        {"experiments": ["t1"]},
+        {"covariates": [kb.Covariate("device", top=2)]},
+        {"rows": Rows(where="d > 0")},
+    ):
+        with pytest.raises(PlanError, match="releases already say what was counted"):
+            scan_segments(plain, **choices)
 
 
 def test_the_reference_names_every_field_of_both_scans() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference.md").read_text(encoding="utf-8")
     documented = text.split("### A scan\n")[1].split("### ")[0]
-    pairs = scan_interactions(
-        users(1_000, 3), "t*", **as_values("scan_interactions", metrics=["y"], **COUNTING)
-    ).to_dict()
-    segments = scan_segments(
-        users(), ["t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING)
-    ).to_dict()
+    pairs = scan_interactions(users(1_000, 3), "t*", [Y]).to_dict()
+    segments = scan_segments(users(), ["t2"], [Y], covariates=["device"]).to_dict()
     rows = {*pairs["pairs"][0], *segments["segments"][0]}
     assert [name for name in {*pairs, *segments, *rows} if f"`{name}`" not in documented] == []
 
@@ -256,15 +227,11 @@ def verdicts(found: kb.scan.PairReadout) -> dict[tuple[str, str], str]:
 
 def test_a_factorial_whose_joint_shares_are_declared_is_not_called_broken() -> None:
     rows = factorial()
-    before = scan_interactions(rows, NAMES, **as_values("scan_interactions", metrics=["y"], **COUNTING))
+    before = scan_interactions(rows, NAMES, [Y])
     assert verdicts(before)["checkout", "search"] == "assignment broken"
     text = " ".join(str(before).split())
     assert "If two of them were assigned together on purpose, declare their joint shares (--joint-shares)." in text
-    found = scan_interactions(
-        rows,
-        NAMES,
-        **as_values("scan_interactions", metrics=["y"], joint_shares={("checkout", "search"): FACTORIAL}, **COUNTING),
-    )
+    found = scan_interactions(rows, NAMES, [Y], joint_shares={("checkout", "search"): FACTORIAL})
     assert set(verdicts(found).values()) == {"nothing found"}
     text = " ".join(str(found).split())
     assert "(alarm below 0.001, corrected over all pairs by Holm)" in text
@@ -273,29 +240,13 @@ def test_a_factorial_whose_joint_shares_are_declared_is_not_called_broken() -> N
     data = found.to_dict()["joint_shares"]
     assert [(pair["a"], pair["b"], pair["independent"]) for pair in data] == [("checkout", "search", False)]
     assert data[0]["shares"] == [[*arms, share] for arms, share in FACTORIAL.items()]
-
-
-def test_joint_shares_may_name_the_experiments_in_either_order() -> None:
-    rows = factorial()
     turned = {("search", "checkout"): {(b, a): share for (a, b), share in FACTORIAL.items()}}
-    found = scan_interactions(
-        rows, NAMES, **as_values("scan_interactions", metrics=["y"], joint_shares=turned, **COUNTING)
-    )
-    same = scan_interactions(
-        rows,
-        NAMES,
-        **as_values("scan_interactions", metrics=["y"], joint_shares={("checkout", "search"): FACTORIAL}, **COUNTING),
-    )
-    assert found.to_dict() == same.to_dict()
+    assert scan_interactions(rows, NAMES, [Y], joint_shares=turned).to_dict() == found.to_dict()
 
 
 def test_people_in_other_joint_shares_than_planned_are_a_broken_assignment() -> None:
     other = dict(zip(FACTORIAL, (0.3, 0.3, 0.2, 0.2), strict=True))
-    found = scan_interactions(
-        factorial(),
-        NAMES,
-        **as_values("scan_interactions", metrics=["y"], joint_shares={("checkout", "search"): other}, **COUNTING),
-    )
+    found = scan_interactions(factorial(), NAMES, [Y], joint_shares={("checkout", "search"): other})
     assert verdicts(found)["checkout", "search"] == "assignment broken"
     assert "people are not in the joint shares that were planned for checkout and search" in str(found)
     assert "No sign that people are not in" not in str(found)
@@ -340,9 +291,7 @@ def test_releases_take_joint_shares_from_their_plan_and_analyze_says_what_they_m
 )
 def test_joint_shares_that_do_not_fit_are_refused(declared: Any, fact: str) -> None:
     with pytest.raises(PlanError, match=fact):
-        scan_interactions(
-            factorial(400), NAMES, **as_values("scan_interactions", metrics=["y"], joint_shares=declared, **COUNTING)
-        )
+        scan_interactions(factorial(400), NAMES, [Y], joint_shares=declared)
 
 
 @pytest.mark.slow
@@ -351,37 +300,20 @@ def test_segments_are_those_of_a_persons_first_row() -> None:
     later = first | {"day": np.repeat("2026-11-02", 3_000), "device": np.repeat("tablet", 3_000), "y": np.zeros(3_000)}
     rows = {name: np.concatenate([later[name], first[name]]) for name in first}
     with pytest.raises(SourceError, match=r"'device' changes among the rows of a person.*first_by"):
-        scan_segments(
-            rows, ["t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], unit="person", **COUNTING)
-        )
-    taken = scan_segments(
-        rows,
-        ["t2"],
-        **as_values("scan_segments", metrics=["y"], covariates=["device"], unit="person", first_by="day", **COUNTING),
-    ).to_dict()
-    assert (
-        taken["segments"]
-        == scan_segments(
-            first, ["t2"], **as_values("scan_segments", metrics=["y"], covariates=["device"], **COUNTING)
-        ).to_dict()["segments"]
-    )
+        scan_segments(rows, ["t2"], [Y], ["device"], rows=Rows(unit="person"))
+    taken = scan_segments(rows, ["t2"], [Y], ["device"], rows=Rows(unit="person", first_by="day")).to_dict()
+    assert taken["segments"] == scan_segments(first, ["t2"], [Y], ["device"]).to_dict()["segments"]
 
 
 def test_fewer_bins_than_asked_for_are_said() -> None:
     rows = users() | {"visits": np.where(np.arange(6_000) % 2, 0, np.arange(6_000) % 50)}
-    scanned = scan_segments(
-        rows,
-        ["t1", "t2"],
-        **as_values("scan_segments", metrics=["y"], covariates=["visits"], bins={"visits": 5}, **COUNTING),
-    )
+    scanned = scan_segments(rows, ["t1", "t2"], [Y], [kb.Covariate("visits", bins=5)])
     assert str(scanned).count("visits: 3 bins instead of 5, because many people share a value") == 1
 
 
 def test_effects_within_arms_are_against_the_control_and_say_how_it_is_known() -> None:
     rows = users()
     rows |= {"t1": np.where(rows["t1"] == "on", "challenger", "original"), "t3": np.where(rows["t3"] == "on", "x", "y")}
-    (pair,) = scan_interactions(
-        rows, ["t1", "t3"], **as_values("scan_interactions", metrics=["y"], **COUNTING)
-    ).to_dict()["effects"]
+    (pair,) = scan_interactions(rows, ["t1", "t3"], [Y]).to_dict()["effects"]
     assert {(row["experiment"], row["control"]) for row in pair["effects"]} == {("t1", "original"), ("t3", "x")}
     assert pair["control_chosen"] == ["word", "unknown"]
