@@ -51,25 +51,22 @@ def assert_same(found: Pairs, expected: Pairs) -> None:
 # ── names ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def names(pairs: Pairs) -> list[str]:
-    return [factor.name for factor in pairs.experiments]
-
-
-def test_experiments_come_in_the_order_of_the_columns() -> None:
-    assert names(count_pairs(SHOP, ["other", "test_a", "test_b"])) == ["test_b", "test_a", "other"]
-
-
-def test_a_pattern_takes_all_that_match_but_no_metric() -> None:
-    assert names(count_pairs(SHOP, "test_*", ["test_spend"])) == ["test_b", "test_a"]
-    assert names(count_pairs(SHOP, ["test_?", "o*"], ["spend"])) == ["test_b", "test_a", "other"]
-    assert names(count_pairs(SHOP, ["test_?", "test_a"], ["spend"])) == ["test_b", "test_a"]
+@pytest.mark.parametrize(
+    ("wanted", "metrics", "experiments"),
+    [
+        (["other", "test_a", "test_b"], (), ["test_b", "test_a", "other"]),  # in the order of the columns
+        ("test_*", ["test_spend"], ["test_b", "test_a"]),  # no metric
+        (["test_?", "o*"], ["spend"], ["test_b", "test_a", "other"]),
+        (["test_?", "test_a"], ["spend"], ["test_b", "test_a"]),
+    ],
+)
+def test_a_pattern_takes_all_that_match(wanted: Any, metrics: Any, experiments: list[str]) -> None:
+    assert [factor.name for factor in count_pairs(SHOP, wanted, metrics).experiments] == experiments
 
 
 def test_a_column_may_be_called_like_a_pattern() -> None:
-    assert names(count_pairs({"a*": [0, 1, 0, 1], "ab": [0, 0, 1, 1], "ac": [0, 1, 1, 0]}, ["a*", "ac"])) == [
-        "a*",
-        "ac",
-    ]
+    pairs = count_pairs({"a*": [0, 1, 0, 1], "ab": [0, 0, 1, 1], "ac": [0, 1, 1, 0]}, ["a*", "ac"])
+    assert [factor.name for factor in pairs.experiments] == ["a*", "ac"]
 
 
 @pytest.mark.parametrize(
@@ -143,22 +140,22 @@ def test_experiments_without_people_in_common_are_told() -> None:
     assert joined.tally(0, 2).people.tolist() == [[1, 1], [1, 1]]
 
 
-def test_nobody_in_any_experiment_is_told() -> None:
-    with pytest.raises(SourceError, match="nobody is in an arm"):
-        count_pairs({"a": [None, None], "b": [None, None]}, ["a", "b"])
+EMPTY = pa.table({"a": pa.array([], pa.int8()), "b": pa.array([], pa.int8())})
 
 
 @pytest.mark.parametrize(
-    "rows", [{"a": [], "b": []}, pa.table({"a": pa.array([], pa.int8()), "b": pa.array([], pa.int8())})]
+    ("rows", "message"),
+    [
+        ({"a": [None, None], "b": [None, None]}, "nobody is in an arm"),
+        ({"a": [], "b": []}, "no rows to count"),
+        (EMPTY, "no rows to count"),
+        ({"a": [0, 1], "b": [0, 1, 1]}, "different lengths"),
+        (pd.DataFrame([[0, 1, 2], [1, 0, 3]], columns=["a", "b", "b"]), "several columns 'b'"),
+    ],
 )
-def test_no_rows_are_told(rows: Any) -> None:
-    with pytest.raises(SourceError, match="no rows to count"):
+def test_what_cannot_be_counted_is_told(rows: Any, message: str) -> None:
+    with pytest.raises(SourceError, match=message):
         count_pairs(rows, ["a", "b"])
-
-
-def test_columns_of_different_lengths_are_told() -> None:
-    with pytest.raises(SourceError, match="different lengths"):
-        count_pairs({"a": [0, 1], "b": [0, 1, 1]}, ["a", "b"])
 
 
 # ── metrics ────────────────────────────────────────────────────────────────────────────────────
@@ -169,25 +166,20 @@ def two(**columns: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("column", "message"),
+    ("column", "kind", "message"),
     [
-        ([None] * 5, "nobody in an experiment has a value of metric 'y'"),
-        ([None, None, None, None, 3.0], "nobody in an experiment has a value of metric 'y'"),
-        ([np.nan] * 5, "nobody in an experiment has a value of metric 'y'"),
-        (["1"] * 5, "metric 'y' holds texts that look like numbers. Make them numbers"),
-        ([1.0, np.inf, 0, 0, 0], "metric 'y' holds infinite values"),
+        ([None] * 5, SourceError, "nobody in an experiment has a value of metric 'y'"),
+        ([None, None, None, None, 3.0], SourceError, "nobody in an experiment has a value of metric 'y'"),
+        ([np.nan] * 5, SourceError, "nobody in an experiment has a value of metric 'y'"),
+        (["1"] * 5, SourceError, "metric 'y' holds texts that look like numbers. Make them numbers"),
+        ([1.0, np.inf, 0, 0, 0], SourceError, "metric 'y' holds infinite values"),
+        ([1e17, 0, 0, 0, 0], GridError, "too large for its grid"),
+        ([1e-17, 0, 0, 0, 0], GridError, "finer than every grid"),
     ],
 )
-def test_metrics_that_cannot_be_added_are_told(column: list[Any], message: str) -> None:
-    with pytest.raises(SourceError, match=message):
+def test_metrics_that_cannot_be_added_are_told(column: list[Any], kind: type[KanabError], message: str) -> None:
+    with pytest.raises(kind, match=message):
         count_pairs(two(y=column), ["a", "b"], ["y"])
-
-
-def test_values_beyond_every_grid_are_told() -> None:
-    with pytest.raises(GridError, match="too large for its grid"):
-        count_pairs(two(y=[1e17, 0, 0, 0, 0]), ["a", "b"], ["y"])
-    with pytest.raises(GridError, match="finer than every grid"):
-        count_pairs(two(y=[1e-17, 0, 0, 0, 0]), ["a", "b"], ["y"])
 
 
 def test_a_missing_value_that_would_be_a_zero_out_of_bounds_is_told() -> None:
@@ -285,12 +277,6 @@ def test_frames_of_all_kinds_give_the_same(frame: str, monkeypatch: pytest.Monke
     assert_same(count_pairs(FRAMES[frame](SHOP), ["test_?", "other"], ["spend", "test_spend"]), expected)
 
 
-def test_a_frame_with_two_columns_of_one_name_is_told() -> None:
-    frame = pd.DataFrame([[0, 1, 2], [1, 0, 3]], columns=["a", "b", "b"])
-    with pytest.raises(SourceError, match="several columns 'b'"):
-        count_pairs(frame, ["a", "b"])
-
-
 def test_parquet_files_give_the_same(tmp_path: Path) -> None:
     expected = count_pairs(SHOP, ["test_?", "other"], ["spend", "test_spend"])
     table = pa.table(SHOP)
@@ -316,25 +302,19 @@ def test_parquet_files_whose_columns_differ_are_left_to_an_engine(tmp_path: Path
     assert_same(count_pairs(str(tmp_path / "*.parquet"), ["test_?"], ["spend"]), expected)
 
 
-def test_files_that_are_no_parquet_are_told(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     (tmp_path / "people.parquet").write_text("no")
-    with pytest.raises(SourceError, match=r"people\.parquet cannot be read as Parquet"):
-        count_pairs(tmp_path / "people.parquet", ["a", "b"])
-    for name in ("gone.parquet", "*.pq"):
-        with pytest.raises(SourceError, match="file"):
-            count_pairs(tmp_path / name, ["a", "b"])
-
-
-def test_an_empty_parquet_file_is_told(tmp_path: Path) -> None:
-    pq.write_table(pa.table(SHOP).slice(0, 0), tmp_path / "people.parquet")
-    with pytest.raises(SourceError, match="no rows to count"):
-        count_pairs(tmp_path / "people.parquet", "test_?")
-
-
-def test_an_unknown_column_of_a_parquet_file_is_told(tmp_path: Path) -> None:
-    pq.write_table(pa.table(SHOP), tmp_path / "people.parquet")
-    with pytest.raises(SourceError, match=r"no column 'spent'\. Did you mean spend"):
-        count_pairs(tmp_path / "people.parquet", "test_?", ["spent"])
+    pq.write_table(pa.table(SHOP), tmp_path / "full.parquet")
+    pq.write_table(pa.table(SHOP).slice(0, 0), tmp_path / "empty.parquet")
+    for name, metrics, message in (
+        ("people.parquet", (), r"people\.parquet cannot be read as Parquet"),
+        ("gone.parquet", (), "file"),
+        ("*.pq", (), "file"),
+        ("empty.parquet", (), "no rows to count"),
+        ("full.parquet", ["spent"], r"no column 'spent'\. Did you mean spend"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            count_pairs(tmp_path / name, "test_?", metrics)
 
 
 @pytest.mark.parametrize("installed", [True, False])
@@ -364,14 +344,16 @@ def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
         count_pairs(SHOP, "test_?", where="id > 3")
 
 
-def test_a_frame_has_no_tables() -> None:
-    with pytest.raises(SourceError, match="the source is a table by itself"):
-        count_pairs(SHOP, "test_?", table="people")
-
-
-def test_rows_are_added_up_only_for_somebody() -> None:
-    with pytest.raises(SourceError, match="the column of the person is not named"):
-        count_pairs(SHOP, "test_?", ["spend"], aggregate="sum")
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"table": "people"}, "the source is a table by itself"),
+        ({"aggregate": "sum"}, "the column of the person is not named"),
+    ],
+)
+def test_choices_that_mean_nothing_are_told(choices: dict[str, Any], message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        count_pairs(SHOP, "test_?", ["spend"], **choices)
 
 
 def test_an_interruption_stops_the_threads() -> None:
