@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.errors import LevelError, TallyError, listed
+from kanab.errors import LevelError, listed
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
@@ -36,10 +36,6 @@ class PairMoments:
     counts: Whole = field(repr=False)
     sums: Whole = field(repr=False)
     squares: Whole = field(repr=False)
-
-    def __post_init__(self) -> None:
-        for name in ("counts", "sums", "squares"):
-            object.__setattr__(self, name, _read_only(getattr(self, name)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,21 +63,6 @@ class Pairs:
     unusual: Mapping[str, int] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        for word, names in (
-            ("experiment", [factor.name for factor in self.experiments]),
-            ("metric", [part.metric.name for part in self.moments]),
-        ):
-            if len(set(names)) != len(names):
-                raise TallyError(f"the same {word} is named twice", "Give every name once.")
-        object.__setattr__(self, "people", _read_only(self.people))
-        size, many = self.starts[-1], len(self.experiments)
-        blocks = [(self.people, (size, size))]
-        for part in self.moments:
-            blocks += [(part.counts, (size, size)), (part.sums, (size, size)), (part.squares, (size, many))]
-        if any(block.shape != shape for block, shape in blocks):
-            raise TallyError("a block of the pairs has the wrong shape", "Count all experiments together.")
-
     def __repr__(self) -> str:
         """Return names and grids, no counts."""
         names = listed((factor.name for factor in self.experiments), most=4)
@@ -103,41 +84,24 @@ class Pairs:
 
     def place(self, name: str) -> int:
         """Return where an experiment stands. Raises `LevelError` for an unknown name."""
-        for place, factor in enumerate(self.experiments):
-            if factor.name == name:
-                return place
-        known = listed(factor.name for factor in self.experiments)
-        raise LevelError("unknown experiment", f"Known are: {known}.")
+        names = [factor.name for factor in self.experiments]
+        if name not in names:
+            raise LevelError("unknown experiment", f"Known are: {listed(names)}.")
+        return names.index(name)
 
     def tally(self, first: int, second: int, metrics: Sequence[str] | None = None) -> Tally:
         """Return the table of one pair, with the squares of both arms among the people in both."""
         rows, columns = self.slice_of(first), self.slice_of(second)
         factors = (self.experiments[first], self.experiments[second])
-        wanted = [part for part in self.moments if metrics is None or part.metric.name in metrics]
-        return Tally(
-            factors,
-            self.people[rows, columns],
-            tuple(
-                Moments(
-                    part.metric,
-                    part.counts[rows, columns],
-                    part.sums[rows, columns],
-                    {}
-                    if part.metric.binary
-                    else {
-                        (factors[0].name,): part.squares[rows, second],
-                        (factors[1].name,): part.squares[columns, first],
-                    },
-                )
-                for part in wanted
-            ),
-        )
-
-
-def _read_only(array: Whole) -> Whole:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+        moments = []
+        for part in self.moments:
+            if metrics is None or part.metric.name in metrics:
+                by_first, by_second = part.squares[rows, second], part.squares[columns, first]
+                squares: dict[tuple[str, ...], Whole] = {}
+                if not part.metric.binary:
+                    squares = {(factors[0].name,): by_first, (factors[1].name,): by_second}
+                moments.append(Moments(part.metric, part.counts[rows, columns], part.sums[rows, columns], squares))
+        return Tally(factors, self.people[rows, columns], tuple(moments))
 
 
 def arm_places(arms: Sequence[Sequence[Any]], joined: Sequence[Sequence[Any]]) -> NDArray[np.intp]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import sha256
 from os import PathLike
 from typing import Any, Literal
@@ -209,18 +208,19 @@ def fewest_off(n: int, s: int, q: int, low: int, high: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """One metric of a scan that is to be shared: what its numbers spend, and the numbers themselves."""
+    """One metric of a scan that is to be shared: what its numbers spend, and what tells them from others."""
 
     spends: Spent
-    numbers: Sequence[Any]
+    numbers: str
 
-    @cached_property
-    def _plain(self) -> str:
-        return sha256(str([block.tolist() for block in self.numbers]).encode()).hexdigest()
+    @classmethod
+    def of(cls, spends: Spent, blocks: Iterable[Any]) -> Asked:
+        """Return what some blocks of numbers spend."""
+        return cls(spends, sha256(str([block.tolist() for block in blocks]).encode()).hexdigest())
 
     def digest(self, salt: str) -> str:
         """Return what tells the same numbers from others."""
-        return sha256(f"{salt}{self._plain}".encode()).hexdigest()
+        return sha256(f"{salt}{self.numbers}".encode()).hexdigest()
 
 
 def ask_pairs(pairs: Pairs, k: int) -> dict[str, Asked]:
@@ -235,7 +235,7 @@ def ask_pairs(pairs: Pairs, k: int) -> dict[str, Asked]:
         lacking = missing if part.metric.missing == "exclude" else 0
         groups = [(pair_numbers(counts), pairs.total, _fewest(unusual, lacking, pairs.total))]
         groups += zip(numbers, alone, _off_by_arm(pairs, part), strict=True)
-        asked[part.metric.name] = Asked(Spent.on(groups, k), (pairs.people, part.counts, part.sums, part.squares))
+        asked[part.metric.name] = Asked.of(Spent.on(groups, k), (pairs.people, part.counts, part.sums, part.squares))
     return asked
 
 
@@ -274,7 +274,7 @@ def ask_segments(counted: Sequence[Counted], tables: Sequence[Tally], k: int) ->
             own = [table for table in mine if table.axes[0] == name]
             spends += Spent.on(_groups(own, metric, sources[name]), k)
         parts = [table.moments_of(metric) for table in mine]
-        asked[metric] = Asked(spends, [block for part in parts for block in (part.counts, part.sums)])
+        asked[metric] = Asked.of(spends, [block for part in parts for block in (part.counts, part.sums)])
     return asked
 
 

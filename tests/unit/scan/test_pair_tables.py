@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kanab.errors import LevelError, TallyError
+from kanab.errors import LevelError
 from kanab.scan.count.pair_counting import count_pairs
-from kanab.scan.pair_tables import PairMoments, Pairs, arm_places, fitting, largest, plus, spread
-from kanab.tally.factor import Factor
+from kanab.scan.pair_tables import Pairs, arm_places, fitting, largest, plus, spread
 from kanab.tally.metric import Metric
 
 ROWS = {
@@ -63,26 +62,6 @@ def test_what_is_shown_holds_no_counts() -> None:
     )
 
 
-def test_arrays_cannot_be_written_to() -> None:
-    pairs = pairs_of()
-    for array in (pairs.people, pairs.moments[0].sums):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0, 0] = 7
-
-
-def test_names_come_once_and_blocks_fit() -> None:
-    pairs = pairs_of()
-    with pytest.raises(TallyError, match="same experiment is named twice"):
-        Pairs((pairs.experiments[0],) * 2, np.zeros((4, 4), dtype=np.int64), (), 0)
-    with pytest.raises(TallyError, match="same metric is named twice"):
-        Pairs(pairs.experiments, pairs.people, pairs.moments[:1] * 2, 6)
-    with pytest.raises(TallyError, match="wrong shape"):
-        Pairs(pairs.experiments, pairs.people[:3], (), 6)
-    short = PairMoments(Metric("y"), pairs.people, pairs.people, pairs.people)
-    with pytest.raises(TallyError, match="wrong shape"):
-        Pairs(pairs.experiments, pairs.people, (short,), 6)
-
-
 def test_sums_that_outgrow_64_bits_become_python_integers() -> None:
     large = np.array([[2**62 + 5]])
     assert plus(large, large).tolist() == [[2**63 + 10]]
@@ -104,7 +83,3 @@ def test_blocks_are_spread_over_more_arms() -> None:
         [0, 0, 0, 0], [0, 1, 2, 3], [0, 4, 5, 6], [0, 7, 8, 9],
     ]  # fmt: skip
     assert spread(np.array([[1], [2], [3]]), into, 4, both=False).tolist() == [[0], [1], [2], [3]]
-
-
-def test_a_factor_says_which_arms_there_are() -> None:
-    assert pairs_of().experiments[0] == Factor("red", ("off", "on"), "arm")

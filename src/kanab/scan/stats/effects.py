@@ -11,8 +11,7 @@ from kanab.errors import AnalysisError
 from kanab.stats.distributions import satterthwaite_df, t_quantile
 from kanab.stats.ftest import TwoWay, cell_spread, finest_variance, two_way
 from kanab.stats.gram import Floats
-from kanab.tabular import number
-from kanab.tally.factor import Level, label
+from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 CONFIDENCE = 0.95
@@ -32,12 +31,6 @@ class EffectWithin:
     se: float
     low: float
     high: float
-
-    def __str__(self) -> str:
-        return (
-            f"{self.experiment}: {label(self.arm)} − {label(self.control)} is {number(self.effect)} "
-            f"± {number(self.se)} where {self.within} shows {label(self.level)}"
-        )
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ def _test(lines: Places, reasons: Texts, part: MetricTables, rules: Rules, alarm
     reasons = np.where(reasons == "", _reasons(part.counts, rules.k, alarm), reasons)
     fine = np.flatnonzero(reasons == "")
     tested = run_f_tests(part.select(fine))
-    guarded = guard_tests(tested, rules.bounds.get(part.metric.name))
+    guarded = guard_tests(tested)
     reasons[fine] = tested.problem
     return _TestedMetric(lines, reasons, part.variance, lines[fine], tested, guarded, tested.robust, guarded.p)
 
@@ -409,7 +409,7 @@ def broken_note(values: dict[str, Any], broken: str) -> dict[str, Any]:
 def choose_metrics(tables: Iterable[Pairs | Tally], wanted: Sequence[str] | None, rules: Rules) -> dict[str, Metric]:
     """Return the metrics to test: all that were counted, or the named ones.
 
-    Raises `LevelError` where a name, a tolerance or bounds are of a metric that was not counted.
+    Raises `LevelError` where a name, a tolerance is of a metric that was not counted.
     """
     known = {part.metric.name: part.metric for table in tables for part in table.moments}
     names = list(known) if wanted is None else list(dict.fromkeys(wanted))
@@ -417,6 +417,6 @@ def choose_metrics(tables: Iterable[Pairs | Tally], wanted: Sequence[str] | None
         raise LevelError(
             "unknown metric" if names else "no metric to test", f"Counted metrics: {listed(known) or 'none'}."
         )
-    if not {*rules.tolerance, *rules.bounds} <= set(names):
-        raise LevelError("a tolerance or bounds name an unknown metric", f"Tested metrics: {listed(names)}.")
+    if not rules.tolerance.keys() <= set(names):
+        raise LevelError("a tolerance names an unknown metric", f"Tested metrics: {listed(names)}.")
     return {name: known[name] for name in names}

@@ -35,8 +35,6 @@ FARTHEST = 30.0
 _AT_ONCE = 4_000_000
 """Numbers held at once while looking through the contrasts."""
 
-Range = tuple[float, float] | None
-
 
 @dataclass(frozen=True, eq=False)
 class GuardedTests:
@@ -51,8 +49,8 @@ class GuardedTests:
     variances: Floats
 
 
-def guard_tests(tested: FTests, bounds: Range) -> GuardedTests:
-    """Deflate the robust tests of a block. ``bounds`` are in units of the metric, if known."""
+def guard_tests(tested: FTests) -> GuardedTests:
+    """Deflate the robust tests of a block."""
     cells, n, q = tested.cells, tested.cells.n, tested.q
     fit, variances = tested.fit, tested.variances
     if cells.part.metric.binary:
@@ -60,22 +58,21 @@ def guard_tests(tested: FTests, bounds: Range) -> GuardedTests:
         variances = np.maximum(variances, additive * (1 - additive))
         fit = fit_interaction(cells.means, np.where(cells.filled, n / variances, 0.0))
     people = np.where(cells.filled, n, 1.0)
-    pull = np.max(_farthest(tested, variances, bounds) * np.sqrt(fit.free / (people * variances)), axis=(1, 2))
+    pull = np.max(_farthest(tested, variances) * np.sqrt(fit.free / (people * variances)), axis=(1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):
         f = fit.extra / q / tested.shrink / (1 + pull * np.sqrt(fit.extra) / 3)
         f = np.minimum(f, tested.robust.F)
     return GuardedTests(f_tails(f, tested.robust.num, tested.robust.den), pull, variances)
 
 
-def _farthest(tested: FTests, variances: Floats, bounds: Range) -> Floats:
+def _farthest(tested: FTests, variances: Floats) -> Floats:
     """Return how far from its class's mean one person can be, in steps."""
     cells = tested.cells
     metric = cells.part.metric
-    known = metric.bounds or bounds
     limits = []
-    if known is not None:
+    if metric.bounds is not None:
         means = cells.means + cells.centre.astype(np.float64)[:, None, None]
-        limits.append(np.maximum(known[1] * metric.scale - means, means - known[0] * metric.scale))
+        limits.append(np.maximum(metric.bounds[1] * metric.scale - means, means - metric.bounds[0] * metric.scale))
     if metric.binary:
         return limits[0]
     limits.append(FARTHEST * np.sqrt(variances))

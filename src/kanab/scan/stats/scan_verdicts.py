@@ -52,10 +52,9 @@ ALMOST = "within the tolerance, unless a few people hide something"
 class Rules:
     """How a scan judges: the smallest class, the family of a correction, what counts as negligible.
 
-    ``family`` "metric" corrects over all tests of one metric, "all" over everything. ``tolerance``
-    and ``bounds`` are in units of the metrics; ``bounds`` are for metrics that declare none.
-    Where rows are not people (``rows_repeat``), nothing is said of how people were assigned. Raises `AnalysisError`
-    where one of these makes no sense.
+    ``family`` "metric" corrects over all tests of one metric, "all" over everything. ``tolerance`` is in units of the
+    metrics. Where rows are not people (``rows_repeat``), nothing is said of how people were assigned.
+    Raises `AnalysisError` where one of these makes no sense.
     """
 
     k: int = DEFAULT_K
@@ -63,7 +62,6 @@ class Rules:
     correction: Correction = PAIR_CORRECTION
     alpha: float = ALPHA
     tolerance: Mapping[str, float] = field(default_factory=dict)
-    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     rows_repeat: bool = False
 
     def __post_init__(self) -> None:

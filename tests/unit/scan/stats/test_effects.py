@@ -71,12 +71,6 @@ def test_an_empty_class_has_no_mean_and_no_effect():
     assert not any(one.experiment == "banner" and one.level == "high" for one in found.effects)
 
 
-def test_an_effect_reads_like_a_sentence():
-    first = effects_within(table(people())).effects[0]
-    assert str(first).startswith("price: high − control is ")
-    assert str(first).endswith(" where banner shows off")
-
-
 def test_margins_of_squares_are_enough():
     rows = people(size=20_000)
     fine, coarse = (effects_within(table(rows, squares)) for squares in ("class", "marginals"))

@@ -107,7 +107,7 @@ def test_the_family_is_a_metric_or_everything():
     [
         {"k": 0}, {"k": 2.5}, {"family": "pair"}, {"correction": "magic"}, {"alpha": 0.0}, {"alpha": 1},
         {"alpha": "5 %"}, {"tolerance": {"y": 0.0}}, {"tolerance": {"y": "little"}},
-        {"tolerance": 0.5}, {"bounds": (0, 500)},
+        {"tolerance": 0.5},
     ],
 )  # fmt: skip
 def test_rules_that_make_no_sense_are_refused(changes):
