@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,37 +65,24 @@ def _restored(backup: Path | Store) -> Iterator[SqliteStore]:
     """Open a copy of a store in a temporary folder, which is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="kanab-drill-") as folder:
         copy = Path(folder) / "store.db"
-        store = _copied_file(backup, copy) if isinstance(backup, Path) else copied_store(backup, copy)
-        try:
+        with closing(_copied_file(backup, copy) if isinstance(backup, Path) else copied_store(backup, copy)) as store:
             yield store
-        finally:
-            store.close()
 
 
 def _copied_file(file: Path, copy: Path) -> SqliteStore:
+    """Return a copy of a store's file; raises `StoreError` where that was copied while it was written, say."""
     try:
-        shutil.copyfile(file, copy)
-        log = file.with_name(f"{file.name}-wal")
-        if log.exists():
-            shutil.copyfile(log, copy.with_name(f"{copy.name}-wal"))
+        for end in ("", "-wal"):
+            if not end or file.with_name(f"{file.name}{end}").exists():
+                shutil.copyfile(file.with_name(f"{file.name}{end}"), copy.with_name(f"{copy.name}{end}"))
     except OSError as problem:
         raise StoreError(f"the backup cannot be read: {problem.strerror}", "Check path and rights.") from None
-    _check_pages(copy)
-    return SqliteStore(copy)
-
-
-def _check_pages(file: Path) -> None:
-    """Raise `StoreError` if the file is no sound database: it was copied while it was written, say."""
-    try:
-        db = sqlite3.connect(file)
-        try:
-            sound = db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        finally:
-            db.close()
-    except sqlite3.Error:
-        sound = False
+    sound = False
+    with suppress(sqlite3.Error), closing(sqlite3.connect(copy)) as db:
+        sound = db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     if not sound:
         raise StoreError("the backup is damaged", "Take another one; docs/how-to/keys-and-backups.md says how.")
+    return SqliteStore(copy)
 
 
 def _read(
@@ -125,40 +112,35 @@ def _open_cohorts(
     store: SqliteStore, keyring: Keyring | None, versions: Versions, report: DrillReport, *, exported: bool
 ) -> None:
     """Decrypt every record that is left, and say which cohorts cannot be."""
-    cohorts = versions.newest.cohorts
-    names = {
-        cohort: "everybody" if cohorts is None else Periods(cohorts.every).label(cohort) for cohort in store.sizes()
-    }
-    listed = ", ".join(names[cohort] for cohort in sorted(names))
+    cohorts, sizes = versions.newest.cohorts, store.sizes()
+
+    def names(numbers: Iterable[int]) -> str:
+        return ", ".join("everybody" if cohorts is None else Periods(cohorts.every).label(n) for n in sorted(numbers))
+
     if keyring is None:
         report.wrong.append("there is no key. Give the key file (--key); it belongs into a backup of its own.")
-        if names:
-            report.lost.append(f"the open cohorts {listed}; what is sealed needs no key.")
+        if sizes:
+            report.lost.append(f"the open cohorts {names(sizes)}; what is sealed needs no key.")
         return
     store.claim(keyring.fingerprint)
     report.lines.append("The key is the one of this store.")
-    cipher = RecordCipher(keyring)
-    erased, spoilt = set(), set()
+    cipher, spoilt = RecordCipher(keyring), set()
+    erased = {cohort for cohort in sizes if cohort < keyring.period}
     for cohort, ciphertext in store.records():
-        if cohort < keyring.period:
-            erased.add(cohort)
-            continue
         try:
             cipher.decrypt(cohort, ciphertext)
         except StoreError:
-            spoilt.add(cohort)
-    fine = ", ".join(names[cohort] for cohort in sorted(set(names) - erased - spoilt))
+            spoilt |= {cohort} - erased
+    fine = names({*sizes} - erased - spoilt)
     if fine:
         report.lost.append(f"with kanab restore the open cohorts {fine}, too, unless it is run with --keep-open.")
     report.lines.append(f"Open cohorts decrypt: {fine}." if fine else "No cohort is open that could be decrypted.")
     if spoilt:
-        labels = ", ".join(names[cohort] for cohort in sorted(spoilt))
-        report.lost.append(f"records of {labels}, which were changed.")
+        report.lost.append(f"records of {names(spoilt)}, which were changed.")
         report.wrong.append("records cannot be decrypted with this key. Take another backup.")
     if erased:
-        labels = ", ".join(names[cohort] for cohort in sorted(erased))
         newer = "Give a newer one (kanab export)." if exported else "Give the exported ledger (--ledger)."
-        report.wrong.append(f"{labels} was sealed after this backup, and its batch is not in it. {newer}")
+        report.wrong.append(f"{names(erased)} was sealed after this backup, and its batch is not in it. {newer}")
 
 
 def _age(store: SqliteStore, now: datetime, report: DrillReport) -> None:

@@ -200,25 +200,15 @@ class Collector:
     # ── messages ───────────────────────────────────────────────────────────────────────────────
 
     async def _post(self, scope: Scope, receive: Receive, send: Send) -> None:
-        length = kind = origin = site = host = None
-        for name, value in scope["headers"]:
-            if name == b"content-length":
-                length = value
-            elif name == b"content-type":
-                kind = value
-            elif name == b"origin":
-                origin = value
-            elif name == b"sec-fetch-site":
-                site = value
-            elif name == b"host":
-                host = value
-        allowed = self._cors(PostingPage(origin, site, host))
+        headers = dict(scope["headers"])
+        kind = headers.get(b"content-type")
+        allowed = self._cors(PostingPage(*map(headers.get, (b"origin", b"sec-fetch-site", b"host"))))
         if scope["method"] != "POST":
             await self._not_post(scope["method"], allowed, send)
             return
         try:
             self._admit(allowed, self._access.visitor(scope))
-            body = await _body(receive, length)
+            body = await _body(receive, headers.get(b"content-length"))
             dropped = await self.service.take(body, None if kind is None else kind.decode("latin-1"))
         except _DisconnectedError:
             return

@@ -73,12 +73,8 @@ async def _not_ready(scope: Scope, receive: Receive, send: Send) -> None:
     readiness = Readiness()
     readiness.set(Problem.STORE, wrong=True)
     status, text = (200, "ok\n") if scope["path"] == "/livez" else ready_answer(readiness)
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", b"%d" % len(text)),
-        (b"cache-control", b"no-cache"),
-        (b"connection", b"close"),
-    ]
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
+    headers += [(b"cache-control", b"no-cache"), (b"connection", b"close")]
     if status != 200:
         headers.append((b"retry-after", b"%d" % RETRY_AFTER_SECONDS))
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -351,16 +351,13 @@ class PostgresStore(Store):
     def _run(self, work: Callable[[Connection], _T]) -> _T:
         """Do some work on an open connection, and once again if the connection turns out to be lost."""
         with self._lock:
-            try:
-                return work(self._open())
-            except _psycopg().Error as problem:
-                if not self._may_retry(problem):
-                    raise self._explained(problem) from None
-            try:
-                return work(self._open())
-            except _psycopg().Error as problem:
-                self._may_retry(problem)
-                raise self._explained(problem) from None
+            for is_last in (False, True):
+                try:
+                    return work(self._open())
+                except _psycopg().Error as problem:
+                    if not self._may_retry(problem) or is_last:
+                        raise self._explained(problem) from None
+            raise AssertionError("the last time it is explained")
 
     def _explained(self, problem: Any) -> StoreError:
         if self._read_only and problem.sqlstate in ("42703", "42P01"):  # a column or table of later
