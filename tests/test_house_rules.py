@@ -26,6 +26,7 @@ import kanab.scan
 import kanab.stats
 import kanab.tally
 from kanab import description, fields
+from kanab.analysis.methods import METHODS
 from kanab.cli.main import cli
 
 ROOT = Path(__file__).parents[1]
@@ -335,6 +336,31 @@ def test_architecture_names_every_package_on_two_pages() -> None:
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert {package for package in packages if f"`{package}/`" not in text} == set()
     assert len(text.splitlines()) <= 120
+
+
+FILES_OF_A_METHOD = 4
+"""Its module, the list of methods, and two that read its rows; `stats/` has its mathematics."""
+READ_WIDELY = {"segments": 6}
+"""What the decision, the dashboard, assistants and the attacker read as well."""
+
+
+def test_a_method_of_a_readout_occupies_few_files() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    own_data = (SOURCE / "scan", SOURCE / "stats")  # a scan has segments of its own
+    for method in METHODS:
+        marks = [
+            type(method).__module__,
+            *(mark for name in method.tables for mark in (f'["{name}"]', f'get("{name}"')),
+        ]
+        read_in = [
+            path.relative_to(SOURCE).as_posix()
+            for path, text in texts.items()
+            if not path.is_relative_to(own_data[0])
+            and not path.is_relative_to(own_data[1])
+            and any(mark in text for mark in marks)
+        ]
+        own = type(method).__module__.replace("kanab.", "").replace(".", "/") + ".py"
+        assert len({own, *read_in}) <= READ_WIDELY.get(method.name, FILES_OF_A_METHOD), (method.name, read_in)
 
 
 def test_every_how_to_page_is_listed() -> None:

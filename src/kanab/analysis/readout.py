@@ -160,8 +160,6 @@ class Readout(Frames[str]):
             data |= {"effects": self.whole.to_dict()["effects"], "narrowed": shown}
         if self.any_time is not None:
             data["sample_ratio"] |= {"p": self.any_time.p}
-            for row in data["segments"]:
-                row["p"] = row["p"] if row["p_over_looks"] is None else row["p_over_looks"]
         return data
 
     def _missing(self, metric: str) -> dict[str, Any]:

@@ -571,7 +571,11 @@ def method_sentences(data: Data) -> list[str]:
         sentences.append(f"p ({method}) is corrected over metrics × arms: {families(data['effects'])}{beside}.")
     if data["alternative"] != "two-sided" and methods:
         side = "rise" if data["alternative"] == "greater" else "fall"
-        guards = "; guardrails are tested on both sides" if data.get("guardrails") else ""
+        guards = (
+            "; guardrails are tested on both sides"
+            if any(row.get("role") == "guardrail" for row in data["effects"])
+            else ""
+        )
         sentences.append(f"One-sided: only a {side} was looked for{guards}.")
     if any(row["interval"] is not None and row["relative_interval"] is None for row in data["effects"]):
         sentences.append("No relative effect is given where the control's mean cannot be told from 0.")

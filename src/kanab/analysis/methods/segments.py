@@ -357,7 +357,8 @@ def segment_sentences(data: Data) -> list[str]:
 
 
 def _spoken_p(row: SegmentRow) -> str:
-    return "; ".join(text for text in (spoken_ps(vars(row)), row.note) if text)
+    ps = spoken_ps({"p": row.p_that_counts, "p_adjusted": row.p_adjusted})
+    return f"{ps}; {row.note}" if row.note else ps
 
 
 def _follow_up_sentences(data: Data, test: SegmentRow) -> list[str]:
@@ -395,7 +396,7 @@ def _tests_table(tests: Sequence[SegmentRow]) -> Table:
             answers[row.verdict],
             row.variance.replace("_", " "),
             row.statistic.removeprefix("robust "),
-            p_value(row.p),
+            p_value(row.p_that_counts),
             p_value(row.p_adjusted),
         )
         for row in tests
