@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from kanab.analysis.compare import MetricMeans
 from kanab.counting.clusters import PEOPLE
 from kanab.privacy.release import Tables
 from kanab.stats.cluster_robust import between_clusters, effective_clusters
-from kanab.tally.factor import Level, label
+from kanab.tally.factor import Level
 from kanab.tally.tally import Tally
 
 
@@ -25,12 +24,6 @@ class ClusterCounts:
     clusters: Mapping[Level, int]
     people: Mapping[Level, int] | None
     rates: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return them as plain data."""
-        people = None if self.people is None else {label(arm): n for arm, n in self.people.items()}
-        clusters = {label(arm): n for arm, n in self.clusters.items()}
-        return {"by": list(self.by), "clusters": clusters, "people": people, "rates": list(self.rates)}
 
 
 def clusters_of(released: Tables, table: Tally, experiment: str) -> ClusterCounts | None:

@@ -183,19 +183,14 @@ class Readout(Frames[str]):
             "k": self.receipt.k,
             "control": label(self.control),
             "control_chosen": self.control_chosen,
-            "arms": {label(arm): people for arm, people in self.arms.items()},
+            "arms": plain(self.arms),
             "confidence": self.confidence,
             "alternative": self.alternative,
             "correction": self.correction,
             "variance": self.variance,
             "slopes": self.slopes,
             "sample_ratio": {
-                "chi2": self.sample_ratio.chi2,
-                "df": self.sample_ratio.df,
-                "p": self.sample_ratio.p,
-                "residuals": {label(arm): value for arm, value in self.sample_ratio.residuals.items()},
-                "shares": {label(arm): value for arm, value in self.sample_ratio.shares.items()},
-                "declared": self.sample_ratio.declared,
+                **plain(self.sample_ratio),
                 "p_any_time": None if self.any_time is None else self.any_time.p,
                 "limit": SAMPLE_RATIO_ALARM,
                 "alarm": is_alarm(self.sample_ratio.p if self.any_time is None else self.any_time.p),
@@ -205,7 +200,7 @@ class Readout(Frames[str]):
                 "limit": BALANCE_ALARM,
                 "rows": [_balance_row(check) for check in self.balance],
             },
-            "pooled": {label(new): [label(old) for old in olds] for new, olds in self.pooled.items()},
+            "pooled": {label(new): [*map(label, olds)] for new, olds in self.pooled.items()},
             "cautions": [
                 {"kind": caution.code, "metric": caution.metric, "sentence": caution.sentence}
                 for caution in self.cautions
@@ -217,7 +212,7 @@ class Readout(Frames[str]):
             | ({"people": dict(people)} if (people := self.receipt.people.get(self.experiment)) else {})
             | {"costs": list(self.costs)},
             "notes": list(self.notes),
-            "clusters": None if self.clusters is None else self.clusters.to_dict(),
+            "clusters": plain(self.clusters),
             **plain_tables(methods.METHODS, self.results),
         }
 

@@ -175,7 +175,7 @@ def test_a_withheld_number_of_people_is_not_shown() -> None:
     answer = readout_of(shops() | {"people": np.ones(len(shops()["shop"]))}, **CHOICES)
     assert answer.clusters is not None
     assert answer.clusters.people is not None
-    plain = answer.to_dict() | {"clusters": answer.clusters.to_dict() | {"people": None}}
+    plain = answer.to_dict() | {"clusters": answer.to_dict()["clusters"] | {"people": None}}
     from kanab.analysis.sections import readout_text  # noqa: PLC0415
 
     assert readout_text(plain).startswith("variant: 60 clusters (shop) in 2 arms")
