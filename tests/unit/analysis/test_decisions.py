@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.approved import assert_approved
 from tests.described import as_values, count_of, readout_of
 
 import kanab as kb
-from kanab.report.decision import decision_words
+from kanab.report.decision import decision_sentences
 
 Rows = dict[str, Any]
 N = 4_000
@@ -65,240 +66,158 @@ def missing_more_often() -> Rows:
     return rows | {"bought": values}
 
 
-@dataclass(frozen=True)
-class Case:
-    """An experiment, how it is read, what to do, and words that the reasons must have."""
-
-    rows: Rows
-    headline: str | None
-    says: Sequence[str] = ()
-    how: Mapping[str, Any] = field(default_factory=dict)
-
-
 GUARDED: dict[str, Any] = {"primary": "bought", "guardrails": "refunds", "lower_is_better": "refunds"}
 EVEN = {"A": 0.02, "B": 0.02}
-CASES: dict[str, Any] = {
-    "clearly better": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}), "ship B", ["B raises bought by 3.0 points (+30 %)."]
-    ),
-    "nothing found": lambda: Case(
-        bought({"A": 0.10, "B": 0.102}), "inconclusive",
-        ["No clear effect of B on bought", "Effects of B on bought beyond −1.1 … +1.5 points are ruled out."],
-    ),
-    "nothing found yet": lambda: Case(
-        bought({"A": 0.10, "B": 0.102}), "keep going", ["8,000 of 20,000 planned people are in: 12,000 to go."],
-        {"decision": {"people": 20_000}},
-    ),
-    "better too early": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}), "keep going", ["So far bought is higher with B", "12,000 to go"],
-        {"decision": {"people": 20_000}},
-    ),
-    "harm": lambda: Case(bought({"A": 0.10, "B": 0.07}), "stop B", ["B lowers bought by 3.0 points (−30 %)."]),
-    "harm too early": lambda: Case(
-        bought({"A": 0.10, "B": 0.07}), "keep going",
-        ["So far bought is lower with B: −3.0 points (−30 %). B looks worse so far: a warning", "12,000 to go"],
-        {"decision": {"people": 20_000}},
-    ),
-    "a guardrail is worse too early": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}, refunds={"A": 0.02, "B": 0.05}), "keep going",
-        ["So far refunds is higher with B: +3.0", "B looks worse so far: a warning, and no finding yet."],
+CASES: dict[str, Callable[[], tuple[Rows, dict[str, Any]]]] = {
+    "clearly better": lambda: (bought({"A": 0.10, "B": 0.13}), {}),
+    "nothing found": lambda: (bought({"A": 0.10, "B": 0.102}), {}),
+    "nothing found yet": lambda: (bought({"A": 0.10, "B": 0.102}), {"decision": {"people": 20_000}}),
+    "better too early": lambda: (bought({"A": 0.10, "B": 0.13}), {"decision": {"people": 20_000}}),
+    "harm": lambda: (bought({"A": 0.10, "B": 0.07}), {}),
+    "harm too early": lambda: (bought({"A": 0.10, "B": 0.07}), {"decision": {"people": 20_000}}),
+    "a guardrail is worse too early": lambda: (
+        bought({"A": 0.10, "B": 0.13}, refunds={"A": 0.02, "B": 0.05}),
         {**GUARDED, "decision": {"people": 20_000}},
     ),
-    "harm where less is better": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}), "stop B", ["B raises bought"], {"lower_is_better": "bought"}
-    ),
-    "harm in one of two arms at the end": lambda: Case(
-        bought({"A": 0.10, "B": 0.07, "C": 0.102}), "stop B",
-        ["B lowers bought", "Effects of C on bought beyond −1.3 … +1.7 points are"]
-    ),
-    "harm in one of two arms, the other goes on": lambda: Case(
-        bought({"A": 0.10, "B": 0.07, "C": 0.102}), "keep going",
-        ["B lowers bought", "No clear effect of C on bought", "Stop B now.", "18,000 to go"],
+    "harm where less is better": lambda: (bought({"A": 0.10, "B": 0.13}), {"lower_is_better": "bought"}),
+    "harm in one of two arms at the end": lambda: (bought({"A": 0.10, "B": 0.07, "C": 0.102}), {}),
+    "harm in one of two arms, the other goes on": lambda: (
+        bought({"A": 0.10, "B": 0.07, "C": 0.102}),
         {"looks": kb.Looks("spending", planned=30_000, earlier=())},
     ),
-    "harm in both arms": lambda: Case(
-        bought({"A": 0.10, "B": 0.07, "C": 0.06}), "stop B, C", ["B lowers bought", "C lowers bought"]
-    ),
-    "one arm harms, the other ships": lambda: Case(
-        bought({"A": 0.10, "B": 0.07, "C": 0.14}), "ship C", ["C raises bought", "B lowers bought"]
-    ),
-    "two winners": lambda: Case(
-        bought({"A": 0.10, "B": 0.13, "C": 0.15}), "ship C", ["B also qualifies; C has the larger effect on bought."]
-    ),
-    "a guardrail is worse, with a gain": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}, refunds={"A": 0.02, "B": 0.05}), "stop B",
-        ["Guardrail refunds is clearly worse: B raises it by 3.00 points (+150 %), although it raises bought by 3.0"],
+    "harm in both arms": lambda: (bought({"A": 0.10, "B": 0.07, "C": 0.06}), {}),
+    "one arm harms, the other ships": lambda: (bought({"A": 0.10, "B": 0.07, "C": 0.14}), {}),
+    "two winners": lambda: (bought({"A": 0.10, "B": 0.13, "C": 0.15}), {}),
+    "a guardrail is worse, with a gain": lambda: (
+        bought({"A": 0.10, "B": 0.13}, refunds={"A": 0.02, "B": 0.05}),
         GUARDED,
     ),
-    "a guardrail is worse, without a gain": lambda: Case(
-        bought({"A": 0.10, "B": 0.10}, refunds={"A": 0.02, "B": 0.05}), "stop B",
-        ["Guardrail refunds is clearly worse: B raises it by 3.00 points (+150 %)."],
+    "a guardrail is worse, without a gain": lambda: (
+        bought({"A": 0.10, "B": 0.10}, refunds={"A": 0.02, "B": 0.05}),
         GUARDED,
     ),
-    "a guardrail is not shown to hold": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}, refunds=EVEN), "inconclusive",
-        ["B raises bought", "That guardrail refunds is not more than 0.5 points worse with B is not shown."],
+    "a guardrail is not shown to hold": lambda: (
+        bought({"A": 0.10, "B": 0.13}, refunds=EVEN),
         {**GUARDED, "margins": {"refunds": kb.Margin("non-inferiority", 0.005)}},
     ),
-    "a guardrail holds within its margin": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}, refunds=EVEN), "ship B",
-        ["Its guardrail holds: refunds (at most 1 point worse)."],
+    "a guardrail holds within its margin": lambda: (
+        bought({"A": 0.10, "B": 0.13}, refunds=EVEN),
         {**GUARDED, "margins": {"refunds": kb.Margin("non-inferiority", 0.01)}},
     ),
-    "non-inferiority is shown": lambda: Case(
-        bought({"A": 0.10, "B": 0.10}), "ship B",
-        ["Non-inferiority of B on bought is shown (at most 2 points worse).", "No clear effect"],
+    "non-inferiority is shown": lambda: (
+        bought({"A": 0.10, "B": 0.10}),
         {"margins": {"bought": kb.Margin("non-inferiority", 0.02)}},
     ),
-    "non-inferiority is not shown": lambda: Case(
-        bought({"A": 0.10, "B": 0.10}), "inconclusive", ["is not shown (at most 5 % worse)", "are ruled out"],
+    "non-inferiority is not shown": lambda: (
+        bought({"A": 0.10, "B": 0.10}),
         {"margins": {"bought": kb.Margin("non-inferiority", 0.05, relative=True)}},
     ),
-    "clearly worse, but not by the margin": lambda: Case(
-        bought({"A": 0.10, "B": 0.085}), "ship B",
-        ["is shown (at most 3 points worse), although it lowers bought by 1.5"],
+    "clearly worse, but not by the margin": lambda: (
+        bought({"A": 0.10, "B": 0.085}),
         {"margins": {"bought": kb.Margin("non-inferiority", 0.03)}},
     ),
-    "clearly worse, and perhaps by more than the margin": lambda: Case(
-        bought({"A": 0.10, "B": 0.085}), "stop B", ["is not shown", "B lowers bought"],
+    "clearly worse, and perhaps by more than the margin": lambda: (
+        bought({"A": 0.10, "B": 0.085}),
         {"margins": {"bought": kb.Margin("non-inferiority", 0.02)}},
     ),
-    "better, but superiority by the margin is not shown": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}), "inconclusive",
-        ["Superiority of B on bought is not shown (more than 2 points better).", "B raises bought", "are ruled out"],
+    "better, but superiority by the margin is not shown": lambda: (
+        bought({"A": 0.10, "B": 0.13}),
         {"margins": {"bought": kb.Margin("superiority", 0.02)}},
     ),
-    "superiority where everybody spent the same": lambda: Case(
-        spent({"A": 0, "B": 0}, sd=0), "inconclusive", ["Superiority of B on spend is not shown"],
+    "superiority where everybody spent the same": lambda: (
+        spent({"A": 0, "B": 0}, sd=0),
         {"metrics": ["spend"], "margins": {"spend": kb.Margin("superiority", 1)}},
     ),
-    "superiority by the margin is shown": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}), "ship B", ["Superiority of B on bought is shown"],
+    "superiority by the margin is shown": lambda: (
+        bought({"A": 0.10, "B": 0.13}),
         {"margins": {"bought": kb.Margin("superiority", 0.01)}},
     ),
-    "equivalence is shown": lambda: Case(
-        spent({"A": 0, "B": 0.05}), "ship B", ["B is equivalent to A on spend (within 0.5 of A)."],
+    "equivalence is shown": lambda: (
+        spent({"A": 0, "B": 0.05}),
         {"metrics": ["spend"], "margins": {"spend": kb.Margin("equivalence", 0.5)}},
     ),
-    "people did not arrive in the planned shares": lambda: Case(
-        {name: column[: N + N // 2] for name, column in bought({"A": 0.10, "B": 0.2}).items()}, "broken",
-        ["Find the cause first: people did not arrive as planned."],
+    "people did not arrive in the planned shares": lambda: (
+        {name: column[: N + N // 2] for name, column in bought({"A": 0.10, "B": 0.2}).items()},
+        {},
     ),
-    "people of one arm lack values": lambda: Case(
-        missing_more_often(), "broken", ["Find the cause first: people of B have a value of bought less often."],
-        {"missing": {"bought": "exclude"}},
-    ),
-    "the arms hold other people": lambda: Case(
-        bought({"A": 0.10, "B": 0.13}) | {"device": np.where(np.arange(2 * N) < 1.3 * N, "phone", "tv")}, "broken",
-        ["Find the cause first: device is spread unevenly over the arms."], {"covariates": ["device"]},
-    ),
-    "a planned look that shows nothing": lambda: Case(
-        bought({"A": 0.10, "B": 0.102}), "keep going", ["3 of 5 looks are left."],
-        {"looks": kb.Looks("spending", looks=5, earlier=(4_000,))},
-    ),
-    "a planned look at some of the people": lambda: Case(
-        bought({"A": 0.10, "B": 0.102}), "keep going", ["8,000 of 20,000 planned people are in: 12,000 to go."],
-        {"looks": kb.Looks("spending", planned=20_000, earlier=(4_000,))},
-    ),
-    "the last look shows nothing": lambda: Case(
-        bought({"A": 0.10, "B": 0.102}), "inconclusive", ["are ruled out"],
-        {"looks": kb.Looks("spending", looks=2, earlier=(4_000,))},
-    ),
-    "an early look that stops": lambda: Case(
-        bought({"A": 0.10, "B": 0.15}), "ship B", ["B raises bought"],
-        {"looks": kb.Looks("spending", looks=3, earlier=(4_000,))},
-    ),
-    "looks are left for a guardrail alone": lambda: Case(
-        bought({"A": 0.10, "B": 0.15}, refunds=EVEN), "keep going",
-        ["B raises bought", "That guardrail refunds", "1 of 3 looks is left."],
-        {**GUARDED, "limits": {"refunds": (0.005, False)}, "looks": kb.Looks("spending", looks=3, earlier=(4_000,))},
-    ),
-    "non-inferiority over several looks": lambda: Case(
-        bought({"A": 0.10, "B": 0.10}), "ship B", ["Non-inferiority of B on bought is shown (at most 4 points worse)"],
-        {"limits": {"bought": (0.04, False)}, "looks": kb.Looks("spending", looks=2, earlier=(4_000,))},
-    ),
-    "at any time": lambda: Case(
-        bought({"A": 0.10, "B": 0.118}), "keep going", ["people in all make it clear if the effect stays as it is."],
-        {"looks": kb.Looks("always-valid")},
-    ),
-    "at any time, nothing in sight": lambda: Case(
-        bought({"A": 0.10, "B": 0.1005}), "keep going", ["You may look again at any time."],
-        {"looks": kb.Looks("always-valid")},
-    ),
-    "segments diffe": lambda: Case(
-        by_device(0.145, -0.036), "ship B", ["But it differs by device: phone +14.5, desktop −3.6 points."],
+    "people of one arm lack values": lambda: (missing_more_often(), {"missing": {"bought": "exclude"}}),
+    "the arms hold other people": lambda: (
+        bought({"A": 0.10, "B": 0.13}) | {"device": np.where(np.arange(2 * N) < 1.3 * N, "phone", "tv")},
         {"covariates": ["device"]},
     ),
-    "the control is unknown": lambda: Case(
-        bought({"blue": 0.10, "green": 0.14}), None,
-        ["Which arm is the control? blue, green: --control blue (in Python control=\"blue\")", "nothing is decided"],
+    "a planned look that shows nothing": lambda: (
+        bought({"A": 0.10, "B": 0.102}),
+        {"looks": kb.Looks("spending", looks=5, earlier=(4_000,))},
     ),
-    "the control is named": lambda: Case(
-        bought({"blue": 0.10, "green": 0.14}), "stop blue", ["blue lowers bought"], {"control": "green"}
+    "a planned look at some of the people": lambda: (
+        bought({"A": 0.10, "B": 0.102}),
+        {"looks": kb.Looks("spending", planned=20_000, earlier=(4_000,))},
     ),
-    "several metrics and none is primary": lambda: Case(
-        bought({"A": 0.10, "B": 0.14}, refunds=EVEN), None,
-        ["No decision: name a primary metric, for example --primary bought."], {"primary": ()},
+    "the last look shows nothing": lambda: (
+        bought({"A": 0.10, "B": 0.102}),
+        {"looks": kb.Looks("spending", looks=2, earlier=(4_000,))},
     ),
-    "guardrails, and several metrics none of which is primary": lambda: Case(
-        bought({"A": 0.10, "B": 0.14}, refunds=EVEN, visits=EVEN), None, ["for example --primary bought."],
+    "an early look that stops": lambda: (
+        bought({"A": 0.10, "B": 0.15}),
+        {"looks": kb.Looks("spending", looks=3, earlier=(4_000,))},
+    ),
+    "looks are left for a guardrail alone": lambda: (
+        bought({"A": 0.10, "B": 0.15}, refunds=EVEN),
+        {**GUARDED, "limits": {"refunds": (0.005, False)}, "looks": kb.Looks("spending", looks=3, earlier=(4_000,))},
+    ),
+    "non-inferiority over several looks": lambda: (
+        bought({"A": 0.10, "B": 0.10}),
+        {"limits": {"bought": (0.04, False)}, "looks": kb.Looks("spending", looks=2, earlier=(4_000,))},
+    ),
+    "at any time": lambda: (bought({"A": 0.10, "B": 0.118}), {"looks": kb.Looks("always-valid")}),
+    "at any time, nothing in sight": lambda: (bought({"A": 0.10, "B": 0.1005}), {"looks": kb.Looks("always-valid")}),
+    "segments differ": lambda: (by_device(0.145, -0.036), {"covariates": ["device"]}),
+    "the control is unknown": lambda: (bought({"blue": 0.10, "green": 0.14}), {}),
+    "the control is named": lambda: (bought({"blue": 0.10, "green": 0.14}), {"control": "green"}),
+    "several metrics and none is primary": lambda: (bought({"A": 0.10, "B": 0.14}, refunds=EVEN), {"primary": ()}),
+    "guardrails, and several metrics none of which is primary": lambda: (
+        bought({"A": 0.10, "B": 0.14}, refunds=EVEN, visits=EVEN),
         {"primary": (), "guardrails": "refunds"},
     ),
-    "a few people could have made it": lambda: Case(
-        skewed(), "inconclusive", ["No clear effect of B on spend", "Far too few people: the interval is"],
-        {"metrics": ["spend"], "shares": {"A": 9, "B": 1}},
-    ),
-    "a few people could have made it, so fa": lambda: Case(
-        skewed(), "keep going", ["No clear effect of B on spend", "1,400 to go"],
+    "a few people could have made it": lambda: (skewed(), {"metrics": ["spend"], "shares": {"A": 9, "B": 1}}),
+    "a few people could have made it, so far": lambda: (
+        skewed(),
         {"metrics": ["spend"], "shares": {"A": 9, "B": 1}, "decision": {"people": 2_000}},
     ),
-    "nobody bought": lambda: Case(
-        bought({"A": 0.0, "B": 0.0}), "inconclusive", ["No clear effect of B on bought", "are ruled out"]
-    ),
-    "everybody spent the same": lambda: Case(
-        spent({"A": 0, "B": 0}, sd=0), "inconclusive", ["B cannot be tested on spend: nothing varies"],
-        {"metrics": ["spend"]},
-    ),
-    "one of two primary metrics, and all are asked for": lambda: Case(
-        bought({"A": 0.10, "B": 0.14}, visits={"A": 0.3, "B": 0.3}), "inconclusive",
-        ["No clear effect of B on visits", "Effects of B on visits beyond"],
+    "nobody bought": lambda: (bought({"A": 0.0, "B": 0.0}), {}),
+    "everybody spent the same": lambda: (spent({"A": 0, "B": 0}, sd=0), {"metrics": ["spend"]}),
+    "one of two primary metrics, and all are asked for": lambda: (
+        bought({"A": 0.10, "B": 0.14}, visits={"A": 0.3, "B": 0.3}),
         {"primary": ["bought", "visits"], "decision": {"primary": "all"}},
     ),
-}  # fmt: skip
+}
 
 
-def read(case: Case) -> kb.Readout:
-    how = dict(case.how)
+def read(name: str) -> kb.Readout:
+    rows, asked = CASES[name]()
+    how = dict(asked)
     choices = {name: how.pop(name) for name in ("metrics", "covariates", "control", "shares", "missing") if name in how}
-    choices.setdefault("metrics", [name for name in case.rows if name in ("bought", "refunds", "visits")])
+    choices.setdefault("metrics", [name for name in rows if name in ("bought", "refunds", "visits")])
     looks, limits = how.get("looks"), how.pop("limits", {})
     if looks is None:
-        return readout_of(case.rows, arm="variant", **choices, **how)
-    counted = kb.release(count_of(case.rows, arm="variant", **choices))
+        return readout_of(rows, arm="variant", **choices, **how)
+    counted = kb.release(count_of(rows, arm="variant", **choices))
     planned = replace(counted.plan.experiment(), non_inferiority=limits)
     return kb.analyze(
         replace(counted, plan=replace(counted.plan, experiments=(planned,))), **as_values("analyze", **how)
     )
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_what_to_do_and_why(name: str) -> None:
-    case = CASES[name]()
-    readout = read(case)
-    decision = readout.to_dict()["decision"]
-    assert (None if decision is None else decision_words(decision)) == case.headline
-    text = " ".join(str(readout).split("──")[0].split())
-    for words in case.says:
-        assert words in (text if decision is None else " ".join(decision["because"]))
-    if decision is not None:
-        assert f"Decision: {case.headline}. " in text
-
-
-def test_every_arm_has_its_answer() -> None:
-    decision = read(CASES["one arm harms, the other ships"]()).to_dict()["decision"]
-    assert (decision["arm"], decision["arms"]) == ("C", {"B": "stop", "C": "ship"})
-    both = read(CASES["harm in both arms"]()).to_dict()["decision"]
-    assert (both["arm"], both["arms"]) == (None, {"B": "stop", "C": "stop"})
+def test_what_to_do_and_why() -> None:
+    """Each case with its decision, of every arm, or with what is said where nothing is decided."""
+    lines = []
+    for name in CASES:
+        readout = read(name)
+        decision = readout.decision
+        arms = "" if decision is None or len(decision.arms) < 2 else f" {dict(decision.arms)}"
+        said = decision or " ".join(decision_sentences(readout.to_dict()))
+        lines += [f"{name}:{arms}", f"    {said}"]
+    assert_approved("readout/decisions.txt", "\n".join(lines) + "\n")
 
 
 def test_an_effect_that_differs_by_many_levels_names_the_largest_and_the_smallest() -> None:
