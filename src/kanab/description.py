@@ -158,12 +158,7 @@ class Mean:
     role: Role | None = setting("What it is for.", one_of(Role), "guardrail", default=None, flag="")
     better: Better = setting("Good side.", one_of(Better), "lower", default="higher", flag="", words=("direction",))
     margin: Size | None = setting(
-        "The most it may be worse (non-inferiority).",
-        SIZE,
-        "2%",
-        default=None,
-        flag="",
-        words=("nim", "tolerance"),
+        "The most it may be worse (non-inferiority).", SIZE, "2%", default=None, flag="", words=("nim", "tolerance")
     )
 
 
@@ -176,12 +171,7 @@ class Ratio:
     role: Role | None = setting("What it is for.", one_of(Role), "primary", default=None, flag="")
     better: Better = setting("Good side.", one_of(Better), "lower", default="higher", flag="", words=("direction",))
     margin: Size | None = setting(
-        "The most it may be worse (non-inferiority).",
-        SIZE,
-        "2%",
-        default=None,
-        flag="",
-        words=("nim", "tolerance"),
+        "The most it may be worse (non-inferiority).", SIZE, "2%", default=None, flag="", words=("nim", "tolerance")
     )
 
     @property
@@ -255,11 +245,7 @@ class Rows:
     )
     events: Any = setting("Table or file of what happened when; metrics are taken from it.", ANYTHING, default=None)
     window: str | None = setting(
-        "How long after a person's first exposure events count: 14d.",
-        TEXT,
-        "14d",
-        default=None,
-        words=("days",),
+        "How long after a person's first exposure events count: 14d.", TEXT, "14d", default=None, words=("days",)
     )
     time: str = setting("Column with the time of an event.", NAME, default="time")
     exposure_time: str = setting("Column with the time of an exposure.", NAME, default="time")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from kanab.choices import OPTIMAL_AT, OWN_ROWS, SPENDING, Claim
-from kanab.cli.help_pages import FlagsByTask, flags_together
+from kanab.cli.help_pages import FlagsByTask, flags_together, several
 from kanab.cli.output import html_option, json_option, show, terminal_width
 from kanab.cli.released_sources import is_data_directory, is_ledger, releases_at
 from kanab.cli.source_options import (
@@ -62,9 +62,7 @@ analysis_options = flags_together(
         help="People at each earlier look, such as 7500,15000; none at the first look.",
     ),
     click.option(
-        "--looks-file",
-        type=click.Path(dir_okay=False),
-        help="Let Kanab keep the people at each look in this file.",
+        "--looks-file", type=click.Path(dir_okay=False), help="Let Kanab keep the people at each look in this file."
     ),
     click.option("--planned", type=click.IntRange(1), help="Number of planned people, instead of --looks."),
     click.option(
@@ -80,38 +78,23 @@ analysis_options = flags_together(
         help="With --sequential always-valid: the number of people at which intervals are narrowest.",
     ),
     click.option("--last", is_flag=True, help="This is the last look."),
-    click.option("--pool", multiple=True, metavar="NEW=B+C", help="Treat several arms as one: --pool any=B+C."),
-    click.option(
-        "--contrast",
-        multiple=True,
-        metavar="'B - C'",
-        help="Compare arms with each other, or by weights: B=0.5,C=0.5,A=-1.",
+    several("--pool", "NEW=B+C", "Treat several arms as one: --pool any=B+C."),
+    several("--contrast", "'B - C'", "Compare arms with each other, or by weights: B=0.5,C=0.5,A=-1."),
+    several(
+        "--non-inferiority", "METRIC=SIZE", "Claim: not worse by more than this, a number or 2% of the control's mean."
     ),
-    click.option(
-        "--non-inferiority",
-        multiple=True,
-        metavar="METRIC=SIZE",
-        help="Claim: not worse by more than this, a number or 2% of the control's mean.",
-    ),
-    click.option("--superiority", multiple=True, metavar="METRIC=SIZE", help="Claim: better by more than this."),
-    click.option(
-        "--equivalence",
-        multiple=True,
-        metavar="METRIC=SIZE",
-        help="Claim: the same within this; also two limits: spend=-0.5:1.",
-    ),
+    several("--superiority", "METRIC=SIZE", "Claim: better by more than this."),
+    several("--equivalence", "METRIC=SIZE", "Claim: the same within this; also two limits: spend=-0.5:1."),
     *(flag_of(_READING[name]) for name in ("lower_is_better", "primary", "guardrails")),
-    click.option(
+    several(
         "--decision",
-        multiple=True,
-        metavar="SWITCH=VALUE",
-        help="What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000, worth=2%.",
+        "SWITCH=VALUE",
+        "What it takes to ship: primary=any|all, guardrails=not-worse|non-inferior, people=20000, worth=2%.",
     ),
-    click.option(
+    several(
         "--prior",
-        multiple=True,
-        metavar="MEAN,SD",
-        help="Add a Bayesian reading with this prior, also 0,5% of the control's mean; for one metric: spend=0,0.5.",
+        "MEAN,SD",
+        "Add a Bayesian reading with this prior, also 0,5% of the control's mean; for one metric: spend=0,0.5.",
     ),
 )
 """Gives a command the flags that say how to read what was counted."""

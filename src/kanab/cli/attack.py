@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 @click.argument("file", nargs=-1, required=True, metavar="FILE...")
 @click.option("--known", type=click.Path(dir_okay=False), help="CSV of what the attacker knows: one row per person.")
 @click.option(
-    "--k",
-    type=click.IntRange(2),
-    help="Fewer people than this are a break; default: the largest k of the files.",
+    "--k", type=click.IntRange(2), help="Fewer people than this are a break; default: the largest k of the files."
 )
 @json_option
 def attack(file: tuple[str, ...], *, known: str | None, k: int | None, as_json: bool) -> None:

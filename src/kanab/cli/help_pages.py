@@ -24,6 +24,11 @@ def flags_together(*flags: Callable[[Command], Command]) -> Callable[[Command], 
     return give
 
 
+def several(flag: str, metavar: str, words: str) -> Callable[[Command], Command]:
+    """Return a flag that may be given several times."""
+    return click.option(flag, multiple=True, metavar=metavar, help=words)
+
+
 TASKS: Mapping[str, Mapping[str, str]] = {
     "Analyze": {
         "analyze": "Analyze an experiment: effects, segments, privacy.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kanab.cli.help_pages import several
 from kanab.cli.output import PAGE, json_option, output_option, show
 from kanab.cli.source_options import SHARE, numbers
 from kanab.errors import PlanError, listed
@@ -34,9 +35,9 @@ _STEPS = tuple(step / 8 for step in range(2, 17))
     type=click.Path(),
     help="Release of an earlier experiment: shares of levels, variances.",
 )
-@click.option("--rate", multiple=True, metavar="METRIC=RATE", help="The control's rate of a 0/1 metric.")
-@click.option("--sd", multiple=True, metavar="METRIC=SD", help="Standard deviation of an amount, per person.")
-@click.option("--mean", multiple=True, metavar="METRIC=MEAN", help="The control's mean, for relative effects.")
+@several("--rate", "METRIC=RATE", "The control's rate of a 0/1 metric.")
+@several("--sd", "METRIC=SD", "Standard deviation of an amount, per person.")
+@several("--mean", "METRIC=MEAN", "The control's mean, for relative effects.")
 @click.option("--power", type=SHARE, default=0.8, show_default=True, help="Power of the detectable effects.")
 @click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Confidence of the intervals.")
 @click.option("--epsilon", metavar="E,…", help="What noise at these ε costs: 0.5,1,2. Without it, that of the plan.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from kanab.choices import INTERNAL, OWN_ROWS, Alternative, Claim, PowerCorrection
-from kanab.cli.help_pages import flags_together
+from kanab.cli.help_pages import flags_together, several
 from kanab.cli.output import PAGE, json_option, output_option, show
 from kanab.cli.source_options import (
     ROWS,
@@ -86,7 +86,7 @@ class _Basis:
 @flags_together(*(flag_of(ROWS[name]) for name in ("where", "unit", "aggregate", "table", "sql")))
 @said_flag(SAID_OF_COLUMNS["bounds"])
 @click.option("--r2", type=SHARE, help="With --rate or --sd: the share of the variance that covariates explain.")
-@click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split, such as A=9,B=1; default equal.")
+@several("--shares", "ARM=SHARE", "Planned split, such as A=9,B=1; default equal.")
 @click.option("--control", help="Arm to compare with; of --shares the first, of a release its control.")
 @click.option("--relative", is_flag=True, help="The effect (and the margin) are shares of the control's mean.")
 @click.option("--multiplies", is_flag=True, help="Answer first for an effect that multiplies amounts.")
@@ -97,9 +97,7 @@ class _Basis:
 @click.option("--confidence", type=SHARE, default=0.95, show_default=True, help="Confidence of the interval.")
 @click.option("--alternative", type=click.Choice(get_args(Alternative)), default="two-sided", help="Sides of the test.")
 @click.option(
-    "--margin",
-    metavar="CLAIM=SIZE",
-    help="Claim: non-inferiority=2%, superiority=0.01, equivalence=0.5 or =-0.5:1.",
+    "--margin", metavar="CLAIM=SIZE", help="Claim: non-inferiority=2%, superiority=0.01, equivalence=0.5 or =-0.5:1."
 )
 @click.option(
     "--better", type=click.Choice(["higher", "lower"]), default="higher", help="With --margin: the better direction."

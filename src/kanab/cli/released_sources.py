@@ -48,8 +48,7 @@ def ledger_at(source: str) -> Ledger:
         return read_ledger(path)
     if not is_data_directory(source):
         raise SourceError(
-            f"{path.name or path} is not the data directory of a collector",
-            "Name one of kanab serve, or a file.",
+            f"{path.name or path} is not the data directory of a collector", "Name one of kanab serve, or a file."
         )
     with closing(SqliteStore(path / FILE, read_only=True)) as store:
         return stored_ledger(store)

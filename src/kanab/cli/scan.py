@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from kanab.choices import DEFAULT_K, Correction
-from kanab.cli.help_pages import FlagsByTask, flags_together
+from kanab.cli.help_pages import FlagsByTask, flags_together, several
 from kanab.cli.output import html_option, json_option, people_bar, progress, show
 from kanab.cli.source_options import (
     ROWS,
@@ -48,18 +48,14 @@ if TYPE_CHECKING:
     "--family", type=click.Choice(["metric", "all"]), default="metric", help="Correct within each metric, or over all."
 )
 @click.option(
-    "--correction",
-    type=click.Choice(get_args(Correction)),
-    default="holm",
-    help="Over pairs; segments use bh.",
+    "--correction", type=click.Choice(get_args(Correction)), default="holm", help="Over pairs; segments use bh."
 )
 @click.option("--alpha", type=SHARE, default=0.05, show_default=True, help="Rate of false alarms to allow.")
-@click.option("--tolerance", multiple=True, metavar="NAME=SIZE", help="Interactions that are too small to matter.")
-@click.option(
+@several("--tolerance", "NAME=SIZE", "Interactions that are too small to matter.")
+@several(
     "--joint-shares",
-    multiple=True,
-    metavar="A/B=ARM/ARM:SHARE,…",
-    help="Planned shares of two experiments assigned together: checkout/search=A/off:0.4,A/on:0.2,B/off:0.2,B/on:0.2.",
+    "A/B=ARM/ARM:SHARE,…",
+    "Planned shares of two experiments assigned together: checkout/search=A/off:0.4,A/on:0.2,B/off:0.2,B/on:0.2.",
 )
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Share the scan: note in this ledger what it tells.")
 @click.option("--new-ledger", is_flag=True, help="Begin the ledger: nothing was shared about these people before.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
-from kanab.cli.help_pages import flags_together
+from kanab.cli.help_pages import flags_together, several
 from kanab.cli.output import progress
 from kanab.description import HOW, SHARES, AnyCovariate, AnyMetric, Covariate, Mean, Number, Quantile, Ratio, Rows
 from kanab.errors import PlanError, listed
@@ -254,7 +254,7 @@ source_options = flags_together(
     names_option("--score", help="Bins to adjust for by one slope, not as categories: --score age."),
     names_option("--number", help="Columns of --adjust to adjust for as they are, without classes."),
     names_option("--arms", help="Arms to count, separated by commas; people of others are left out. Default all."),
-    click.option("--shares", multiple=True, metavar="ARM=SHARE", help="Planned split: A=9,B=1 or A=90%,B=10%."),
+    several("--shares", "ARM=SHARE", "Planned split: A=9,B=1 or A=90%,B=10%."),
     click.option("--control", help="Arm to compare with."),
     click.option("--k", type=int, help=f"Minimum people in a class; default {DEFAULT_K}, or the plan's."),
     override_option,

@@ -90,23 +90,18 @@ def test_the_ledger_stands_beside_the_file(source: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_release_counts_the_first_again_and_joins_the_chain(source: str, tmp_path: Path) -> None:
-    done(*beginning(source, *FLAGS, "--covariate", "device", "-o", str(tmp_path / "a.json")))
-    done("release", source, *FLAGS, "--covariate", "tier", "-o", str(tmp_path / "b.json"))
-    ledger = read_ledger(tmp_path / "kanab.ledger")
-    assert [list(one.tables) for one in ledger.releases] == [["variant/device"], ["variant/tier"]]
-    assert read_release(tmp_path / "b.json").previous == ledger.hashes[0]
-
-
-@pytest.mark.slow
-def test_another_binning_of_the_same_column_is_counted_beside_the_first(tmp_path: Path) -> None:
-    rows = shop()
-    rows["age"] = np.random.default_rng(5).integers(18, 80, 1200)
+def test_a_second_release_counts_the_first_again_and_joins_the_chain(tmp_path: Path) -> None:
+    """Also another binning of the same column."""
+    rows = shop() | {"age": np.random.default_rng(5).integers(18, 80, 1200)}
     source = write(tmp_path / "visits.csv", rows)
-    other = ("--arm", "variant", "--metric", "spend", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
-    done(*beginning(source, *FLAGS, "--covariate", "age", "--bin", "age=3", "-o", str(tmp_path / "a.json")))
-    done("release", source, *other, "--covariate", "age", "--bin", "age=30:50", "-o", str(tmp_path / "b.json"))
-    assert len(read_ledger(tmp_path / "kanab.ledger").releases) == 2
+    for name, flags in (("a", ("device,age", "age=3")), ("b", ("tier,age", "age=30:50"))):
+        begin = ("--new-ledger",) if name == "a" else ()
+        out = str(tmp_path / f"{name}.json")
+        words = ("--arm", "variant", "--metric", "spend", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
+        done("release", source, *words, "--covariate", flags[0], "--bin", flags[1], "-o", out, *begin)
+    ledger = read_ledger(tmp_path / "kanab.ledger")
+    assert [list(one.tables)[0] for one in ledger.releases] == ["variant/age", "variant/age"]
+    assert read_release(tmp_path / "b.json").previous == ledger.hashes[0]
 
 
 @pytest.mark.slow
@@ -259,20 +254,6 @@ def test_ripe_cohorts_become_one_batch_after_the_other(source: str, plan: tuple[
     assert shown["people"] == 1200
     assert shown["privacy"]["cohorts"] == {"every": "7d", "after": None, "through": "2026-W40"}
     assert shown == json.loads(done("analyze", str(tmp_path / "1.json"), str(tmp_path / "2.json"), "--json"))
-
-
-@pytest.mark.slow
-def test_batches_are_looks(source: str, plan: tuple[str, ...], tmp_path: Path) -> None:
-    for number, day in enumerate(("2026-09-21", "2026-09-28", "2026-10-12"), start=1):
-        begin = ("--new-ledger",) if number == 1 else ()
-        done("release", source, *plan, "--as-of", day, "-o", str(tmp_path / f"{number}.json"), *begin)
-    ledger = str(tmp_path / "kanab.ledger")
-    shown = json.loads(done("analyze", ledger, "--sequential", "spending", "--looks", "5", "--json"))
-    look = shown["effects"][0]["sequential"]
-    assert (look["method"], look["look"], look["looks"]) == ("spending", 3, 5)
-    always = json.loads(done("analyze", ledger, "--sequential", "always-valid", "--json"))["effects"][0]["sequential"]
-    assert always["method"] == "always-valid"
-    assert isinstance(run("analyze", ledger, "--looks", "5").exception, PlanError)
 
 
 @pytest.mark.slow

@@ -99,21 +99,6 @@ def test_segments_are_judged_by_the_same_rules_as_pairs(users: str) -> None:
     assert {row["verdict"] for row in segments["segments"]} == {"clear within tolerance"}
 
 
-@pytest.mark.slow
-def test_json_has_the_documented_fields(users: str) -> None:
-    flags = ("--experiments", "test_*", "--metric", "revenue", *FLAGS, "--segment", "device", "--json")
-    data = json.loads(run("scan", users, *flags).output)
-    assert {"pairs", "family", "correction", "segment_scan"} <= data.keys()
-    assert "segments" not in data
-    row = {
-        "a", "b", "metric", "F", "df", "p", "F_robust", "df_robust", "p_robust", "p_adjusted", "assignment_p",
-        "verdict",
-    }  # fmt: skip
-    assert all(row <= one.keys() for one in data["pairs"])
-    assert (data["family"], data["correction"]) == ("metric", "holm")
-    assert len(data["segment_scan"]["segments"]) == 5
-
-
 def test_a_report_is_written_whole(users: str, tmp_path: Path) -> None:
     file = tmp_path / "scan.html"
     shown = run("scan", users, "--experiments", "test_*", "--metric", "revenue", *FLAGS, "--html", str(file)).output
@@ -122,15 +107,6 @@ def test_a_report_is_written_whole(users: str, tmp_path: Path) -> None:
     assert text.startswith("<!doctype html>")
     assert "http" not in text.replace("http://www.w3.org", "").replace("http-equiv", "")
     assert [path.name for path in tmp_path.iterdir()] == ["scan.html"]
-
-
-@pytest.mark.slow
-def test_stored_pair_tables_are_scanned(users: str, tmp_path: Path) -> None:
-    (tmp_path / "kanab.toml").write_text(PLAN, encoding="utf-8")
-    run("release", users, "--plan", str(tmp_path / "kanab.toml"), "-o", str(tmp_path / "pair.json"), "--new-ledger")
-    data = json.loads(run("scan", str(tmp_path / "pair.json"), "--json").output)
-    assert [(row["a"], row["b"]) for row in data["pairs"]] == [("test_00", "test_01")]
-    assert data["privacy"]["chained"] is True
 
 
 @pytest.mark.slow

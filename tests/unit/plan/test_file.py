@@ -212,16 +212,9 @@ CHANGES: dict[str, list[str]] = {
         "nonce_life = '1 day'",
         "nonce_life = 24",
     ],
-    'every = "7d"': [
-        'every = "36h"',
-        'evry = "7d"',
-    ],
-    'window = "7d"': [
-        'window = "0d"',
-    ],
-    'seal = "7d"': [
-        'seal = "never"',
-    ],
+    'every = "7d"': ['every = "36h"', 'evry = "7d"'],
+    'window = "7d"': ['window = "0d"'],
+    'seal = "7d"': ['seal = "never"'],
     "tier = [1, 2, 3]": [
         "tier = 3",
         "tier = [1, 2, 2.0]",
@@ -236,9 +229,7 @@ CHANGES: dict[str, list[str]] = {
         "tier = { tops = 3 }",
         "tier = { top = 3, bins = 3 }",
     ],
-    "minutes = { bounds = [0, 600], resolution = 0.01 }": [
-        "minutes = 'number'",
-    ],
+    "minutes = { bounds = [0, 600], resolution = 0.01 }": ["minutes = 'number'"],
     "resolution = 0.01 }": [
         "resolution = 'cent' }",
         "resolution = 0.3 }",
@@ -263,12 +254,8 @@ CHANGES: dict[str, list[str]] = {
         "bounds = 600",
         "bounds = [0, 1e15]",
     ],
-    "bounds = [0, 600],": [
-        "",
-    ],
-    "bounds = [0, 600], resolution = 0.01": [
-        "ratio = ['spend']",
-    ],
+    "bounds = [0, 600],": [""],
+    "bounds = [0, 600], resolution = 0.01": ["ratio = ['spend']"],
     "arms = { A = 1, B = 1 }": [
         "salt = 'x'",
         "arms = { A = 1 }",
@@ -307,13 +294,8 @@ CHANGES: dict[str, list[str]] = {
         "sequential = 4",
         'decision = { mde = "2%" }',
     ],
-    'interactions = ["checkout"]': [
-        'interactions = ["chekout"]',
-    ],
-    "[experiments.banner]": [
-        "[experiments.tier]",
-        '[experiments."tab\\t"]',
-    ],
+    'interactions = ["checkout"]': ['interactions = ["chekout"]'],
+    "[experiments.banner]": ["[experiments.tier]", '[experiments."tab\\t"]'],
 }
 """What is changed in the shop's plan, and into what: each is one mistake, with its path, and what to write."""
 

@@ -59,11 +59,7 @@ def test_tables_of_one_experiment_are_united_each_once() -> None:
 
 
 def test_the_same_name_with_another_meaning_gets_an_alias_of_the_same_column() -> None:
-    other = replace(
-        PLAN,
-        metrics=(replace(SPEND, bounds=(0, 90)), BOUGHT),
-        covariates=(CovariatePlan("tier", bins=2),),
-    )
+    other = replace(PLAN, metrics=(replace(SPEND, bounds=(0, 90)), BOUGHT), covariates=(CovariatePlan("tier", bins=2),))
     joint = join_plans([PLAN, other, replace(other, covariates=(CovariatePlan("tier", bins=3),))])
     assert tables(joint) == ["checkout/tier", "banner", "banner/checkout", "checkout/tier#2", "checkout/tier#3"]
     assert [one.name for one in joint.metrics] == ["spend", "bought", "spend#2"]

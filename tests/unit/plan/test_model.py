@@ -33,10 +33,7 @@ def test_covariates_are_separate_tables_and_never_crossed() -> None:
 
 def test_a_covariate_that_is_adjusted_for_and_segmented_by_is_one_table_with_both_marginals() -> None:
     plan = plan_of(ExperimentPlan("checkout", adjust=("tier", "age"), segments=("tier",)))
-    assert plan.linkages == (
-        Linkage(("checkout",), "tier", "marginals"),
-        Linkage(("checkout",), "age", "arm"),
-    )
+    assert plan.linkages == (Linkage(("checkout",), "tier", "marginals"), Linkage(("checkout",), "age", "arm"))
 
 
 def test_the_shop_of_the_design_needs_these_four_tables() -> None:
@@ -128,11 +125,7 @@ SHOP = plan_of(
     ExperimentPlan("checkout", adjust=("tier", "age"), segments=("device", "tier")),
     ExperimentPlan("banner", segments=("device",), interactions=("checkout",)),
     ExperimentPlan("font"),
-    metrics=(
-        MetricPlan("spend", squares="class"),
-        MetricPlan("orders"),
-        MetricPlan("each", ratio=("spend", "orders")),
-    ),
+    metrics=(MetricPlan("spend", squares="class"), MetricPlan("orders"), MetricPlan("each", ratio=("spend", "orders"))),
     covariates=(CovariatePlan("age", bins=3), CovariatePlan("country", top=5)),
 )
 

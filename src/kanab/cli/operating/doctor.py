@@ -53,12 +53,7 @@ class Diagnosis:
 @store_options
 @click.option("--ledger", type=click.Path(dir_okay=False), help="Ledger that kanab export wrote last.")
 @click.option(
-    "--clock-peer",
-    "clock_peers",
-    multiple=True,
-    metavar="URL",
-    envvar=PEERS,
-    help="Web server to compare clocks with.",
+    "--clock-peer", "clock_peers", multiple=True, metavar="URL", envvar=PEERS, help="Web server to compare clocks with."
 )
 @json_option
 def doctor(
