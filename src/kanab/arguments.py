@@ -223,7 +223,7 @@ def _wrong_call(function: Any, name: str, named: Mapping[str, Any], problem: Typ
 def _in_a_value(word: str, parameters: Collection[str], cutoff: float) -> str:
     """Return in which value of a call a word belongs, where it is a field of one, another word for it, or the value."""
     from kanab import description as known  # noqa: PLC0415 - it checks arguments, too
-    from kanab.fields import described  # noqa: PLC0415
+    from kanab.fields import described, spellings  # noqa: PLC0415
 
     in_lists = {known.Mean: "metrics", known.Ratio: "metrics", known.Quantile: "metrics"}
     in_lists |= {known.Covariate: "adjust", known.Number: "adjust"}
@@ -233,9 +233,9 @@ def _in_a_value(word: str, parameters: Collection[str], cutoff: float) -> str:
         if word == f"{cls.__name__.lower()}s" and cls in in_lists:
             return f"Write {parameter}=[{cls.__name__}(…)]."
         columns = [each for each in described(cls).values() if each.setting.flag != "" or cls not in in_lists]
-        fields = {name: each for each in columns for name in (each.name, *each.setting.words)}
+        fields = spellings(columns)
         if near := difflib.get_close_matches(word, fields, n=1, cutoff=cutoff):
-            field = fields[near[0]].name
+            field = fields[near[0]]
             value = f"[{cls.__name__}(…, {field}=…)]" if cls in in_lists else f"{cls.__name__}({field}=…)"
             return f"Write {parameter}={value}."
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,8 @@ class Counted:
     @property
     def ranges_in_units(self) -> dict[str, tuple[float, float]]:
         """The ranges of metrics that nobody declared, in units instead of grid steps."""
-        scales = {metric.name: metric.scale for tally in self.tallies.values() for metric in tally.metrics}
+        metrics = chain.from_iterable(tally.metrics for tally in self.tallies.values())
+        scales = {metric.name: metric.scale for metric in metrics}
         return {
             name: (low / scales[name], high / scales[name])
             for name, (low, high) in self.ranges.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from os import PathLike
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -95,20 +96,18 @@ def flat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
         parts = {name: _columns(name, value) for name, value in row.items()}
         for name, part in parts.items():
             columns.setdefault(name, {}).update(dict.fromkeys(part))
-        flat.append({column: value for part in parts.values() for column, value in part.items()})
+        flat.append(dict(chain.from_iterable(part.items() for part in parts.values())))
     spread = {name for name, names in columns.items() if len(names) > 1}
-    kept = [column for name, names in columns.items() for column in names if not (name in spread and column == name)]
+    kept: list[str] = []
+    for name, names in columns.items():
+        kept += [column for column in names if not (name in spread and column == name)]
     return [{column: row.get(column) for column in kept} for row in flat]
 
 
 def _columns(name: str, value: Any) -> dict[str, Any]:
     """Return the columns that one value of a row takes."""
     if isinstance(value, Mapping):
-        return {
-            column: part
-            for key, inner in value.items()
-            for column, part in _columns(f"{name}_{key}", inner).items()
-        }  # fmt: skip
+        return dict(chain.from_iterable(_columns(f"{name}_{key}", inner).items() for key, inner in value.items()))
     ends = _ends(name)
     if ends and value is None and ends[0] == "low":
         return dict.fromkeys((f"{name}_{end}" for end in ends), None)

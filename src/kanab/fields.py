@@ -155,9 +155,17 @@ def _checked(cls: type, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     return values, wrong
 
 
+def spellings(known: Iterable[Described]) -> dict[str, str]:
+    """Return the names of fields by all words for them, their own first."""
+    words: dict[str, str] = {}
+    for each in known:
+        words |= dict.fromkeys((each.name, *each.setting.words), each.name)
+    return words
+
+
 def meant(name: str, known: Mapping[str, Described]) -> str:
     """Say which field was perhaps meant, by its spelling or by another word for it, or which there are."""
-    words = {word: each.name for each in known.values() for word in (each.name, *each.setting.words)}
+    words = spellings(known.values())
     near = difflib.get_close_matches(name, words, n=1, cutoff=0.6)
     return f"did you mean {words[near[0]]!r}?" if near else f"it takes {', '.join(known)}"
 

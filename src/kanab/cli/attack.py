@@ -6,6 +6,7 @@ import csv
 import math
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,12 +75,11 @@ def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:
     if len(rows) < 2 or any(len(row) != len(rows[0]) for row in rows):
         raise SourceError(f"{Path(path).name} is not a table of people", "Give a CSV file: names, then a row each.")
     columns: dict[str, list[Any]] = {}
-    metrics = {part.metric.name for release in releases for table in release.tables for part in table.moments}
+    tables = list(chain.from_iterable(release.tables for release in releases))
+    metrics = {part.metric.name for part in chain.from_iterable(table.moments for table in tables)}
     numbers: dict[str, NDArray[np.float64]] = {}
     for name, *values in zip(*rows, strict=True):
-        versions = [
-            axis for release in releases for table in release.tables for axis in table.axes if axis.name == name
-        ]
+        versions = [axis for axis in chain.from_iterable(table.axes for table in tables) if axis.name == name]
         if name in metrics:
             numbers[name] = np.array([_value(value) for value in values], dtype=np.float64)
         if versions:

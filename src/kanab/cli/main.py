@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import click
@@ -51,7 +52,7 @@ def _closed_pipe_is_fine() -> Iterator[None]:
         raise click.exceptions.Exit(0) from None
 
 
-_NAMES = tuple(name for commands in TASKS.values() for name in commands)
+_NAMES = tuple(chain.from_iterable(TASKS.values()))
 _FOLDERS = dict.fromkeys(("combine", "portfolio", "mcp"), "several.")
 _FOLDERS |= dict.fromkeys(("drill", "status", "doctor", "notify"), "operating.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,7 +102,7 @@ def releases_by_name(sources: tuple[str, ...], *, add_batches: bool = False) -> 
     from kanab.privacy.batches import add_releases
 
     named: dict[str, Release] = {}
-    for file in (file for source in sources for file in _files(source)):
+    for file in chain.from_iterable(map(_files, sources)):
         releases = releases_at(file)
         if add_batches and len(releases) > 1 and all(released.receipt.batch for _, released in releases):
             releases = [(Path(file).name, add_releases([released for _, released in releases]))]

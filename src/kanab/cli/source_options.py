@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def names(text: str | None) -> list[str]:
 def pairs(texts: Iterable[str], flag: str, example: str = "spend=0.01") -> dict[str, str]:
     """Read ``a=1,b=2``, given once or several times, as a mapping."""
     values: dict[str, str] = {}
-    for part in (part for text in texts for part in text.split(",") if part.strip()):
+    for part in names(",".join(texts)):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not equals or not key or not value:
             raise PlanError(f"{flag} cannot be read", f"Write {flag} {example}.")
@@ -140,7 +141,7 @@ def by_column(texts: tuple[str, ...], field: Described) -> dict[str, Any]:
     """
     several: dict[str, list[str]] = {}
     name = ""
-    for part in (part for text in texts for part in text.split(",") if part.strip()):
+    for part in names(",".join(texts)):
         key, equals, value = (word.strip() for word in part.rpartition("="))
         name = key if equals else name
         if not name or not value or not (equals or field.setting.kind is SHARES):
@@ -213,8 +214,7 @@ override_option = click.option(
 
 SAID_OF_COLUMNS: Mapping[str, Described] = {
     each.name: each
-    for cls in (Quantile, Covariate, Mean)
-    for each in described(cls).values()
+    for each in chain.from_iterable(described(cls).values() for cls in (Quantile, Covariate, Mean))
     if each.flag and each.setting.kind is not YES
 }
 """What flags say of columns (--bounds spend=0:500), by the name of the field."""
@@ -344,7 +344,7 @@ def _values_of(
     """Return metrics, what is adjusted for and segments, as flags describe them; each flag is about one of these."""
     ratios = [_parts(ratio) for ratio in names(flags["ratio"])]
     received = [flags["treatment_received"]] if flags["treatment_received"] else []
-    counted = list(dict.fromkeys([*names(flags["metric"]), *(part for pair in ratios for part in pair), *received]))
+    counted = list(dict.fromkeys([*names(flags["metric"]), *chain.from_iterable(ratios), *received]))
     adjust, segments = names(flags.get("adjust")), names(flags.get("segment"))
     as_numbers = [name for name in adjust if name in (*names(flags["number"]), *said["bounds"]) and name not in counted]
     in_levels = [name for name in (*adjust, *segments) if name not in as_numbers]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from itertools import chain, product
 
 from kanab.plan.model import Budget, Plan
 from kanab.plan.paired_covariates import planned_pairs
@@ -76,9 +77,8 @@ Exclusions = frozenset[frozenset[str]]
 
 def exclusions(plan: Plan) -> Exclusions:
     """Return which experiments of a plan exclude each other, whichever of the two says so."""
-    return frozenset(
-        frozenset((experiment.name, other)) for experiment in plan.experiments for other in experiment.exclude_with
-    )
+    pairs = chain.from_iterable(product((each.name,), each.exclude_with) for each in plan.experiments)
+    return frozenset(map(frozenset, pairs))
 
 
 def exclusive_groups(names: Iterable[str], apart: Exclusions) -> list[list[str]]:

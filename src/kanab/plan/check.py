@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 from numbers import Real
 from typing import Any, get_args
 
@@ -295,8 +295,9 @@ def _reference_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]
     yield from _joint_mistakes(experiment, plan)
     yield from _number_mistakes(experiment, plan)
     roles = ("primary", "guardrails", "lower_is_better", "non_inferiority", "tolerance")
-    for key, name in ((role, name) for role in roles for name in getattr(experiment, role) if name in plan.numbers):
-        yield f"{path}.{key} names {name!r}, which is adjusted for: that was measured before the experiment"
+    for key in roles:
+        for name in (name for name in getattr(experiment, key) if name in plan.numbers):
+            yield f"{path}.{key} names {name!r}, which is adjusted for: that was measured before the experiment"
     yield from _received_mistakes(experiment, plan)
     yield from _quantile_mistakes(experiment, plan)
     for name in sorted({*experiment.primary} & {*experiment.guardrails}):
@@ -322,7 +323,7 @@ def _received_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
 
 def _number_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
     path = path_to("experiments", experiment.name, "adjust")
-    parts = {part for pair in plan.ratios for part in pair}
+    parts = {*chain.from_iterable(plan.ratios)}
     for name in experiment.numbers:
         metric = plan.metrics_by_name.get(name)
         if metric is None:

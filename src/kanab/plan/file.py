@@ -21,7 +21,7 @@ from typing import Any
 from kanab.arguments import check_arguments
 from kanab.atomicfile import read_text
 from kanab.errors import PlanError, listed
-from kanab.fields import Kind, WrongValueError, described
+from kanab.fields import Kind, WrongValueError, described, spellings
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
 from kanab.plan.model import (
@@ -142,9 +142,8 @@ class _Table:
     def fields(self, cls: Any, *without: str, more: Sequence[str] = ()) -> dict[str, Any]:
         """Read the keys of the fields of a class, but for some; ``more`` are known, too, and read elsewhere."""
         known = {each.key: each for each in described(cls).values() if each.key not in without}
-        words = {}
-        for each in known.values():
-            words.update(dict.fromkeys(each.setting.words, each.key))
+        known_as = {each.name: each.key for each in known.values()}
+        words = {word: known_as[name] for word, name in spellings(known.values()).items()}
         self.only([*known, *more], words)
         return {each.name: self.get(key, each.setting.kind, each.default) for key, each in known.items()}
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 from kanab.errors import KanabError, PlanError
@@ -61,7 +62,8 @@ class JointPlan(Plan):
     @property
     def weights(self) -> tuple[str, ...]:
         """The metrics that weigh sums of others in any plan."""
-        return tuple(dict.fromkeys(view.metrics[name] for view in self.views for name in view.plan.weights))
+        weights = chain.from_iterable(map(view.metrics.__getitem__, view.plan.weights) for view in self.views)
+        return tuple(dict.fromkeys(weights))
 
     @property
     def products(self) -> tuple[tuple[str, str], ...]:
@@ -90,7 +92,7 @@ def populations(plan: Plan) -> tuple[Population, ...]:
 
 def covariates_about(plan: Plan, group: Population) -> set[str]:
     """Return the covariates of the views that are about one group of people."""
-    return {name for view in views_of(plan) if view.population == group for name in view.covariates.values()}
+    return {*chain.from_iterable(view.covariates.values() for view in views_of(plan) if view.population == group)}
 
 
 def tables_about(plan: Plan, group: Population | None = None) -> dict[str, set[str]]:
@@ -158,16 +160,12 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
     >>> joint.linkage_names, joint.metric_names, dict(joint.copies)
     (('variant/tier', 'variant/tier#2'), ('spend', 'spend#2'), {'tier#2': 'tier', 'spend#2': 'spend'})
     """
-    names = _Names(
-        {
-            *taken,
-            *(name for plan in plans for name in (*plan.experiment_names, *plan.metric_names, *plan.covariates_in_use)),
-        }
-    )
+    own = ((*plan.experiment_names, *plan.metric_names, *plan.covariates_in_use) for plan in plans)
+    names = _Names({*taken, *chain.from_iterable(own)})
     aliases = [
         {each.name: names.of("arm", each.name, _typed(each.arms)) for each in plan.experiments} for plan in plans
     ]
-    order = list(dict.fromkeys(name for experiments in aliases for name in experiments.values()))
+    order = list(dict.fromkeys(chain.from_iterable(experiments.values() for experiments in aliases)))
     views = []
     for plan, experiments in zip(plans, aliases, strict=True):
         people = tuple(sorted(experiments.values(), key=order.index))

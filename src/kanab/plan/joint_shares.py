@@ -76,7 +76,7 @@ def turned(shares: JointShares) -> JointShares:
 
 def nested(shares: JointShares) -> Any:
     """Return shares as plain data: tables in a table, or a list where an arm is not a text."""
-    if not all(isinstance(arm, str) for row in shares for arm in row[:2]):
+    if not all(isinstance(first, str) and isinstance(second, str) for first, second, _ in shares):
         return [[first, second, plain_number(share)] for first, second, share in shares]
     tables: dict[str, dict[str, float]] = {}
     for first, second, share in shares:

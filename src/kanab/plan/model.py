@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import combinations, groupby
+from itertools import chain, combinations, groupby, product
 from typing import Any, Literal, cast
 
 from kanab.arguments import check_arguments
@@ -299,12 +299,12 @@ class Plan:
         doses = dict.fromkeys(experiment.received for experiment in self.experiments if experiment.received)
         outcomes = [metric.name for metric in self.counted_metrics if metric.name not in self.numbers]
         divided = [{*pair} for pair in self.ratios]
-        return tuple((d, y) for d in doses for y in outcomes if y != d and {d, y} not in divided)
+        return tuple((d, y) for d, y in product(doses, outcomes) if y != d and {d, y} not in divided)
 
     @cached_property
     def numbers(self) -> tuple[str, ...]:
         """The metrics that some experiment is adjusted for, in the order of their names; they are no outcomes."""
-        return tuple(sorted({name for experiment in self.experiments for name in experiment.numbers}))
+        return tuple(sorted({*chain.from_iterable(each.numbers for each in self.experiments)}))
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ class Plan:
     def _products_with(self, numbers: Sequence[str]) -> tuple[tuple[str, str], ...]:
         """Return the pairs of some numbers with every outcome, and with each other."""
         outcomes = [metric.name for metric in self.counted_metrics if metric.name not in self.numbers]
-        return (*((x, y) for x in numbers for y in outcomes), *combinations(numbers, 2))
+        return (*product(numbers, outcomes), *combinations(numbers, 2))
 
     @property
     def outcomes(self) -> tuple[str, ...]:
@@ -385,12 +385,12 @@ class Plan:
     @cached_property
     def covariates_in_use(self) -> tuple[str, ...]:
         """The covariates that some experiment uses, each once; others may be declared."""
-        return tuple(dict.fromkeys(name for each in self.experiments for name in each.covariates))
+        return tuple(dict.fromkeys(chain.from_iterable(each.covariates for each in self.experiments)))
 
     @cached_property
     def binned_metrics(self) -> tuple[str, ...]:
         """The metrics whose quantiles some experiment asks for, each once: people are counted by their bins."""
-        return tuple(dict.fromkeys(name for experiment in self.experiments for name in experiment.quantiles))
+        return tuple(dict.fromkeys(chain.from_iterable(each.quantiles for each in self.experiments)))
 
     @property
     def factors_in_use(self) -> tuple[str, ...]:
@@ -478,7 +478,7 @@ def make_plan(
             )
     quantiles = _by_column(each for each in measured if isinstance(each, Quantile))
     ratios = _by_column(each for each in measured if isinstance(each, Ratio))
-    parts = [part for ratio in ratios.values() for part in (ratio.numerator, ratio.denominator)]
+    parts = chain.from_iterable((ratio.numerator, ratio.denominator) for ratio in ratios.values())
     received = [] if treatment_received is None else [treatment_received]
     counted = dict.fromkeys([*means, *parts, *received, *sorted(quantiles)])
     before, cut = covariate_values(adjust, "adjust"), covariate_values(segments, "segments")
@@ -601,7 +601,7 @@ def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
     (('tier',), ('spend_before',))
     """
     declared = {covariate.name for covariate in plan.covariates}
-    classes = {name for each in plan.experiments for name in each.segments}
+    classes = {*chain.from_iterable(each.segments for each in plan.experiments)}
     undecided = [name for name in plan.covariates_in_use if name not in declared]
     numbers = [name for name in undecided if name not in classes and is_number(name)]
     experiments = tuple(
@@ -626,4 +626,5 @@ def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
 
 def rules_of(plans: Iterable[Plan]) -> dict[str, Missing]:
     """Return the rules for missing values that plans declare, by metric."""
-    return {metric.name: metric.missing for plan in plans for metric in plan.metrics if metric.missing is not None}
+    metrics = chain.from_iterable(plan.metrics for plan in plans)
+    return {metric.name: metric.missing for metric in metrics if metric.missing is not None}

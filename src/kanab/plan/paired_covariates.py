@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
 from kanab.plan.model import ExperimentPlan, Plan
 
@@ -47,6 +47,6 @@ def pairs_of(experiment: ExperimentPlan) -> list[Pair]:
 
 def planned_pairs(plan: Plan) -> dict[str, Pair]:
     """Return the pairs of all experiments by the names of their tables; a covariate called so goes before."""
-    every = [pair for experiment in plan.experiments for pair in pairs_of(experiment)]
+    every = [*chain.from_iterable(map(pairs_of, plan.experiments))]
     taken = Counter([*plan.linkage_names, *(pair.name for pair in every)])
     return {pair.name: pair for pair in every if taken[pair.name] == 1}

@@ -100,7 +100,7 @@ def test_a_second_release_counts_the_first_again_and_joins_the_chain(tmp_path: P
         words = ("--arm", "variant", "--metric", "spend", "--bounds", "spend=0:500", "--resolution", "spend=0.01")
         done("release", source, *words, "--covariate", flags[0], "--bin", flags[1], "-o", out, *begin)
     ledger = read_ledger(tmp_path / "kanab.ledger")
-    assert [list(one.tables)[0] for one in ledger.releases] == ["variant/age", "variant/age"]
+    assert [next(iter(one.tables)) for one in ledger.releases] == ["variant/age", "variant/age"]
     assert read_release(tmp_path / "b.json").previous == ledger.hashes[0]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -23,7 +24,8 @@ KEY, TOKEN, TOKEN_FILE = "KANAB_KEY", "KANAB_TOKEN", "KANAB_TOKEN_FILE"
 
 _ELSEWHERE = {KEY, TOKEN, TOKEN_FILE, "KANAB_COOKIE_KEY", "KANAB_CONFIG", "KANAB_URL", "KANAB_SHARED", "KANAB_OWN_ROWS"}
 _ELSEWHERE |= {"KANAB_VOUCHER_KEY", "KANAB_VOUCHER_KEY_FILE"}
-_ELSEWHERE |= {f"KANAB_NOTIFY_{name}{end}" for name in ("SLACK", "JSON", "SECRET", "PASSWORD") for end in ("", "_FILE")}
+_NOTIFY = [f"KANAB_NOTIFY_{name}" for name in ("SLACK", "JSON", "SECRET", "PASSWORD")]
+_ELSEWHERE |= {*_NOTIFY, *(f"{name}_FILE" for name in _NOTIFY)}
 _KUBERNETES = ("KANAB_SERVICE_", "KANAB_PORT_")  # it sets them for a service that is called kanab
 _NAMES = {"--key": "KANAB_KEY_FILE"}  # KANAB_KEY is the key itself
 _SAID_ONCE = {"as_of", "reason"}  # as are flags without a value: a variable would say it again and again
@@ -60,7 +62,7 @@ def variables(*commands: click.Command) -> set[str]:
     """Return every variable that some of these commands reads."""
     from kanab.collector.http.server import PLAIN_HTTP
 
-    options = (option for command in commands for option in command.params)
+    options = chain.from_iterable(command.params for command in commands)
     return _ELSEWHERE | {PLAIN_HTTP} | {str(option.envvar) for option in options if option.envvar}
 
 
