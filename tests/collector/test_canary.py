@@ -8,19 +8,18 @@ import random
 import resource
 import shutil
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.closing import Keep
-from tests.collector.collector_process import HOST, Place, Server, free_port, turn
+from tests.collector.collector_process import HOST, Place, Server, free_port
 from tests.collector.leak_search import (
     Needles,
     address_forms,
@@ -42,7 +41,6 @@ from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Record
 from kanab.errors import StoreError
-from kanab.plan.periods import Periods
 
 PLAN_TEXT = """
 k = 10
@@ -237,6 +235,11 @@ def test_nothing_that_was_sent_is_on_disk_when_the_collector_is_killed(canary_pl
     store, cipher = SqliteStore(canary_place.data / "store.db"), _cipher(canary_place)
     records = store.records()
     store.close()
+    clear = Needles()
+    clear.add("plaintext", _plaintext(cipher, records))
+    assert len(clear) > 100
+    assert scan(canary_place.root, clear) == {}
+    assert {len(record.ciphertext) for record in records} == {4042}  # and lengths tell nothing either
     total = cipher.genuine(records).counters
     assert len(records) == planter.posts  # each was a commit of its own, and each of its pages was searched
     assert {f"{key.split('|')[1]}": value for key, value in total.items() if key.endswith("spend|s")} == {
@@ -264,21 +267,6 @@ def test_the_log_of_a_busy_attacked_and_failing_collector_holds_nothing_that_was
     assert {tuple(line) for line in told} == {("time", "level", "message")}
     assert [line["level"] for line in told] == ["info", "info", "error"]  # a new key, where it listens, the disk
     assert planter.needles.found_in(server.stderr.encode()) == [set()]
-
-
-def test_nothing_of_an_open_cohort_can_be_read_in_any_page(canary_place: Place, closing: Keep) -> None:
-    server = closing(_embedded(canary_place)).start()
-    planter = Planter(server.port)
-    planter.people()
-    server.kill()
-    store = SqliteStore(canary_place.data / "store.db")
-    records = store.records()
-    store.close()
-    clear = Needles()
-    clear.add("plaintext", _plaintext(_cipher(canary_place), records))
-    assert len(clear) > 100
-    assert scan(canary_place.root, clear) == {}
-    assert {len(record.ciphertext) for record in records} == {4042}  # and lengths tell nothing either
 
 
 def test_a_database_and_its_log_hold_nothing_that_was_sent(
@@ -351,40 +339,6 @@ def test_after_a_seal_nothing_left_on_the_machine_opens_a_record(place: Place, t
     assert scan(place.root, ciphertext) == {}  # not even the records themselves are left
     assert set.union(*scan(stolen, ciphertext).values()) == ciphertext.names()
     assert "state 0 (hex)" in scan(stolen, secrets)["data.key"]  # the search would have found them
-
-
-def test_ten_times_the_messages_take_the_same_room(place: Place, closing: Keep) -> None:
-    clock, periods, today = place.root / "clock", Periods("28d"), datetime.now(UTC).date()
-    # two days and more of one period are needed; near its end the next one is taken
-    ends_soon = periods.of_day(today + timedelta(days=4)) != periods.of_day(today)
-    ahead = timedelta(days=4 if ends_soon else 0)
-    turn(clock, ahead)
-    plan = place.plan(CROWD_PLAN.replace('every = "7d"', 'every = "28d"'))
-    server = closing(Server(place, "--plan", plan, "--data", place.data, clock=clock)).start()
-    sizes, sent, visitors = [], [], Visitors(7, periods.label(periods.of_day(today + ahead)))
-    visitors.ahead = ahead
-    for most in (300, 3000):
-        asyncio.run(visitors.for_a_while([server.port], 60, most=most))
-        visitors.ahead += timedelta(hours=27)
-        turn(clock, visitors.ahead)
-        sizes.append(_settled(place.data))
-        sent.append(len(visitors.acknowledged))
-    assert sent[1] >= 3000
-    assert sizes[1] == sizes[0]
-    assert sum(sizes[0].values()) < 150_000
-
-
-def _settled(data: Path) -> dict[str, int]:
-    """The sizes of all files once nonces are forgotten, records merged and the log is empty."""
-    for _ in range(1500):
-        time.sleep(0.02)
-        with sqlite3.connect(data / "store.db") as db:
-            nonces, records = (db.execute(f"SELECT count(*) FROM {one}").fetchone()[0] for one in ("nonces", "records"))
-        db.close()
-        sizes = {path.name: path.stat().st_size for path in data.iterdir()}
-        if (nonces, records, sizes.get("store.db-wal")) == (0, 1, 0):
-            return sizes
-    raise AssertionError(f"{nonces} nonces and {records} records are left, {sizes}")
 
 
 # ── positive control ───────────────────────────────────────────────────────────────────────────

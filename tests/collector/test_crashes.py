@@ -1,11 +1,10 @@
-"""Stores that are filled up and copied: what was acknowledged is there, once, and what is over is gone.
+"""Stores that are filled up: what was acknowledged is there, once, and what is over takes no room.
 
 They are killed in test_exactly_once.py, and before every step in test_every_write.py.
 """
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ from tests.closing import Keep
 
 from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyfile import read_key_file
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
@@ -82,42 +80,6 @@ def test_a_full_disk_is_an_error_and_costs_nothing_that_was_acknowledged(tmp_pat
 
 def files(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-
-
-def test_after_a_seal_no_key_that_is_left_opens_an_old_record(tmp_path: Path, closing: Keep) -> None:
-    """Somebody copied the store before the seal, and takes the key file after it."""
-    data, key = tmp_path / "data", tmp_path / "key"
-    keyring = Keyring.create(key)
-    first = read_key_file(key)
-    store = closing(SqliteStore(data / "store.sqlite"))
-    cipher = RecordCipher(keyring)
-    for number in range(30):
-        store.append([entry(100 * cohort + number, cohort) for cohort in (3, COHORT)], cipher.encrypt)
-    store.compact(3, cipher.merge)
-    shutil.copytree(data, tmp_path / "copy")
-    store.seal(COHORT, lambda records, before: b"%d after %d" % (len(records), len(before)))
-    keyring.forget(store.sealed_through())
-
-    copied = closing(SqliteStore(tmp_path / "copy" / "store.sqlite"))
-    found = copied.records()
-    assert {record.cohort for record in found} == {3, COHORT}
-    left = KeyChain(*read_key_file(key))
-    for record in found:
-        with pytest.raises(StoreError, match="has been erased"):
-            RecordCipher(Keyring.from_file(key)).decrypt(record.cohort, record.ciphertext)
-        for period in range(left.period, left.period + 30):
-            wrong = Keyring(left)
-            wrong._keys[record.cohort] = left.key(period)  # try every key there is
-            with pytest.raises(StoreError, match="cannot be decrypted"):
-                RecordCipher(wrong).decrypt(record.cohort, record.ciphertext)
-    everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    for secret in (first.state, KeyChain(*first).key(3), KeyChain(*first).key(COHORT)):
-        assert secret not in everything
-        assert secret.hex().encode() not in everything
-    ciphertexts_left = [
-        record.ciphertext for record in found if record.ciphertext in b"".join(p.read_bytes() for p in data.iterdir())
-    ]
-    assert ciphertexts_left == []  # and the records themselves are overwritten
 
 
 def test_the_disk_holds_as_much_after_ten_times_as_many_posts(tmp_path: Path) -> None:

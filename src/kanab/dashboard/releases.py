@@ -109,39 +109,34 @@ def read_contents(sources: Sequence[RawSource]) -> Contents:
 
 
 class _LedgerReader:
-    """One ledger while it is read."""
+    """One ledger while it is read; releases and their names are kept by their hashes."""
 
     def __init__(self, source: RawSource) -> None:
         self.name = source.name
-        self.hashes: list[str] = []
-        self.skipped: list[Skipped] = []
+        self.skipped = [Skipped(source.name, source.trouble)] if source.trouble else []
         self.alarms: list[str] = []
-        self._releases: dict[str, Release] = {}
         self._entries: list[Release | LedgerNote] = []
+        self._hashes: list[str] = []
+        self._releases: dict[str, Release] = {}
         self._names: dict[str, str] = {}
-        self._renamed: dict[str, str] = {}
-        self._used: set[str] = set()
-        if source.trouble:
-            self.skipped.append(Skipped(source.name, source.trouble))
         before: str | None = ""
         for number, line in enumerate(source.entries, start=1):
-            before = self._entry(number, line, before)
+            before = self._entry(f"{self.name}, entry {number}", line, before)
 
-    def _entry(self, number: int, line: bytes, before: str | None) -> str | None:
+    def _entry(self, name: str, line: bytes, before: str | None) -> str | None:
         """Read one entry, check that it follows the one before, and return its hash; None where it has none."""
-        name, parsed = f"{self.name}, entry {number}", _parse(line)
+        parsed = _parse(line)
         if isinstance(parsed, str):
             self.skipped.append(Skipped(name, f"it has been changed. {BACKUP}"))
             return _claimed_hash(line)
         entry, digest = parsed
         if before is not None and entry.previous != before:
             self.alarms.append(f"{name} does not follow the one before it: an entry was removed or moved")
-        self.hashes.append(digest)
         if isinstance(entry, Release):
-            self._releases[name], self._names[digest] = entry, name
-            self._used.add(name)
+            self._releases[digest], self._names[digest] = entry, name
         elif entry.kind != "voided":
             entry = replace(entry, asked={})  # what was asked is for the curator and the officer
+        self._hashes.append(digest)
         self._entries.append(entry)
         return digest
 
@@ -151,25 +146,20 @@ class _LedgerReader:
 
     def rename(self, digest: str, name: str) -> None:
         """Call an entry that is also a file by the file's name."""
-        old = self._names[digest]
-        if ", entry " in old:
-            new = _free_name(name, self._used)
-            self._used.add(new)
-            self._names[digest] = self._renamed[old] = new
+        if ", entry " in self._names[digest]:
+            self._names[digest] = _free_name(name, self._names.values())
 
     def add(self, name: str, release: Release, digest: str) -> None:
         """Add a release that should be in this ledger."""
-        new = _free_name(name, self._used)
-        self._used.add(new)
-        self._releases[new], self._names[digest] = release, new
+        self._releases[digest], self._names[digest] = release, _free_name(name, self._names.values())
 
     def chain(self) -> ReleaseChain:
         """Return everything that was read, with the ledger if nothing is wrong with it."""
         problems = [*(f"{item.name}: {item.says}" for item in self.skipped), *self.alarms]
-        ledger: Ledger | LedgerError = Ledger(tuple(self._entries), tuple(self.hashes), self.name)
+        ledger: Ledger | LedgerError = Ledger(tuple(self._entries), tuple(self._hashes), self.name)
         if problems:
             ledger = LedgerError(problems[0].removesuffix(BACKUP).rstrip(". "), BACKUP)
-        releases = {self._renamed.get(name, name): release for name, release in self._releases.items()}
+        releases = {self._names[digest]: release for digest, release in self._releases.items()}
         return ReleaseChain(self.name, releases, ledger, {name: digest for digest, name in self._names.items()})
 
 

@@ -77,24 +77,23 @@ def open_cohort(name: str, readout: ExperimentReadout | None, collection: Collec
     """Return the open cohort of an experiment; None where it is not collected."""
     if collection is None or not collection.runs(name):
         return None
-    sealed = {} if readout is None or readout.readout is None else readout.data["arms"]
-    people = _open_people(name, sealed, collection)
+    data = None if readout is None or readout.readout is None else readout.data
     days = None
     if collection.next_seal is not None and collection.now is not None:
         days = max(math.floor((collection.next_seal - collection.now) / timedelta(days=1)), 0)
-    row = main_effect(readout.data) if readout is not None and readout.readout is not None else None
-    look = row["sequential"] if row is not None else None
+    people = _open_people(name, {} if data is None else data["arms"], collection)
+    cohort = OpenCohort(collection.cohort, days, people)
+    row = None if data is None else main_effect(data)
+    if data is None or readout is None or row is None or collection.next_seal is None:
+        return cohort
+    (low, high), look = row["interval"] or (None, None), row["sequential"]
     over = look and look["looks"] and look["look"] >= look["looks"]  # so that no later seal changes the interval
-    if row is None or readout is None or collection.next_seal is None or over:
-        return OpenCohort(collection.cohort, days, people)
-    low, high = row["interval"] or (None, None)
-    if low is None or high is None:
-        return OpenCohort(collection.cohort, days, people)
-    seals = len(readout.bundle.releases)
-    return OpenCohort(
-        collection.cohort, days, people, row["metric"], row["arm"], high - low,
-        (high - low) * math.sqrt(seals / (seals + 1)), is_share(readout.data, row["metric"]),
-    )  # fmt: skip
+    if over or low is None or high is None:
+        return cohort
+    then, seals = high - low, len(readout.bundle.releases)
+    then *= math.sqrt(seals / (seals + 1))
+    share = is_share(data, row["metric"])
+    return replace(cohort, metric=row["metric"], arm=row["arm"], width=high - low, width_then=then, share=share)
 
 
 def _open_people(name: str, sealed: Mapping[str, int], collection: CollectionStatus) -> dict[str, int]:

@@ -82,21 +82,18 @@ class Notices:
             return []
         last = len(self._entries) - 1
         digest = read_entry(self._entries[last])[1] if self._entries else ""
-        return [
-            Notice(
-                _id(digest, "sample-ratio", "live", name),
-                "sample-ratio",
-                f"{name}: sample ratio alarm",
-                (
-                    f"People do not arrive in the planned shares (p below {LIVE_SAMPLE_RATIO_ALARM:g}), counted in "
-                    "steps of k before the seal. Find the cause before it is sealed.",
-                ),
-                (NoticeEntry(name, (), {"name": name}, self._link(name)),),
-                link=self._link(name),
-            )
-            for name in sorted(alarms)
-            if not self._is_alarmed(self._readout(last, name))
-        ]
+        says = (
+            f"People do not arrive in the planned shares (p below {LIVE_SAMPLE_RATIO_ALARM:g}), counted in "
+            "steps of k before the seal. Find the cause before it is sealed."
+        )
+        notices = []
+        for name in sorted(alarms):
+            if not self._is_alarmed(self._readout(last, name)):
+                link, own = self._link(name), _id(digest, "sample-ratio", "live", name)
+                entry = NoticeEntry(name, (), {"name": name}, link)
+                title = f"{name}: sample ratio alarm"
+                notices.append(Notice(own, "sample-ratio", title, (says,), (entry,), link=link))
+        return notices
 
     def _of_batch(self, at: int, release: Release, digest: str) -> list[Notice]:
         names = [name for name in release.plan.experiment_names if release.tables_of(name)]
@@ -104,14 +101,8 @@ class Notices:
         ordered = ListFilter().select(summaries.values())
         batch, noise = release.receipt.batch, release.receipt.noise
         through = None if batch is None else batch.through
-        common = Notice(
-            "",
-            "seal",
-            "",
-            through=through,
-            epsilon=None if noise is None else noise.epsilon,
-            link=self._notify.url or "",
-        )
+        epsilon = None if noise is None else noise.epsilon
+        common = Notice("", "seal", "", through=through, epsilon=epsilon, link=self._notify.url or "")
         rule = f"k-anonymous at k = {release.receipt.k}" if noise is None else f"With {promise(noise)}"
         listed = {line.name: self._entry_of(line, self._readout(at, line.name)) for line in ordered[:MOST_EXPERIMENTS]}
         seal = replace(

@@ -146,16 +146,6 @@ def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
     assert NOTHING_YET in nothing.privacy().text
 
 
-def test_a_changed_release_is_refused_by_name_and_others_are_served(tmp_path: Path) -> None:
-    changed = alone("banner").replace(b'"sums"', b'"sums" ', 1).replace(b"0", b"1", 3)
-    write(tmp_path, checkout_release_json=alone(), banner_release_json=changed)
-    answer = over(tmp_path).list_experiments()
-    assert [row["experiment"] for row in answer.data["experiments"]] == ["checkout"]
-    assert answer.text.startswith("Alarm: banner.release.json is not shown: ")
-    assert answer.data["alarms"][0].startswith("banner.release.json is not shown: ")
-    assert "Released here: checkout." in said(over(tmp_path), "readout", experiment="banner")
-
-
 def test_a_release_that_changes_is_read_and_verified_again(tmp_path: Path) -> None:
     write(tmp_path, checkout_release_json=alone(), kanab_ledger=ledger_bytes())
     asked = over(tmp_path)

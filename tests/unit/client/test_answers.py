@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector
@@ -69,17 +67,4 @@ def test_only_an_expired_post_of_another_process_is_taken_as_counted(answer: Pos
     delivery.submit([post], fresh=False)
     assert delivery.flush(10)
     assert delivery.counted(nonce_of(post)) is counted
-    delivery.close()
-
-
-def test_a_race_that_was_lost_is_said_once_and_a_retry_is_none(caplog: pytest.LogCaptureFixture) -> None:
-    answers = [PostAnswer(0), *[PostAnswer(204, answer="duplicate")] * 3]
-    delivery = Delivery(lambda _: answers.pop(0), lambda: 86_400, threads=1, pause=0.001)
-    said = []
-    with caplog.at_level(logging.WARNING, "kanab.client"):
-        for _ in range(3):
-            delivery.submit([f"kanab/1 {make_nonce()}\ncheckout:B:minutes:0>4\n"])
-            assert delivery.flush(10)
-            said.append(sum("two processes" in message for message in caplog.messages))
-    assert said == [0, 1, 1]
     delivery.close()

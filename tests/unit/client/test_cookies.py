@@ -78,27 +78,6 @@ def test_what_does_not_change_is_not_set_again(cookies: Cookies) -> None:
     assert cookies.save(again) is None
 
 
-def test_whoever_opts_out_keeps_a_cookie_that_says_only_that(cookies: Cookies) -> None:
-    person = cookies.person(None)
-    person.variant("checkout")
-    person.opt_out()
-    kept = cookies.save(person)
-    assert kept is not None
-    assert kept["max_age"] == 90 * 86_400
-    assert cookies.open(kept["value"]) == cookies.client.person(None).save() + cookies.open(kept["value"])
-    assert cookies.save(cookies.person(kept["value"])) is None
-
-
-def test_a_privacy_signal_deletes_the_cookie(cookies: Cookies) -> None:
-    person = cookies.person(None)
-    person.variant("checkout")
-    kept = cookies.save(person)
-    assert kept is not None
-    gone = cookies.save(cookies.person(kept["value"], opted_out=True))
-    assert gone is not None
-    assert (gone["value"], gone["max_age"]) == ("", 0)
-
-
 def test_a_cookie_ends_with_the_window(cookies: Cookies, clock: Clock) -> None:
     person = cookies.person(None, id="user-1")
     person.enroll("checkout", {"tier": 3})

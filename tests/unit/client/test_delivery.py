@@ -275,19 +275,6 @@ def test_lost_answers_cost_a_second_sending_and_no_second_count(client: Client, 
     assert collector.number(f"{TIER}|n") == 1
 
 
-def test_a_process_that_died_before_sending_leaves_it_to_the_state(
-    collector: CountingCollector, clock: Clock, closing: Keep
-) -> None:
-    dead = closing(Client(collector.plan, collector, clock=clock))
-    dead.close(0)
-    state = enrolled(dead)
-    assert collector.received == []
-    alive = closing(Client(collector.plan, collector, clock=clock))
-    alive.person(state, id="user-1")
-    assert alive.flush(5)
-    assert collector.number(f"{TIER}|n") == 1
-
-
 def test_whoever_comes_back_after_days_goes_on_from_what_was_sent(
     collector: CountingCollector, clock: Clock, closing: Keep
 ) -> None:

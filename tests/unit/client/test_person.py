@@ -158,17 +158,6 @@ def test_levels_that_are_not_declared_are_missing(
     assert {f"checkout/tier:B:{sent}@2026-W46", "checkout/device:B:other@2026-W46"} <= {*collector.lines()}
 
 
-def test_without_an_id_arms_are_drawn_once_and_remembered(client: Client) -> None:
-    arms = []
-    for _ in range(200):
-        person = client.person(None)
-        arm = person.variant("checkout")
-        state = person.save()
-        assert {client.person(state).variant("checkout") for _ in range(3)} == {arm}
-        arms.append(arm)
-    assert 60 < arms.count("A") < 140
-
-
 def test_with_an_id_an_arm_is_remembered_only_for_people_who_are_counted(client: Client) -> None:
     person = client.person(None, id="user-1")
     assert person.variant("checkout") == "B"
@@ -317,17 +306,6 @@ def test_nothing_is_kept_of_an_experiment_that_is_over_and_out_of_the_plan(
     assert ({*kept.units}, {*kept.arms}) == ({"checkout"}, {"checkout"})  # it runs on: nobody is counted twice
 
 
-def test_whoever_is_done_is_not_counted_again(client: Client, collector: CountingCollector, clock: Clock) -> None:
-    state = visit(client, id="user-1").save()
-    client.flush(5)
-    clock.pass_by(days=30)
-    person = visit(client, state, id="user-1")
-    person.track("minutes", 4)
-    person.flush(5)
-    assert len(collector.received) == 1
-    assert person.lasts == 0.0
-
-
 def test_a_later_experiment_has_its_own_cohort_and_the_pair_that_of_the_later_one(
     client: Client, collector: CountingCollector, clock: Clock
 ) -> None:
@@ -442,16 +420,3 @@ def test_enrollments_of_a_first_request_travel_in_one_post_and_are_counted_once(
     assert len(lines) == len(set(lines))
     assert "checkout/tier:B:3@2026-W46:minutes:4>5" in lines
     assert any(line.startswith("banner:") and line.endswith(":minutes:4>5") for line in lines)
-
-
-def test_later_enrollments_travel_by_themselves(client: Client) -> None:
-    """Parallel requests with one state, in two processes, have to give the same nonce to the same transition."""
-    first = client.person(None, id="user-1")
-    first.variant("checkout")
-    first.enroll("checkout", {"tier": 3, "device": "phone"})
-    first.flush(5)
-    later = client.person(first.save())
-    later.enroll("banner")
-    state = unpack_state(later.save())
-    outboxes = [unit.outbox for unit in state.units.values() if unit.outbox]
-    assert len(outboxes) == len({post for outbox in outboxes for post in outbox})

@@ -57,21 +57,6 @@ def enrolled(client: Client) -> bytes:
     return person.save()
 
 
-def test_both_totals_at_once_count(processes: list[Client], collector: CountingCollector) -> None:
-    state = enrolled(processes[0])
-    people = [client.person(state, id="user-1") for client in processes]
-    for person, amount in zip(people, (4, 2, 1), strict=True):
-        person.track("minutes", amount)
-    states = [person.save() for person in people]
-    for state in states:  # whichever answer the browser keeps
-        person = processes[1].person(state, id="user-1")
-        person.track("minutes", 1)
-        assert person.flush(5)
-    assert collector.refusals == []
-    assert collector.number(f"{TIER}|n") == 1
-    assert (collector.number(f"{TIER}|minutes|s"), collector.number(SQUARES)) == (1000, 1000**2)
-
-
 @pytest.mark.slow
 def test_a_hundred_requests_at_once_on_one_file_all_count(
     tmp_path: Path, collector: CountingCollector, clock: Clock, closing: Keep

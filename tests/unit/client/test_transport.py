@@ -115,17 +115,6 @@ def test_https_is_spoken_where_asked(server: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_client_needs_only_an_address(server: Any, closing: Keep) -> None:
-    server.pages["/shop/v1/config.json"] = 200, {}, public_config(plan())
-    client = closing(Client(url(server, "/shop")))
-    assert client.ready(10)
-    person = client.person(id="user-1")
-    person.enroll("banner")
-    assert person.flush(10)
-    assert [(path, body.count(b"banner")) for path, _, body, _ in server.seen if body] == [("/shop/v1/t", 1)]
-
-
-@pytest.mark.slow
 def test_a_client_may_ask_for_some_experiments_and_forgets_nothing_of_the_others(server: Any, closing: Keep) -> None:
     whole = public_config(plan(SHOP + '[experiments."a, b"]\narms = { A = 1, B = 1 }\n'))
     server.pages["/v1/config.json?experiments=a%2C%20b"] = 307, {"Location": "/v1/config/abc.json?experiments=x"}, b""

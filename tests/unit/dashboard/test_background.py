@@ -17,19 +17,6 @@ def test_a_value_is_computed_once_and_again_for_other_bytes() -> None:
     assert len(made) == 2
 
 
-def test_whoever_asks_too_early_is_told_and_gets_it_later() -> None:
-    cache, ready = BackgroundCache(), threading.Event()
-
-    def slow() -> int:
-        ready.wait(10)
-        return 7
-
-    with pytest.raises(NotYetError):
-        cache.get("one", "slow", slow, wait=0.01)
-    ready.set()
-    assert cache.get("one", "slow", slow, wait=10) == 7
-
-
 def test_what_went_wrong_is_raised_to_everybody_who_asks() -> None:
     cache = BackgroundCache()
 

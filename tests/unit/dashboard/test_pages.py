@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +22,6 @@ from tests.unit.dashboard.shop_releases import (
     FixedSource,
     alone,
     ask,
-    entries,
     ledger_bytes,
     plain,
     seen,
@@ -35,7 +33,6 @@ from tests.unit.privacy.epsilon.test_accountant import counted
 import kanab as kb
 from kanab.collector.http.access import Access
 from kanab.collector.http.app import Collector
-from kanab.collector.stores.sqlite import SqliteStore
 from kanab.dashboard import pages
 from kanab.dashboard.dashboard import Dashboard, Site
 from kanab.dashboard.experiment_list import BEING_READ, ListFilter, ListPage, summaries
@@ -484,14 +481,6 @@ def test_style_sheets_are_open_and_kept(locked: Dashboard) -> None:
         assert (answer.status, answer.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
     assert ask(locked, "/static/kanab.js").status == 404
     assert ask(locked, "/static/..%2fpages.py").status == 404
-
-
-def test_a_store_is_read_without_its_key(tmp_path: Path) -> None:
-    with closing(SqliteStore(tmp_path / "store.db")) as store:
-        for number, batch in enumerate(entries()):
-            store.seal(number, lambda *_, batch=batch: batch)  # type: ignore[misc]
-    app = Dashboard(FileReleases([tmp_path], "store.db"), patience=60)
-    assert [one["seals"] for one in plain(ask(app, "/v1/experiments"))["experiments"]] == [3, 3, 3]
 
 
 def test_what_the_account_refuses_is_said_without_a_traceback(

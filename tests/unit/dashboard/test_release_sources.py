@@ -72,16 +72,6 @@ def test_while_files_are_gone_what_was_read_before_is_shown_with_an_alarm(tmp_pa
     assert source.status() is None
 
 
-def test_a_data_directory_whose_store_is_gone_rings(tmp_path: Path) -> None:
-    seal(tmp_path, *entries())
-    source = FileReleases([tmp_path], "store.db")
-    assert len(source.read().releases) == 3
-    for file in tmp_path.iterdir():
-        file.unlink()
-    assert len(source.read().releases) == 3
-    assert "is gone. Put it back." in source.read().alarms[0]
-
-
 def test_a_data_directory_shows_its_sealed_batches(tmp_path: Path) -> None:
     seal(tmp_path, *entries())
     source = FileReleases([tmp_path], "store.db")
@@ -125,15 +115,6 @@ def test_a_store_that_is_gone_while_serving_rings_and_nothing_disappears(
     )
     assert stood is not None
     assert source.status() == replace(stood, live=running.service.live)
-
-
-def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
-    (tmp_path / "folder.release.json").mkdir()
-    (tmp_path / "one.json").write_bytes(alone())
-    found = FileReleases([tmp_path / "one.json"], "store.db")
-    (tmp_path / "one.json").unlink()
-    (tmp_path / "one.json").symlink_to(tmp_path / "folder.release.json" / "nothing")
-    assert "is gone. Put it back." in found.read().alarms[0]
 
 
 def test_a_store_that_is_something_else_rings(tmp_path: Path) -> None:

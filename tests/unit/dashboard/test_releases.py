@@ -55,11 +55,12 @@ def test_a_changed_entry_is_named_and_skipped_and_the_others_stay(damage: bytes 
     assert isinstance(found.chains[0].ledger, LedgerError)
 
 
-def test_a_removed_or_moved_entry_rings_and_nothing_is_hidden() -> None:
+def test_a_removed_moved_or_doubled_entry_rings_and_nothing_is_hidden() -> None:
     lines = entries()
-    for shown in ([lines[0], lines[2]], [lines[1], lines[0], lines[2]], lines[1:]):
+    for shown in ([lines[0], lines[2]], [lines[1], lines[0], lines[2]], lines[1:], [lines[0], *lines]):
         found = read_contents([ledger(*shown)])
-        assert len(found.releases) == len(shown)
+        assert len(found.releases) == len(set(shown))  # nobody is counted twice
+        assert found.chains[0].hashes.keys() == found.releases.keys()
         assert "does not follow the one before it: an entry was removed or moved. Take it from" in found.alarms[0]
         assert isinstance(found.chains[0].ledger, LedgerError)
 

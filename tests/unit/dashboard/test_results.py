@@ -37,22 +37,6 @@ def as_source(path: Path) -> RawSource:
     return RawSource("kanab.ledger", tuple(path.read_bytes().split(b"\n")[1:-1]), ledger=True)
 
 
-def test_a_readout_is_that_of_all_batches_added(results: Results) -> None:
-    contents = results.source.read()
-    readouts = results.readouts(contents)
-    assert list(readouts) == ["checkout", "banner", "price"]
-    total = kb.add_releases(list(contents.releases.values()))
-    for name in ("banner", "price"):
-        found = readouts[name][-1].readout
-        assert found is not None
-        assert found.to_dict() == kb.analyze(total, name).to_dict()
-    found = readouts["checkout"][-1].readout
-    assert found is not None
-    assert found.to_dict() == kb.analyze(total, "checkout", reading=kb.Reading(looks=kb.Looks("spending"))).to_dict()
-    looks = [row["sequential"] for row in found.to_dict()["effects"]]
-    assert {(one["look"], one["looks"]) for one in looks} == {(3, 3)}
-
-
 def test_the_command_reads_the_looks_of_the_plan_as_the_dashboard_does(results: Results, tmp_path: Path) -> None:
     (tmp_path / "kanab.ledger").write_bytes(ledger_bytes())
     words = [str(tmp_path / "kanab.ledger"), "--experiment", "checkout", "--json"]

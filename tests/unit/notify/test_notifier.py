@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -154,15 +153,6 @@ def test_a_message_that_is_refused_by_itself_holds_no_other_up(store: SqliteStor
     assert titles(receiver) == ["Sealed the cohorts through 2026-W36"]
 
 
-@pytest.mark.slow
-def test_what_another_collector_told_meanwhile_is_not_told_again(store: SqliteStore, receiver: Receiver) -> None:
-    one, other = begun(store, Slack(receiver.url + HOOK)), begun(store, Slack(receiver.url + HOOK))
-    seal(store, entries()[0])
-    assert tell(one, store)
-    assert tell(other, store)
-    assert len(receiver.got) == 2
-
-
 def test_live_alarms_are_told_once_for_every_state_of_the_ledger(store: SqliteStore, receiver: Receiver) -> None:
     notifier = begun(store, Slack(receiver.url + HOOK))
     for _ in range(2):
@@ -237,30 +227,6 @@ def open_told(
 def wait(running: RunningService) -> None:
     assert running.service._notifier is not None
     running.service._notifier.wait(20)
-
-
-def test_a_webhook_that_hangs_holds_no_post_and_no_seal_up(
-    open_told: Callable[..., RunningService], receiver: Receiver
-) -> None:
-    running = open_told()
-    post_people(running, 240)
-    receiver.answered.clear()
-    running.now = RIPE
-    running.service.check_clock()
-    assert len(running.service.store.sealed()) == 1
-    running.now += timedelta(hours=1)
-    running.service.check_clock()
-    asyncio.run(running.service.take(running.enroll(week="2026-W49"), None))
-    assert sum(running.service.store.sizes().values()) == 1
-    assert unsent_batches(running.service.store, "slack") == 1
-    receiver.answered.set()
-    wait(running)
-    assert titles(receiver) == ["Sealed the cohorts through 2026-W46"]
-    assert unsent_batches(running.service.store, "slack") == 0
-    assert running.said[-1] == f"kanab: slack (127.0.0.1:{receiver.port}) was told: seal."
-    running.service.check_clock()
-    wait(running)
-    assert len(receiver.got) == 1
 
 
 def test_a_webhook_that_is_down_is_noted_and_the_collector_stays_ready(
