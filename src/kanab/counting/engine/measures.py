@@ -220,11 +220,9 @@ class Measure:
         if self.careful:
             return step_range(self.metric, self.profile)
         low, high = self.limits
-        return (
-            None
-            if low is None or high is None
-            else (math.ceil(low * self.metric.scale), math.floor(high * self.metric.scale))
-        )
+        if low is None or high is None:
+            return None
+        return math.ceil(low * self.metric.scale), math.floor(high * self.metric.scale)
 
     def smallest(self, steps: Any) -> Any:
         """Return the smallest step."""
@@ -356,9 +354,10 @@ def range_fits(measure: Measure, plan: MetricPlan, low: str | None, high: str | 
 
 def _seen(measure: Measure, low: str | None, high: str | None) -> Profile:
     steps = 1 if measure.implied else measure.metric.scale
-    known = measure.profile
-    lowest = known.low if low is None else float(low) / steps
-    return replace(known, low=lowest, high=known.high if high is None else float(high) / steps)
+    ends: dict[str, Any] = {
+        end: float(text) / steps for end, text in (("low", low), ("high", high)) if text is not None
+    }
+    return replace(measure.profile, **ends)
 
 
 def open_range(measure: Measure, low: str | None, high: str | None, *, missing: bool) -> tuple[int, int]:

@@ -61,10 +61,9 @@ def window_seconds(text: object) -> int:
     (1209600, 129600)
     """
     match = re.fullmatch(r"(\d{1,6}) ?([mhdw])", str(text).strip())
-    if match is None:
-        raise SourceError("the window is not a length of time", "Write it like 14d, 36h or 90m.")
-    if int(match[1]) == 0:
-        raise SourceError("the window is empty: no event would count", "Write it like 14d, 36h or 90m.")
+    if match is None or int(match[1]) == 0:
+        fact = "the window is not a length of time" if match is None else "the window is empty: no event would count"
+        raise SourceError(fact, "Write it like 14d, 36h or 90m.")
     return int(match[1]) * SECONDS[match[2]]
 
 
@@ -399,8 +398,10 @@ def person_flags(plan: Plan, units: Units | None) -> tuple[str, ...]:
 
 def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units | None) -> None:
     """Raise `SourceError` for a covariate that changes within a person, given how many people have each flag."""
-    for place, name in enumerate(known_before(plan) if units is not None and units.time is None else ()):
-        if flagged[changes_flag(place)] and units is not None and units.unit == CLUSTER:
+    if units is None or units.time is not None:
+        return
+    for place, name in enumerate(known_before(plan)):
+        if flagged[changes_flag(place)] and units.unit == CLUSTER:
             raise SourceError(
                 f"covariate {column_of(plan, name)!r} differs among the people of a cluster",
                 "Arms were assigned to clusters: adjust for what a cluster has, the same for all its people.",

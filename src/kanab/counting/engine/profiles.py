@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import ibis
 import numpy as np
@@ -41,8 +41,7 @@ _EDGE = 0.01  # a crowded end: so many of the values …
 _NEAR = 0.05  # … lie within this part of the range
 
 
-@dataclass(frozen=True)
-class ColumnProfiles:
+class ColumnProfiles(NamedTuple):
     """The profiles of some people's numbers, and how many levels keys have."""
 
     profiles: Mapping[str, Profile]
@@ -103,25 +102,34 @@ def profile_columns(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key
 def profile_sample(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
 ) -> SampleProfiles:
-    """Profile some of the people by their values; ``grids`` are the columns whose grid and ends are looked up."""
+    """Profile some of the people by their values; ``grids`` are the columns whose grid and ends are looked up.
+
+    The ends are everybody's where a file states those that a sample leaves open.
+    """
     if not columns and not keys:
         return SampleProfiles({}, {})
     values, levels = _first_people(people, columns, keys)
     metrics = {}
     for name, kind in columns.items():
         known = values[name][~np.isnan(values[name])]
-        ends: tuple[float | None, float | None] = (None, None)
+        if name in grids and kind == "number":
+            profile = profile_values(known)
+        else:
+            profile = Profile(float(known.min()), float(known.max())) if len(known) else Profile()
+        profile = replace(profile, gaps=len(known) < len(values[name]))
+        low = high = len(values[name]) < SAMPLE_SIZE  # everybody
         with np.errstate(over="ignore", invalid="ignore"):
             square = float(np.mean(known * known)) if len(known) else 0.0
             if name in grids and len(known):
-                ends = float(np.quantile(known, _EDGE)), float(np.quantile(known, 1 - _EDGE))
-        profile = Profile()
-        if name in grids and kind == "number":
-            profile = profile_values(known)
-        elif len(known):
-            profile = Profile(float(known.min()), float(known.max()))
-        profile = replace(profile, gaps=len(known) < len(values[name]))
-        metrics[name] = _sampled(profile, len(values[name]), ends, square)
+                near = _NEAR * (profile.high - profile.low)
+                first, last = float(np.quantile(known, _EDGE)), float(np.quantile(known, 1 - _EDGE))
+                low |= first <= profile.low + near and not 0 < profile.low < near
+                high |= last >= profile.high - near and not -near < profile.high < 0
+        metrics[name] = SampledMetric(profile, square, (low, high))
+    unsure = [name for name, metric in metrics.items() if name in grids and not all(metric.steady)]
+    for name, (least, most) in _stated_ends(people, unsure).items():
+        profile = replace(metrics[name].profile, low=least, high=most)
+        metrics[name] = replace(metrics[name], profile=profile, steady=(True, True))
     return SampleProfiles(metrics, levels, values)
 
 
@@ -142,16 +150,6 @@ def _first_people(
         array = np.from_dlpack(table.column(f"y{place}").combine_chunks())  # Arrow's own way would load pandas
         values[name] = array.astype(np.float64, copy=False)
     return values, {key.name: len(table.column(key.column).drop_null().unique()) for key in keys}
-
-
-def with_stated_ends(people: Any, sample: SampleProfiles, grids: Container[str]) -> SampleProfiles:
-    """Return a sample with the ends of everybody's values, where a file states those that a sample leaves open."""
-    metrics = dict(sample.metrics)
-    unsure = [name for name, metric in metrics.items() if name in grids and not all(metric.steady)]
-    for name, (low, high) in _stated_ends(people, unsure).items():
-        profile = replace(metrics[name].profile, low=low, high=high)
-        metrics[name] = replace(metrics[name], profile=profile, steady=(True, True))
-    return replace(sample, metrics=metrics)
 
 
 def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray[np.float64]]:
@@ -181,17 +179,6 @@ def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, fl
         for name, (low, high) in stated.items()
         if low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
     }
-
-
-def _sampled(
-    profile: Profile, people: int, ends: tuple[float | None, float | None], mean_square: float
-) -> SampledMetric:
-    first, last = ends
-    everybody = people < SAMPLE_SIZE
-    near = _NEAR * (profile.high - profile.low)
-    low = first is not None and first <= profile.low + near and not 0 < profile.low < near
-    high = last is not None and last >= profile.high - near and not -near < profile.high < 0
-    return SampledMetric(profile, mean_square, (everybody or low, everybody or high))
 
 
 def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:

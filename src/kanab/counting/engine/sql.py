@@ -74,7 +74,6 @@ from kanab.counting.engine.profiles import (
     profile_sample,
     sample_values,
     top_levels,
-    with_stated_ends,
 )
 from kanab.counting.engine.statement import (
     BinnedCovariate,
@@ -92,7 +91,7 @@ from kanab.counting.levels import Bins, check_arms, check_levels, declare_levels
 from kanab.counting.relations import find_relations
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
 from kanab.counting.signature_groups import make_signatures
-from kanab.errors import QueryError, SourceError
+from kanab.errors import QueryError
 from kanab.plan.joint_plan import Population, column_of, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan
 from kanab.plan.periods import Span
@@ -228,7 +227,11 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
     """Profile a few people; raise `SourceError` for columns of names before everybody is grouped by them."""
     inside = people.filter(query.anywhere(people))
     open_keys = [key for key in query.keys if key.bins is None and key.named is None]
-    sample = _profiled(inside, query, open_keys)
+    undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
+    sample = profile_sample(inside, query.kinds, open_keys, undeclared)
+    if len(populations(query.plan)) > 1:  # rules ask for values of those whom the plan that is asked for is about
+        own = inside.filter(query.anywhere(inside, views_of(query.plan)[0].population))
+        sample = replace(sample, values=sample_values(own, query.kinds))
     for key in open_keys:
         if sample.levels[key.name] > MOST_LEVELS:
             levels = profile_columns(inside, {}, [key]).levels[key.name]
@@ -242,29 +245,19 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
     return sample
 
 
-def _profiled(inside: Any, query: CountQuery, keys: Sequence[Key]) -> SampleProfiles:
-    """Return the profile of the first people, and values of those whom the plan that is asked for is about."""
-    undeclared = [metric.name for metric in query.plan.counted_metrics if not metric.declared]
-    sample = profile_sample(inside, query.kinds, keys, undeclared)
-    sample = with_stated_ends(inside, sample, undeclared)
-    if len(populations(query.plan)) == 1:
-        return sample
-    own = inside.filter(query.anywhere(inside, views_of(query.plan)[0].population))
-    return replace(sample, values=sample_values(own, query.kinds))
-
-
 def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None:
     """Return the query in its quick form, unless a sample shows that it would not be enough."""
     if not query.engine.casts_fail:
         return None
-    guesses = []
+    measures = []
     for place, metric in enumerate(query.plan.counted_metrics):
         seen = sample.metrics[metric.name]
-        profile = replace(seen.profile, gaps=metric.name in query.gaps)
-        kind = query.kinds[metric.name]
-        guesses.append(quick_measure(place, metric, kind, replace(seen, profile=profile), query.engine))
-    measures = [guess for guess in guesses if guess is not None]
-    return None if len(measures) < len(guesses) else _with_measures(query, measures, sample)
+        seen = replace(seen, profile=replace(seen.profile, gaps=metric.name in query.gaps))
+        measure = quick_measure(place, metric, query.kinds[metric.name], seen, query.engine)
+        if measure is None:
+            return None
+        measures.append(measure)
+    return _with_measures(query, measures, sample)
 
 
 def _near(measure: Measure, sample: SampleProfiles) -> bool:
@@ -296,8 +289,6 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
     crosses = []
     some = {measure.name for measure in measures if measure.leaves_out}
     for first, second in dict.fromkeys(query.plan.products):
-        if first not in places or second not in places:
-            raise SourceError("a product names a metric that is not counted", "Add it to metrics.")
         pairs = ((first, first), (second, second), (first, second))
         yy, zz, yz = (plan_products(ranges[a], ranges[b]) for a, b in pairs)
         shared = not {first, second} & some
