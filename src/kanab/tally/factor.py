@@ -144,31 +144,25 @@ class Factor:
             )
         if self == other:
             return self
-        if other.levels == (None,) or self.levels == (None,):  # nobody's level is known: any kind fits
-            kind = other if self.levels == (None,) else self
-            if None in kind.levels:
-                return kind
-            levels = sorted_levels({*kind.levels, None})
-            if kind.scores is None:
-                return Factor(self.name, levels, self.role)
-            known = dict(zip(kind.levels, kind.scores, strict=True))
-            return Factor(self.name, levels, self.role, tuple(known.get(level) for level in levels))
-        if (self.scores is None) != (other.scores is None):
+        parts = [each for each in (self, other) if each.levels != (None,)] or [other]  # where nobody's level is known
+        if len(parts) == 1 and None in parts[0].levels:
+            return parts[0]
+        if len({each.scores is None for each in parts}) > 1:
             raise TallyError(
                 f"{self.name!r} is numeric in one tally and categorical in the other",
                 "Count both with the same kind of levels.",
             )
         levels = sorted_levels({*self.levels, *other.levels})
-        if self.scores is None or other.scores is None:
+        if parts[0].scores is None:
             return Factor(self.name, levels, self.role)
-        mine = dict(zip(self.levels, self.scores, strict=True))
-        theirs = dict(zip(other.levels, other.scores, strict=True))
+        mine, theirs = (dict(zip(each.levels, each.scores or (), strict=True)) for each in (parts[0], parts[-1]))
         if any(mine[level] != theirs[level] for level in mine.keys() & theirs.keys()):
             raise TallyError(
                 f"a level of {self.name!r} has different scores in the two tallies",
                 "Coarsen both with one map and the same scores.",
             )
-        return Factor(self.name, levels, self.role, tuple((mine | theirs)[level] for level in levels))
+        known = mine | theirs
+        return Factor(self.name, levels, self.role, tuple(known.get(level) for level in levels))
 
 
 def as_level(value: Any, name: str) -> Level:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -138,37 +139,27 @@ class Cross:
     squares: tuple[Cells, Cells]
     products: Cells
 
+    @property
+    def arrays(self) -> tuple[Cells, Cells, Cells, Cells, Cells, Cells]:
+        """All arrays: counts, both sums, both squares and the products."""
+        return self.counts, *self.sums, *self.squares, self.products
+
+    def _with(self, arrays: Iterable[Cells]) -> Cross:
+        n, y, z, yy, zz, yz = arrays
+        return replace(self, counts=n, sums=(y, z), squares=(yy, zz), products=yz)
+
     def map(self, change: Callable[[Cells], Cells]) -> Cross:
         """Apply one change to every array."""
-        first, second = self.sums
-        first_squares, second_squares = self.squares
-        return replace(
-            self,
-            counts=change(self.counts),
-            sums=(change(first), change(second)),
-            squares=(change(first_squares), change(second_squares)),
-            products=change(self.products),
-        )
+        return self._with(map(change, self.arrays))
 
     def refine(self, factors: tuple[int, int]) -> Cross:
         """Put the same products on finer grids."""
         a, b = factors
-        return replace(
-            self,
-            sums=(self.sums[0] * a, self.sums[1] * b),
-            squares=(self.squares[0] * a**2, self.squares[1] * b**2),
-            products=self.products * (a * b),
-        )
+        return self._with(map(operator.mul, self.arrays, (1, a, b, a**2, b**2, a * b)))
 
     def combine(self, other: Cross, op: Callable[[Cells, Cells], Cells]) -> Cross:
         """Add or subtract another group of people."""
-        return replace(
-            self,
-            counts=op(self.counts, other.counts),
-            sums=(op(self.sums[0], other.sums[0]), op(self.sums[1], other.sums[1])),
-            squares=(op(self.squares[0], other.squares[0]), op(self.squares[1], other.squares[1])),
-            products=op(self.products, other.products),
-        )
+        return self._with(map(op, self.arrays, other.arrays))
 
 
 # ── could some people have produced these numbers? ──────────────────────────────────────────────

@@ -391,20 +391,13 @@ class Tally:
     __hash__ = None  # type: ignore[assignment]  # a table of numbers is compared, not looked up
 
     def _numbers(self) -> list[Any]:
-        moments = [
-            (
-                part.metric,
-                part.counts.tolist(),
-                part.sums.tolist(),
-                {by: cells.tolist() for by, cells in part.squares.items()},
-            )
-            for part in self.moments
-        ]
-        crosses = [
-            (part.pair, part.by, *(c.tolist() for c in (part.counts, *part.sums, *part.squares, part.products)))
-            for part in self.crosses
-        ]
-        return [self.people.tolist(), moments, crosses]
+        numbers: list[Any] = [self.people.tolist()]
+        for part in self.moments:
+            squares = {by: cells.tolist() for by, cells in part.squares.items()}
+            numbers.append((part.metric, part.counts.tolist(), part.sums.tolist(), squares))
+        for cross in self.crosses:
+            numbers.append((cross.pair, cross.by, [cells.tolist() for cells in cross.arrays]))
+        return numbers
 
     def __repr__(self) -> str:
         return f"Tally of {describe_shape(self._parts)}"
