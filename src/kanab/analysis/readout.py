@@ -93,6 +93,23 @@ class Readout(Frames[str]):
         effects = tuple(row for row in self.effects if row.effect.metric == metric)
         return replace(self, effects=effects, whole=self.whole or self)
 
+    def rows(self, table: str) -> tuple[Any, ...]:
+        """Return the rows of a table as values: "effects", or a table of a method, such as "segment_effects".
+
+        It is empty where nobody asked for it. Raises `AnalysisError` for a table that there is not.
+        """
+        read: dict[str, Sequence[Any]] = {name: () for each in methods.METHODS for name in each.tables}
+        for result in self.results.values():
+            read |= result.tables
+        read["effects"] = self.effects
+        if table not in read:
+            raise AnalysisError(
+                "there are no rows of that name", f"{meant(table, read)}Use one of: {', '.join(sorted(read))}."
+            )
+        if self.whole is None or table == "effects":
+            return tuple(read[table])
+        return tuple(row for row in read[table] if getattr(row, "metric", None) == self.effects[0].effect.metric)
+
     @property
     def decision(self) -> Decision | None:
         """What to do, and why, by the rule of the plan; None where no metric is primary, or the control is unknown."""

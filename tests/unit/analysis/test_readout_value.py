@@ -70,6 +70,15 @@ def test_frames_of_effects_have_the_main_columns_unless_details_are_asked_for(fo
     )
 
 
+def test_rows_of_any_table_are_values(found: kb.Readout) -> None:
+    assert found.rows("effects") == found.effects
+    assert [row.metric for row in found.rows("segments")] == ["bought", "bought", "spend", "spend"]
+    assert [row.metric for row in found["spend"].rows("segments")] == ["spend", "spend"]
+    assert found.rows("quantiles") == ()
+    with pytest.raises(AnalysisError, match=r"no rows of that name\. Did you mean 'segments'\?"):
+        found.rows("segment")
+
+
 def test_tables_become_files_in_which_no_name_is_a_formula(found: kb.Readout, tmp_path: Path) -> None:
     found.to_csv(tmp_path / "effects.csv")
     found.to_csv(tmp_path / "arms.csv", "arms")
