@@ -13,8 +13,7 @@ from kanab.errors import listed
 from kanab.inspection.officer import noisy
 from kanab.privacy.ledger import asked_text
 from kanab.report.digits import bind_numbers, percent
-from kanab.report.html_page import Page, PageSection, card_table, table_html
-from kanab.tabular import Table
+from kanab.report.html_page import Page, PageSection, card_table
 
 Data = Mapping[str, Any]
 Row = tuple[str, ...]
@@ -124,23 +123,18 @@ def _overview(releases: Sequence[Data]) -> str:
     """Return one line per file, where there are several."""
     if len(releases) == 1:
         return ""
-    rows = [
-        (
-            escape(release["file"]),
-            escape(listed(release["experiments"])),
-            f"{release['k']:,}",
-            _size(release["smallest_class"]),
-            f"ε = {release['noise']['epsilon']:g} instead"
-            if "noise" in release
-            else "not evaluated"
-            if release["effective_k"] is None
-            else f"at least {release['effective_k']:,}{_within(release)}",
-            _state(_AUDITS[all(check["holds"] is not False for check in release["checks"])]),
-        )
-        for release in releases
-    ]
     header = ("file", "about", "k", "smallest class", "effective k of class sums", "audit")
-    return card_table("The files", header, rows, "cards wide")
+    rows = []
+    for release in releases:
+        effective = "not evaluated"
+        if "noise" in release:
+            effective = f"ε = {release['noise']['epsilon']:g} instead"
+        elif release["effective_k"] is not None:
+            effective = f"at least {release['effective_k']:,}{_within(release)}"
+        audit = _state(_AUDITS[all(check["holds"] is not False for check in release["checks"])])
+        about, size = listed(release["experiments"]), _size(release["smallest_class"])
+        rows.append((release["file"], about, f"{release['k']:,}", size, effective, audit))
+    return _cards("The files", header, rows, prose=False)
 
 
 # ── what is promised ───────────────────────────────────────────────────────────────────────────
@@ -148,15 +142,13 @@ def _overview(releases: Sequence[Data]) -> str:
 
 def _promises(data: Data) -> str:
     rows = [
-        (escape(each["promise"]), escape(each["for"]), escape(each["says"]), escape(each["costs"]),
-         "these files" if each["made"] else "")
+        (*(each[key] for key in ("promise", "for", "says", "costs")), "these files" if each["made"] else "")
         for each in data["promises"]
-    ]  # fmt: skip
-    header = ("promise", "for", "what it says", "what it costs", "made by")
-    parts = [card_table("Two promises", header, rows, "cards wide prose")]
+    ]
+    parts = [_cards("Two promises", ("promise", "for", "what it says", "what it costs", "made by"), rows)]
     if data["rules"]:
-        rules = [(escape(rule["rule"]), _state(_STATES[rule["holds"]]), escape(rule["says"])) for rule in data["rules"]]
-        parts += ["<h3>The rules behind k</h3>", card_table("Rules", _CHECK[:3], rules, "cards wide prose")]
+        rules = [(rule["rule"], _state(_STATES[rule["holds"]]), rule["says"]) for rule in data["rules"]]
+        parts += ["<h3>The rules behind k</h3>", _cards("Rules", _CHECK[:3], rules)]
     if data["within"]:
         parts.append(f"<p>{escape(data['within'])}</p>")
     if data["not_covered"]:
@@ -176,15 +168,15 @@ SIDES = {"visitor": "With the visitor", "curator": "Stays with the curator", "ou
 
 def _flow(steps: Sequence[Data]) -> str:
     """Return the way of the data as a list, step by step."""
-    rows = [(escape(step["step"]), escape(step["says"]), SIDES[step["side"]], escape(step["kind"])) for step in steps]
-    return card_table("The way of the data", ("step", "what happens", "where", "with"), rows, "cards wide prose")
+    rows = [(step["step"], step["says"], SIDES[step["side"]], step["kind"]) for step in steps]
+    return _cards("The way of the data", ("step", "what happens", "where", "with"), rows)
 
 
 def places_html(places: Sequence[Data]) -> str:
     """Return where data are, who can see them, and for how long."""
     header = ("where", "what is there", "who can see it", "for how long")
-    rows = [[escape(place[key]) for key in ("place", "what", "who", "how_long")] for place in places]
-    return card_table(", ".join(place["place"] for place in places).capitalize(), header, rows, "cards wide prose")
+    rows = [[place[key] for key in ("place", "what", "who", "how_long")] for place in places]
+    return _cards(", ".join(place["place"] for place in places).capitalize(), header, rows)
 
 
 # ── one file ───────────────────────────────────────────────────────────────────────────────────
@@ -193,15 +185,13 @@ def places_html(places: Sequence[Data]) -> str:
 def _release(release: Data) -> str:
     file = release["file"]
     left_out = [_left_out_sentence(left) for left in release["left_out"]]
-    deviations = [f"{_capital(text)}." for text in release["deviations"]]
-    tables = Table(_TABLE, tuple(table_rows(release)))
-    fields = Table(FIELD, tuple(field_rows(release)))
+    costs, deviations = ([f"{_capital(text)}." for text in release[key]] for key in ("costs", "deviations"))
     parts = (
         ("In figures", _figures(release)),
-        ("Tables", table_html(tables, f"Tables of {file}", kind="cards wide prose")),
-        ("Why each field", table_html(fields, f"Fields of {file}", kind="cards wide prose")),
+        ("Tables", _cards(f"Tables of {file}", _TABLE, table_rows(release))),
+        ("Why each field", _cards(f"Fields of {file}", FIELD, field_rows(release))),
         ("Left out or withheld", _list(left_out) or "<p>Nothing.</p>"),
-        ("What it cost", _list([f"{_capital(text)}." for text in release["costs"]]) or "<p>Nothing.</p>"),
+        ("What it cost", _list(costs) or "<p>Nothing.</p>"),
         ("Deviations from defaults", _list(deviations) or "<p>None.</p>"),
         ("Every check", _checks(f"Checks of {file}", release["checks"])),
     )
@@ -314,10 +304,7 @@ def _exact_figures(release: Data) -> list[tuple[str, str]]:
         ("Classes", f"{release['classes']:,}"),
         ("Residual degrees of freedom", f"at least {release['degrees_of_freedom']:,} in every table"),
         ("Closest inference", _narrowest(release["narrowest"])),
-        (
-            "Everybody alike",
-            f"{times} (all people of a class have the same value of a metric)",
-        ),
+        ("Everybody alike", f"{times} (all people of a class have the same value of a metric)"),
         ("Shape of amounts", _shapes(release["shapes"])),
         ("Cut to the bounds", _by_metric(release["clamped"], k)),
         ("Without a value", _by_metric(release["missing"], k)),
@@ -390,22 +377,13 @@ def cohorts_text(batch: Data) -> str:
 
 def _checks(name: str, checks: Sequence[Data]) -> str:
     """Return every rule; what to do has a column where there is something to do."""
-    rows = [
-        (
-            escape(check["rule"]),
-            _state(_STATES[check["holds"]]),
-            escape(_says(check)),
-            "" if check["holds"] else escape(str(check["remedy"])),
-        )
-        for check in checks
-    ]
+    rows = []
+    for check in checks:
+        where = f" (violated in {check['classes']:,} places)" if check["holds"] is False and check["classes"] else ""
+        says = f"{_capital(check['says'])}{where}."
+        rows.append((check["rule"], _state(_STATES[check["holds"]]), says, "" if check["holds"] else check["remedy"]))
     columns = 4 if any(row[-1] for row in rows) else 3
-    return card_table(name, _CHECK[:columns], [row[:columns] for row in rows], "cards wide prose")
-
-
-def _says(check: Data) -> str:
-    where = f" (violated in {check['classes']:,} places)" if check["holds"] is False and check["classes"] else ""
-    return f"{_capital(check['says'])}{where}."
+    return _cards(name, _CHECK[:columns], [row[:columns] for row in rows])
 
 
 # ── what is open ───────────────────────────────────────────────────────────────────────────────
@@ -434,35 +412,34 @@ def _question(question: Data) -> str:
 
 def _attacks(data: Data) -> str:
     attacks, effective = data["attacks"], data["verdict"]["effective_k"]
-    rows = [(escape(attempt["attack"]), escape(attempt["does"]), _result(attempt)) for attempt in attacks["tried"]]
-    theorem = "Nothing was learnt that ε does not allow. No other attack on these files can, whatever it knows."
-    sentences = [
-        f"Something was learnt about fewer than {attacks['k']} people. It is not repeated here; kanab attack shows it."
-        if attacks["broken"]
-        else theorem
-        if noisy.all_noisy(data["releases"])
-        else f"Nothing was learnt about fewer than {attacks['k']} people. That is what these attacks could do with the "
+    said = (
+        f"Nothing was learnt about fewer than {attacks['k']} people. That is what these attacks could do with the "
         "files alone; it does not prove that no other attack could learn more."
-    ]
+    )
+    if attacks["broken"]:
+        said = (
+            f"Something was learnt about fewer than {attacks['k']} people. It is not repeated here; kanab attack shows "
+            "it."
+        )
+    elif noisy.all_noisy(data["releases"]):
+        said = "Nothing was learnt that ε does not allow. No other attack on these files can, whatever it knows."
     if effective is not None and any(attempt["why_not"] for attempt in attacks["tried"]):
-        within = any(release["effective_k_within"] for release in data["releases"])
-        of_one = " of one experiment" if within else ""
-        sentences.append(
-            "Some attacks need to know who is in which class. The rules cover what k promises: even with that "
+        of_one = " of one experiment" if any(each["effective_k_within"] for each in data["releases"]) else ""
+        said += (
+            " Some attacks need to know who is in which class. The rules cover what k promises: even with that "
             f"knowledge, every combination of sums of one metric{of_one} rests on at least {effective:,} people."
         )
+    rows = [(attempt["attack"], attempt["does"], _result(attempt)) for attempt in attacks["tried"]]
+    table = _cards("Attacks", ("attack", "what it does", "result"), rows)
     between = _checks("Checks of all files together", data["together"]) if data["together"] else ""
-    return (
-        f"<p>{escape(' '.join(sentences))}</p>\n"
-        + card_table("Attacks", ("attack", "what it does", "result"), rows, "cards wide prose")
-        + (f"\n<h3>All files and their ledger together</h3>\n{between}" if between else "")
-    )
+    together = f"\n<h3>All files and their ledger together</h3>\n{between}" if between else ""
+    return f"<p>{escape(said)}</p>\n{table}{together}"
 
 
-def _result(attempt: Data) -> str:
-    where = f"In {listed(attempt['where'], most=3)}." if attempt["where"] else ""
-    more = attempt["why_not"] or " ".join([*([where] if where else ()), *attempt.get("says", ())])
-    return f"{_state(_ATTACKS[attempt['state']])}{f' {escape(more)}' if more else ''}"
+def _result(attempt: Data) -> Html:
+    where = [f"In {listed(attempt['where'], most=3)}."] if attempt["where"] else []
+    more = attempt["why_not"] or " ".join([*where, *attempt.get("says", ())])
+    return Html(f"{_state(_ATTACKS[attempt['state']])}{f' {escape(more)}' if more else ''}")
 
 
 def _risks(risks: Sequence[Data]) -> str:
@@ -490,9 +467,8 @@ def _ledger(ledger: Data | None) -> str:
     for entry in entries:
         if few or entry["file"] is not None or entry is entries[-1]:
             people = "everybody" if entry["cohorts"] is None else cohorts_text(entry["cohorts"])
-            file = entry["file"] or "another file"
-            rows.append((f"{entry['entry']:,}", escape(file), escape(people), _hash(entry["hash"])))
-    table = card_table("Entries of the ledger", _ENTRY, rows, "cards wide prose")
+            rows.append((f"{entry['entry']:,}", entry["file"] or "another file", people, Html(_hash(entry["hash"]))))
+    table = _cards("Entries of the ledger", _ENTRY, rows)
     sentences = (*ledger.get("voided", ()), *ledger.get("scans", ()))
     said = "".join(f"<p>{escape(sentence[:1].upper() + sentence[1:])}.</p>" for sentence in sentences)
     spent = f"<p>{escape(noisy.spent_sentence(ledger['noise']))}</p>\n" if "noise" in ledger else ""
@@ -505,15 +481,26 @@ def _refused(ledger: Data) -> str:
     if not refused:
         return "<p>No attempt to release into it was refused.</p>"
     rows = [
-        (escape(asked_text(attempt["asked"])), escape(attempt["rule"]), "yes" if attempt["reviewed"] else "no")
-        for attempt in refused
+        (asked_text(attempt["asked"]), attempt["rule"], "yes" if attempt["reviewed"] else "no") for attempt in refused
     ]
     reasons = "".join(f"<p>Why they were no reason to stop: {escape(reason)}</p>" for reason in ledger["reviews"])
     return (
         f"<p>{_counted(len(refused), 'refused attempt', 'refused attempts')}: "
         "whether a release is refused may tell about somebody, so look at what was asked.</p>"
-        f"{card_table('Refused attempts', _REFUSED, rows, 'cards wide prose')}{reasons}"
+        f"{_cards('Refused attempts', _REFUSED, rows)}{reasons}"
     )
+
+
+class Html(str):
+    """A cell that is markup already."""
+
+    __slots__ = ()
+
+
+def _cards(name: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, prose: bool = True) -> str:
+    """Return a table whose texts are escaped, and whose markup is not."""
+    cells = [[cell if isinstance(cell, Html) else escape(cell) for cell in row] for row in rows]
+    return card_table(name, header, cells, "cards wide prose" if prose else "cards wide")
 
 
 def _capital(text: str) -> str:
@@ -529,9 +516,9 @@ def _hash(text: str) -> str:
     return f'<code class="hash"><b>{escape(text[:12])}</b>{escape(text[12:])}</code>'
 
 
-def _state(state: tuple[str, str, str]) -> str:
+def _state(state: tuple[str, str, str]) -> Html:
     kind, mark, words = state
-    return f'<span class="state {kind}"><span aria-hidden="true">{mark}</span> {words}</span>'
+    return Html(f'<span class="state {kind}"><span aria-hidden="true">{mark}</span> {words}</span>')
 
 
 def _list(sentences: Iterable[str]) -> str:
