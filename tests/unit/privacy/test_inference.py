@@ -87,3 +87,9 @@ def test_two_marginals_of_a_two_arm_table_leave_what_linear_programming_leaves(s
             for sign in (1, -1)
         ]
         assert ends == pytest.approx([least.flat[place], most.flat[place]], abs=1e-6)
+
+
+def test_squares_of_a_0_1_metric_are_its_sums() -> None:
+    part = Moments(kb.Metric("y", 1, (0, 1)), cells([[3, 2]]), cells([[2, 0]]), {})
+    least, most = class_squares(part, AXES, 0, 1)
+    assert least.tolist() == most.tolist() == [[2, 0]]

@@ -173,3 +173,10 @@ def test_a_ledger_of_before_there_were_salts_keeps_its_hashes_and_grows(tmp_path
         append_release(path, held, replace(released(), previous=held.head))
     assert path.read_bytes().startswith(before)
     assert len(read_ledger(path).releases) == 3
+
+
+def test_a_release_for_another_state_of_the_ledger_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kanab.ledger"
+    with pytest.raises(LedgerError, match="another state"):
+        append_release(path, Ledger(), replace(released(), previous="f" * 64))
+    assert not path.exists()

@@ -294,3 +294,12 @@ def test_a_job_that_asks_for_every_new_period_is_noted_once() -> None:
     notes = [LedgerNote("refused", "an arm is too small", {"k": "10", "cohorts": f"through {day}"}) for day in (1, 2)]
     assert notes[0].same(notes[1])
     assert not notes[0].same(LedgerNote("refused", "an arm is too small", {"k": "20", "cohorts": "through 2"}))
+
+
+def test_a_ledger_that_holds_releases_is_not_begun_again(tmp_path: Path, program: Program) -> None:
+    asked = program(*released(tmp_path, program), "--new-ledger")
+    assert asked.code == 1
+    assert asked.err == (
+        "kanab: shop.ledger holds releases already. Leave out --new-ledger (new_ledger), or name another file "
+        "(--ledger).\n"
+    )

@@ -274,3 +274,10 @@ def test_one_refund_is_what_gross_and_net_together_tell() -> None:
         said = several_metrics(place_people(known, [tables(people, values, ("arm",))]))
         assert len(said) == sentences
     assert said[0].endswith("100 % of the result, in squares, is person 71's.")
+
+
+def test_nothing_published_determines_nothing() -> None:
+    totals, determined = solve(np.empty((0, 3)), np.empty(0))
+    assert totals.tolist() == [0, 0, 0]
+    assert not determined.any()
+    assert independent_rows(np.empty((0, 3))).tolist() == []
