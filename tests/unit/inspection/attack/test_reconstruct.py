@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.bad_releases import products_by_arm, tabulate
 
 from kanab.inspection.attack import known_people
-from kanab.inspection.attack.known_people import Background, KnownPeople, place_people
+from kanab.inspection.attack.known_people import Background, KnownPeople, independent_rows, place_people, solve
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.inspection.attack.reconstruct import find_by_least_squares, find_contributors, find_leverage, several_metrics
 from kanab.inspection.attack.whole_numbers import find_whole_numbers
