@@ -280,21 +280,19 @@ def _tables(views: Sequence[View]) -> tuple[Linkage, ...]:
 
 
 def _experiment(name: str, views: Sequence[View], tables: Sequence[Linkage]) -> ExperimentPlan:
-    planned = next(
-        view.plan.experiment(own) for view in views for own, joint in view.experiments.items() if joint == name
-    )
+    planned: ExperimentPlan | None = None
+    numbers: set[str] = set()
+    for view in views:
+        for alone in (alone for alone, joint in view.experiments.items() if joint == name):
+            asked = view.plan.experiment(alone)
+            planned = planned or asked
+            numbers.update(view.metrics[number] for number in asked.numbers)
+    assert planned is not None
     own = [table for table in tables if table.experiments == (name,) and table.covariate]
     crossed = [table for table in own if not table.people_only]
     quantiles: dict[str, tuple[float, ...]] = {str(table.covariate): () for table in own if table.people_only}
     adjust = tuple(str(table.covariate) for table in crossed if table.squares == "arm")
     segments = tuple(str(table.covariate) for table in crossed if table.squares == "marginals")
-    numbers = {
-        view.metrics[number]
-        for view in views
-        for alone, joint in view.experiments.items()
-        if joint == name
-        for number in view.plan.experiment(alone).numbers
-    }
     return ExperimentPlan(
         name,
         planned.shares,

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -73,15 +74,15 @@ def store_state(store: Store, now: datetime) -> dict[str, Any]:
     from kanab.privacy.release import name_left_out
 
     versions, ledger = Versions.read(store), stored_ledger(store)
-    batches = [release.receipt.batch for release in ledger.releases]
+    receipts = [release.receipt for release in ledger.releases]
+    batches = [receipt.batch for receipt in receipts]
     state: dict[str, Any] = {
         "epoch": store.epoch(),
         "ledger": {"entries": len(ledger.entries), "batches": len(batches), "head": ledger.head},
         "sealed_through": batches[-1].through if batches and batches[-1] is not None else None,
         "people": shown_accounts(ledger),
-        "forged": [name_left_out(*left) for release in ledger.releases for left in release.receipt.forged.items()],
-        "deleted": [sentence for release in ledger.releases for sentence in release.receipt.deleted]
-        + [RAISED] * is_raised(store),
+        "forged": [name_left_out(*left) for left in chain.from_iterable(each.forged.items() for each in receipts)],
+        "deleted": [*chain.from_iterable(receipt.deleted for receipt in receipts), *[RAISED] * is_raised(store)],
         "plan": None,
     }
     if not versions.entries:
