@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from kanab.stats import ArmMeans
 from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Factor
 from kanab.tally.metric import Metric
@@ -74,6 +77,17 @@ def restated(tally: Tally, factor: float) -> Tally:
     }
     products = {key: cells * factor for key, cells in noise.products.items()}
     return replace(tally, noise=AddedNoise(noise.people * factor, metrics, products))
+
+
+def assert_noise_is_as_stated(drawn: list[ArmMeans], exact: ArmMeans, sample: float = 0.1) -> None:
+    """Means of many draws vary together as the noise that they state, and lie about the exact ones; variances do."""
+    draws = len(drawn)
+    means, said = np.array([each.means for each in drawn]), np.mean([each.noise for each in drawn], axis=0)
+    deviations = np.sqrt(np.diag(said))
+    unit = np.outer(deviations, deviations)
+    assert np.cov(means.T) / unit == pytest.approx(said / unit, abs=4 * math.sqrt(2 / draws))
+    assert means.mean(axis=0) == pytest.approx(exact.means, abs=5 * deviations.max() / math.sqrt(draws))
+    assert np.mean([each.sample for each in drawn], axis=0) == pytest.approx(exact.sample, rel=sample)
 
 
 def shop(people: int, rng: np.random.Generator, *, effect: float = 0.0, by_class: bool = False) -> Tally:

@@ -1,6 +1,5 @@
 """Adjusting from pair tables gives what one table that crosses everything gives; numbers, what their rows give."""
 
-import math
 from itertools import combinations
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import statsmodels.api as sm
 import tea_tasting as tt
 from scipy import stats as scipy_stats
-from tests.unit.stats.noisy_tables import stated_noise, with_noise
+from tests.unit.stats.noisy_tables import assert_noise_is_as_stated, stated_noise, with_noise
 
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, DesignError
@@ -424,14 +423,7 @@ def test_the_noise_of_means_adjusted_together_varies_as_it_says(fit):
 
     drawn = [means([with_noise(*table, rng) for table in zip(tables, stated, strict=True)]) for _ in range(draws)]
     exact = means(tables)
-    seen, said = np.cov(np.array([each.means for each in drawn]).T), np.mean([each.noise for each in drawn], axis=0)
-    deviations = np.sqrt(np.diag(said))
-    unit = np.outer(deviations, deviations)
-    assert seen / unit == pytest.approx(said / unit, abs=4 * math.sqrt(2 / draws))
-    assert np.mean([each.means for each in drawn], axis=0) == pytest.approx(
-        exact.means, abs=5 * deviations.max() / math.sqrt(draws)
-    )
-    assert np.mean([each.sample for each in drawn], axis=0) == pytest.approx(exact.sample, rel=0.15)
+    assert_noise_is_as_stated(drawn, exact, sample=0.15)
     assert np.all(drawn[0].df < exact.df)
 
 

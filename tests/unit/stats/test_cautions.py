@@ -62,12 +62,6 @@ def test_batches_of_other_arms_are_refused():
         changed_shares([batch(A=5, B=5), batch(A=5, C=5)])
 
 
-def test_an_arm_without_variance_is_named():
-    cautions = metric_cautions(values(A=[1, 2, 3], B=[0, 0, 0]))
-    assert codes(cautions) == ["nothing-varies"]
-    assert "in arm B" in str(cautions[0])
-
-
 @pytest.mark.parametrize(("events", "raised"), [(14, True), (15, False)])
 def test_a_rate_is_cautioned_about_where_few_events_are_expected_in_an_arm(events, raised):
     binary = Metric("y", 1, (0, 1))

@@ -30,24 +30,15 @@ from kanab.stats.distributions import (
         (22.5, 40_000, 2.0449506873304179e-111),
         (36.9, 1e4, 1.4551799637993393e-279),
         (37, 1e6, 1.8299730861802263e-299),
-    ],
-)
-def test_t_tail_is_right_to_twelve_digits_down_to_1e_minus_299(t, df, p):
-    assert t_tail(t, df) == pytest.approx(p, rel=1e-12, abs=0)
-    assert t_tail(-t, df) == t_tail(t, df)
-
-
-@pytest.mark.parametrize(
-    ("t", "df", "p"),
-    [
         (1e5, 4, 5.999999996e-20),
         (1e6, 8, 1.119999999967744e-45),
         (1e9, 1, 6.3661977236758134e-10),
         (1e30, 2, 1e-60),
     ],
 )
-def test_t_tail_keeps_its_digits_where_t_is_large_and_people_are_few(t, df, p):
+def test_t_tail_is_right_to_twelve_digits_down_to_1e_minus_299(t, df, p):
     assert t_tail(t, df) == pytest.approx(p, rel=1e-12, abs=0)
+    assert t_tail(-t, df) == t_tail(t, df)
 
 
 def test_one_sided_tails_are_half_of_the_two_sided_one_and_add_up_to_one():
@@ -124,12 +115,6 @@ def test_satterthwaites_df_lie_between_the_smallest_and_all_together():
 def test_a_root_is_found_to_the_last_digits():
     assert find_root(lambda x: x * x - 2, 0, 2) == pytest.approx(math.sqrt(2), rel=1e-14)
     assert find_root(lambda x: math.tanh(50 * (x - 0.9)), 0, 1) == pytest.approx(0.9, rel=1e-13)
-
-
-def test_few_steps_find_a_root():
-    steps = []
-    find_root(lambda x: steps.append(x) or math.exp(x) - 7, 0, 5)
-    assert len(steps) <= 16
 
 
 def test_a_root_is_as_near_as_the_most_steps_allow(monkeypatch: pytest.MonkeyPatch) -> None:

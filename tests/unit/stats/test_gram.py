@@ -112,10 +112,3 @@ def test_a_large_near_design_is_solved_in_floats_and_a_far_one_is_refined():
         flat = solve(design[:, :1], classes.n, classes, ("Intercept",), within)
         gained = difference_of_fits((design, solution), (design[:, :1], flat), classes.n)
         assert gained == pytest.approx(flat.residuals - solution.residuals, rel=1e-9, abs=1e-6 * height)
-
-
-def test_weights_other_than_people_are_refined_too():
-    classes = classes_of(four([10, 20, 30, 41]))
-    design = np.column_stack([np.ones(3), [0.0, 1, 1]])
-    solution = solve(design, np.array([1.0, 3.0, 5.0]), classes, ("Intercept", "x"))
-    assert float(solution.exact[1]) == pytest.approx((3 * 20 + 5 * 35.5) / 8 - 10, rel=1e-15)

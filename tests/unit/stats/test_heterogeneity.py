@@ -331,14 +331,6 @@ def test_a_level_where_nothing_varies_says_so_and_the_others_are_tested(squares)
         assert {effect.note for effect in (first, still, third)} == {"assumes equal variance across levels"}
 
 
-def test_one_sided_effects_have_intervals_that_are_open_on_the_other_side():
-    _, tally = crowd()
-    for two, up in zip(segment_effects(tally), segment_effects(tally, alternative="greater"), strict=True):
-        assert up.p == pytest.approx(two.p / 2, rel=1e-9)
-        assert up.interval[1] == up.interval_adjusted[1] == np.inf
-        assert up.interval_adjusted[0] < up.interval[0]
-
-
 def test_a_confidence_is_a_share():
     with pytest.raises(AnalysisError, match="confidence must lie between 0 and 1"):
         segment_effects(eighteen(), confidence=95)

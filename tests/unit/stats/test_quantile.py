@@ -34,13 +34,6 @@ def test_the_share_below_an_edge_and_the_quantile_there_are_those_of_the_rows() 
         assert people.quantile(share) == edge
 
 
-def test_a_person_in_the_middle_of_every_bin_gives_the_quantiles_of_numpy() -> None:
-    rows = np.arange(100) + 0.5
-    people = binned(rows, tuple(map(float, range(101))))
-    for share in (0.01, 0.1, 0.25, 0.5, 0.625, 0.9, 0.99):
-        assert people.quantile(share) == pytest.approx(np.quantile(rows, share, method="hazen"), rel=1e-14)
-
-
 def test_between_edges_it_is_the_monotone_cubic_of_another_package() -> None:
     people = binned(latencies(2))
     cubic = interpolate.PchipInterpolator(EDGES, people.shares)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.unit.stats.noisy_tables import stated_noise, with_noise
+from tests.unit.stats.noisy_tables import assert_noise_is_as_stated, stated_noise, with_noise
 
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
@@ -15,7 +15,6 @@ from kanab.stats import contrast
 from kanab.stats.ratio import (
     additive_ratio_means,
     adjusted_ratio_means,
-    ratio_effect,
     ratio_means,
 )
 
@@ -39,15 +38,6 @@ def test_ratios_are_exact_fractions_of_the_sums():
     means = ratio_means(shop(), "revenue", "orders")
     assert means.exact == (Fraction(40, 4), Fraction(50, 4))
     assert (means.metric, means.method, means.people, means.control) == ("revenue/orders", "difference", (4, 4), "A")
-
-
-def test_a_product_of_other_metrics_is_not_taken_for_theirs():
-    rows = ROWS | {"visits": [1, 2, 3, 1, 2, 3, 1, 2]}
-    tally = count_columns(
-        rows, arm="arm", metrics=["revenue", "orders", "visits"], resolution={"revenue": 0.25},
-        products=[("visits", "orders"), ("revenue", "orders")],
-    )  # fmt: skip
-    assert ratio_effect(tally, "revenue", "orders") == ratio_effect(shop(), "revenue", "orders")
 
 
 def test_people_without_both_values_are_left_out_of_the_plain_ratio():
@@ -212,14 +202,7 @@ def draws_of_ratios(draws, make):
 def test_ratios_that_start_from_combined_totals_have_shorter_intervals_and_say_how_short(make):
     draws = 120
     exact, drawn, beside = draws_of_ratios(draws, make)
-    seen, said = np.cov(np.array([means.means for means in drawn]).T), np.mean([means.noise for means in drawn], axis=0)
-    deviations = np.sqrt(np.diag(said))
-    unit = np.outer(deviations, deviations)
-    assert seen / unit == pytest.approx(said / unit, abs=4 * math.sqrt(2 / draws))
-    assert np.mean([means.means for means in drawn], axis=0) == pytest.approx(
-        exact.means, abs=4 * deviations.max() / math.sqrt(draws)
-    )
-    assert np.mean([means.sample for means in drawn], axis=0) == pytest.approx(exact.sample, rel=0.1)
+    assert_noise_is_as_stated(drawn, exact)
     contrasts = [[contrast(means, {"B": 1, "A": -1}) for means in some] for some in (drawn, beside)]
     truth = contrast(exact, {"B": 1, "A": -1}).estimate
     widths = [np.mean([high - low for low, high in (each.interval for each in some)]) for some in contrasts]

@@ -62,23 +62,6 @@ def test_without_variance_there_is_no_interval() -> None:
     assert (relative.estimate, relative.interval) == (0.5, None)
 
 
-def test_one_sided_intervals_are_open_on_the_side_of_the_alternative() -> None:
-    rng = np.random.default_rng(1)
-    positive = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(7, 3, 30)))
-    negative = means_of(list(rng.normal(-6, 2, 40)), list(rng.normal(-7, 3, 30)))
-    ends = [
-        relative_effect(means, kb.stats.against_control(means, alternative=side)).interval  # type: ignore[arg-type]
-        for means in (positive, negative)
-        for side in ("greater", "less")
-    ]
-    assert [tuple(np.isinf(pair)) for pair in ends if pair] == [
-        (False, True),
-        (True, False),
-        (False, True),
-        (True, False),
-    ]
-
-
 def test_the_delta_methods_interval_is_symmetric_and_textbook() -> None:
     rng = np.random.default_rng(1)
     means = means_of(list(rng.normal(6, 2, 40)), list(rng.normal(7, 3, 30)))
@@ -135,10 +118,6 @@ def test_without_an_event_in_the_control_there_is_no_share_but_an_odds_ratio_wit
     assert ratio.estimate == math.inf
     assert 10 < ratio.interval[0] < ratio.interval[1] == math.inf
     assert odds_ratio(kb.stats.against_control(rates(0, 20, 0, 20))) == OddsRatio(None, None)
-
-
-def test_only_rates_have_an_odds_ratio() -> None:
-    assert odds_ratio(kb.stats.difference_in_means(eighteen())) is None
 
 
 def test_of_unknown_skewness_the_interval_is_the_wider_of_both_tests() -> None:

@@ -67,12 +67,6 @@ def test_verdict_p_and_interval_of_a_look_agree(alternative, shift):
         assert look.p >= seen.p
 
 
-def test_the_last_planned_look_ends_the_design():
-    assert planned_look(effect(), [1000, 2000], looks=2).verdict == "ended"
-    assert planned_look(effect(), [1000, 2000], planned=2000).verdict == "ended"
-    assert planned_look(effect(1.0), [1000, 2000], looks=2).verdict == "may stop"
-
-
 def test_what_does_not_vary_is_not_testable():
     rows = {"arm": ["A", "A", "B", "B"], "y": [2, 2, 2, 2]}
     flat = difference_in_means(count_columns(rows, arm="arm", metrics=["y"]))

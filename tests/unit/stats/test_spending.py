@@ -115,13 +115,6 @@ def test_impossible_looks_are_refused(fractions, fact):
     assert problem.value.remedy
 
 
-def test_unknown_choices_are_refused():
-    with pytest.raises(AnalysisError, match="unknown spending function"):
-        boundaries(FIFTHS, spending="haybittle-peto")
-    with pytest.raises(AnalysisError, match="confidence"):
-        boundaries(FIFTHS, confidence=95)
-
-
 @pytest.mark.parametrize("spending", ["pocock", "obrien-fleming", "hsd:-4"])
 @pytest.mark.parametrize("fractions", [(1.0,), (0.4,), (0.25, 0.5), (0.2, 0.4, 0.6, 0.8, 1.0)])
 @pytest.mark.parametrize("p", [1e-200, 1e-9, 0.003, 0.04])

@@ -145,10 +145,6 @@ def test_a_numeric_covariate_is_one_column_of_scores():
     assert coded["arm[B]:tier"] == [0, 0, 1, 2.5]
 
 
-def test_a_product_with_a_numeric_covariate_keeps_its_slope_and_adds_no_arm():
-    assert list(columns(crossed(arm="AB", tier=[1, 2]), "arm:tier")) == ["Intercept", "tier", "arm[B]:tier"]
-
-
 def test_the_missing_level_of_a_numeric_covariate_is_a_column_of_its_own():
     coded = columns(crossed(arm="AB", tier=[1, 2, None]), "tier")
     assert coded == {
@@ -177,10 +173,3 @@ def test_the_experiments_of_a_pair_are_called_by_their_names():
     assert list(columns(tally, "one * two")) == ["Intercept", "one[B]", "two[Y]", "one[B]:two[Y]"]
     with pytest.raises(FormulaError, match=r"unknown factor\. This tally has: one, two\."):
         columns(tally, "arm")
-
-
-def test_an_unknown_name_is_refused_with_the_known_ones():
-    with pytest.raises(
-        FormulaError, match=r"^the formula names an unknown factor\. This tally has: treatment, tier, arm"
-    ):
-        columns(eighteen(), "arm + device")

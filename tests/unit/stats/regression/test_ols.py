@@ -7,7 +7,7 @@ import statsmodels.formula.api as smf
 
 from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
-from kanab.errors import AnalysisError, DesignError, FormulaError, LevelError
+from kanab.errors import AnalysisError, DesignError
 from kanab.stats import fit
 from kanab.stats.regression.ols import robust_fit
 
@@ -35,21 +35,6 @@ def test_anova_splits_the_squares_about_the_mean():
     assert str(fitted.anova).splitlines()[2].split() == ["Regression", "1", "32.00", "32.00", "19.20", "0.00466"]
 
 
-def test_the_metric_is_named_where_there_are_several():
-    tally = count_columns({"arm": list("AABB"), "y": [1, 2, 3, 5], "z": [4, 3, 2, 0]}, arm="arm", metrics=["y", "z"])
-    assert fit(tally, "arm", "z").b.tolist() == [3.5, -2.5]
-    with pytest.raises(LevelError, match=r"several metrics, and none named\. This tally has: y, z\."):
-        fit(tally, "arm")
-    with pytest.raises(LevelError, match=r"unknown metric\. This tally has: y, z\."):
-        fit(tally, "arm", "x")
-
-
-def test_an_arm_with_nobody_makes_no_coefficient():
-    tally = eight([1, 2, 3, 4, 5, 6, 7, 8])
-    only_a = tally.select_arms(["A"]) + tally.select_arms(["B"]).empty()
-    assert fit(only_a, "arm + tier").names == ("Intercept", "tier")
-
-
 def test_scores_beside_their_own_categories_are_named():
     with pytest.raises(DesignError, match=r"cannot tell these terms apart: tier\[3\]\."):
         fit(eighteen(), "tier + C(tier)")
@@ -61,21 +46,6 @@ def test_fewer_people_than_coefficients_are_refused():
     assert fit(tally, "arm + tier").df == 1
     with pytest.raises(DesignError, match="too few people for the 4 coefficients of this formula"):
         fit(tally, "arm * tier")
-
-
-def test_unknown_names_and_bad_formulas_are_formula_errors():
-    with pytest.raises(FormulaError, match="unknown factor"):
-        fit(eighteen(), "arm + device")
-    with pytest.raises(FormulaError, match="this is not a formula"):
-        fit(eighteen(), "arm +")
-    with pytest.raises(AnalysisError, match="nobody has been counted"):
-        fit(eighteen().empty(), "arm")
-
-
-@pytest.mark.parametrize("confidence", [0, 1, 95, "0.95"])
-def test_an_impossible_confidence_is_refused(confidence):
-    with pytest.raises(AnalysisError, match="confidence must lie between 0 and 1"):
-        fit(eighteen(), "arm", confidence=confidence)
 
 
 def test_a_constant_metric_has_no_errors_no_p_and_no_f():
