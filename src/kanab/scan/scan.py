@@ -148,8 +148,16 @@ def scan_segments(
 ) -> SegmentReadout:
     """Test which effects differ between which levels: every experiment × covariate × metric together.
 
-    Arguments are as for `scan_interactions`; ``covariates`` are names or `Covariate`. Sparse levels are merged to k
-    people.
+    source: anything that `count` takes, or one or more releases with tables by covariates.
+    experiments: the columns that hold arms, by their names.
+    metrics: names or `Mean`.
+    covariates: names or `Covariate`; sparse levels are merged to k people.
+    k, override: people whom a class holds at least, and the reason for a k below 5.
+    family, correction, alpha: "metric" corrects over all tests of one metric, "all" over everything.
+    tolerance: differences of effects below it, by metric and in its units, do not matter.
+    rows: which rows count, and how they become people: `Rows`.
+    ledger, new_ledger: a scan of rows is internal; one with a ledger (a path; ``new_ledger`` begins one) may be
+        shared, and is noted there.
 
     Raises `PlanError` where names are missing or contradict each other, `SourceError` where the
     source cannot be counted, `PrivacyError` where nothing may be shared, `LedgerError` where there is no such
