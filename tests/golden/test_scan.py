@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.benchmarks import load_benchmark
 
 import kanab as kb
 from kanab.datasets import eighteen
@@ -22,16 +21,7 @@ TESTS = ["persngrp", "phongotv", "mailings"]
 V98 = kb.Metric("v98", 1, (0, 1))
 
 
-def load() -> Any:
-    path = Path(__file__).parents[2] / "benchmarks" / "bench_scan_tests.py"
-    spec = importlib.util.spec_from_file_location("bench_scan_tests", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_scan_tests"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-bench = load()
+bench = load_benchmark("bench_scan_tests")
 
 
 def near(value: Any, *, rel: float = 1e-12) -> Any:

@@ -1,16 +1,14 @@
 """A scan gives what single tests give, and what exact arithmetic gives; and it rings as often as it says."""
 
-import importlib.util
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.benchmarks import load_benchmark
 
 from kanab import Metric, Tally
 from kanab.scan.stats.pair_scan import scan_pairs
@@ -22,16 +20,7 @@ from kanab.tally.moments import Moments
 TOLERANCE = 1e-11
 
 
-def load():
-    path = Path(__file__).parents[2] / "benchmarks" / "bench_scan_tests.py"
-    spec = importlib.util.spec_from_file_location("bench_scan_tests", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_scan_tests"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-bench = load()
+bench = load_benchmark("bench_scan_tests")
 
 
 def near(value, rel=TOLERANCE):

@@ -1,12 +1,10 @@
 """All pairs of some experiments: rows, verdicts, families, and what is refused."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.benchmarks import load_benchmark
 
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, LevelError, PlanError
@@ -16,17 +14,7 @@ from kanab.scan.stats.scan_verdicts import Rules
 from kanab.tally import Factor
 from kanab.tally.moments import Moments
 
-
-def load():
-    path = Path(__file__).parents[4] / "benchmarks" / "bench_scan_tests.py"
-    spec = importlib.util.spec_from_file_location("bench_scan_tests", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_scan_tests"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-bench = load()
+bench = load_benchmark("bench_scan_tests")
 SPEND, BOUGHT = Metric("spend", 100, (0, 100)), Metric("bought", 1, (0, 1))
 
 
