@@ -28,6 +28,13 @@ EXAMPLES = {
 }
 """What to write for arguments of these names, whatever function takes them."""
 
+OTHER_WORDS = {
+    "treatment": "arm", "variant": "arm", "group": "arm", "treatments": "arms", "variants": "arms", "groups": "arms",
+    "outcome": "metrics", "outcomes": "metrics", "kpi": "metrics", "dimensions": "segments", "mde": "effect",
+    "sample_size": "people", "n": "people",
+}  # fmt: skip
+"""The field's words for arguments, beside those for fields of values."""
+
 ORIGINS = {
     "ArmMeans": "plain_means(tally) and adjusted_means(tally) return one",
     "BinnedPeople": "BinnedPeople((0, 100, 200), (0, 50, 30, 20)) is one",
@@ -214,7 +221,8 @@ def _wrong_call(function: Any, name: str, named: Mapping[str, Any], problem: Typ
     if not unknown:
         told = str(problem).partition("() ")[2]
         return ArgumentError(f"{name}() {told}" if told else str(problem), f"It takes: {listed(words, most=50)}.")
-    near = difflib.get_close_matches(unknown[0], words, n=1, cutoff=0.6)
+    other = OTHER_WORDS.get(unknown[0])
+    near = [other] if other in words else difflib.get_close_matches(unknown[0], words, n=1, cutoff=0.6)
     hint = _in_a_value(unknown[0], words, cutoff=1.0) or (f"Did you mean {near[0]!r}?" if near else "")
     hint = hint or _in_a_value(unknown[0], words, cutoff=0.8) or f"It takes: {listed(words, most=50)}."
     return ArgumentError(f"{name}() has no argument {unknown[0]!r}", hint)
