@@ -28,6 +28,7 @@ def tally(levels: list, people: list[int]) -> kb.Tally:
         # numbers are cut from left to right, and the rest joins the last
         ([1, 2, 3, 4, 5, 6], [10, 25, 31, 10, 25, 4], {"1 … 2": (1, 2), 3: (3,), "4 … 6": (4, 5, 6)},
          {"1 … 2": 60 / 35, "4 … 6": 189 / 39}),
+        ([1, 2, 3], [30, 30, 40], {1: (1,), 2: (2,), 3: (3,)}, {}),
         ([1, 2], [10, 12], {"1 … 2": (1, 2)}, {"1 … 2": 34 / 22}),
         # a sparse missing level joins the largest group at its score
         ([1, 2, None], [40, 60, 4], {1: (1,), "2 or missing": (2, None)}, {"2 or missing": 2.0}),
@@ -39,7 +40,7 @@ def test_levels_below_what_is_needed_are_merged(
     levels: list[Any], people: list[int], groups: dict[Any, tuple[Any, ...]], scores: dict[Any, float]
 ) -> None:
     found = merge_levels(tally(levels, people), "x", needed=30)
-    assert dict(found.groups) == groups
+    assert found.groups == tuple(groups.items())
     assert dict(found.scores) == pytest.approx(scores)
 
 

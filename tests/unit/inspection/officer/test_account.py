@@ -177,7 +177,7 @@ CASES: dict[str, Callable[[Release, Chain], Account]] = {
 def outline(account: Account) -> str:
     """What an account decides: the verdict, states, checks that do not hold, and the names of everything else."""
     verdict = account["verdict"]
-    lines = [verdict["says"], f"effective k: {verdict['effective_k']}; k: {verdict['k']}"]
+    lines = [f"{verdict['state']}: {verdict['says']}", f"effective k: {verdict['effective_k']}; k: {verdict['k']}"]
     lines += [f"rule {rule['rule']}: {rule['holds']}" for rule in account["rules"]]
     lines += [f"{part['question']}: {part['state']} ({', '.join(part['rules'])})" for part in account["questions"]]
     lines += [f"  holds: {text}" for part in account["questions"] for text in part["holds"]]
