@@ -112,5 +112,5 @@ def test_vouchers_are_minted_as_written() -> None:
 def test_totals_fall_on_the_grid_as_rows_do() -> None:
     for scale, (low, high), value, steps in CASES["grid"]:
         metric = Metric("y", scale, (low / scale, high / scale))
-        assert MetricGrid(float(scale), low, high, whole=True).steps(float(value)) == steps
+        assert MetricGrid(float(scale), low, high, starts_at_zero=True).steps(float(value)) == steps
         assert metric.to_grid(np.array([value], dtype=float)).tolist() == [steps]

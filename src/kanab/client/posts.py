@@ -156,7 +156,7 @@ def _ratio_totals(config: Config, first: str, second: str, totals: Steps) -> str
 def _total(config: Config, metric: str, totals: Steps) -> str | None:
     """Return a total as it is written; None where there is none yet."""
     gauge = config.gauges[metric]
-    steps = totals.get(metric, 0 if gauge.whole else None)
+    steps = totals.get(metric, 0 if gauge.starts_at_zero else None)
     if steps is None:
         return None
     whole, rest = divmod(steps, config.metrics[metric].scale)

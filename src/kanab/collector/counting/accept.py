@@ -183,14 +183,17 @@ def _transition(grids: tuple[MetricGrid, ...], old: Value | None, new: Value | N
         return None, None
     if len(grids) == 1:
         grid = grids[0]
-        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and grid.whole):
+        if isinstance(new, tuple) or isinstance(old, tuple) or (old is None and grid.starts_at_zero):
             return None
         return None if old is None else grid.steps(old), grid.steps(new)
     first, second = grids
-    if not isinstance(new, tuple) or not (isinstance(old, tuple) or (old is None and not first.whole & second.whole)):
+    if not isinstance(new, tuple):
         return None
-    before = None if old is None else (first.steps(old[0]), second.steps(old[1]))
-    return before, (first.steps(new[0]), second.steps(new[1]))
+    after = first.steps(new[0]), second.steps(new[1])
+    if isinstance(old, tuple):
+        return (first.steps(old[0]), second.steps(old[1])), after
+    begins = old is None and not (first.starts_at_zero and second.starts_at_zero)
+    return (None, after) if begins else None
 
 
 def _is_late(cohort: int, transitions: Transitions, opening: Opening, sealed_through: int | None) -> bool:

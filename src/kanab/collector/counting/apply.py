@@ -44,7 +44,7 @@ class MetricKeys(NamedTuple):
 class RatioKeys(NamedTuple):
     """The names of a ratio's counters, at each experiment of the linkage; only products where all else is known."""
 
-    whole: bool
+    has_no_gaps: bool
     by_arm: tuple[tuple[str, ...], ...]
 
 
@@ -148,7 +148,7 @@ def _add_ratio(counters: Counters, keys: RatioKeys, old: tuple[int, int] | None,
     y, z = new
     u, v = old or (0, 0)
     parts = (int(old is None), y - u, z - v, y * y - u * u, z * z - v * v, y * z - u * v)
-    deltas = parts[-1:] if keys.whole else parts
+    deltas = parts[-1:] if keys.has_no_gaps else parts
     for names in keys.by_arm:
         for key, value in zip(names, deltas, strict=True):
             counters[key] = counters.get(key, 0) + value
@@ -169,9 +169,9 @@ def _metric_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> 
 
 def _ratio_keys(layout: TableLayout, levels: Sequence[Level], measure: int) -> RatioKeys:
     ratio = layout.ratios[measure - len(layout.metrics)]
-    parts = RATIO_PARTS[-1:] if ratio.whole else RATIO_PARTS
+    parts = RATIO_PARTS[-1:] if ratio.has_no_gaps else RATIO_PARTS
     return RatioKeys(
-        ratio.whole,
+        ratio.has_no_gaps,
         tuple(
             tuple(layout.marginal_key((arm,), (level,), ratio.name, part) for part in parts)
             for arm, level in zip(layout.linkage.experiments, levels, strict=False)

@@ -40,7 +40,7 @@ class RatioLayout:
     """
 
     pair: tuple[str, str]
-    whole: bool
+    has_no_gaps: bool
     demanded: bool = True
 
     @property
@@ -83,7 +83,7 @@ class TableLayout:
         """The ratios that must move with a metric, by its measure."""
         demanded: dict[int, tuple[int, ...]] = {}
         for (measure, parts), ratio in zip(self.ratio_parts.items(), self.ratios, strict=True):
-            if ratio.whole and ratio.demanded:
+            if ratio.has_no_gaps and ratio.demanded:
                 for part in parts:
                     demanded[part] = (*demanded.get(part, ()), measure)
         return demanded
@@ -176,7 +176,7 @@ def _layout(
         numeric = not any(isinstance(level, (str, bool)) for level in levels)
         scores = (*(as_score(level) for level in levels), None) if numeric else None
         factors.append(Factor(linkage.covariate, (*levels, None), "covariate", scores))
-    whole = [name for name, metric in metrics.items() if metric.missing == "zero"]
+    zeros = [name for name, metric in metrics.items() if metric.missing == "zero"]
     pairs: dict[tuple[str, str], bool] = {}
     for metric in plan.metrics:
         if metric.ratio is not None:
@@ -187,7 +187,7 @@ def _layout(
         tuple(factors),
         tuple(metrics.values()),
         {metric.name: _marginals(metric, linkage, factors) for metric in plan.counted_metrics},
-        tuple(RatioLayout(pair, all(part in whole for part in pair), demanded) for pair, demanded in pairs.items()),
+        tuple(RatioLayout(pair, all(part in zeros for part in pair), demanded) for pair, demanded in pairs.items()),
     )
 
 

@@ -35,7 +35,7 @@ class MetricGrid(NamedTuple):
     scale: float
     low: int
     high: int
-    whole: bool
+    starts_at_zero: bool
 
     @classmethod
     def of(cls, metric: Metric) -> MetricGrid:
@@ -215,7 +215,7 @@ class LinePrefixes:
         if len(totals) == 2:
             metric, new = totals
             _, grids = self._measure(metric, at)
-            return f"{before}:{metric}", 0.0 if grids[0].whole else None, _number(new, at)
+            return f"{before}:{metric}", 0.0 if grids[0].starts_at_zero else None, _number(new, at)
         if len(totals) != 4 or decode(totals[0]) != decode(totals[2]) + _OLD_SUFFIX:
             raise _unreadable(at)
         old, more = _number(totals[1], at), _number(totals[3], at)

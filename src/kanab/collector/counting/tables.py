@@ -279,7 +279,7 @@ def _cross(
     def sums(name: str) -> Cells:
         return _cells(counters, [arm], lambda levels: layout.marginal_key(by, levels, ratio.name, name))
 
-    if not ratio.whole:
+    if not ratio.has_no_gaps:
         n, s, t, q, r, p = (sums(name) for name in RATIO_PARTS)
         return Cross(ratio.pair, by, n, (s, t), (q, r), p)
     first, second = (next(part for part in moments if part.metric.name == name) for name in ratio.pair)

@@ -53,7 +53,7 @@ def _metric_counters(layout: TableLayout, part: Moments, factors: Sequence[Facto
 
 def _ratio_counters(layout: TableLayout, ratio: RatioLayout, arm: Factor, cross: Cross) -> Counters:
     cells = (cross.counts, *cross.sums, *cross.squares, cross.products)
-    parts = [*zip(RATIO_PARTS, cells, strict=True)][-1 if ratio.whole else 0 :]
+    parts = [*zip(RATIO_PARTS, cells, strict=True)][-1 if ratio.has_no_gaps else 0 :]
     return {
         layout.marginal_key(cross.by, levels, ratio.name, name): value
         for name, numbers in parts
