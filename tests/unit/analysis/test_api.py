@@ -14,10 +14,8 @@ from kanab.analysis.from_source import readout
 from kanab.counting.dispatch import count
 from kanab.description import Ratio, Reading
 from kanab.errors import AnalysisError, LevelError, PlanError
-from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
-from kanab.privacy.release import Release
 
 
 def shop(n: int = 4_000, seed: int = 1, arms: tuple[str, ...] = ("A", "B")) -> dict[str, Any]:
@@ -243,30 +241,6 @@ def test_a_ratio_whose_products_were_withheld_is_a_note() -> None:
     assert any(note.startswith("spend/orders is not given") for note in found["notes"])
 
 
-def test_several_looks_widen_intervals_and_correct_the_p_over_all_looks() -> None:
-    plain = readout_of(shop(), **CHOICES).to_dict()
-    for looks in (kb.Looks("always-valid"), kb.Looks("spending", looks=4, earlier=(1_000, 2_000))):
-        found = readout_of(shop(), **CHOICES, looks=looks)
-        for row, own in zip(found.to_dict()["effects"], plain["effects"], strict=True):
-            look = row["sequential"]
-            usual = ("estimate", "p_usual", "interval_welch")
-            assert [row[name] for name in usual] == [own[name] for name in usual]
-            assert (row["p"], row["interval"]) == (look["p"], look["interval"])
-            assert look["verdict"] in ("may stop", "keep going")
-            low, high = look["interval"]
-            assert high - low > own["interval"][1] - own["interval"][0]
-            assert look["p"] >= own["p"]
-            assert (row["p_adjusted"] or 1) >= look["p"]
-            assert (look["p"] < 0.05) == (not low <= 0 <= high)
-        assert found.to_dict()["sample_ratio"]["p_any_time"] is not None
-        assert "however often you look" in str(found)
-        assert "Sample ratio: fine. People arrived in equal shares (χ²" not in str(
-            found
-        )  # whose p would be another one
-        assert "keep going" in str(found) or "you may stop" in str(found)
-    assert found.to_dict()["effects"][0]["sequential"]["look"] == 3
-
-
 def test_planned_looks_without_a_plan_are_refused() -> None:
     with pytest.raises(AnalysisError, match="how many looks are planned is not said"):
         readout_of(shop(), **CHOICES, looks=kb.Looks("spending"))
@@ -328,41 +302,6 @@ def test_pooled_arms_are_checked_for_balance_as_one() -> None:
     device = next(row for row in balance["rows"] if row["name"] == "device")
     assert device["p"] == pytest.approx(expected.pvalue, rel=1e-9)
     assert device["arm"] == "any"
-
-
-@pytest.fixture(scope="module")
-def with_epsilon() -> Release:
-    pytest.importorskip("opendp")
-    plan = parse_plan(
-        """
-        [privacy]
-        epsilon = 3
-        [metrics]
-        bought = { kind = "binary", missing = "zero" }
-        spend = { bounds = [0, 100], resolution = 0.5, missing = "zero" }
-        [covariates]
-        tier = { levels = ["basic", "gold"] }
-        [experiments.checkout]
-        arms = { A = 1, B = 1 }
-        adjust = ["tier"]
-        """
-    )
-    rng = np.random.default_rng(19)
-    people = {
-        "checkout": rng.choice(["A", "B"], 20_000), "tier": rng.choice(["basic", "gold"], 20_000),
-        "bought": rng.random(20_000) < 0.2, "spend": np.round(rng.gamma(2, 6, 20_000)),
-    }  # fmt: skip
-    return release(count(people, plan))
-
-
-def test_where_noise_is_too_much_for_classes_the_note_says_what_is_not_adjusted(
-    with_epsilon: Release, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kanab.stats.noise_variance.FEWEST_DEVIATIONS", 1e6)
-    notes = analyze(with_epsilon).notes
-    assert (
-        "The effect on bought is not adjusted for tier: in arm 'A' a class has too few people for this noise." in notes
-    )
 
 
 def test_levels_that_are_taken_as_one_are_named_and_the_test_is_called_what_it_is() -> None:

@@ -243,13 +243,6 @@ def test_a_row_that_stands_for_nobody_is_refused_so_that_k_clusters_have_k_peopl
         kb.release(count_of(rows, **choices, where="people >= 1"))
 
 
-def test_adjusting_saves_clusters() -> None:
-    rows = shops(80)
-    rows["spend"] = (rows["spend"] + 9 * (rows["region"] == "north")).round(2)
-    said = [line for line in str(readout_of(rows, **CHOICES, adjust=["region"])).splitlines() if "is worth" in line]
-    assert said[0].endswith(" clusters had come.")
-
-
 def test_the_only_metric_of_clusters_decides_and_their_people_are_no_metric() -> None:
     rows = shops(seed=7) | {"people": np.full(len(shops(seed=7)["shop"]), 1)}
     rows["people"][0] = 5_000  # one cluster has most of the people of its arm

@@ -130,22 +130,6 @@ def test_bonferronis_interval_is_statsmodels_at_a_quarter_of_alpha() -> None:
     assert row["interval_adjusted"] == pytest.approx(list(oracle), rel=1e-9)
 
 
-def test_over_several_looks_the_intervals_of_a_family_hold_over_all_of_them() -> None:
-    counted = kb.release(count_of(rows(), **CHOICES | {"adjust": []}))
-    alone = kb.analyze(counted, reading=kb.Reading(correction="bonferroni")).to_dict()["effects"]
-    for looks in (kb.Looks("always-valid"), kb.Looks("spending", looks=3, earlier=(1_000, 2_000))):
-        for row, one in zip(
-            kb.analyze(counted, reading=kb.Reading(correction="bonferroni", looks=looks)).to_dict()["effects"],
-            alone,
-            strict=True,
-        ):
-            assert row["level"] == one["level"] == 1 - 0.05 / 4
-            assert row["interval_adjusted"][0] < one["interval_adjusted"][0]
-            assert row["interval_adjusted"][0] < row["sequential"]["interval"][0]
-            low, high = row["interval_adjusted"]
-            assert row["agrees"] == ((row["p_adjusted"] > 0.05) == (low < 0 < high))
-
-
 # ── arms ───────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -69,13 +69,6 @@ def test_each_role_is_a_family_and_primary_metrics_come_first() -> None:
     assert effects[3]["p_adjusted"] == effects[3]["p"]
 
 
-def test_without_roles_all_metrics_are_one_family_and_nothing_is_decided() -> None:
-    data = kb.readout(rows(), arm="variant", metrics=METRICS).to_dict()
-    assert {row["role"] for row in data["effects"]} == {None}
-    assert [row["p_adjusted"] for row in data["effects"]] == kb.stats.correct([r["p"] for r in data["effects"]], "holm")
-    assert (data["decision"], data["guardrails"]) == (None, [])
-
-
 def test_the_only_metric_and_the_only_one_that_is_no_guardrail_are_primary() -> None:
     assert kb.readout(rows(), arm="variant", metrics=["orders"]).to_dict()["decision"]["answer"] == "ship"
     data = kb.readout(

@@ -30,15 +30,15 @@ def null_people(seed: int, n: int = 600, metrics: list[str] = TEN) -> dict[str, 
 
 @pytest.mark.slow
 def test_on_null_data_with_ten_metrics_one_may_stop_in_about_one_study_of_twenty() -> None:
-    """Without the correction it is 40 of 100."""
+    """Without the correction it is 40 %."""
     looks = kb.Looks("spending", looks=1, earlier=())
     stopped = 0
-    for seed in range(100):
+    for seed in range(60):
         data = kb.readout(null_people(seed), arm="variant", metrics=TEN, reading=kb.Reading(looks=looks)).to_dict()
         verdicts = [row["sequential"]["verdict"] for row in data["effects"]]
         assert [verdict == "may stop" for verdict in verdicts] == [row["p_adjusted"] <= 0.05 for row in data["effects"]]
         stopped += "may stop" in verdicts
-    assert stopped <= 11  # 5 are expected; 12 or more have a chance of .004
+    assert stopped <= 8  # 3 are expected; 9 or more have a chance of .004
 
 
 @pytest.mark.parametrize(

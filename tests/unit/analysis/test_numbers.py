@@ -1,16 +1,13 @@
 """A readout adjusted for numbers as they are: one row for all together, no results of the numbers themselves."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from click.testing import CliRunner
 from tests.described import count_of, readout_of
 
 import kanab as kb
-from kanab.cli.main import cli
 from kanab.errors import AnalysisError, ArgumentError
 
 
@@ -110,11 +107,7 @@ def test_the_readout_says_what_adjusting_saved_in_people():
     assert adjusted.sample_size_gain == pytest.approx(ratio - 1)
     assert plain.sample_size_gain is None
     sentence = f"Adjusting for before is worth as much as if {ratio:.1f} times as many people had come."
-    for surface in (str(answer), answer._repr_html_(), answer.to_markdown()):
-        assert sentence in " ".join(surface.split())
-    assert [row["sample_size_gain"] for row in answer.to_dict()["effects"]] == [None, adjusted.sample_size_gain]
-    some = read(shop(), ["tier"])
-    assert f"as if {100 * some.effects[1].sample_size_gain:.0f} % more people had come" in " ".join(str(some).split())
+    assert sentence in " ".join(str(answer).split())
     nothing = shop() | {"tier": np.random.default_rng(5).choice(["x", "y"], 6_000)}
     assert "Adjusting for" not in str(read(nothing, ["tier"]))
 
@@ -178,19 +171,6 @@ def test_products_that_the_gate_withholds_leave_the_other_covariates_and_a_remed
     clamped = count_of(shop(2_000), **chosen(["before", "tier"], bounds=BOUNDS | {"before": (0, 40)}))
     for each in (kb.analyze(kb.release(clamped)), read(shop(2_000), ["before", "tier"])):
         assert each.effects[1].effect.covariates == ("before", "tier")
-
-
-def test_the_command_line_reads_a_release_with_numbers_and_says_what_they_saved(tmp_path):
-    counted = count_of(shop(), arm="variant", metrics=["spend"], adjust=["before", "tier"], bounds=BOUNDS)
-    path = tmp_path / "release.json"
-    kb.write_release(kb.release(counted), path)
-    for flags, slopes in (([], "own"), (["--slopes", "one"], "one")):
-        result = CliRunner().invoke(cli, ["analyze", str(path), "--json", *flags])
-        assert result.exit_code == 0, result.output
-        data = json.loads(result.stdout)
-        assert data["slopes"] == slopes
-        assert data["effects"][1]["covariates"] == ["before", "tier"]
-        assert data["effects"][1]["sample_size_gain"] > 1
 
 
 def test_a_withheld_number_is_no_lost_effect():

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from kanab.analysis.sections import readout_markdown, readout_text
 from kanab.report.decision import STILL_RUNS, WARNING, decide, margin_text, rule_sentences
 from kanab.report.words import colour_key, tone
 
@@ -46,51 +45,9 @@ def answer(data: Readout, **now: Any) -> str:
     return str(decision["answer"])
 
 
-def test_without_a_primary_metric_there_is_no_decision(experiment: Maker) -> None:
-    data = experiment({"role": None}, {"metric": "visits", "role": None})
-    assert decide(data) is None
-    assert rule_sentences(data | {"decision": None}) == []
-    assert "Decision" not in readout_text(data | {"decision": None})
-
-
-def test_a_clearly_better_primary_metric_is_shipped(experiment: Maker) -> None:
-    assert decide(experiment({})) == {
-        "answer": "ship", "arm": "B", "arms": {"B": "ship"}, "rule": RULE,
-        "because": ["B raises spend by 0.50 (+5.0 %)."],
-    }  # fmt: skip
-
-
-def test_where_less_is_better_a_fall_is_shipped_and_a_rise_is_stopped(experiment: Maker) -> None:
-    assert answer(experiment(DOWN | {"better": "lower"})) == "ship"
-    assert answer(experiment({"better": "lower"})) == "stop"
-    assert answer(experiment(DOWN)) == "stop"
-
-
 def test_secondary_metrics_decide_nothing(experiment: Maker) -> None:
     assert answer(experiment({}, DOWN | {"metric": "visits", "role": "secondary"})) == "ship"
     assert answer(experiment(UNCLEAR, {"metric": "visits", "role": "secondary"})) == "inconclusive"
-
-
-def test_any_alarm_comes_before_everything_else(experiment: Maker) -> None:
-    ratio = {
-        "chi2": 50.0, "df": 1, "p": 1e-12, "residuals": {"A": 5.0, "B": -5.0}, "shares": {"A": 0.5, "B": 0.5},
-        "declared": True,
-    }  # fmt: skip
-    decision = decide(experiment({}, sample_ratio=ratio))
-    assert decision is not None
-    assert (decision["answer"], decision["because"]) == (
-        "broken",
-        ["Find the cause first: people did not arrive as planned."],
-    )
-
-
-def test_a_guardrail_that_is_worse_stops_the_arm_and_says_what_was_gained(experiment: Maker) -> None:
-    decision = decide(experiment({}, latency(), guardrails=(guard("holds", "refunds"), guard("worse"))))
-    assert decision is not None
-    assert decision["answer"] == "stop"
-    assert decision["because"] == [
-        "Guardrail latency is clearly worse: B raises it by 0.50 (+5.0 %), although it raises spend by 0.50 (+5.0 %)."
-    ]
 
 
 def test_a_guardrail_that_is_not_shown_to_keep_its_margin_is_not_shipped(experiment: Maker) -> None:
@@ -158,12 +115,6 @@ def test_what_still_runs_without_looks_or_people_goes_on(experiment: Maker) -> N
     assert answer(experiment(look), running=True) == "ship"
 
 
-def test_while_looks_are_left_nothing_is_given_up(experiment: Maker) -> None:
-    unclear = UNCLEAR | {"sequential": {"verdict": "keep going"}}
-    assert answer(experiment(unclear)) == "keep going"
-    assert answer(experiment(UNCLEAR | {"sequential": {"verdict": "ended"}})) == "inconclusive"
-
-
 def test_what_a_few_people_could_have_made_decides_nothing(experiment: Maker) -> None:
     watched = {"verdict": "watch", "p_usual_adjusted": 0.02, "test": "welch"}
     decision = decide(experiment(watched))
@@ -193,13 +144,6 @@ def test_of_several_arms_the_best_is_shipped_and_the_others_are_named(experiment
     assert lower["arm"] == "C"
 
 
-def test_the_decision_is_the_first_thing_said(experiment: Maker) -> None:
-    data = experiment({})
-    data["decision"] = decide(data)
-    assert readout_text(data).splitlines()[1] == "Decision: ship B. B raises spend by 0.50 (+5.0 %)."
-    assert "**Decision: ship B. B raises spend by 0.50 (+5.0 %).**" in readout_markdown(data)
-
-
 def test_colours_say_better_and_worse_where_less_is_better(small: Maker, effect: Maker) -> None:
     rise, fall = effect(better="lower"), effect(**DOWN, metric="visits")
     assert [tone(row) for row in (rise, fall, effect(**UNCLEAR))] == ["worse", "worse", "unclear"]
@@ -219,11 +163,3 @@ def test_other_experiments_that_interfere_on_a_primary_metric_are_named(experime
     decision = decide(experiment({}, interferes=alarms))
     assert decision is not None
     assert decision["because"][1:] == ["It interferes with banner on spend: read it within the arms of banner."]
-
-
-def test_without_a_known_control_nothing_is_decided(experiment: Maker) -> None:
-    data = experiment({}, control_chosen="unknown")
-    assert decide(data) is None
-    first, second, *_ = readout_text(data | {"decision": None}).splitlines()
-    assert first.endswith("in 2 arms, compared with A")
-    assert second.startswith('Which arm is the control? A, B: --control A (in Python control="A").')

@@ -88,13 +88,6 @@ def test_headings_go_down_one_step_at_a_time(report: str) -> None:
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_sections_are_named_by_their_headings(report: str) -> None:
-    tags = Outline(report).tags
-    names = {attributes["id"] for tag, attributes in tags if tag == "h2"}
-    assert names == {attributes["aria-labelledby"] for tag, attributes in tags if tag == "section"}
-    assert names == {"arrival", "effects", "segments", "privacy", "notes", "method"}
-
-
 def test_identifiers_are_unique(report: str) -> None:
     found = re.findall(r'\sid="([^"]*)"', report)
     assert len(found) == len(set(found))
@@ -160,13 +153,6 @@ def test_markup_in_names_is_escaped_everywhere(hillstrom: Readout) -> None:
         outline = Outline(html)
         assert outline.stack == []
         assert EVIL in outline.text
-
-
-def test_a_readout_without_effects_segments_or_notes_is_a_whole_report(small: Maker) -> None:
-    report = report_html(small() | {"effects": []})
-    assert "No effect was computed: no metric is compared." in report
-    assert 'id="segments"' not in report
-    assert 'id="notes"' not in report
 
 
 def test_the_notebook_fragment_brings_no_sheet_and_no_colours(hillstrom: Readout) -> None:
