@@ -320,10 +320,8 @@ def explain(
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
     plans, options = _ready(plan, earlier, replace(options, for_release=for_release))
-    with _opened(source, options) as (people, choices):
-        joint = _join(plans, people, choices)
-        with own_names(joint):
-            return show_sql(people, joint, **choices)
+    with _joined(source, plans, options) as (people, joint, choices):
+        return show_sql(people, joint, **choices)
 
 
 def _ready(plan: Plan, earlier: Sequence[Plan], options: SourceOptions) -> tuple[Plans, SourceOptions]:
@@ -473,34 +471,34 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     if not _installed("ibis"):
         choosing = "choosing rows (where) or adding up several rows per person (unit)"
         raise MissingExtraError(choosing if options.needs_engine else f"reading a {type(source).__name__}", "sql")
-    import ibis  # noqa: PLC0415 - needs the [sql] extra
-
-    from kanab.counting.engine.people import find_rates  # noqa: PLC0415
+    from kanab.counting.engine.people import find_rates  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.sql import count_table  # noqa: PLC0415
 
-    with _opened(source, options) as (opened, choices):
-        alone = plans[0].experiment_names == (EVERYBODY,)
-        people = opened.mutate(**{EVERYBODY: ibis.literal(EVERYBODY)}) if alone else opened
-        plan = _join(plans, people, choices)
-        with own_names(plan):
-            counted = count_table(people, plan, **choices)
+    with _joined(source, plans, options) as (people, plan, choices):
+        counted = count_table(people, plan, **choices)
         if options.cluster is None:
             return counted
         return replace(counted, rates=find_rates(people, counted.plan, options.where))
 
 
-def _join(plans: Plans, people: Any, choices: Mapping[str, Any]) -> Plan:
-    """Return the plan, or the joint one of several, whose aliases are no columns of the tables."""
-    from kanab.counting.engine.people import CLUSTER  # noqa: PLC0415 - needs the [sql] extra
+@contextmanager
+def _joined(source: Any, plans: Plans, options: SourceOptions) -> Iterator[tuple[Any, Plan, dict[str, Any]]]:
+    """Open the source as an Ibis table for a while, with the plan, or the joint one of several, and the choices."""
+    import ibis  # noqa: PLC0415 - needs the [sql] extra
+
     from kanab.counting.engine.profiles import holds_fractions  # noqa: PLC0415
 
-    is_number = cache(lambda name: choices["unit"] != CLUSTER and holds_fractions(people, name))
-    plans = tuple(check_plan(settle_kinds(plan, is_number)) for plan in plans)
-    if len(plans) == 1:
-        return plans[0]
-    events = choices["events"]
-    taken = [*people.columns, *(events.table.columns if events else [])]
-    return join_plans(plans, taken, apart=events is not None)
+    with _opened(source, options) as (opened, choices):
+        alone = plans[0].experiment_names == (EVERYBODY,)
+        people = opened.mutate(**{EVERYBODY: ibis.literal(EVERYBODY)}) if alone else opened
+        is_number = cache(lambda name: options.cluster is None and holds_fractions(people, name))
+        joint, *others = (check_plan(settle_kinds(plan, is_number)) for plan in plans)
+        if others:  # aliases are no columns of the tables
+            events = choices["events"]
+            taken = [*people.columns, *(events.table.columns if events else [])]
+            joint = join_plans([joint, *others], taken, apart=events is not None)
+        with own_names(joint):
+            yield people, joint, choices
 
 
 @contextmanager
