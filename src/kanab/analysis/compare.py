@@ -36,18 +36,18 @@ _SUREST = 1 - 1e-12
 class MetricMeans:
     """The arm means of one metric by one method, and how many people were counted for them.
 
-    ``off_commonest`` are those of each arm who have another value than the commonest one, at least; ``worth`` is the
+    ``nonmodal`` are those of each arm who have another value than the commonest one, at least; ``worth`` is the
     size of an effect worth having.
     """
 
     means: ArmMeans
     people: int
-    off_commonest: Mapping[Level, float] = field(default_factory=dict)
+    nonmodal: Mapping[Level, float] = field(default_factory=dict)
     worth: float | None = None
 
     def seen(self, effect: Effect, looks: Looks) -> Look:
         """Return an effect between these arms as it may be read at this look."""
-        fewest = min((self.off_commonest.get(arm, math.inf) for arm, _ in effect.contrast), default=math.inf)
+        fewest = min((self.nonmodal.get(arm, math.inf) for arm, _ in effect.contrast), default=math.inf)
         return looks.at(effect, self.people, fewest, self.worth)
 
 
@@ -240,7 +240,7 @@ def with_off_commonest(
         above, below = (of(part) for part in pairs[metric])
         return {arm: min(n, below[arm]) for arm, n in above.items()} if any(below.values()) else above
 
-    return [replace(metric, off_commonest=of(metric.means.metric)) for metric in measured]
+    return [replace(metric, nonmodal=of(metric.means.metric)) for metric in measured]
 
 
 def with_worth(measured: Sequence[MetricMeans], options: ResolvedOptions) -> list[MetricMeans]:

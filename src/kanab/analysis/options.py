@@ -74,11 +74,11 @@ class Looks:
                 f"a looks file and {rival} contradict each other", "Leave one out: the file is for planned looks."
             )
 
-    def at(self, effect: Effect, people: int, off_commonest: float = math.inf, worth: float | None = None) -> Look:
+    def at(self, effect: Effect, people: int, nonmodal: float = math.inf, worth: float | None = None) -> Look:
         """Return the effect as it may be read at this look; raise `AnalysisError` for a look that cannot be."""
         if self.method == "always-valid":
             return any_time_look(
-                effect, people, optimal_at=self.optimal_at, off_commonest=off_commonest, planned=self.planned,
+                effect, people, optimal_at=self.optimal_at, nonmodal=nonmodal, planned=self.planned,
                 last=self.last, worth=worth,
             )  # fmt: skip
         seen = [*(self.earlier or ()), people]

@@ -469,8 +469,8 @@ def _notes(linkages: tuple[LinkageForecast, ...], unknown: list[str], traffic: _
     return notes + (find_warnings(traffic.plan) if traffic.plan.cohorts is not None else [])
 
 
-def people_needed(groups: Sequence[tuple[Floats, int]], sure: float = SURE, least: int = 1) -> int:
-    """Return the fewest people with whom every group of a share holds its number, with this probability.
+def people_needed(groups: Sequence[tuple[Floats, int]], least: int = 1) -> int:
+    """Return the fewest people with whom every group of a share holds its number, with probability `SURE`.
 
     ``groups`` are shares with the number that each must hold. The chances that one holds fewer are
     binomial, and added up, which never gives too few people. ``least`` is a floor for everybody.
@@ -481,17 +481,15 @@ def people_needed(groups: Sequence[tuple[Floats, int]], sure: float = SURE, leas
     """
     shares = np.concatenate([share for share, _ in groups])
     numbers = np.concatenate([np.full(len(share), float(number)) for share, number in groups])
-    if not np.all(shares > 0) or not 0 < sure < 1:
-        raise AnalysisError(
-            "every group needs a positive share, and the certainty must lie between 0 and 1", "For example 0.95."
-        )
+    if not np.all(shares > 0):
+        raise AnalysisError("every group needs a positive share", "For example 0.5.")
 
     def too_few(n: int) -> bool:
         if n < floor:
             return True
         # how often a group holds fewer than its number
         fewer = scipy.special.betaincc(numbers, n - numbers + 1, shares)
-        return float(np.sum(fewer)) > 1 - sure
+        return float(np.sum(fewer)) > 1 - SURE
 
     floor = max(least, int(np.max(numbers)))
     low, high = 0, floor

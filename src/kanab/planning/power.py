@@ -197,7 +197,9 @@ def solve_power(
     check_two_of_three(people, effect, power)
     _check(spread, people, effect, power)
     if effect is not None and relative:
-        effect = effect * _mean(spread)
+        if not spread.mean:
+            raise AnalysisError("a relative effect needs a control mean other than 0", "Give mean=…, or units.")
+        effect *= abs(spread.mean)
     answer = _solved(spread, people, effect, power, planned)
     if spread.binary or spread.mean is None or spread.mean <= 0:
         return answer
@@ -261,14 +263,6 @@ def _check(spread: Spread, people: Any, effect: Any, power: Any) -> None:
         raise AnalysisError("the effect must be a finite number", "In units of the metric, or relative=True.")
     if power is not None and not (isinstance(power, Real) and 0 < float(power) < 1):
         raise AnalysisError("the power must lie between 0 and 1", "For example 0.8.")
-
-
-def _mean(spread: Spread) -> float:
-    if not spread.mean:
-        raise AnalysisError(
-            "a relative effect needs a control mean other than 0", "Give mean=…, or an effect in units."
-        )
-    return abs(spread.mean)
 
 
 def allotted(people: float, shares: Floats) -> list[int]:

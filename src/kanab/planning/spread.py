@@ -158,10 +158,13 @@ def spread_of_amounts(
     deviations = _per_arm(sd, arms, "a standard deviation", least=0.0)
     if not np.all(deviations > 0):
         raise AnalysisError("a standard deviation must be positive", "Give that of one person's value.")
+    if mean is not None and not (isinstance(mean, Real) and math.isfinite(mean)):
+        raise AnalysisError("the control's mean must be a finite number", "Leave it out if it is not known.")
     left = 1 - _explained(r2, arms)
     return Spread(
         arms, base, share, deviations**2 * left, np.zeros((len(arms), len(arms))),
-        np.full(len(arms), 1.0 + _slopes(slopes)), _finite(mean), grows=_multiplied(grows, mean),
+        np.full(len(arms), 1.0 + _slopes(slopes)), None if mean is None else float(mean),
+        grows=_multiplied(grows, mean),
     )  # fmt: skip
 
 
@@ -277,12 +280,6 @@ def _slopes(slopes: Any) -> int:
     if type(slopes) is not int or slopes < 0:
         raise AnalysisError("slopes must be a whole number, not below 0", "Count the coefficients of the covariates.")
     return slopes
-
-
-def _finite(mean: Any) -> float | None:
-    if mean is not None and not (isinstance(mean, Real) and math.isfinite(mean)):
-        raise AnalysisError("the control's mean must be a finite number", "Leave it out if it is not known.")
-    return None if mean is None else float(mean)
 
 
 def _multiplied(grows: bool, mean: float | None) -> bool:

@@ -309,7 +309,7 @@ def any_time_look(
     people: int,
     *,
     optimal_at: int = OPTIMAL_AT,
-    off_commonest: float = math.inf,
+    nonmodal: float = math.inf,
     planned: int | None = None,
     last: bool = False,
     worth: float | None = None,
@@ -320,7 +320,7 @@ def any_time_look(
     estimated error. ``people`` are everyone counted so far. It is narrowest at ``optimal_at`` people, which
     must be chosen before looking: 1.55 times as wide as an ordinary 95 % interval there, 1.66 times at
     ten times as many people, 1.95 times at a tenth. Means of rare events are not yet normal: it does not begin before
-    `FEWEST_CARRIERS` people of each arm are ``off_commonest`` (the fewest of `count_nonmodal`), and p is 1 until
+    `FEWEST_CARRIERS` people of each arm are ``nonmodal`` (the fewest of `count_nonmodal`), and p is 1 until
     then. It ends with the ``planned`` people, with ``last``, and where the interval lies within ± ``worth``, an effect
     worth having. Raises `AnalysisError` where people, optimal_at or planned is not a positive whole number.
 
@@ -336,7 +336,7 @@ def any_time_look(
             _check_whole(value, name)
     fraction = 1.0 if last else None if planned is None else min(1.0, people / planned)
     verdict: Verdict = "ended" if fraction == 1 else "keep going"
-    if off_commonest < FEWEST_CARRIERS:
+    if nonmodal < FEWEST_CARRIERS:
         p = None if effect.p is None else 1.0
         return AnyTimeLook(
             people, optimal_at, math.inf, 0.0, p, None, effect.confidence, verdict, None, False, planned, fraction

@@ -193,8 +193,8 @@ def test_impossible_traffic_and_shares_are_refused(wrong, fact):
 
 def test_it_is_the_fewest_by_the_added_binomial_chances():
     shares = np.array([0.6, 0.3, 0.1])
-    n = people_needed([(shares, 10)], 0.9)
-    assert stats.binom.cdf(9, n, shares).sum() <= 0.1 < stats.binom.cdf(9, n - 1, shares).sum()
+    n = people_needed([(shares, 10)])
+    assert stats.binom.cdf(9, n, shares).sum() <= 0.05 < stats.binom.cdf(9, n - 1, shares).sum()
 
 
 def test_a_share_of_nothing_is_refused():

@@ -26,17 +26,6 @@ def test_realised_noise_gives_back_the_adjusted_error_and_df():
     assert spread.lost.tolist() == [2.0, 2.0]
 
 
-def test_the_variance_of_a_rate_follows_the_effect():
-    spread = spread_of_rate(0.2, r2=0.5)
-    assert spread.variance_of("A", 0.1) == pytest.approx(0.08)
-    assert spread.variance_of("B", 0.1) == pytest.approx(0.5 * 0.3 * 0.7)
-
-
-def test_arms_that_share_a_control_are_correlated_by_one_half_if_all_are_alike():
-    of = spread_of_amounts(1, shares={"A": 1, "B": 1, "C": 1}).correlations(0.0)
-    assert of == pytest.approx(np.array([[1, 0.5], [0.5, 1]]))
-
-
 @pytest.mark.parametrize(
     ("make", "fact"),
     [

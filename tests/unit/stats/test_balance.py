@@ -206,12 +206,6 @@ def test_a_number_that_nothing_can_be_compared_of_is_left_out():
     assert (check.df, check.arm in "AC", set(check.differences)) == (1, True, {"C"})
 
 
-def test_an_arm_of_one_person_has_no_standardised_difference():
-    rows = {"arm": ["A", "B"], "x": [1, 5]}
-    (check,) = check_balance([count_columns(rows, arm="arm", metrics=["x"])], numbers=["x"])
-    assert (check.chi2, check.differences) == (1.0, {})
-
-
 # ── people with noise ──────────────────────────────────────────────────────────────────────────
 
 

@@ -1,7 +1,6 @@
 """Clusters: the cluster-robust regression on rows, small numbers of them, and what is said about few."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import against_control, cluster_means
 from kanab.stats.cluster_robust import FEWEST_CLUSTERS, few_clusters
-from kanab.stats.skewness import Shape
 
 
 def people(clusters=24, seed=3, between=2.0, effect=0.0):
@@ -61,19 +59,6 @@ def test_the_error_is_the_cluster_robust_one_of_a_regression_on_rows():
     assert usual.bse[1] ** 2 == pytest.approx(sum(parts.values()) * c / (c - 1) * (n - 1) / (n - 2), rel=1e-10)
     assert effect.metric == "spend"
     assert effect.df < c - 2
-
-
-def test_clusters_of_one_size_have_the_usual_factor_and_two_degrees_of_freedom_less_than_clusters():
-    rng = np.random.default_rng(4)
-    shop = np.repeat(np.arange(24), 10)
-    spend = np.round(rng.normal(0, 1, 24)[shop] + rng.normal(20, 3, 240), 1)
-    rows = {"shop": shop, "arm": np.where(shop % 2 == 0, "A", "B"), "spend": spend}
-    effect = against_control(cluster_means(shops(rows), "spend"))
-    fit = sm.OLS(spend, sm.add_constant((shop % 2).astype(float))).fit()
-    plain = fit.get_robustcov_results("cluster", groups=shop, use_correction=False)
-    assert effect.se == pytest.approx(plain.bse[1] * math.sqrt(12 / 11), rel=1e-10)
-    unknown = against_control(replace(cluster_means(shops(rows), "spend"), shape=Shape(skewness=None)))
-    assert (unknown.se_alike, unknown.df_alike) == pytest.approx((effect.se, 22))
 
 
 @pytest.mark.parametrize(("clusters", "most"), [(20, 0.07), (50, 0.065)])

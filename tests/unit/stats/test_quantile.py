@@ -43,12 +43,6 @@ def test_between_edges_it_is_the_monotone_cubic_of_another_package() -> None:
     assert people.shares_below(people.quantiles(shares)) == pytest.approx(shares, abs=1e-13)
 
 
-def test_an_empty_bin_is_flat_and_its_quantile_the_first_value() -> None:
-    people = BinnedPeople((0.0, 1.0, 2.0, 3.0), (0, 50, 0, 50, 0))
-    assert people.quantile(0.5) == 1.0
-    assert people.share_below(1.5) == 0.5
-
-
 def test_open_bins_have_no_values_unless_the_bounds_close_them() -> None:
     people = BinnedPeople((10.0, 20.0, 30.0), (5, 40, 35, 20))
     assert people.quantile(0.03) == -math.inf

@@ -170,7 +170,7 @@ def test_any_time_does_not_begin_before_each_arm_has_twenty_people_off_the_commo
     tally = rare(events, (4_000, 2_000))
     fewest = min(count_nonmodal(tally).values())
     seen = difference_in_means(tally)
-    look = any_time_look(seen, 6_000, off_commonest=fewest)
+    look = any_time_look(seen, 6_000, nonmodal=fewest)
     assert seen.p < 1e-6
     assert look.begun == begun
     if begun:
@@ -185,7 +185,7 @@ def test_any_time_does_not_begin_before_each_arm_has_twenty_people_off_the_commo
 
 def test_nothing_varies_before_it_begins_either():
     flat = difference_in_means(rare((0, 0), (50, 50)), test="welch")
-    assert any_time_look(flat, 100, off_commonest=0.0).p is None
+    assert any_time_look(flat, 100, nonmodal=0.0).p is None
 
 
 @pytest.mark.slow
@@ -199,9 +199,7 @@ def test_at_one_percent_in_a_small_arm_any_time_rings_in_less_than_one_study_of_
     for events in ones.tolist():
         tallies = [rare(now, n) for now, n in zip(events, people.tolist(), strict=True)]
         rang += any(
-            any_time_look(
-                difference_in_means(tally), tally.total, off_commonest=min(count_nonmodal(tally).values())
-            ).verdict
+            any_time_look(difference_in_means(tally), tally.total, nonmodal=min(count_nonmodal(tally).values())).verdict
             == "may stop"
             for tally in tallies
         )
@@ -432,7 +430,7 @@ def test_any_time_reading_ends_with_the_planned_people_or_by_word():
     assert any_time_look(clear, 2000, planned=2000).verdict == "may stop"
     assert not_stopping(any_time_look(clear, 2000, planned=2000)).verdict == "ended"
     assert not_stopping(any_time_look(clear, 2000, planned=8000)).verdict == "keep going"
-    rare = any_time_look(seen, 2000, planned=2000, off_commonest=3)
+    rare = any_time_look(seen, 2000, planned=2000, nonmodal=3)
     assert (rare.verdict, rare.begun, rare.interval) == ("ended", False, None)
     with pytest.raises(AnalysisError, match="planned must be a positive whole number"):
         any_time_look(seen, 2000, planned=0)

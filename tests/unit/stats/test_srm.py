@@ -15,7 +15,6 @@ from kanab.stats.srm import (
     alarm_limit,
     independence,
     is_alarm,
-    log_evidence_with_noise,
     people_noise,
 )
 from kanab.tally.factor import Factor
@@ -133,11 +132,3 @@ def test_arms_and_levels_of_noisy_people_have_pearsons_chi2_if_the_noise_is_noth
     rows, columns = people.sum(axis=1) / people.sum(), people.sum(axis=0) / people.sum()
     spread = expected.expected_freq * np.outer(1 - rows, 1 - columns)
     np.testing.assert_allclose(residuals, (people - expected.expected_freq) / np.sqrt(spread))
-
-
-def test_evidence_of_noisy_people_is_one_on_average_and_grows_where_shares_are_off():
-    rng, shares, noise = np.random.default_rng(1), np.array([0.5, 0.3, 0.2]), np.full(3, 80.0)
-    draws = rng.multinomial(2_000, shares, 4_000) + rng.normal(0, math.sqrt(80), (4_000, 3))
-    evidence = [math.exp(log_evidence_with_noise(people, shares, noise, 3_000.0)) for people in draws]
-    assert np.mean(evidence) == pytest.approx(1, abs=0.05)
-    assert log_evidence_with_noise(np.array([1_200.0, 500.0, 300.0]), shares, noise, 3_000.0) > 5

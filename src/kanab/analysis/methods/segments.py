@@ -249,7 +249,7 @@ class _SegmentLooks:
     @classmethod
     def of(cls, facts: Facts) -> _SegmentLooks:
         """Return how segments are read, by the metrics of the whole experiment."""
-        fewest = {each.means.metric: min(each.off_commonest.values(), default=math.inf) for each in facts.means}
+        fewest = {each.means.metric: min(each.nonmodal.values(), default=math.inf) for each in facts.means}
         return cls(facts.options, fewest)
 
     def test(self, row: SegmentRow, table: Tally) -> SegmentRow:
