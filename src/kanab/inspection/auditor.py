@@ -168,10 +168,10 @@ def weighing(release: Release) -> str:
 
 def _contributors(release: Release) -> Check:
     """Say who checked contributors and dominance: a file shows them only where a 0/1 metric says who has any."""
-    told = find_few_contributors([published_from_dict(release_to_dict(release), "")])
+    few = find_few_contributors([published_from_dict(release_to_dict(release), "")])
     says, receipt = "no amount rests on fewer than 3 people, or mostly on one", release.receipt
-    if told:
-        return Check("contributors", False, says, "Release it again.", len(told))
+    if few:
+        return Check("contributors", False, says, "Release it again.", len(few))
     if "dominance" in receipt.checked:
         return Check("contributors", True, f"{says}: checked at release, on the rows; a file cannot show it")
     if not (receipt.effective_k_within or receipt.store):

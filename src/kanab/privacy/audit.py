@@ -259,8 +259,8 @@ def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
     """Count the classes in which everyone has the greatest value of a sensitive metric, or, if both are, the least."""
     low, high = edges(*bounds)
     everyone = part.sums == high * part.counts
-    nobody = part.sums == low * part.counts
-    marked: Mask = {"no": everyone & False, "yes": everyone, "both": everyone | nobody}[plan.sensitive]
+    nobody_has = part.sums == low * part.counts
+    marked: Mask = {"no": everyone & False, "yes": everyone, "both": everyone | nobody_has}[plan.sensitive]
     return int((marked & (part.counts > 0)).sum())
 
 

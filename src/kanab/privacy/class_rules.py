@@ -197,8 +197,8 @@ def products_are_safe(cross: Cross, tally: Tally, k: int, cut: Collection[str]) 
         both = cross.products // (parts[0].metric.scale * parts[1].metric.scale)
         cells = (both, y - both, z - both, n - y - z + both)
         return all(bool(np.all((people == 0) | (people >= k))) for people in cells)
-    told = [cross.products == added * parts[1 - place].metric.scale for place, added in enumerate(cross.sums)]
-    nothing_new = np.any(told, axis=0) | (cross.products == 0)
+    known = [cross.products == added * parts[1 - place].metric.scale for place, added in enumerate(cross.sums)]
+    nothing_new = np.any(known, axis=0) | (cross.products == 0)
     return all(
         bool(np.all(nothing_new | ((people >= k) | (people == 0)) & ((n - people >= k) | (n == people))))
         for people in having.values()

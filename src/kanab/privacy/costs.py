@@ -23,10 +23,10 @@ from kanab.tally.tally import Tally
 
 Floats = NDArray[np.float64]
 
-SAID_FROM = 0.01
+LEAST_SHARE = 0.01
 """An interval that is less wider than this share is not spoken of by itself."""
 
-MOST_SAID = 0.5
+MOST_SHARE = 0.5
 """Beyond this share the figure is no more than a guess: it is said to be more."""
 
 _IF = "if merged levels differ as much as the others do"
@@ -74,18 +74,18 @@ def merging_costs(release: Tables, experiment: ExperimentPlan) -> list[str]:
             for part in [each for each in table.moments if each.metric.name not in experiment.numbers]:
                 wider[covariate, part.metric.name] = wider_by(table, levels, part)
     known = {place: share for place, share in wider.items() if share is not None}
-    told = {place: share for place, share in known.items() if share >= SAID_FROM}
+    large = {place: share for place, share in known.items() if share >= LEAST_SHARE}
     sentences = []
-    for (covariate, metric), share in told.items():
-        wider_said = f"more than {MOST_SAID * 100:g} %" if share > MOST_SAID else f"about {share * 100:.0f} %"
+    for (covariate, metric), share in large.items():
+        how_wide = f"more than {MOST_SHARE * 100:g} %" if share > MOST_SHARE else f"about {share * 100:.0f} %"
         sentences.append(
-            f"the interval of {metric} adjusted for {covariate} is {wider_said} wider than without merging, "
+            f"the interval of {metric} adjusted for {covariate} is {how_wide} wider than without merging, "
             f"as if {_fewer(share)} fewer people had come, {_IF}"
         )
-    cheap = [each for each in dict.fromkeys(c for c, _ in known) if not any(c == each for c, _ in told)]
+    cheap = [each for each in dict.fromkeys(c for c, _ in known) if not any(c == each for c, _ in large)]
     if cheap:
         sentences.append(
-            f"merging levels of {listed(cheap)} makes adjusted intervals less than {SAID_FROM * 100:g} % wider, "
+            f"merging levels of {listed(cheap)} makes adjusted intervals less than {LEAST_SHARE * 100:g} % wider, "
             f"{_IF}: a smaller k would gain next to nothing"
         )
     return sentences
@@ -97,8 +97,8 @@ def _fewer(share: float) -> str:
     >>> _fewer(0.12), _fewer(2)
     ('20 %', 'more than 56 %')
     """
-    lost = 1 - 1 / (1 + min(share, MOST_SAID)) ** 2
-    return f"{'more than ' if share > MOST_SAID else ''}{lost * 100:.0f} %"
+    lost = 1 - 1 / (1 + min(share, MOST_SHARE)) ** 2
+    return f"{'more than ' if share > MOST_SHARE else ''}{lost * 100:.0f} %"
 
 
 def wider_by(table: Tally, levels: LevelMap, part: Moments) -> float | None:

@@ -27,7 +27,7 @@ from kanab.privacy.class_rules import (
     ways_out,
 )
 from kanab.privacy.covariate_pairs import cross_pairs, single_tables
-from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP, asked_budget, with_budget, within_ledger
+from kanab.privacy.epsilon.accountant import NO_LEDGER, asked_budget, with_budget, within_ledger
 from kanab.privacy.epsilon.noisy_release import check_declared, release_with_noise
 from kanab.privacy.epsilon.witness import ready_witness
 from kanab.privacy.joint_rules import (
@@ -161,7 +161,7 @@ def make_release(
     rule = check_k(counted.plan.k if k is None else k, override)
     deviations: tuple[str, ...] = (f"k = {rule}: {override}",) if rule < LEAST_K_WITHOUT_OVERRIDE else ()
     if budget is not None:
-        alone = (NOBODY_ADDS_UP,) if ledger is None else ()
+        alone = (NO_LEDGER,) if ledger is None else ()
         return release_with_noise(counted, budget, rule, ledger, deviations=(*deviations, *alone))
     counted = replace(counted, plan=published_plan(counted.plan, rule))
     if any(old.receipt.k > rule for old in before.releases):

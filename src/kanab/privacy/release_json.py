@@ -139,8 +139,8 @@ def release_to_dict(release: Release) -> dict[str, Any]:
     )
     plain: dict[str, Any] = msgspec.to_builtins(entry)
     defaults = msgspec.to_builtins(ReceiptEntry(0, 0, 0))
-    said = plain["receipt"].items()
-    plain["receipt"] = {name: value for name, value in said if name in _FIRST_FIELDS or value != defaults[name]}
+    fields = plain["receipt"].items()
+    plain["receipt"] = {name: value for name, value in fields if name in _FIRST_FIELDS or value != defaults[name]}
     if not release.salt:
         del plain["salt"]
     return plain | {"hash": hash_of(plain)}

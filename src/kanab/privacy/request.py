@@ -60,7 +60,7 @@ class ReleaseRequest:
         arms = {
             each.name: f" ({listed(map(label, each.arms), most=20)})" if each.arms else "" for each in plan.experiments
         }
-        said = {
+        texts = {
             "experiments": ", ".join(f"{name}{among}" for name, among in arms.items()),
             "metrics": ", ".join(plan.metric_names),
             "covariates": ", ".join(plan.covariates_in_use),
@@ -69,8 +69,8 @@ class ReleaseRequest:
         }
         if plan.budget is not None:
             spends = plan.budget.per_release or plan.budget.epsilon
-            said["epsilon"] = f"{spends:g} of {plan.budget.epsilon:g} at delta {plan.budget.delta:g}"
-        return {name: text for name, text in said.items() if text} | dict(self.choices)
+            texts["epsilon"] = f"{spends:g} of {plan.budget.epsilon:g} at delta {plan.budget.delta:g}"
+        return {name: text for name, text in texts.items() if text} | dict(self.choices)
 
 
 def validate_request(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.inspection.attack.findings import Attempt, Finding, in_people
-from kanab.inspection.attack.known_people import KnownPeople, everybodys_places, marginal_places
+from kanab.inspection.attack.known_people import KnownPeople, marginal_places, places_of_people
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, StatedNoise
 from kanab.privacy.epsilon.rho import epsilon_of, rho_per_person
 from kanab.privacy.epsilon.split import Statistic
@@ -27,7 +27,7 @@ from kanab.tally.noise import AddedNoise, twice_centre
 ALL_BUT_ONE = "all but one"
 DOES_ALL_BUT_ONE = "Subtracts everybody who is known, with their values: is one person left?"
 ANOTHERS = "The people who are known are not those of the tables: what is left without them is more than noise."
-TOLD = 0.95
+CERTAIN = 0.95
 """Whoever guesses right so often has learnt it."""
 
 RARE = 1e-6
@@ -62,7 +62,7 @@ def attack_all_but_one(releases: Sequence[AttackedRelease], k: int, known: Known
     noisy = [(release, release.noise) for release in releases if release.noise is not None]
     figures = _figures(noisy) if noisy else {}
     if noisy:
-        if figures["right"] >= TOLD:
+        if figures["right"] >= CERTAIN:
             names = ", ".join(release.name for release, _ in noisy)
             findings.append(Finding(ALL_BUT_ONE, names, "", 1, "whether one person was counted can be told"))
         says.append(
@@ -73,8 +73,8 @@ def attack_all_but_one(releases: Sequence[AttackedRelease], k: int, known: Known
     if known is not None:
         findings += [finding for release in releases if release.noise is None for finding in _left(release, k, known)]
         for release, noise in noisy:
-            told, sentence = _weighed(release, noise, known)
-            findings += told
+            more, sentence = _weighed(release, noise, known)
+            findings += more
             says += [f"{release.name}: {sentence}" if len(noisy) > 1 else sentence]
     return Attempt(ALL_BUT_ONE, DOES_ALL_BUT_ONE, tuple(findings), says=tuple(says), figures=figures)
 
@@ -111,7 +111,7 @@ def _left(release: AttackedRelease, k: int, known: KnownPeople) -> list[Finding]
     for table in release.tables:
         if not set(table.names) <= known.levels.keys() or table.hidden.any():
             continue
-        places = everybodys_places(table, known.levels)
+        places = places_of_people(table, known.levels)
         inside = places != OUT
         people = table.people.ravel() - np.bincount(places[inside], minlength=table.people.size)
         if (people < 0).any() or not 0 < people.sum() < k:
@@ -190,7 +190,7 @@ def _remainders(table: AttackedTable, noise: StatedNoise, known: KnownPeople) ->
     if table.name not in noise.scales or not set(table.names) <= known.levels.keys():
         return
     added = noise.tables[table.name]
-    everybody = everybodys_places(table, known.levels)
+    everybody = places_of_people(table, known.levels)
     steps = {
         part.metric.name: _about_middle(part.metric, known.values[part.metric.name])
         for part in table.moments

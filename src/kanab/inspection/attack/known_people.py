@@ -262,7 +262,7 @@ def _fits(places: Ints, people: Cells, hidden: NDArray[np.bool_]) -> bool:
     return bool(np.array_equal(counts[shown], people.ravel()[shown]))
 
 
-def everybodys_places(table: AttackedTable, columns: Mapping[str, Sequence[Any]]) -> Ints:
+def places_of_people(table: AttackedTable, columns: Mapping[str, Sequence[Any]]) -> Ints:
     """Return everybody's class in one table, as a flat index; ``OUT`` for people who are not in it."""
     return _places(table, {name: _coded(columns[name]) for name in table.names})
 

@@ -65,8 +65,8 @@ def sheet_html(data: Mapping[str, Any]) -> str:
     """Return the sheet as one HTML file to print, sign and file."""
     names = listed(data["experiments"])
     entries = [
-        (f'{key.replace("_", " ")}<span class="todo">{escape(SHEET_ENTRIES[key])}</span>', escape(said or _BLANK))
-        for key, said in data["entries"].items()
+        (f'{key.replace("_", " ")}<span class="todo">{escape(SHEET_ENTRIES[key])}</span>', escape(answer or _BLANK))
+        for key, answer in data["entries"].items()
     ]
     fields = table_html(Table(FIELD, tuple(data["fields"])), "Fields", kind="cards wide prose")
     sections = (

@@ -25,7 +25,7 @@ from kanab.privacy.epsilon.split import spent_by, split_budget
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Batch, Release
 
-NOBODY_ADDS_UP = "in no ledger: nobody adds up what else was spent about these people"
+NO_LEDGER = "in no ledger: nobody adds up what else was spent about these people"
 """What deviates where a release with ε is in no ledger."""
 
 

@@ -23,7 +23,7 @@ from kanab.errors import LedgerError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, Cohorts
 from kanab.privacy.epsilon import mechanism
-from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP
+from kanab.privacy.epsilon.accountant import NO_LEDGER
 from kanab.privacy.epsilon.rho import epsilon_of, rho_of
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
 from kanab.privacy.release import Release
@@ -238,7 +238,7 @@ def test_the_command_says_what_was_spent_and_what_is_left(words: Words, tmp_path
 def test_the_command_without_a_ledger_says_that_nobody_adds_up(words: Words, program: Program) -> None:
     said = program(*words, "--no-ledger").out
     assert "- Spent: ε = 1, and nobody adds up what else was spent about these people." in said
-    assert f"- Deviation: {NOBODY_ADDS_UP}." in said
+    assert f"- Deviation: {NO_LEDGER}." in said
 
 
 def test_a_file_that_cannot_be_written_costs_nothing(words: Words, tmp_path: Path, program: Program) -> None:

@@ -18,7 +18,7 @@ from kanab.description import Mean, Rows
 from kanab.errors import MissingExtraError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.privacy.epsilon import mechanism, noisy_release
-from kanab.privacy.epsilon.accountant import NOBODY_ADDS_UP
+from kanab.privacy.epsilon.accountant import NO_LEDGER
 from kanab.privacy.epsilon.split import noisy_tables
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
@@ -313,6 +313,6 @@ def test_a_small_k_and_a_large_delta_stand_in_the_receipt() -> None:
     rows, text = few(200_00), SMALL.replace("epsilon = 3", "epsilon = 3\ndelta = 1e-4")
     made = release(count(rows, parse_plan(text)), 3, override="a pilot")
     assert made.receipt.deviations == (
-        "k = 3: a pilot", NOBODY_ADDS_UP, "delta = 0.0001 is not below one divided by the number of people",
+        "k = 3: a pilot", NO_LEDGER, "delta = 0.0001 is not below one divided by the number of people",
     )  # fmt: skip
-    assert release(count(few(), parse_plan(text))).receipt.deviations == (NOBODY_ADDS_UP,)
+    assert release(count(few(), parse_plan(text))).receipt.deviations == (NO_LEDGER,)
