@@ -237,6 +237,8 @@ def test_what_is_wrong_with_the_data_comes_back_from_every_engine(engine: Loader
         count_pairs(table, ["test_01", "test_02"], where="nonsense =")
     with pytest.raises(SourceError, match="no rows to count"):
         count_pairs(table, ["test_01", "test_02"], where="who < 0")
+    with pytest.raises(SourceError, match="nobody is in an arm"):
+        count_pairs(table, ["test_00", "test_12"], where="test_00 IS NULL AND test_12 IS NULL")
 
 
 def test_a_query_that_fails_says_nothing_of_the_data(duckdb_loader: Loader) -> None:

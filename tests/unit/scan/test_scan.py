@@ -102,8 +102,9 @@ def test_nothing_of_as_many_f_as_people_is_shared(tmp_path: Path) -> None:
 
 def test_releases_that_are_read_together_are_all_shown() -> None:
     rows = users(400, 4)
-    releases = [kb.release(kb.count(rows, arm=f"t{i}", metrics=["d"], segments=["device"])) for i in range(4)]
-    data = scan_segments(releases).to_dict()
+    counted = [kb.count(rows, arm=f"t{i}", metrics=["d"], segments=["device"], k=10 + i) for i in range(4)]
+    data = scan_segments([kb.release(each) for each in counted]).to_dict()
+    assert data["privacy"]["k"] == 10
     assert len([row for row in data["segments"] if row["F"] is not None]) == 4
     assert "scope" not in data
 

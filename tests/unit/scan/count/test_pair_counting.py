@@ -196,6 +196,8 @@ def test_people_without_a_value_are_left_out_unless_rows_are_added_up() -> None:
     assert whole.metric.missing == "zero"
     visits = count_pairs(rows | {"who": list(range(5))}, ["a", "b"], ["y"], unit="who").moments[0]
     assert visits.metric.missing == "zero"
+    means = count_pairs(rows | {"who": list(range(5))}, ["a", "b"], ["y"], unit="who", aggregate="mean").moments[0]
+    assert means.metric.missing == "exclude"
 
 
 def test_grids_are_chosen_by_people_in_an_experiment_and_by_nobody_else() -> None:
@@ -274,6 +276,7 @@ FRAMES: dict[str, Callable[[dict[str, Any]], Any]] = {
 def test_frames_of_all_kinds_give_the_same(frame: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = count_pairs(SHOP, ["test_?", "other"], ["spend", "test_spend"])
     monkeypatch.setattr(people_batches, "ROWS", 70)
+    monkeypatch.setattr(people_batches, "rows_at_once", lambda _: 70)
     assert_same(count_pairs(FRAMES[frame](SHOP), ["test_?", "other"], ["spend", "test_spend"]), expected)
 
 
