@@ -53,6 +53,9 @@ Pair = tuple[str, str]
 TABLES_AT_ONCE = 12
 """So many tables of segments are counted in one pass."""
 
+ROWS_OF_PAIRS = ("where", "table", "sql", "unit", "aggregate")
+"""What may be said of the rows of a scan of pairs."""
+
 MOST_SHOWN = 20
 """So many flagged pairs are shown with their tables; more than that is read as a list."""
 
@@ -106,7 +109,7 @@ def scan_interactions(
         _check_nothing_counted(experiments, measured.values(), rows, assignments, ledger)
         return scan_stored_pairs(releases, [*measured], rules, joint)
     _check_shared(ledger)
-    counting = _declared(measured) | _chosen(rows, ("where", "table", "sql", "unit", "aggregate"))
+    counting = _choices_of_pairs(measured, rows)
     source = load_frame(source)
     pairs = count_pairs(source, experiments, [*measured], progress=progress, assignments=assignments, **counting)
     repeats: tuple[str, ...] = ()
@@ -214,21 +217,18 @@ def _means(metrics: Any) -> dict[str, Mean]:
     return means
 
 
-def _declared(measured: Mapping[str, Mean]) -> dict[str, Any]:
-    """Return what is said of metrics, by what it is about."""
-    fields = ("bounds", "resolution", "missing")
-    return {
-        field: {name: said for name, each in measured.items() if (said := getattr(each, field)) is not None} or None
-        for field in fields
-    }
-
-
-def _chosen(rows: Rows | None, allowed: Sequence[str]) -> dict[str, Any]:
-    """Return what is said of rows; raise `PlanError` for a choice that a scan of pairs does not have."""
-    said = {name: value for name, value in vars(rows or Rows()).items() if value != getattr(Rows(), name)}
-    if other := [name for name in said if name not in allowed]:
-        raise PlanError(f"a scan of pairs has no {other[0]}", f"Rows may have: {listed(allowed)}.")
-    return said
+def _choices_of_pairs(measured: Mapping[str, Mean], rows: Rows | None) -> dict[str, Any]:
+    """Return what is said of metrics and rows; raise `PlanError` for a choice that a scan of pairs does not have."""
+    choices: dict[str, Any] = {}
+    for field in ("bounds", "resolution", "missing"):
+        said = {name: getattr(each, field) for name, each in measured.items()}
+        choices[field] = {name: value for name, value in said.items() if value is not None}
+    for name, value in vars(rows or Rows()).items():
+        if name in ROWS_OF_PAIRS:
+            choices[name] = value
+        elif value != getattr(Rows(), name):
+            raise PlanError(f"a scan of pairs has no {name}", f"Rows may have: {listed(ROWS_OF_PAIRS)}.")
+    return choices
 
 
 def _deviations(k: int, override: str) -> tuple[str, ...]:

@@ -179,11 +179,6 @@ class CountTask:
         """The columns to read: of the experiments, then of the metrics."""
         return [*self.experiments, *(metric.name for metric in self.metrics)]
 
-    @property
-    def profiles_only(self) -> bool:
-        """Whether grids are still unknown, so that values are only looked at and nothing is counted."""
-        return any(wanted.metric is None for wanted in self.metrics)
-
 
 class PairCounter:
     """Adds batches; its arms are those that it has met."""
@@ -308,8 +303,8 @@ class _PairTables:
         for totals, batch in zip(self.metrics, values, strict=True):
             totals.profile = merge_profiles(totals.profile, batch.profile)
             totals.missing += batch.missing
-        if self.task.profiles_only:
-            return
+        if any(wanted.metric is None for wanted in self.task.metrics):
+            return  # grids are still unknown
         rows = self.layout.bits(codes)
         self.kernels.count_bits(rows, rows, self.bits)
         packed: Codes | None = None

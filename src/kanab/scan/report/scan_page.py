@@ -200,7 +200,13 @@ def _flagged(data: Data, prefix: str) -> str:
     """Show each flagged test, to be unfolded: its words, its numbers, its picture."""
     rows = {(name_sides(data, row), row["metric"]): row for row in alarms(data)}
     if kind_of_scan(data) is PAIRS:
-        flagged = [(pair, _effects_body(data, pair)) for pair in data["effects"]]
+        flagged = []
+        for pair in data["effects"]:
+            words = bullets(effect_sentences(data, pair))
+            name = f"Means of {pair['metric']}: {pair['a']} × {pair['b']}"
+            means = table_html(means_table(data, pair), name, kind="grid")
+            drawn = f"<figure>{effects_figure(data, pair).to_html()}</figure>" if pair["effects"] else ""
+            flagged.append((pair, f'<div class="pair"><div>{words}{means}</div>{drawn}</div>'))
     else:
         flagged = [(row, _follow_ups_body(data, row)) for row in alarms(data) if row["follow_ups"]]
     details = []
@@ -214,14 +220,6 @@ def _flagged(data: Data, prefix: str) -> str:
         )
     key = f'<p class="key">{escape(_EFFECTS_KEY)}</p>' if details and kind_of_scan(data) is PAIRS else ""
     return key + "\n".join(details)
-
-
-def _effects_body(data: Data, pair: Row) -> str:
-    """Show effects within arms in words, as means and as a picture."""
-    sentences = bullets(effect_sentences(data, pair))
-    means = table_html(means_table(data, pair), f"Means of {pair['metric']}: {pair['a']} × {pair['b']}", kind="grid")
-    drawn = f"<figure>{effects_figure(data, pair).to_html()}</figure>" if pair["effects"] else ""
-    return f'<div class="pair"><div>{sentences}{means}</div>{drawn}</div>'
 
 
 def _follow_ups_body(data: Data, test: Row) -> str:

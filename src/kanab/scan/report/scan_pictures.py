@@ -76,7 +76,12 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     place = {name: at for at, name in enumerate(data["experiments"])}
     rows = [row for row in data["pairs"] if row["metric"] == metric]
     marked = [row for row in rows if row["verdict"] in MARKS]
-    cells = [Cell(place[row["a"]], place[row["b"]], paint) for row in rows if (paint := _shade(row))]
+    cells = []
+    for row in rows:
+        passed = 0 if row["p_robust"] is None else sum(row["p_robust"] < limit for limit in LIMITS)
+        if row["verdict"] == "not testable" or passed:
+            paint = _SHADES[passed - 1] if row["verdict"] != "not testable" else _PAINTS["not testable"]
+            cells.append(Cell(place[row["a"]], place[row["b"]], paint))
     for row in marked:
         broken = row["verdict"] == "assignment broken"
         words = row["note"] if broken else f"{row['verdict']}, {spoken_p(row['p_robust'])}"
@@ -88,13 +93,6 @@ def heat_map(data: Data, metric: str, links: Mapping[tuple[str, str], str] | Non
     pairs = data["unlisted"]["tables"] if data.get("unlisted") else len(rows)
     description = f"{number_of(pairs, 'pair')}; marked: {shown or 'none'}{more}."
     return Figure(f"Pairs of experiments on {metric}", description, [HeatMap(list(place), cells)])
-
-
-def _shade(row: Row) -> Paint | None:
-    if row["verdict"] == "not testable":
-        return _PAINTS["not testable"]
-    passed = 0 if row["p_robust"] is None else sum(row["p_robust"] < limit for limit in LIMITS)
-    return _SHADES[passed - 1] if passed else None
 
 
 def expected_figure(data: Data, metric: str) -> Figure | None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import AnalysisError
-from kanab.scan.pair_tables import PairMoments, Pairs, Whole
+from kanab.scan.pair_tables import Pairs, Whole
 from kanab.stats.gram import Floats
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments
@@ -178,17 +178,13 @@ def blocks_of_pairs(pairs: Pairs, metrics: Sequence[str]) -> Iterator[TableBlock
         places = np.flatnonzero((sizes[first] == shape[0]) & (sizes[second] == shape[1]))
         a, b = first[places], second[places]
         rows, columns = (starts[side] + np.arange(size)[:, None] for side, size in zip((a, b), shape, strict=True))
-        metric_tables = tuple(_of_pairs(moments[name], rows, columns, (a, b)) for name in metrics)
+        tables = []
+        for part in (moments[name] for name in metrics):
+            squares = () if part.metric.binary else (_take(part.squares, rows, b), _take(part.squares, columns, a))
+            counts, sums = (_take(cells, rows[:, None], columns) for cells in (part.counts, part.sums))
+            tables.append(MetricTables(part.metric, counts, sums, *squares))
         people = _take(pairs.people, rows[:, None], columns)
-        yield TableBlock(places, people, metric_tables, (_take(alone, rows), _take(alone, columns)))
-
-
-def _of_pairs(part: PairMoments, rows: Places, columns: Places, pair: tuple[Places, Places]) -> MetricTables:
-    counts, sums = (_take(cells, rows[:, None], columns) for cells in (part.counts, part.sums))
-    if part.metric.binary:
-        return MetricTables(part.metric, counts, sums)
-    squares = _take(part.squares, rows, pair[1]), _take(part.squares, columns, pair[0])
-    return MetricTables(part.metric, counts, sums, *squares)
+        yield TableBlock(places, people, tuple(tables), (_take(alone, rows), _take(alone, columns)))
 
 
 def _take(cells: Whole, *places: Places) -> Whole:
