@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.shop import shop_rows
 import kanab as kb
 from kanab.analysis.readout import EFFECT_COLUMNS
 from kanab.errors import AnalysisError, LevelError
+from kanab.stats.cautions import Caution
 
 SPEND = kb.Mean("spend", bounds=(0, 500))
 
@@ -46,6 +48,12 @@ def test_a_readout_of_one_metric_has_its_rows_and_the_corrections_of_all(found: 
     assert len(spend.to_pandas()) == 2
     assert found["spend"]["spend"].to_dict() == data
     assert spend.plot().to_svg() == found.plot("spend").to_svg()
+
+
+def test_cautions_about_another_metric_are_left_out_and_those_about_none_stay(found: kb.Readout) -> None:
+    about = [Caution("clamped", "So many.", metric) for metric in ("bought", "spend", None)]
+    kept = replace(found, cautions=tuple(about))["spend"].to_dict()["cautions"]
+    assert [caution["metric"] for caution in kept] == ["spend", None]
 
 
 def test_what_is_not_there_is_answered_with_what_may_be_meant(found: kb.Readout) -> None:
