@@ -27,13 +27,11 @@ def named_sources(released: Any) -> dict[str, Source | KanabError]:
         named = dict(released)
     else:
         sources = list(released) if isinstance(released, (list, tuple)) else [released]
-        named = {}
-        for number, source in enumerate(sources, 1):
-            name = Path(source).name if isinstance(source, (str, PathLike)) else getattr(source, "name", "")
-            name = name or f"{'ledger' if isinstance(source, Ledger) else 'release'} {number}"
-            named[str(source) if name in named else name] = source
-        shared = [name for name in named if sum(Path(other).name == name for other in named) > 1]
-        named = {str(source) if name in shared else name: source for name, source in named.items()}
+        short = [_name_of(source, number) for number, source in enumerate(sources, 1)]
+        named = {
+            name if short.count(name) == 1 else str(source) if _is_path(source) else f"{name} ({number})": source
+            for number, (name, source) in enumerate(zip(short, sources, strict=True), 1)
+        }
     for source in named.values():
         refuse_own_rows(source)
         if not isinstance(source, (Release, Ledger, str, PathLike, KanabError)):
@@ -41,6 +39,16 @@ def named_sources(released: Any) -> dict[str, Source | KanabError]:
     if not named:
         raise SourceError("there is no release", _REMEDY)
     return named
+
+
+def _name_of(source: Any, number: int) -> str:
+    if _is_path(source):
+        return Path(source).name
+    return (isinstance(source, Ledger) and source.name) or f"release {number}"
+
+
+def _is_path(source: Any) -> bool:
+    return isinstance(source, (str, PathLike))
 
 
 def is_ledger_path(source: Source | KanabError) -> bool:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from tests.bad_releases import outlier_in_number
 from tests.described import as_values
 
 import kanab as kb
-from kanab.cli.main import cli
 from kanab.inspection.attack.findings import Finding
 from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
@@ -24,7 +21,7 @@ from kanab.inspection.officer.account import privacy_account
 from kanab.privacy import gate
 from kanab.privacy.numbers.rule import WeighedNumbers
 from kanab.privacy.release import Release
-from kanab.privacy.release_json import release_to_dict, write_release
+from kanab.privacy.release_json import release_to_dict
 
 
 def shop(people: int, seed: int, largest: float) -> dict[str, Any]:
@@ -105,22 +102,6 @@ def test_numbers_that_are_not_these_peoples_say_nothing() -> None:
     assert len(found(bad.known, bad.releases[0], 10)) == 1
     assert found(KnownPeople(bad.known.levels, others), bad.releases[0], 10) == []
     assert found(KnownPeople(bad.known.levels), bad.releases[0], 10) == []
-
-
-def test_the_command_reads_numbers_beside_arms_and_covariates(tmp_path: Path) -> None:
-    rows = shop(2_000, 1, largest=950)
-    names = ("variant", "tier", "device", "before")
-    lines = [",".join(names), *(",".join(str(rows[name][i]) for name in names) for i in range(2_000))]
-    (tmp_path / "people.csv").write_text("\n".join(lines))
-    write_release(without_the_rule(rows), tmp_path / "bad.json")
-    write_release(released(rows), tmp_path / "good.json")
-    said = {
-        name: CliRunner().invoke(cli, ["attack", str(tmp_path / name), "--known", str(tmp_path / "people.csv")])
-        for name in ("bad.json", "good.json")
-    }
-    assert (said["bad.json"].exit_code, said["good.json"].exit_code) == (1, 0), said["good.json"].output
-    assert "weighted by before, can be combined so that the result rests on 1." in said["bad.json"].output
-    assert "leverage: learnt nothing" in said["good.json"].output
 
 
 def test_auditor_and_officer_name_the_numbers_that_weigh_sums() -> None:
