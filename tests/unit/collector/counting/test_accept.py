@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -184,27 +185,23 @@ def test_lines_that_are_not_one_persons_whole_transition_are_refused(lines: list
     assert (problem.reason, problem.status) == (Reason.INCOMPLETE, 400)
 
 
+REVENUE, AOV = "checkout:B:revenue:0>30", "checkout:B:revenue/orders"
+
+
 @pytest.mark.parametrize(
-    "lines",
+    ("lines", "reason"),
     [
-        ["checkout:B:revenue:0>30"],  # without its ratio
-        ["checkout:B:revenue:0>30", "checkout:B:revenue/orders:0/0>31/0"],
-        ["checkout:B:revenue:0>30", "checkout:B:revenue/orders:1/0>30/0"],
-        ["checkout:B:revenue:0>30", "checkout:B:revenue/orders:0/0>30/1"],  # orders did not move
-        ["checkout:B:rating:>4", "checkout:B:rating/orders:>3/0"],
+        ([REVENUE], Reason.INCOMPLETE),  # without its ratio
+        ([REVENUE, f"{AOV}:0/0>31/0"], Reason.INCOMPLETE),
+        ([REVENUE, f"{AOV}:1/0>30/0"], Reason.INCOMPLETE),
+        ([REVENUE, f"{AOV}:0/0>30/1"], Reason.INCOMPLETE),  # orders did not move
+        (["checkout:B:rating:>4", "checkout:B:rating/orders:>3/0"], Reason.INCOMPLETE),
+        *(([f"{AOV}:{old}"], Reason.NUMBER) for old in (">30/1", "0>30/1", "0/0>30", "0>30", "0/0/0>1/1/1", "0/0>/1")),
     ],
-)
-def test_a_ratio_moves_with_its_parts(lines: list[str]) -> None:
-    assert refusal(ratios, *lines).reason == Reason.INCOMPLETE
-
-
-@pytest.mark.parametrize("totals", [">30/1", "0>30/1", "0/0>30", "0>30", "0/0/0>1/1/1", "0/0>/1"])
-def test_a_ratio_needs_two_totals(totals: str) -> None:
-    assert refusal(ratios, f"checkout:B:revenue/orders:{totals}").reason == Reason.NUMBER
-
-
-def test_a_ratio_of_excluded_values_need_not_move_before_both_are_there() -> None:
-    assert len(counters(ratios, "checkout:B:rating:>4")) == 3
+)  # fmt: skip
+def test_a_ratio_has_two_totals_and_moves_with_its_parts(lines: list[str], reason: Reason) -> None:
+    assert refusal(ratios, *lines).reason == reason
+    assert len(counters(ratios, "checkout:B:rating:>4")) == 3  # both need not be there yet
 
 
 # ── unknown, late and early ────────────────────────────────────────────────────────────────────
@@ -262,42 +259,27 @@ def test_a_client_that_is_fast_at_the_end_of_a_period_is_counted_within_the_hour
 
 # ── plans ──────────────────────────────────────────────────────────────────────────────────────
 
-ARMS = (("A", 1), ("B", 1))
-BINNED = CovariatePlan("c", bins=3)
+Y, E = MetricPlan("y", (0, 5)), ExperimentPlan("e", (("A", 1), ("B", 1)))
+RATIOS = MetricPlan("z", (0, 5)), MetricPlan("a", ratio=("y", "z")), MetricPlan("b", ratio=("z", "y"))
+ADJUSTED = replace(E, adjust=("c",))
 
 
 @pytest.mark.parametrize(
     ("plan", "text"),
     [
-        (Plan((MetricPlan("y"),), (ExperimentPlan("e", ARMS),)), "metrics.y takes its bounds from the data"),
-        (Plan((MetricPlan("y", (1, 5)),), (ExperimentPlan("e", ARMS),)), "metrics.y.bounds do not hold 0"),
-        (Plan((MetricPlan("y", (0, 5)),), (ExperimentPlan("e"),)), "experiments.e takes its arms from the data"),
-        (Plan((MetricPlan("y", (0, 5)),), ()), "experiments is missing"),
+        (Plan((MetricPlan("y"),), (E,)), "metrics.y takes its bounds from the data"),
+        (Plan((MetricPlan("y", (1, 5)),), (E,)), "metrics.y.bounds do not hold 0"),
+        (Plan((Y,), (ExperimentPlan("e"),)), "experiments.e takes its arms from the data"),
+        (Plan((Y,), ()), "experiments is missing"),
         (Plan((), (ExperimentPlan("e", ((True, 1), ("true", 1))),)), "two arms that are spelled alike"),
+        (Plan((Y,), (ADJUSTED,), (CovariatePlan("c", bins=3),)), "covariates.c takes its levels from the data"),
+        (Plan((Y, *RATIOS), (E,)), "metrics has a ratio and its inverse"),
         (
-            Plan((MetricPlan("y", (0, 5)),), (ExperimentPlan("e", ARMS, adjust=("c",)),), (BINNED,)),
-            "covariates.c takes its levels from the data",
-        ),
-        (
-            Plan(
-                (
-                    MetricPlan("y", (0, 5)), MetricPlan("z", (0, 5)),
-                    MetricPlan("a", ratio=("y", "z")), MetricPlan("b", ratio=("z", "y")),
-                ),
-                (ExperimentPlan("e", ARMS),),
-            ),
-            "metrics has a ratio and its inverse",
-        ),
-        (
-            Plan(
-                (MetricPlan("y", (0, 5)),),
-                (ExperimentPlan("e", ARMS, adjust=("c",)),),
-                (CovariatePlan("c", tuple(range(50_000))),),
-            ),
-            "e/c would have more than 100,000 classes",
+            Plan((Y,), (ADJUSTED,), (CovariatePlan("c", tuple(range(50_000))),)),
+            "e/c would have more than 100,000",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_collector_takes_nothing_from_the_data(plan: Plan, text: str) -> None:
     with pytest.raises(PlanError, match=text):
         PostAcceptor(plan)
