@@ -20,6 +20,7 @@ from kanab.collector.http.app import CONNECTIONS, FAST_POST, PROXIES, Buckets, C
 from kanab.collector.http.connections import TimeoutProtocol, missing_parts
 from kanab.collector.http.server import UnfamiliarError, fast_protocol, server_of
 from kanab.collector.protocol.limits import MOST_POST_BYTES
+from kanab.errors import StoreError
 
 HOME = "https://shop.example"
 
