@@ -5,12 +5,8 @@ All of these count messages, so all are published in steps of k, and nothing cha
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from bisect import bisect_left
-from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 from kanab.counted import floor_to_k
@@ -77,21 +73,3 @@ class Tempo:
         self.commits.add(now - began)
         self.posts.add(now - waiting_since, posts)
         self.counted += counted
-
-
-def process_figures() -> dict[str, float]:
-    """Return processor time, memory, open files and start of this process, by the names that Prometheus gives them.
-
-    Processor time is rounded to tenths of a second, thousands of posts; what the system does not tell is left out.
-    """
-    used = os.times()
-    figures = {"process_cpu_seconds_total": round(used.user + used.system, 1)}
-    with suppress(OSError, ValueError, IndexError):  # only Linux has these
-        status = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        ticks, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
-        booted = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
-        figures["process_start_time_seconds"] = round(int(booted.split()[1]) + int(status[19]) / ticks, 2)
-        figures["process_resident_memory_bytes"] = int(status[21]) * page
-        figures["process_open_fds"] = len(os.listdir("/proc/self/fd"))
-        figures["process_threads"] = threading.active_count()
-    return figures

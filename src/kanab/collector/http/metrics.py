@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client import Metric, generate_latest
+from prometheus_client import Metric, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
@@ -20,14 +20,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _OTHER_SHARES = "Do people arrive in other shares than planned"
 _STEPS = "floored to multiples of k"
-
-_PROCESS = {
-    "process_cpu_seconds_total": "Processor time that was used, in seconds.",
-    "process_start_time_seconds": "When the process started, in seconds since 1970.",
-    "process_resident_memory_bytes": "Memory that the process has.",
-    "process_open_fds": "Open files and connections.",
-    "process_threads": "Threads of Python.",
-}
 
 COUNTS = frozenset(
     "kanab_people kanab_acknowledged_people kanab_sample_ratio_alarm kanab_posts_total kanab_dropped_total "
@@ -59,7 +51,6 @@ class CollectorFigures:
     drops: Mapping[str, int] = field(default_factory=dict)
     posts: FlooredHistogram = field(default_factory=FlooredHistogram)
     commits: FlooredHistogram = field(default_factory=FlooredHistogram)
-    process: Mapping[str, float] = field(default_factory=dict)
     noisy: bool = False
 
 
@@ -111,8 +102,11 @@ def _families(figures: CollectorFigures) -> Iterator[Metric]:
     yield _family("kanab_nonces", f"Nonces that are remembered, {_STEPS}.", figures.nonces)
     yield _histogram("kanab_post_seconds", f"Until a post is on disk; numbers {_STEPS}.", figures.posts)
     yield _histogram("kanab_commit_seconds", f"Time of a commit; numbers {_STEPS}.", figures.commits)
-    for name, value in figures.process.items():
-        yield _family(name, _PROCESS[name], value)
+    for family in ProcessCollector(registry=None).collect():
+        for place, sample in enumerate(family.samples):
+            if family.name == "process_cpu_seconds":  # in tenths: finer, it would tell of single posts
+                family.samples[place] = sample._replace(value=round(sample.value, 1))
+        yield family
 
 
 def _family(name: str, text: str, values: float | Mapping[Any, float], *labels: str) -> Metric:

@@ -38,7 +38,6 @@ from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
 from kanab.collector.sealing import check_store_account, first_open, missing_records, people_by_arm, seal_due
 from kanab.collector.stores.store import NEW, NOTHING_SEALED, PostOutcome, Store
-from kanab.collector.tempo import process_figures
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k
 from kanab.errors import KanabError, LedgerError, MessageError, StoreError
@@ -531,7 +530,6 @@ class Service:
             clock_step=round(self._clock.step, 3),
             waiting=0 if self.plan.budget is not None else floor_to_k(self._writer.waiting, self.plan.k),
             most_waiting=self._writer.limit,
-            process=process_figures(),
         )
         return metrics_text(figures)
 
