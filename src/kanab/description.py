@@ -264,7 +264,7 @@ class Rows:
     )
     cluster: Names | None = setting(
         "What arms were assigned by, if not by person: a shop; or several columns, city,hour. Each counts once.", NAMES,
-        "shop", default=None, words=("assigned_by", "clusters", "group"),
+        "shop", default=None, words=("assigned_by", "clusters"),
     )  # fmt: skip
     span: Any = setting("Only the people of these cohorts: a Span.", ANYTHING, default=None, flag="")
 
