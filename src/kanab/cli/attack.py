@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kanab.atomicfile import read_text
-from kanab.cli.output import echo_json, json_option, progress
+from kanab.cli.output import json_option, progress, show_report
 from kanab.cli.released_sources import values_at
 from kanab.cli.source_options import level, number
 from kanab.errors import SourceError
@@ -55,12 +54,7 @@ def attack(file: tuple[str, ...], *, known: str | None, k: int | None, as_json: 
         sources = values_at(file)
         people = None if known is None else _people(known, read_published(sources))
         report = attack_all(sources, known=people, k=k)
-    if as_json:
-        echo_json(report.to_dict())
-    else:
-        click.echo(str(report))
-    if report.broken:
-        sys.exit(1)
+    show_report(report, as_json=as_json, failed=report.broken)
 
 
 def _people(path: str, releases: Sequence[AttackedRelease]) -> KnownPeople:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from kanab.cli.output import echo_json, json_option
+from kanab.cli.output import json_option, show_report
 from kanab.cli.released_sources import values_at
 
 
@@ -28,9 +26,4 @@ def audit(files: tuple[str, ...], ledger: str | None, *, as_json: bool) -> None:
     from kanab.inspection.audit_report import audit as audit_all
 
     report = audit_all(values_at(files), ledger=ledger)
-    if as_json:
-        echo_json(report.to_dict())
-    else:
-        click.echo(str(report))
-    if not report.passed:
-        sys.exit(1)
+    show_report(report, as_json=as_json, failed=not report.passed)

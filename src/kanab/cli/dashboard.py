@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from kanab.cli.stores import FILE, allow_host_option, reading_access
+from kanab.cli.stores import FILE, allow_host_option, listening_options, reading_access
 from kanab.collector.http.server import address_of, bind
 from kanab.collector.http.server import serve as serve_application
 from kanab.errors import MissingExtraError, SourceError
@@ -14,10 +14,7 @@ from kanab.errors import MissingExtraError, SourceError
 
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="DIR|FILE...")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=8001, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 for any."
-)
+@listening_options(8001)
 @allow_host_option
 def dashboard(places: tuple[str, ...], *, host: str, port: int, allow_host: tuple[str, ...]) -> None:
     """Show releases as web pages.

@@ -8,13 +8,12 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.output import LEDGER, output_option
-from kanab.cli.stores import store_to_read
+from kanab.cli.stores import place_options, store_to_read
 from kanab.errors import SourceError
 
 
 @click.command()
-@click.option("--data", type=click.Path(file_okay=False, exists=True), help="Data directory of one collector.")
-@click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
+@place_options
 @output_option(
     "-o", "--output", mark=LEDGER, words="Ledger to write: a file, or an address such as s3://… (fsspec).",
     default="kanab.ledger", show_default=True,

@@ -122,6 +122,16 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def show_report(report: Any, *, as_json: bool, failed: bool) -> None:
+    """Print a report, and exit with 1 where it found something."""
+    if as_json:
+        echo_json(report.to_dict())
+    else:
+        click.echo(str(report))
+    if failed:
+        sys.exit(1)
+
+
 @contextmanager
 def progress(words: str) -> Iterator[None]:
     """Show a spinner on a terminal, nothing in a pipe."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kanab.cli.stores import keyring_at_hand, opened_store, witness_of
+from kanab.cli.stores import keyring_at_hand, opened_store, store_options, witness_of
 from kanab.errors import StoreError
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("ledger", required=False, type=click.Path(exists=True, dir_okay=False))
-@click.option("--data", type=click.Path(file_okay=False, exists=True), help="Data directory of one collector.")
-@click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
-@click.option("--key", type=click.Path(dir_okay=False), help="Key file; default beside the data directory.")
+@store_options
 @click.option("--witness", type=click.Path(dir_okay=False), help="Witness of the store; default beside the key file.")
 @click.option("--keep-open", is_flag=True, help="Keep open cohorts as they are; their receipts say what was lost.")
 @click.option("--without-ledger", is_flag=True, help="Go on without the batches that the store lacks: they are lost.")

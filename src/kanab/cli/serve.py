@@ -14,6 +14,7 @@ from kanab.cli.stores import (
     check_key_is_said,
     check_place,
     clock_options,
+    listening_options,
     opened_keyring,
     opened_store,
     plan_options,
@@ -42,10 +43,7 @@ _ORIGINS = (
 @plan_options
 @store_options
 @clock_options
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="Port to listen on; 0 for any."
-)
+@listening_options(8000)
 @click.option(
     "--trust",
     multiple=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -30,12 +30,27 @@ NO_WITNESS = "The store has no witness (--witness FILE): after putting a backup 
 _KEEP = "Keep a copy of it apart from backups of the data: with both, open cohorts can be read."
 
 
-store_options = flags_together(
+place_options = flags_together(
     click.option("--data", type=click.Path(file_okay=False), help="Data directory of one collector."),
     click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors."),
+)
+"""Gives a command the flags that say where open cohorts and sealed batches are."""
+
+store_options = flags_together(
+    place_options,
     click.option("--key", type=click.Path(dir_okay=False), help="Key file; default beside the data directory."),
 )
-"""Gives a command the flags that say where open cohorts, sealed batches and their key are."""
+"""Those, and where their key is."""
+
+
+def listening_options(port: int) -> Callable[[Any], Any]:
+    """Return the flags of an address to listen on, with its usual port."""
+    ports, words = click.IntRange(0, 65535), "Port to listen on; 0 for any."
+    return flags_together(
+        click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
+        click.option("--port", default=port, show_default=True, type=ports, help=words),
+    )
+
 
 plan_options = flags_together(
     click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file, kanab.toml."),

@@ -13,7 +13,7 @@ import click
 
 from kanab.cli.operating.settings import TOKEN, TOKEN_FILE, secret_of
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.stores import check_place, store_to_read
+from kanab.cli.stores import check_place, place_options, store_to_read
 from kanab.errors import SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -29,8 +29,7 @@ _SHOWN = ("kanab_seal_lag_seconds", "kanab_clock_step_seconds", "kanab_waiting_p
 
 
 @click.command()
-@click.option("--data", type=click.Path(file_okay=False), help="Data directory of one collector.")
-@click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
+@place_options
 @click.option("--url", metavar="URL", help="Address of a collector that runs: is it ready?")
 @json_option
 def status(data: str | None, store: str | None, url: str | None, *, as_json: bool) -> None:
