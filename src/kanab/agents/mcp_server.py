@@ -34,7 +34,7 @@ from mcp_types import (
 from kanab import __version__
 from kanab.agents.answers import INSTRUCTIONS, TOOLS, Answers, ReleaseTool, answer_call
 from kanab.collector.http.access import Access, Refusal, host_name
-from kanab.dashboard.access_guard import App, Receive, Scope, Send, problem
+from kanab.dashboard.access_guard import App, Receive, Scope, Send, refused_response
 from kanab.dashboard.background import NotYetError
 from kanab.errors import KanabError
 
@@ -176,7 +176,10 @@ def http_app(answers: Answers, access: Access) -> App:
         if refusal is None:
             await application(scope, _again(body, receive), send)
         else:
-            await _refuse(refusal, send)
+            response = refused_response(refusal)
+            if refusal is ONLY_POSTS:
+                response.headers["allow"] = "POST"
+            await response(scope, receive, send)
 
     return guarded
 
@@ -229,12 +232,3 @@ def _refusal(scope: Scope, access: Access) -> Refusal | None:
     except ValueError:
         page = None
     return None if page == asked else FOREIGN
-
-
-async def _refuse(refusal: Refusal, send: Send) -> None:
-    body = json.dumps(problem(refusal.status, refusal.says, refusal.remedy)).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *refusal.headers]
-    if refusal.status == ONLY_POSTS.status:
-        headers.append((b"allow", b"POST"))
-    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

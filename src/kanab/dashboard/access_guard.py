@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
@@ -12,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from kanab.atomicfile import write_whole
 from kanab.collector.http.access import Access, Refusal
@@ -75,24 +76,24 @@ class AccessGuard:
         if refused is None:
             await self._app(scope, receive, safe)
         else:
-            await _refuse(scope, path, refused, safe)
+            await _refused(scope, path, refused)(scope, receive, safe)
 
 
-async def _refuse(scope: Scope, path: str, refusal: Refusal, send: Send) -> None:
-    """Send the login page instead of a page; say what is wrong in plain data."""
-    status, says, remedy, _ = refusal
-    root = scope.get("root_path", "")
-    headers = [(b"content-type", b"application/json"), *refusal.headers]
-    body = json.dumps(problem(status, says, remedy)).encode()
-    if status == 401 and not path.startswith("/v1/"):
-        place = f"{root}/login?next={quote(path, safe='')}"
-        status, body, headers = 303, b"", [(b"location", place.encode("latin-1", "replace"))]
-    elif not path.startswith("/v1/"):
-        body = f"{says}. {remedy}\n".encode()
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), *refusal.headers]
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+def refused_response(refusal: Refusal) -> JSONResponse:
+    """Return what is wrong as plain data."""
+    headers = {name.decode(): value.decode() for name, value in refusal.headers}
+    return JSONResponse(problem(refusal.status, refusal.says, refusal.remedy), refusal.status, headers)
+
+
+def _refused(scope: Scope, path: str, refusal: Refusal) -> Response:
+    """Return what is wrong as plain data or in a line, or the way to the login page."""
+    response = refused_response(refusal)
+    if path.startswith("/v1/"):
+        return response
+    if refusal.status == 401:
+        return RedirectResponse(f"{scope.get('root_path', '')}/login?next={quote(path, safe='')}", 303)
+    headers = {name: value for name, value in response.headers.items() if not name.startswith("content-")}
+    return PlainTextResponse(f"{refusal.says}. {refusal.remedy}\n", refusal.status, headers)
 
 
 COOKIE = "kanab_session"
