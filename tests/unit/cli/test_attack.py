@@ -11,7 +11,7 @@ from tests.described import as_values
 from tests.unit.cli.program import Program, transcript
 
 import kanab as kb
-from kanab.cli.attack import attack
+from kanab.cli.main import cli
 from kanab.datasets import shop_rows
 from kanab.description import Mean
 from kanab.errors import KanabError, SourceError
@@ -23,7 +23,7 @@ ROWS = shop_rows(1_003, 7)
 
 
 def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(attack, arguments)
+    result = CliRunner().invoke(cli, ["attack", *arguments])
     if isinstance(result.exception, KanabError):
         raise result.exception
     return result

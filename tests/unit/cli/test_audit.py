@@ -13,7 +13,7 @@ from tests.described import as_values
 from tests.unit.cli.program import Program, transcript
 
 import kanab as kb
-from kanab.cli.audit import audit
+from kanab.cli.main import cli
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.inspection.promises import NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.plan.file import plan_digest, plan_from_dict
@@ -22,7 +22,7 @@ from kanab.privacy.release_json import hash_of
 
 
 def run(*words: str) -> Result:
-    return CliRunner().invoke(audit, list(words))
+    return CliRunner().invoke(cli, ["audit", *words])
 
 
 def shop(n: int = 900, seed: int = 1) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -149,11 +150,9 @@ def test_help_has_every_command_once_with_the_first_sentence_of_its_own_help(pro
 def test_every_command_has_its_help() -> None:
     pages = []
     for name in COMMANDS:
-        words = [name, "--help"]
-        pages += [
-            f"$ kanab {name} --help",
-            CliRunner().invoke(cli, words, prog_name="kanab", terminal_width=100).output,
-        ]
+        shown = CliRunner().invoke(cli, [name, "--help"], prog_name="kanab", terminal_width=100).output
+        shown = re.sub(r"^  (-h, )?--help +", "  -h, --help  ", shown, flags=re.MULTILINE)  # short if called before
+        pages += [f"$ kanab {name} --help", shown]
     assert_approved("cli/help.txt", "\n".join(pages))
 
 

@@ -13,7 +13,7 @@ from tests.approved import assert_approved
 from tests.unit.cli.program import Program, transcript
 
 import kanab as kb
-from kanab.cli.plan import plan as plan_command
+from kanab.cli.main import cli
 from kanab.datasets import shop_rows
 from kanab.plan.file import read_plan
 from kanab.planning.forecast import Baseline, baseline_from_release, forecast_plan
@@ -51,7 +51,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(*words: str | Path) -> str:
-    result = CliRunner().invoke(plan_command, [str(word) for word in words], catch_exceptions=False)
+    result = CliRunner().invoke(cli, ["plan", *map(str, words)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 

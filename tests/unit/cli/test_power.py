@@ -16,7 +16,7 @@ from tests.unit.cli.program import Program, transcript
 
 import kanab as kb
 from kanab.analysis.metric_shapes import shapes_of
-from kanab.cli.power import power
+from kanab.cli.main import cli
 from kanab.datasets import shop_rows
 from kanab.errors import AnalysisError, KanabError, PlanError
 from kanab.plan.file import parse_plan
@@ -29,7 +29,7 @@ SD = ("--sd", "20")
 
 
 def said(*words: str) -> str:
-    result = CliRunner().invoke(power, list(words), catch_exceptions=False)
+    result = CliRunner().invoke(cli, ["power", *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 

@@ -12,8 +12,7 @@ from click.testing import CliRunner, Result
 from tests.described import as_values
 
 import kanab as kb
-from kanab.cli.main import main
-from kanab.cli.privacy_report import privacy_report
+from kanab.cli.main import cli, main
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.file import plan_digest, plan_from_dict
 from kanab.privacy.ledger import read_ledger
@@ -23,7 +22,7 @@ Run = Callable[..., int]
 
 
 def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(privacy_report, [str(word) for word in words])
+    return CliRunner().invoke(cli, ["privacy-report", *map(str, words)])
 
 
 @pytest.fixture
