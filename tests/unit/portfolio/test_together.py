@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.approved import assert_approved
 
 import kanab as kb
 from kanab.errors import AnalysisError, PrivacyError
@@ -20,6 +21,7 @@ def test_every_experiment_is_shrunk(folder: dict[str, Release]) -> None:
     assert read.shrinkage == drawn
     assert [row.drawn for row in read.effects] == list(drawn.effects)
     assert [row.name for row in read.effects if row.winner] == ["e0", "e1"]
+    assert_approved("portfolio/portfolio.txt", f"{read}\n")
 
 
 def test_plain_data_are_ready_for_json(folder: dict[str, Release]) -> None:
