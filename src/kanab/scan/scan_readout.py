@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 from kanab.arguments import check_arguments
@@ -208,16 +208,9 @@ def _effects_to_dict(pair: PairEffects) -> dict[str, Any]:
         "control_chosen": list(pair.chosen),
         "means": [list(row) for row in pair.means],
         "effects": [
-            {
-                "experiment": effect.experiment,
-                "arm": label(effect.arm),
-                "control": label(effect.control),
-                "within": effect.within,
-                "level": label(effect.level),
-                "effect": effect.effect,
-                "se": effect.se,
-                "interval": [effect.low, effect.high],
-            }
+            asdict(effect)
+            | {name: label(getattr(effect, name)) for name in ("arm", "control", "level")}
+            | {"interval": list(effect.interval)}
             for effect in pair.effects
         ],
     }

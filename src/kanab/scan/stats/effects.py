@@ -29,8 +29,7 @@ class EffectWithin:
     level: Level
     effect: float
     se: float
-    low: float
-    high: float
+    interval: tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -100,5 +99,5 @@ def _effects(cells: TwoWay, axis: int, control: int, tables: tuple[Floats, Float
             se = float(np.sqrt(parts.sum())) / scale
             half = t_quantile((1 + CONFIDENCE) / 2, df) * se
             sides = (factor.name, factor.levels[arm], factor.levels[control], other.name, other.levels[level])
-            effects.append(EffectWithin(*sides, effect, se, effect - half, effect + half))
+            effects.append(EffectWithin(*sides, effect, se, (effect - half, effect + half)))
     return effects

@@ -43,7 +43,7 @@ def test_effects_are_welchs_within_each_arm_of_the_other_experiment():
         low, high = welch.confidence_interval(0.95)
         assert one.control == "control"
         assert one.effect / one.se == pytest.approx(welch.statistic, rel=1e-9)
-        assert (one.low, one.high) == pytest.approx((low, high), rel=1e-9)
+        assert one.interval == pytest.approx((low, high), rel=1e-9)
 
 
 def test_both_experiments_are_told():
