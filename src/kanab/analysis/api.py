@@ -36,8 +36,6 @@ from kanab.plan.joint_shares import are_independent
 from kanab.plan.model import DecisionRule, ExperimentPlan, Plan
 from kanab.privacy.costs import experiment_costs, merging_costs
 from kanab.privacy.release import OwnRows, Receipt, Release, Tables, concerns, refuse_own_rows
-from kanab.stats.additive import check_slopes
-from kanab.stats.adjust import check_variance
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
 from kanab.stats.cautions import (
     Caution,
@@ -52,7 +50,6 @@ from kanab.stats.cautions import (
 )
 from kanab.stats.cluster_robust import few_clusters
 from kanab.stats.distributions import check_sides
-from kanab.stats.effect import check_test
 from kanab.stats.margins import Margin
 from kanab.stats.posteriors import Prior
 from kanab.stats.sequential import sample_ratio_any_time
@@ -111,9 +108,6 @@ def analyze_release(released: Tables, experiment: str | None, options: Reading) 
 
 def _analyzed(released: Tables, experiment: str | None, options: Reading) -> Readout:
     check_sides(options.confidence, options.alternative)
-    check_test(options.test)
-    check_variance(options.variance)
-    check_slopes(options.slopes)
     current = current_look(released, experiment, options)
     released, options = current.released, replace(options, looks=current.looks)
     plan, tables, pools = _pooled(_tables_of(released, experiment), options.pool)

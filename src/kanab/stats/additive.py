@@ -81,7 +81,8 @@ def additive_means(
     array([3.119, 4.5  ])
     """
     check_variance(variance)
-    check_slopes(slopes)
+    if slopes not in get_args(Slopes):
+        raise AnalysisError("unknown choice of slopes", "Use 'own' (every arm its own), or 'one' for all arms.")
     held = _gathered(list(tables), metric, covariates, list(numbers))
     columns: list[Column] = [*_number_columns(held), *_class_columns(held)]
     if not columns:
@@ -108,12 +109,6 @@ def additive_means(
     if not held.noisy:
         return means
     return with_fit_noise(held, columns, means, variance, one_slope=slopes == "one", totals=totals)
-
-
-def check_slopes(slopes: str) -> None:
-    """Check that the choice of slopes is a known one; raises `AnalysisError`."""
-    if slopes not in get_args(Slopes):
-        raise AnalysisError("unknown choice of slopes", "Use 'own' (every arm its own), or 'one' for all arms.")
 
 
 _ArmPart = tuple[Fraction, tuple[Fraction, ...], float, float]

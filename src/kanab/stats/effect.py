@@ -191,7 +191,8 @@ class Effect:
 
     def __str__(self) -> str:
         adjusted = f", adjusted for {listed(self.covariates)}" if self.method == "adjusted" else ""
-        name = " ".join(f"{'+' if w > 0 else '−'} {_weight(w)}{label(a)}" for a, w in self.contrast)
+        parts = [("+" if w > 0 else "−", "" if abs(w) == 1 else f"{abs(w):g} ", label(a)) for a, w in self.contrast]
+        name = " ".join(f"{sign} {weight}{arm}" for sign, weight, arm in parts)
         head = f"{self.metric}: {name.removeprefix('+ ')}{adjusted} = {number(self.estimate)}"
         if self.interval is None or self.df is None:
             return f"{head} (not testable: {TOO_NOISY if self.too_noisy else 'nothing varies'})"
@@ -201,10 +202,6 @@ class Effect:
             f"{head} ± {number(self.se_population)}, {self.confidence:.0%} interval {low} … {high}, "
             f"{statistic} = {number(self.t)}, p = {p_value(self.p)}"
         )
-
-
-def _weight(weight: float) -> str:
-    return "" if abs(weight) == 1 else f"{abs(weight):g} "
 
 
 def known_control(arms: tuple[Level, ...], control: Level) -> Level:
@@ -232,7 +229,8 @@ def plain_means(tally: Tally, metric: str | None = None, *, test: RateTest = "sc
 
     Two arms are compared by Welch's t, of a 0/1 metric by the score test unless ``test`` is "welch".
     """
-    check_test(test)
+    if test not in get_args(RateTest):
+        raise AnalysisError("unknown test", "Use 'score' (Miettinen and Nurminen, for 0/1 metrics) or 'welch'.")
     table = tally.keep()
     classes = classes_of(table, metric)
     exact, within, people = [], [], []
@@ -258,12 +256,6 @@ def plain_means(tally: Tally, metric: str | None = None, *, test: RateTest = "sc
         tuple(people), tuple(exact), sample, df,
         ((),) * len(people), np.zeros((0, 0)), events if score else None, noise,
     )  # fmt: skip
-
-
-def check_test(test: str) -> None:
-    """Check that the test of 0/1 metrics is a known one; raises `AnalysisError`."""
-    if test not in get_args(RateTest):
-        raise AnalysisError("unknown test", "Use 'score' (Miettinen and Nurminen, for 0/1 metrics) or 'welch'.")
 
 
 def arm_parts(

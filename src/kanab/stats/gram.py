@@ -149,15 +149,6 @@ def independent(design: Floats, weights: Floats) -> NDArray[np.bool_]:
     return chosen
 
 
-def dependent_terms(design: Floats, weights: Floats, names: tuple[str, ...]) -> DesignError:
-    """Return the error that names the columns which are combinations of others."""
-    lost = [name for name, fine in zip(names, independent(design, weights), strict=True) if not fine]
-    return DesignError(
-        f"the classes cannot tell these terms apart: {', '.join(lost)}",
-        "Drop the terms, or merge levels so that every combination holds people.",
-    )
-
-
 def solve(design: Floats, weights: Floats, classes: Classes, names: tuple[str, ...], spread: float = 0.0) -> Solution:
     """Fit class means by least squares.
 
@@ -169,7 +160,11 @@ def solve(design: Floats, weights: Floats, classes: Classes, names: tuple[str, .
     rows = root[:, None] * design
     q, r = np.linalg.qr(rows)
     if design.shape[0] < design.shape[1] or np.any(np.abs(np.diag(r)) <= 1e-9 * np.linalg.norm(rows, axis=0)):
-        raise dependent_terms(design, weights, names)
+        lost = [name for name, fine in zip(names, independent(design, weights), strict=True) if not fine]
+        raise DesignError(
+            f"the classes cannot tell these terms apart: {', '.join(lost)}",
+            "Drop the terms, or merge levels so that every combination holds people.",
+        )
     half = np.linalg.inv(r)
     means = classes.means
     near = float(np.abs(means).max()) ** 2 * classes.total <= 100 * spread

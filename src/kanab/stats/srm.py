@@ -94,7 +94,8 @@ def sample_ratio(tally: Tally, shares: Mapping[Any, float] | None = None, experi
     if noise is not None:
         spread = multinomial(np.array([*share.values()]), total) + noise_off_shares(np.array([*share.values()]), noise)
         off = np.array([people[arm] - expected[arm] for arm in people])
-        chi2 = quadratic(off, spread)
+        # deviations add up to 0: the last one is left out, because the others imply it
+        chi2 = float(off[:-1] @ np.linalg.solve(spread[:-1, :-1], off[:-1]))
         residuals = dict(zip(people, (off / np.sqrt(np.diag(spread))).tolist(), strict=True))
     return SampleRatio(chi2, df, chi2_tail(chi2, df), residuals, share, shares is not None)
 
@@ -125,11 +126,6 @@ def noise_off_shares(shares: Floats, noise: Floats) -> Floats:
     """Return the covariance of the noise in people per arm less their shares of everybody, who are noisy as well."""
     off = np.eye(len(shares)) - shares[:, None]
     return np.asarray((off * noise) @ off.T)
-
-
-def quadratic(off: Floats, covariance: Floats) -> float:
-    """Return χ² of deviations that add up to 0: the last one is left out, because the others imply it."""
-    return float(off[:-1] @ np.linalg.solve(covariance[:-1, :-1], off[:-1]))
 
 
 def independence(people: Floats, noise: Floats) -> tuple[float, int, Floats]:
