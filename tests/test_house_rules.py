@@ -28,6 +28,8 @@ import kanab.tally
 from kanab import description, fields
 from kanab.analysis.methods import METHODS
 from kanab.cli.main import cli
+from kanab.plan.model import Budget, Cohorts, CovariatePlan, DecisionRule, ExperimentPlan, MetricPlan, Plan
+from kanab.plan.notify_plan import MailPlan, NotifyPlan
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "kanab"
@@ -146,6 +148,18 @@ def test_help_answers_every_parameter_by_itself(function: Callable[..., object])
     assert explained == list(inspect.signature(function).parameters)
 
 
+PLANS = (Plan, MetricPlan, CovariatePlan, ExperimentPlan, DecisionRule, Cohorts, Budget, NotifyPlan, MailPlan)
+NOT_WRITTEN = {"only", "beside_exact"}
+"""Keys of plain data alone: arms that flags name, and what plans of before said."""
+
+
+def test_every_key_of_plan_files_is_documented() -> None:
+    pages = [ROOT / "docs" / "how-to" / name for name in ("plan.md", "epsilon.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    keys = [field.key for cls in PLANS for field in fields.described(cls).values()]
+    assert [key for key in keys if key not in NOT_WRITTEN and not re.search(rf"\b{key}\b", text)] == []
+
+
 def test_no_public_function_has_more_than_fifteen_parameters() -> None:
     functions = {name: getattr(module, name) for module in PUBLIC for name in module.__all__}
     counts = {
@@ -201,23 +215,23 @@ def test_no_two_modules_have_the_same_name() -> None:
 
 
 LINES: dict[str, int] = {
-    "collector": 9_790,
-    "counting": 8_490,
+    "collector": 9_760,
+    "counting": 8_460,
     "stats": 8_290,
     "privacy": 6_860,
-    "scan": 5_790,
-    "inspection": 4_910,
-    "analysis": 4_770,
-    "cli": 4_530,
+    "scan": 5_780,
+    "inspection": 4_900,
+    "analysis": 4_780,
+    "cli": 4_540,
     "report": 2_800,
-    "dashboard": 2_730,
+    "dashboard": 2_720,
     "plan": 2_600,
-    "planning": 2_460,
-    "": 2_260,
+    "planning": 2_440,
+    "": 2_270,
     "client": 2_010,
-    "tally": 1_790,
+    "tally": 1_770,
     "portfolio": 940,
-    "notify": 800,
+    "notify": 790,
     "agents": 740,
     "demo": 380,
 }
@@ -241,7 +255,7 @@ NESTED: dict[str, int] = {
     "privacy": 68,
     "inspection": 42,
     "counting": 41,
-    "analysis": 37,
+    "analysis": 38,
     "scan": 25,
     "report": 18,
     "stats": 15,
