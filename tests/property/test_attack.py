@@ -83,7 +83,7 @@ seeds, sizes, rules = st.integers(0, 10**6), st.integers(60, 900), st.sampled_fr
 
 @pytest.mark.slow
 @given(seeds, sizes, st.integers(1, 4), st.floats(0.15, 0.85), rules, st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_one_release_gives_nobody_away(seed: int, n: int, covariates: int, rate: float, k: int, pair: bool) -> None:
     people = crowd(seed, n, covariates, rate)
     release = published(people, plan([f"c{i}" for i in range(covariates)], k, pair=pair), "release")
@@ -107,7 +107,7 @@ def test_releases_into_one_ledger_give_nobody_away_together(seed: int, n: int, r
 
 @pytest.mark.slow
 @given(seeds, st.integers(60, 600), st.integers(2, 4), st.integers(1, 60), rules)
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_few_buyers_in_several_tables_are_not_named(seed: int, n: int, covariates: int, buyers: int, k: int) -> None:
     people = crowd(seed, n, covariates, 0)
     people["bought"][np.random.default_rng(seed).permutation(n)[:buyers]] = 1

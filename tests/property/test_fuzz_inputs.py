@@ -70,20 +70,6 @@ plain = st.recursive(
 )
 
 
-@pytest.mark.slow
-@FUZZ
-@given(data=plain)
-def test_any_json_is_a_tally_or_an_error(data: Any) -> None:
-    outcome(lambda: Tally.from_dict(data))
-
-
-@pytest.mark.slow
-@FUZZ
-@given(data=st.fixed_dictionaries(dict.fromkeys(("factors", "metrics", "classes", "squares", "crosses"), plain)))
-def test_any_json_under_the_right_names_is_a_tally_or_an_error(data: dict[str, Any]) -> None:
-    outcome(lambda: Tally.from_dict({"format": "kanab-tally/1", **data}))
-
-
 VALID = count_columns(
     {
         "arm": ["A", "A", "B", "B", "B"],
@@ -215,19 +201,6 @@ def test_rows_of_anything_are_counted_or_refused(rows: list[Any], given: Choices
     outcome(lambda: counted(columns, given))
 
 
-@FUZZ
-@given(data=st.dictionaries(st.sampled_from(["arm", "tier", "y"]) | st.integers(0, 3) | st.none(), values, max_size=4))
-def test_columns_that_are_anything_are_counted_or_refused(data: Any) -> None:
-    outcome(lambda: counted(data))
-
-
-@FUZZ
-@given(data=values)
-def test_data_that_is_anything_is_counted_or_refused(data: Any) -> None:
-    outcome(lambda: counted(data))
-    outcome(lambda: read_classes(data) if not isinstance(data, str) else read_classes(None))
-
-
 DTYPES = [
     "?", "i1", "u1", "i8", "u8", "f2", "f4", "f8", "g", "c8", "c16", "G", "S4", "V4", "U", "O",
     "M8[D]", "M8[us]", "M8[ns]", "M8[Y]", "m8[s]", "m8[ns]",
@@ -292,12 +265,6 @@ def tables(most: int) -> st.SearchStrategy[dict[Any, list[Any]]]:
 
 
 @FUZZ
-@given(classes=tables(3), squares=st.none() | tables(2))
-def test_any_class_table_is_a_tally_or_an_error(classes: Any, squares: Any) -> None:
-    outcome(lambda: read_classes(classes, squares))
-
-
-@FUZZ
 @given(
     column=st.sampled_from(["arm", "tier", "n", "spend"]),
     row=st.integers(0, 3),
@@ -321,6 +288,29 @@ def test_a_valid_class_table_with_one_wrong_value_is_a_tally_or_an_error(
     table: dict[str, list[Any]] = squares if in_squares and column in squares else classes
     table[column][row % len(table[column])] = value
     outcome(lambda: read_classes(classes, squares, **given))
+
+
+# ── anything at all ────────────────────────────────────────────────────────────────────────────
+
+PARTS = st.fixed_dictionaries(dict.fromkeys(("factors", "metrics", "classes", "squares", "crosses"), plain))
+ODD_COLUMNS = st.dictionaries(st.sampled_from(["arm", "tier", "y"]) | st.integers(0, 3) | st.none(), values, max_size=4)
+ANYTHING: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Tally]]] = {
+    "json": (plain, Tally.from_dict),
+    "json under the right names": (PARTS, lambda parts: Tally.from_dict({"format": "kanab-tally/1", **parts})),
+    "columns": (ODD_COLUMNS, counted),
+    "data": (values, counted),
+    "classes": (values, lambda data: read_classes(None if isinstance(data, str) else data)),
+    "class tables": (st.tuples(tables(3), st.none() | tables(2)), lambda both: read_classes(*both)),
+}
+
+
+@pytest.mark.parametrize("kind", ANYTHING)
+@FUZZ
+@given(data=st.data())
+def test_anything_is_a_tally_or_an_error(kind: str, data: st.DataObject) -> None:
+    strategy, make = ANYTHING[kind]
+    given_ = data.draw(strategy)
+    outcome(lambda: make(given_))
 
 
 # ── files ──────────────────────────────────────────────────────────────────────────────────────

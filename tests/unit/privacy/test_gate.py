@@ -17,7 +17,6 @@ from kanab.analysis.api import analyze
 from kanab.errors import ArgumentError, PlanError, PrivacyError
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.privacy.gate import release
-from kanab.privacy.release_json import release_to_dict
 
 Counting = Callable[..., Any]
 BOUNDS = {"y": (-50, 50)}
@@ -238,10 +237,3 @@ def test_least_events_of_an_amount_is_refused() -> None:
     for wrong in (0, 2.5, True):
         with pytest.raises(ArgumentError, match="min_events must be a"):
             kb.count(rows, arm="trial", metrics=[kb.Mean("ill", min_events=wrong)])
-
-
-def test_the_published_plan_says_how_many_events_were_asked_for() -> None:
-    made = release(kb.count(patients(share=0.5), arm="trial", metrics=[kb.Mean("ill", min_events=20)]))
-    assert release_to_dict(made)["plan"]["metrics"]["ill"]["least_events"] == 20
-    silent = release(kb.count(patients(share=0.5), arm="trial", metrics=["ill"]))
-    assert "least_events" not in release_to_dict(silent)["plan"]["metrics"]["ill"]

@@ -34,7 +34,7 @@ from kanab.inspection.officer import officer_page
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 from kanab.plan.periods import Span
-from kanab.privacy.ledger import Ledger, append_release, read_ledger
+from kanab.privacy.ledger import Ledger, append_release
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_text, release_to_dict
 from kanab.report import words
@@ -500,22 +500,6 @@ def write(path: Path, columns: dict[str, Any]) -> str:
 
 def files(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
-
-
-@pytest.mark.slow
-def test_a_release_is_refused_with_1_and_writes_nothing_but_a_note(tmp_path: Path) -> None:
-    few = people(30) | {"variant": np.array(["A"] * 23 + ["B"] * 7)}
-    source = write(tmp_path / "people.csv", few)
-    out = str(tmp_path / "out.html")
-    for words_ in (
-        ("release", source, *FLAGS, "-o", out, "--new-ledger"), ("release", source, *FLAGS, "-o", out, "--no-ledger"),
-    ):  # fmt: skip
-        code, said, problem = run(*words_)
-        assert (code, said) == (1, "")
-        assert problem.startswith("kanab: an arm of variant holds fewer than k = 10 people.")
-        assert problem.count("\n") == 1
-    assert files(tmp_path) == {"people.csv", "kanab.ledger"}
-    assert len(read_ledger(tmp_path / "kanab.ledger").entries) == 1
 
 
 @pytest.mark.parametrize("command", ["analyze", "audit", "attack", "privacy-report"])
