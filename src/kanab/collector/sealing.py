@@ -176,17 +176,13 @@ class _BatchMaker:
             collected.too_small.update(failed)
         self._hold_back(collected, counters)
         left_out = {**release.receipt.left_out, **collected.left_out, **self.sealed.waiting, **self.sealed.destroyed}
-        joined = _joined_late(release, ledger)
-        noted = (
-            *release.receipt.deviations,
-            *self._deviations,
-            *voided_since(ledger),
-            *collected.doubts,
-            *joined,
-            *self.doubts,
-        )
+        before = ledger.releases[-1].receipt.left_out if ledger.releases else {}
+        late = [name for name in release.plan.experiment_names if HELD_BACK in before.get(name, "")]
+        noted = [*release.receipt.deviations, *self._deviations, *voided_since(ledger), *collected.doubts]
+        noted += [f"{name} also holds its people of earlier cohorts, who were held back" for name in late]
+        noted += self.doubts
         store = self._cipher.keyring.fingerprint.hex()
-        receipt = replace(release.receipt, left_out=left_out, deviations=noted, store=store)
+        receipt = replace(release.receipt, left_out=left_out, deviations=tuple(noted), store=store)
         release = replace(release, receipt=receipt)
         if plan.budget is None:
             accounts = people_accounts(self._versions.known, (*ledger.releases, release), self._carried)
@@ -225,13 +221,6 @@ class _BatchMaker:
         self._carried |= destroyed_counters(known, counters, {*destroyed, *over})
 
 
-def _joined_late(release: Release, ledger: Ledger) -> list[str]:
-    """Say which experiments of a batch hold people of earlier cohorts, too, because the batch before had to wait."""
-    before = ledger.releases[-1].receipt.left_out if ledger.releases else {}
-    late = [name for name in release.plan.experiment_names if HELD_BACK in before.get(name, "")]
-    return [f"{name} also holds its people of earlier cohorts, who were held back" for name in late]
-
-
 def stored_ledger(store: Store) -> Ledger:
     """Return the sealed batches of a store, verified entry by entry. No key is needed."""
     return verified_entries(store.sealed(), "the store")
@@ -264,10 +253,9 @@ def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, d
 
 @dataclass(frozen=True)
 class _Collected:
-    """What was collected, as if rows had been counted, and what is left out of it; doubts go into the receipt.
+    """What was collected, as if rows had been counted, and with reasons what is left out of it.
 
-    ``too_small`` are experiments with an arm below k, ``spoilt`` those whose records do not fit together; with the
-    reasons.
+    ``too_small`` are experiments with an arm below k, ``spoilt`` those whose records do not fit together.
     """
 
     counted: Counted

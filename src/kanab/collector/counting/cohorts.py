@@ -32,11 +32,10 @@ ALWAYS = Opening(0, 0, 0, 0)
 
 
 class Calendar:
-    """The cohorts of a plan: their numbers, and when they open and ripen.
+    """The cohorts of a plan: their numbers, and when they open and are due.
 
     A cohort takes enrollments from an hour before its period, because clients may be fast, and until one message
-    lifetime after it. It takes
-    totals for the window after that period, and again one lifetime longer. Then it is ripe.
+    lifetime after it; and totals for the window after that period, and again one lifetime longer. Then it is due.
     """
 
     def __init__(self, plan: Plan) -> None:
