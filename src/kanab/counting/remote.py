@@ -43,7 +43,7 @@ def remote_dataset(place: str) -> Any:
         return None
     import pyarrow.fs as stores  # noqa: PLC0415 - comes with the [sql] extra
 
-    with _told(place):
+    with _explained(place):
         system, path = stores.FileSystem.from_uri(place)
         kind = system.get_file_info(path).type
         if kind == stores.FileType.NotFound:
@@ -82,14 +82,14 @@ def _dataset(system: Any, files: list[str]) -> Any:
 @contextmanager
 def copied(place: str) -> Iterator[Path]:
     """Copy a file into a private folder for a while; raise `SourceError` where it does not arrive whole."""
-    with _told(place):
+    with _explained(place):
         urlsplit(place)
     name = _name(place)
     if not has_file_ending(name):
         file_kind(Path(name))  # which names the kinds that there are
     with TemporaryDirectory(prefix="kanab-") as folder:
         file = Path(folder) / name
-        with _told(place), file.open("wb") as target:
+        with _explained(place), file.open("wb") as target:
             for part in _web_parts(place) if _scheme(place) in _WEB else _store_parts(place):
                 target.write(part)
         yield file
@@ -115,7 +115,7 @@ def _store_parts(place: str) -> Iterator[bytes]:
 
 
 @contextmanager
-def _told(place: str) -> Iterator[None]:
+def _explained(place: str) -> Iterator[None]:
     """Turn what goes wrong on the way into a `SourceError`, without the address's secrets."""
     host = "that address"
     with suppress(ValueError):

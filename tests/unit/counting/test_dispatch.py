@@ -337,6 +337,9 @@ def test_cohorts_need_declared_arms_and_may_have_given_bins() -> None:
         PlanError, match=r"experiments\.variant takes its arms from the data; declare them \(--shares\)"
     ):
         count(rows, replace(COHORTS, experiments=(ExperimentPlan("variant"),)), rows=Rows(span=WEEK))
+    unruled = replace(COHORTS, metrics=(MetricPlan("spend", (0, 10), 0.01),))  # batches have one rule, whoever lacks it
+    rules = [count(rows, unruled, rows=Rows(span=span)).plan.metrics[0].missing for span in (WEEK, None)]
+    assert rules == ["exclude", "zero"]
     binned = replace(COHORTS, covariates=(CovariatePlan("tier", bins=(2.5,)),))
     assert count(rows, binned, rows=Rows(span=WEEK)).tallies["variant/tier"].factor("tier").levels == ("< 2.5", "≥ 2.5")
 
