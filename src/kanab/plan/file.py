@@ -292,7 +292,7 @@ def _written(plan: Any) -> dict[str, Any]:
     """Return what a plan, or a part of it, says other than by default, in the order in which plans are written."""
     cls: Any = type(plan)
     entries: dict[str, Any] = {}
-    for each in sorted(described(cls).values(), key=lambda each: each.key != "kind"):
+    for each in described(cls).values():
         value = getattr(plan, each.name)
         if value != each.default:
             entries[each.key] = _written(value) if is_dataclass(value) else each.setting.kind.write(value)
