@@ -98,7 +98,9 @@ class Readout(Frames[str]):
 
         It is empty where nobody asked for it. Raises `AnalysisError` for a table that there is not.
         """
-        read: dict[str, Sequence[Any]] = {name: () for each in methods.METHODS for name in each.tables}
+        read: dict[str, Sequence[Any]] = {}
+        for method in methods.METHODS:
+            read |= dict.fromkeys(method.tables, ())
         for result in self.results.values():
             read |= result.tables
         read["effects"] = self.effects

@@ -94,7 +94,10 @@ def readout_figure(data: Data, what: str, metric: str | None) -> Figure:
 
 def how_sentences(data: Data) -> list[str]:
     """Return how effects, and what else was asked for, were computed."""
-    return [*words.method_sentences(data), *(sentence for each in methods.METHODS for sentence in each.how(data))]
+    sentences = words.method_sentences(data)
+    for method in methods.METHODS:
+        sentences += method.how(data)
+    return sentences
 
 
 def metric_sentences(data: Data, metric: str) -> list[str]:

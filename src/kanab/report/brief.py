@@ -9,7 +9,7 @@ from kanab.choices import INTERNAL
 from kanab.report.decision import decision_sentences
 from kanab.report.digits import Row, metric_figures
 from kanab.report.text import mapped, printable, wrapped
-from kanab.report.words import alarm_sentences, correction_name, headlines, is_internal, metrics_of, title, tone
+from kanab.report.words import alarm_sentences, correction_name, is_internal, title, tone, verdict_rows
 from kanab.tabular import Table, p_value
 
 WIDTH = 80
@@ -30,7 +30,7 @@ def brief_text(data: Mapping[str, Any]) -> str:
     alarms += [caution["sentence"] for caution in clean.get("cautions", ()) if caution["kind"] == "rows-not-people"]
     sentences = (f"{title(clean)}.", *decision_sentences(clean), *alarms)
     lines = [line for sentence in sentences for line in wrapped(sentence, WIDTH)]
-    rows = [row for metric in metrics_of(clean) for row in headlines(clean, metric)]
+    rows = verdict_rows(clean)
     lines += str(_table(clean, rows)).splitlines() if rows else []
     return "\n".join([*lines, *(wrapped(INTERNAL, WIDTH) if is_internal(clean) else ())])
 

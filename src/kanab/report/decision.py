@@ -12,7 +12,6 @@ from kanab.report.digits import Row, figures_of, is_share, metric_figures
 from kanab.report.look_words import futility_sentence
 from kanab.report.words import (
     faults,
-    headlines,
     is_better,
     metrics_of,
     moves_by,
@@ -20,6 +19,7 @@ from kanab.report.words import (
     spoken_arm,
     summary,
     title,
+    verdict_rows,
     verdicts,
 )
 
@@ -152,7 +152,7 @@ def broken(data: Data, fault: str) -> dict[str, Any]:
 
 
 def _arms(data: Data) -> list[_ArmReading]:
-    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
+    rows = verdict_rows(data)
     primary, guarding = ([row for row in rows if row.get("role") == role] for role in ("primary", "guardrail"))
     of_all = (primary, data.get("claims", ()), data["guardrails"], guarding)
     return [
@@ -195,7 +195,7 @@ def _to_come(data: Data, arms: Sequence[_ArmReading]) -> str:
 
 def _why_ship(data: Data, arms: Sequence[_ArmReading]) -> list[str]:
     best, *others = arms
-    sentences = [sentence for row in best.primary_rows(True) for sentence in _findings(data, best, row)]
+    sentences = _findings(data, best, best.primary_rows(True))
     held = [f"{row['metric']} (at most {margin_text(data, row)} worse)" for row in best.guardrails if row["margin"]]
     bare = [row["metric"] for row in best.guardrails if not row["margin"]]
     if held:
@@ -214,7 +214,7 @@ def _why_ship(data: Data, arms: Sequence[_ArmReading]) -> list[str]:
 def _so_far(data: Data, arm: _ArmReading) -> list[str]:
     worse = [row["metric"] for row in arm.guardrails if row["reading"] == "worse"]
     guards = [row for row in arm.guarding if row["metric"] in worse]
-    sentences = [sentence for row in (*arm.primary, *guards) for sentence in _findings(data, arm, row)]
+    sentences = _findings(data, arm, [*arm.primary, *guards])
     if guards or arm.primary_rows(False):
         sentences.append(f"{spoken_arm(arm.name)} looks worse so far: {WARNING}")
     return sentences
@@ -222,12 +222,12 @@ def _so_far(data: Data, arm: _ArmReading) -> list[str]:
 
 def _why_not(data: Data, arm: _ArmReading, answer: Answer) -> list[str]:
     """Return what keeps an arm from being shipped; where nothing will be shown any more, what is ruled out."""
-    harm = [sentence for row in arm.primary_rows(False) for sentence in _findings(data, arm, row)]
+    harm = _findings(data, arm, arm.primary_rows(False))
     harm += [_worse(data, arm, row["metric"]) for row in arm.guardrails if row["reading"] == "worse"]
     if harm:
         return harm
     undecided = arm.primary_rows(None)
-    sentences = [sentence for row in undecided or arm.primary for sentence in _findings(data, arm, row)]
+    sentences = _findings(data, arm, undecided or arm.primary)
     if answer == "inconclusive":
         sentences += [sentence for row in undecided for sentence in _ruled_out(data, row)]
     for row in arm.guardrails:
@@ -241,7 +241,14 @@ def _why_not(data: Data, arm: _ArmReading, answer: Answer) -> list[str]:
     return sentences
 
 
-def _findings(data: Data, arm: _ArmReading, row: Row) -> list[str]:
+def _findings(data: Data, arm: _ArmReading, rows: Sequence[Row]) -> list[str]:
+    sentences = []
+    for row in rows:
+        sentences += _finding(data, arm, row)
+    return sentences
+
+
+def _finding(data: Data, arm: _ArmReading, row: Row) -> list[str]:
     verdict = next(verdict for verdict in verdicts(data, row["metric"]) if verdict.row is row)
     effect = verdict.sentence if verdict.kind == "untestable" else f"{verdict.claim}."
     claims = [_claimed(data, claim) for claim in arm.claims if claim["metric"] == row["metric"]]

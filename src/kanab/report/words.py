@@ -252,6 +252,14 @@ def headlines(data: Data, metric: str) -> list[Row]:
     return [row for row in data["effects"] if row["metric"] == metric and row["carries_verdict"]]
 
 
+def verdict_rows(data: Data) -> list[Row]:
+    """Return the rows that carry the verdicts on all metrics."""
+    rows = []
+    for metric in metrics_of(data):
+        rows += headlines(data, metric)
+    return rows
+
+
 def role_of(data: Data, metric: str) -> str | None:
     """Return the role of a metric; None where nobody named any."""
     return next((row.get("role") for row in data["effects"] if row["metric"] == metric), None)
@@ -432,7 +440,7 @@ def spoken_arm(arm: str) -> str:
 
 def summary(data: Data) -> str:
     """Return how many of the comparisons are clear; before the planned people are in, that none is yet."""
-    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
+    rows = verdict_rows(data)
     if not rows:
         return _no_effect(data)
     if any(row.get("early") for row in rows):

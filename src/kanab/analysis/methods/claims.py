@@ -13,7 +13,7 @@ from kanab.analysis.options import ResolvedOptions
 from kanab.errors import AnalysisError
 from kanab.report.digits import Figures, adjusted_for, estimate_figures, is_share, percent
 from kanab.report.document import Part
-from kanab.report.words import headlines, method_of, metrics_of, spoken_arm, spoken_ps
+from kanab.report.words import method_of, spoken_arm, spoken_ps, verdict_rows
 from kanab.stats.effect import contrast
 from kanab.stats.margins import Margin, MarginTest, against_margin
 from kanab.stats.multiplicity import correct
@@ -99,7 +99,7 @@ class Claims(Method):
         rows = data.get("margins", ())
         if not rows:
             return ()
-        carried = {(row["metric"], row["arm"], method_of(row)) for m in metrics_of(data) for row in headlines(data, m)}
+        carried = {(row["metric"], row["arm"], method_of(row)) for row in verdict_rows(data)}
         leading = [row for row in rows if (row["metric"], row["arm"], method_of(row)) in carried]
         sentences = [_sentence(data, row) for row in typed(leading, MarginRow)]
         level = percent(rows[0]["confidence"])
