@@ -86,7 +86,7 @@ class Readout(Frames[str]):
         P-values stay corrected over all metrics, and the decision is the experiment's. Raises `AnalysisError` for a
         metric that there is not.
         """
-        known = list(dict.fromkeys(row.effect.metric for row in self.effects))
+        known = self._metrics
         if metric not in known:
             hint = f"{meant(metric, known)}Metrics: {listed(known) or 'none'}."
             raise AnalysisError("there is no effect on a metric of that name", hint)
@@ -111,6 +111,14 @@ class Readout(Frames[str]):
         if self.whole is None or table == "effects":
             return tuple(read[table])
         return tuple(row for row in read[table] if getattr(row, "metric", None) == self.effects[0].effect.metric)
+
+    def __contains__(self, metric: object) -> bool:
+        """Return whether there is an effect on a metric of that name."""
+        return metric in self._metrics
+
+    @property
+    def _metrics(self) -> list[str]:
+        return list(dict.fromkeys(row.effect.metric for row in self.effects))
 
     @property
     def decision(self) -> Decision | None:

@@ -47,6 +47,7 @@ def test_a_readout_of_one_metric_has_its_rows_and_the_corrections_of_all(found: 
     assert "── bought" not in str(spend) + spend.to_markdown()
     assert len(spend.to_pandas()) == 2
     assert found["spend"]["spend"].to_dict() == data
+    assert ["spend" in each for each in (found, spend, found["bought"])] == [True, True, False]
     assert spend.plot().to_svg() == found.plot("spend").to_svg()
 
 
