@@ -460,14 +460,14 @@ def plan_or_refusal(text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(WORDS, max_size=40).map(" ".join))
 def test_any_heap_of_words_is_a_plan_or_refused(text: str) -> None:
     plan_or_refusal(text)
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_damage_to_a_plan_is_a_plan_or_refused(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(EVERYTHING)))
@@ -484,7 +484,7 @@ TOML = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from(["k", "metrics", "covariates", "experiments", "cohorts", "origins"]), TOML))
 def test_any_tree_of_values_is_a_plan_or_refused(tree: dict[str, Any]) -> None:
     try:
