@@ -75,7 +75,11 @@ def test_a_column_named_by_a_number_is_found_by_its_text_or_refused(frame: Any) 
         assert get_column(frame, "0").tolist() == ["x", "y"]
 
 
-@pytest.mark.parametrize("data", [None, 5, [1, 2], "arm", np.array([1, 2]), pd.Series([1, 2]), object()], ids=str)
+@pytest.mark.parametrize(
+    "data",
+    [None, 5, [1, 2], "arm", np.array([1, 2]), pd.Series([1, 2]), object()],
+    ids=lambda data: type(data).__name__,
+)
 def test_data_without_named_columns_is_refused(data: Any) -> None:
     with pytest.raises(SourceError, match=r"has no named columns. Give a dict of columns, or a pandas, polars or Arr"):
         column_names(data)
