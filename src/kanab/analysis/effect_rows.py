@@ -20,6 +20,13 @@ Plain = dict[str, Any]
 R = TypeVar("R")
 
 
+EFFECT_COLUMNS = (
+    "metric", "role", "arm", "method", "mean_control", "mean_arm", "estimate", "interval", "relative",
+    "relative_interval", "p", "p_adjusted", "verdict",
+)  # fmt: skip
+"""What a frame of effects holds unless details are asked for."""
+
+
 @dataclass(frozen=True)
 class EffectRow:
     """One arm against the control on one metric, or another contrast of arms.

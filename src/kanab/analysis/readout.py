@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from kanab.analysis import methods
 from kanab.analysis.cluster_rows import ClusterCounts
-from kanab.analysis.effect_rows import EffectRow, plain
+from kanab.analysis.effect_rows import EFFECT_COLUMNS, EffectRow, plain
 from kanab.analysis.methods.base import Findings, plain_tables
 from kanab.analysis.sections import readout_figure, readout_html, readout_markdown, readout_text, report_html
 from kanab.arguments import check_arguments
@@ -30,13 +30,6 @@ from kanab.stats.sequential import AnyTimeSampleRatio
 from kanab.stats.srm import SAMPLE_RATIO_ALARM, SampleRatio, is_alarm
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Missing
-
-EFFECT_COLUMNS = (
-    "metric", "role", "arm", "method", "mean_control", "mean_arm", "estimate", "interval", "relative",
-    "relative_interval", "p", "p_adjusted", "verdict",
-)  # fmt: skip
-"""What a frame of effects holds unless details are asked for."""
-
 
 Data = Mapping[str, Any]
 
