@@ -136,6 +136,7 @@ def test_while_the_clock_has_jumped_everybody_is_told_to_send_again_and_nothing_
     until(lambda: not is_red(server))
     asyncio.run(visitors.finish([server.port]))
     asyncio.run(visitors.for_a_while([server.port], 60, most=50))
+    until(lambda: "is believed again" in server.stderr)
     server.kill()
     rehearsal.check_untouched()
     rehearsal.check_counted(visitors)

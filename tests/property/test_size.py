@@ -212,5 +212,5 @@ def test_the_segments_that_are_drawn_by_class_are_tested_as_a_readout_does(kind)
     answer = kb.readout(
         rows, **as_values("readout", arm="arm", metrics=["y"], covariates=["level"], control="A", **how)
     )
-    (decides,) = [row for row in answer.segments if row.decides]
-    assert effect_differs(table, shape=shape).p == pytest.approx(decides.test.p, rel=1e-9)
+    (decides,) = [row for row in answer.rows("segments") if row.decides]
+    assert effect_differs(table, shape=shape).p == pytest.approx(decides.p, rel=1e-9)
