@@ -13,7 +13,7 @@ from tests.browser.shop_site import Site
 
 import kanab as kb
 
-VISITS, PEOPLE = 300, 110
+VISITS, PEOPLE = 160, 70
 METRICS = ("bought", "minutes", "revenue", "orders", "rating")
 VISIT = """async ([url, steps]) => {
   const { init } = await import("/kanab.js");
@@ -72,9 +72,7 @@ class Visitor:
         return known | arms | {"tier": self.levels["tier"], "device": device}
 
 
-def test_sums_of_three_hundred_visits_equal_the_truth_to_the_last_digit(
-    site: Site, someone: Callable[..., Tab]
-) -> None:
+def test_sums_of_many_visits_equal_the_truth_to_the_last_digit(site: Site, someone: Callable[..., Tab]) -> None:
     rng, tab = random.Random(8), someone()
     people = [Visitor(rng, number) for number in range(PEOPLE)]
     for person in [*people, *rng.choices(people, k=VISITS - PEOPLE)]:
@@ -91,5 +89,5 @@ def test_sums_of_three_hundred_visits_equal_the_truth_to_the_last_digit(
     assert {post.status for post in site.posts} == {204}
     assert sent_on_the_way > 0.5 * len(site.posts)
     arms = Counter(next(iter(person.arms)) for person in people)
-    assert min(arms.values()) >= 12  # 110 people in four combinations of arms
+    assert min(arms.values()) >= 8  # 70 people in four combinations of arms
     assert tab.heard == []

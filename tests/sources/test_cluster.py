@@ -26,7 +26,7 @@ from .conftest import find_java
 
 pyspark = pytest.importorskip("pyspark")
 
-PEOPLE, PARTS = 120_000, 8
+PEOPLE, PARTS = 120_000, 4
 MOST_COLLECTED = "256k"
 """The driver of Spark takes no more than this: the people's ids alone, which are random, have 960 kB."""
 
@@ -42,7 +42,7 @@ from kanab.scan.count.pair_counting import count_pairs
 
 master, folder = sys.argv[1:]
 options = "&".join([
-    "spark.ui.enabled=false", "spark.sql.shuffle.partitions=4", "spark.driver.host=127.0.0.1",
+    "spark.ui.enabled=false", "spark.sql.shuffle.partitions=2", "spark.driver.host=127.0.0.1",
     "spark.executor.memory=512m", "spark.sql.codegen.wholeStage=false", "spark.driver.maxResultSize={MOST_COLLECTED}",
 ])
 people = open_table(f"{{master}}?{{options}}", sql=f"SELECT * FROM parquet.`{{folder}}`")
