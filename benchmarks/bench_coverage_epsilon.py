@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.file import parse_plan
 from kanab.privacy.epsilon.combined import combine_arms
-from kanab.privacy.epsilon.noise_scales import noise_of
 from kanab.privacy.epsilon.rho import rho_of
-from kanab.privacy.epsilon.split import split_budget
+from kanab.privacy.epsilon.split import noise_of, split_budget
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.effect import ArmMeans, contrast, plain_means
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means

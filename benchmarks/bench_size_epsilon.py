@@ -26,9 +26,8 @@ import kanab as kb
 from kanab import Tally
 from kanab.errors import AnalysisError
 from kanab.plan.file import parse_plan
-from kanab.privacy.epsilon.noise_scales import noise_of
 from kanab.privacy.epsilon.rho import rho_of
-from kanab.privacy.epsilon.split import split_budget
+from kanab.privacy.epsilon.split import noise_of, split_budget
 from kanab.stats import check_balance, follow_ups, quantile_effect, robust_f, sample_ratio, segment_effects
 from kanab.stats.quantile import BinnedPeople, without_noise
 from kanab.tally.factor import Factor

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.unit.privacy.closed_forms import anyone, largest, outlier, smallest
 
 import kanab as kb
-from kanab.privacy.audit import audit_table
-from kanab.privacy.inference import (
+from kanab.privacy.audit import (
+    audit_table,
     class_squares,
     extremes_on_grid,
     in_machine_words,

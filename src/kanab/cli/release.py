@@ -155,7 +155,7 @@ def _print_dry_run(source: str, plan: Plan, flags: Mapping[str, Any], ledger: Le
 def _say(released: Release, flags: Mapping[str, Any], first: str) -> None:
     """Print what is in the file, and what it cost."""
     from kanab.privacy.costs import costs_of
-    from kanab.privacy.epsilon.noise_receipt import spent_sentence
+    from kanab.privacy.release import spent_sentence
     from kanab.stats.cautions import rows_not_people
 
     receipt = released.receipt
@@ -246,7 +246,7 @@ def _write(
 
 
 def _how_anonymous(released: Release) -> str:
-    from kanab.privacy.epsilon.noise_receipt import promise
+    from kanab.privacy.release import promise
 
     receipt = released.receipt
     if receipt.noise is not None:

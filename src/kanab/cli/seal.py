@@ -90,7 +90,7 @@ def seal(
 
 def _describe(sealed: Sealed) -> None:
     from kanab.privacy.costs import costs_of
-    from kanab.privacy.epsilon.noise_receipt import promise, spent_sentence
+    from kanab.privacy.release import promise, spent_sentence
     from kanab.report.words import account_words
 
     if sealed.release is None:

@@ -22,12 +22,10 @@ from kanab.inspection.promises import NOT_COUNTED, NOT_IN_A_BATCH, NOT_IN_A_FILE
 from kanab.privacy.audit import REMEDY, Audit, audit_table, few_events
 from kanab.privacy.class_rules import missing_values_are_safe, products_are_safe
 from kanab.privacy.epsilon.accountant import spent_rho
-from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.noise_scales import stated_noise
 from kanab.privacy.epsilon.rho import epsilon_of, rho_of
-from kanab.privacy.epsilon.witness import check_witness
-from kanab.privacy.ledger import Ledger, scan_sentence, void_sentence
-from kanab.privacy.release import Release, refuse_own_rows
+from kanab.privacy.epsilon.split import stated_noise
+from kanab.privacy.ledger import Ledger, check_witness, scan_sentence, void_sentence
+from kanab.privacy.release import NoiseReceipt, Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.tally import Tally
 

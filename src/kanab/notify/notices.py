@@ -19,9 +19,8 @@ from kanab.dashboard.releases import Contents, RawSource, read_contents
 from kanab.dashboard.results import ExperimentReadout, Results
 from kanab.plan.model import Plan
 from kanab.plan.notify_plan import Event, NotifyPlan
-from kanab.privacy.epsilon.noise_receipt import promise
 from kanab.privacy.ledger import read_entry
-from kanab.privacy.release import Release
+from kanab.privacy.release import Release, promise
 from kanab.report.decision import decision_words
 from kanab.report.words import alarmed, headlines, metrics_of, sample_ratio_sentence, verdicts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM

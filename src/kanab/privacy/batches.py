@@ -13,10 +13,9 @@ from kanab.plan.joint_shares import JointShares
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.paired_covariates import planned_pairs
 from kanab.privacy.epsilon.accountant import spent_rho
-from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, add_noises
 from kanab.privacy.epsilon.rho import epsilon_of
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release import HELD_BACK, Batch, Receipt, Release, refuse_own_rows
+from kanab.privacy.release import HELD_BACK, Batch, NoiseReceipt, Receipt, Release, refuse_own_rows
 from kanab.privacy.release_json import release_to_dict
 from kanab.tally.factor import OTHER, Level
 from kanab.tally.tally import Tally
@@ -345,13 +344,25 @@ def _shapes(releases: Sequence[Release]) -> dict[str, dict[str, tuple[float, flo
 
 
 def _noise(releases: Sequence[Release], tables: Mapping[str, Tally]) -> NoiseReceipt | None:
-    """Return the noise of all batches together, and what they cost one person."""
+    """Return the noise of all batches together, whose variances add up, and what they cost one person."""
     noises = [release.receipt.noise for release in releases if release.receipt.noise is not None]
     if not noises:
         return None
     batches = [part for release in releases for part in release.parts or (release,)]
-    epsilon = epsilon_of(spent_rho(batches), max(noise.delta for noise in noises))
-    return add_noises(noises, tables, float(f"{epsilon:.6g}"))
+    delta = max(noise.delta for noise in noises)
+    scales: dict[str, dict[str, float]] = {}
+    for name in tables:
+        holding = [noise.scales[name] for noise in noises if name in noise.scales]
+        labels = [label for label in holding[0] if all(label in table for table in holding)] if holding else []
+        scales[name] = {label: float(f"{math.hypot(*(t[label] for t in holding)):.6g}") for label in labels}
+    return NoiseReceipt(
+        float(f"{epsilon_of(spent_rho(batches), delta):.6g}"),
+        delta,
+        max(noise.total for noise in noises),
+        max(noise.spent for noise in noises),
+        min(noise.left for noise in noises),
+        scales,
+    )
 
 
 def _batch(releases: Sequence[Release]) -> Batch | None:

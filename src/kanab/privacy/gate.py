@@ -29,7 +29,6 @@ from kanab.privacy.class_rules import (
 from kanab.privacy.covariate_pairs import cross_pairs, single_tables
 from kanab.privacy.epsilon.accountant import NO_LEDGER, asked_budget, with_budget, within_ledger
 from kanab.privacy.epsilon.noisy_release import check_declared, release_with_noise
-from kanab.privacy.epsilon.witness import ready_witness
 from kanab.privacy.joint_rules import (
     JointDrafts,
     as_published,
@@ -38,7 +37,7 @@ from kanab.privacy.joint_rules import (
     merge_jointly,
     published_totals,
 )
-from kanab.privacy.ledger import Ledger, append_release, hold_ledger
+from kanab.privacy.ledger import Ledger, append_release, hold_ledger, ready_witness
 from kanab.privacy.leverage import SLACK, holds
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.design import Weights, known_numbers

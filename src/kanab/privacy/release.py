@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.errors import PrivacyError
 from kanab.plan.model import Plan
 from kanab.privacy.epsilon.combined import combine_arms
-from kanab.privacy.epsilon.noise_receipt import NoiseReceipt, promise
+from kanab.privacy.epsilon.mechanism import MECHANISM
 from kanab.privacy.merging import LevelMap
 from kanab.stats.skewness import Shapes
 from kanab.tally.tally import Tally
@@ -55,6 +56,48 @@ FORGED = "messages do not add up, some were forged or lost"
 
 DELETED = "records are missing from the store, because somebody deleted rows"
 """What a receipt says of records that a collector had committed and a seal did not find."""
+
+
+@dataclass(frozen=True)
+class NoiseReceipt:
+    """The ε and δ of one release, what its ledger has spent and has left after it, and standard deviations.
+
+    ``scales`` has, by table and statistic, the standard deviation of the noise, in units of the metrics. ``total`` is
+    the ε that all releases of the ledger may spend together.
+    """
+
+    epsilon: float
+    delta: float
+    total: float
+    spent: float
+    left: float
+    scales: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    mechanism: str = MECHANISM
+
+
+def promise(noise: NoiseReceipt) -> str:
+    """Say what a release with noise promises.
+
+    >>> promise(NoiseReceipt(0.5, 1e-6, 1, 0.5, 0.8))
+    'noise in every number: ε = 0.5 at δ = 1e-06'
+    """
+    return f"noise in every number: ε = {noise.epsilon:g} at δ = {noise.delta:g}"
+
+
+def spent_sentence(noise: NoiseReceipt, *, chained: bool, batch: bool = False) -> str:
+    """Say what has been spent with a release, and what is left; alone, nobody knows. A batch is about its cohorts.
+
+    >>> spent_sentence(NoiseReceipt(0.5, 1e-6, 1, 0.5, 0.827), chained=True)
+    'Spent in all: ε = 0.5 of 1. A further release about these people may spend up to ε = 0.827'
+    """
+    if not chained:
+        return f"Spent: ε = {noise.epsilon:g}, and nobody adds up what else was spent about these people"
+    left = math.floor(1000 * noise.left) / 1000
+    rest = f"A further release about these people may spend up to ε = {left:g}" if left else "Nothing is left"
+    if batch and not left:
+        rest = "Nothing is left for these people; further cohorts are others, and may spend as much"
+    return f"Spent in all: ε = {noise.spent:.3g} of {noise.total:g}. {rest}"
+
 
 PeopleAccounts = Mapping[str, Mapping[str, int]]
 """People per experiment of a collector by what became of them (published, held_back, destroyed), floored to k."""

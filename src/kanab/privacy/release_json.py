@@ -15,10 +15,9 @@ from kanab.atomicfile import read_text, write_whole
 from kanab.errors import KanabError, PrivacyError, SourceError
 from kanab.plan.file import plan_digest, plan_from_dict, plan_to_dict
 from kanab.plan.model import Plan, settle_missing
-from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.noise_scales import check_levels, noise_of, stated_noise
+from kanab.privacy.epsilon.split import check_levels, noise_of, stated_noise
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release import Batch, Receipt, Release, refuse_own_rows
+from kanab.privacy.release import Batch, NoiseReceipt, Receipt, Release, refuse_own_rows
 from kanab.tally.plain import read
 from kanab.tally.tally import Tally
 

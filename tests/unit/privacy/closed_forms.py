@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from kanab.privacy.inference import Bound, edges
+from kanab.privacy.audit import Bound, edges
 
 Squares = int | tuple[int, int]
 

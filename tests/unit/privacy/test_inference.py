@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from tests.unit.privacy.closed_forms import largest, outlier, smallest
 
 import kanab as kb
-from kanab.privacy.inference import (
+from kanab.privacy.audit import (
     class_squares,
     most_squares,
 )

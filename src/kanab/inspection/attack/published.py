@@ -21,12 +21,10 @@ from kanab.choices import DEFAULT_K
 from kanab.errors import KanabError, SourceError
 from kanab.plan.file import plan_from_dict
 from kanab.privacy.epsilon.accountant import cohort_numbers
-from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.noise_scales import noise_of, stated_noise
 from kanab.privacy.epsilon.rho import SpentRho
-from kanab.privacy.epsilon.split import TableScales, spent_by
+from kanab.privacy.epsilon.split import TableScales, noise_of, spent_by, stated_noise
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release import Batch, refuse_own_rows
+from kanab.privacy.release import Batch, NoiseReceipt, refuse_own_rows
 from kanab.tally.cell_arrays import Cells, fold, marginal
 from kanab.tally.factor import Factor, Level, Role, label
 from kanab.tally.moments import By, Cross, Moments

@@ -13,9 +13,8 @@ from kanab.errors import TallyError
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable
 from kanab.inspection.attack.reconstruct import CONTRIBUTORS
-from kanab.privacy.audit import known_bounds
+from kanab.privacy.audit import class_squares, edges, extremes_on_grid, known_bounds
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
-from kanab.privacy.inference import class_squares, edges, extremes_on_grid
 from kanab.tally.cell_arrays import Cells
 from kanab.tally.metric import Metric
 from kanab.tally.moments import Moments, check_moments

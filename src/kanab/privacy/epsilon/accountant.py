@@ -10,7 +10,6 @@ from kanab.errors import PrivacyError
 from kanab.plan.budget import ROUNDING
 from kanab.plan.model import Budget, Plan
 from kanab.plan.periods import Periods
-from kanab.privacy.epsilon.noise_scales import promised_epsilon, stated_noise
 from kanab.privacy.epsilon.rho import (
     DEFAULT_DELTA,
     SpentRho,
@@ -21,7 +20,7 @@ from kanab.privacy.epsilon.rho import (
     rho_of,
     rho_per_person,
 )
-from kanab.privacy.epsilon.split import spent_by, split_budget
+from kanab.privacy.epsilon.split import promised_epsilon, spent_by, split_budget, stated_noise
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Batch, Release
 

@@ -22,15 +22,23 @@ from kanab.privacy.class_rules import smallest_share
 from kanab.privacy.covariate_pairs import MOST_CELLS, Maps, PairTables, SingleTables, pair_left_out, same_levels
 from kanab.privacy.epsilon.accountant import check_spending
 from kanab.privacy.epsilon.mechanism import Scale, add_noise, check_installed, random_bits
-from kanab.privacy.epsilon.noise_receipt import NoiseReceipt
-from kanab.privacy.epsilon.noise_scales import noise_of, own_and_shared, receipt_scales
 from kanab.privacy.epsilon.rho import release_rho
-from kanab.privacy.epsilon.split import Statistic, TableScales, arm_tables, gaps, noisy_tables, split_budget
+from kanab.privacy.epsilon.split import (
+    Statistic,
+    TableScales,
+    arm_tables,
+    gaps,
+    noise_of,
+    noisy_tables,
+    own_and_shared,
+    receipt_scales,
+    split_budget,
+)
 from kanab.privacy.ledger import Ledger
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_levels, merge_smallest, without_means
 from kanab.privacy.overlap import ReleasedTable, column
 from kanab.privacy.recount import batch_of, check_batches
-from kanab.privacy.release import Receipt, Release
+from kanab.privacy.release import NoiseReceipt, Receipt, Release
 from kanab.stats.noise_variance import FEWEST_DEVIATIONS
 from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import OTHER, Factor, Level, label

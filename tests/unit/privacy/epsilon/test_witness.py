@@ -9,8 +9,7 @@ from tests.unit.privacy.epsilon.test_accountant import EXACT, counted
 
 import kanab as kb
 from kanab.errors import LedgerError
-from kanab.privacy.epsilon.witness import witness_folder
-from kanab.privacy.ledger import read_ledger
+from kanab.privacy.ledger import read_ledger, witness_folder
 
 
 @pytest.fixture(autouse=True)
