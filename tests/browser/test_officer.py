@@ -34,12 +34,12 @@ def test_headings_and_tables_have_names(open_page: Open, report: str) -> None:
         "The ledger",
     ]
     expect(page.get_by_text("k-anonymous at k = 10; audit passed", exact=True)).to_be_visible()
-    expect(page.get_by_role("table", name="The way of the data").get_by_role("row")).to_have_count(7)
-    expect(page.get_by_role("table", name="Rules").get_by_role("row")).to_have_count(5)
-    rows = page.get_by_role("table", name="Checks of city.release.json").get_by_role("row")
+    expect(page.get_by_role("table", name="Where the data go step").get_by_role("row")).to_have_count(7)
+    expect(page.get_by_role("table", name="The rules behind k rule").get_by_role("row")).to_have_count(5)
+    rows = page.get_by_role("table", name="Every check rule").last.get_by_role("row")
     expect(rows).to_have_count(9)
     assert rows.nth(1).inner_text().split("\t")[:2] == ["k", "✓ holds"]
-    expect(page.get_by_role("table", name="Entries of the ledger").get_by_role("row")).to_have_count(3)
+    expect(page.get_by_role("table", name="The ledger entry").get_by_role("row")).to_have_count(3)
 
 
 def test_the_contents_lead_to_their_sections(open_page: Open, report: str) -> None:

@@ -203,8 +203,13 @@ def filled(*sections: PageSection) -> tuple[PageSection, ...]:
 
 def table_html(table: Table, name: str, *, kind: str) -> str:
     """Return a table of texts whose rows become cards on a narrow screen; the first column names the row."""
-    rows = [[escape(cell) for cell in row] for row in table.rows]
+    rows = [[_cell(text) for text in row] for row in table.rows]
     return _cards(name, table.header, rows, kind, table.right_aligned())
+
+
+def _cell(text: str) -> str:
+    """Return a text of a table; what is broken (✕) stands out."""
+    return f'<strong class="bad">{escape(text)}</strong>' if text.startswith("✕ ") else escape(text)
 
 
 def card_table(name: str, header: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str:

@@ -11,11 +11,12 @@ from html import escape
 from typing import Any
 
 from kanab.errors import listed
-from kanab.inspection.officer.officer_page import FIELD, OFFICER_STYLE, places_html
+from kanab.inspection.officer.officer_page import FIELD, OFFICER_STYLE, places_table
 from kanab.inspection.officer.statements import places
 from kanab.inspection.officer.table_facts import limits_of, origin, purposes
 from kanab.plan.model import SHEET_ENTRIES, Plan
-from kanab.report.html_page import Page, PageSection, card_table, header_html, table_html
+from kanab.report.document import Section
+from kanab.report.html_page import Page, header_html, page_sections
 from kanab.tabular import Table
 
 FORMAT = "kanab-sheet/1"
@@ -64,18 +65,14 @@ def _fields(plan: Plan) -> Iterator[tuple[str, str, str, str]]:
 def sheet_html(data: Mapping[str, Any]) -> str:
     """Return the sheet as one HTML file to print, sign and file."""
     names = listed(data["experiments"])
-    entries = [
-        (f'{key.replace("_", " ")}<span class="todo">{escape(SHEET_ENTRIES[key])}</span>', escape(answer or _BLANK))
-        for key, answer in data["entries"].items()
-    ]
-    fields = table_html(Table(FIELD, tuple(data["fields"])), "Fields", kind="cards wide prose")
+    entries = [(key.replace("_", " "), SHEET_ENTRIES[key], answer or _BLANK) for key, answer in data["entries"].items()]
     sections = (
-        PageSection("who", "Who, whose and why", card_table("Who", ("entry", "answer"), entries, "cards wide prose")),
-        PageSection("fields", "Why each field", fields),
-        *(PageSection(way, heading, places_html(data["places"][way])) for way, heading in _WAYS.items()),
-        PageSection("signed", "Reviewed", f"<p>By {_BLANK} on {_BLANK}</p>"),
+        Section("Who, whose and why", (Table(("entry", "what it is", "answer"), tuple(entries)),), "who"),
+        Section("Why each field", (Table(FIELD, tuple(data["fields"])),), "fields"),
+        *(Section(heading, (places_table(data["places"][way]),), way) for way, heading in _WAYS.items()),
+        Section("Reviewed", (f"By {_BLANK} on {_BLANK}",), "signed"),
     )
     lede = "A record of processing, filled in from the plan. Strike out the way of counting that you do not use."
     header = header_html("Data-protection sheet", names, lede, escape(data["safeguard"]))
     made = "from a plan: not legal advice"
-    return Page(f"Data-protection sheet: {names}", header, sections, made, OFFICER_STYLE).to_html()
+    return Page(f"Data-protection sheet: {names}", header, page_sections(sections), made, OFFICER_STYLE).to_html()
