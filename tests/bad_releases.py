@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.choices import DEFAULT_K
+from kanab.description import DEFAULT_K
 from kanab.inspection.attack.known_people import KnownPeople
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.privacy.merging import LevelMap

@@ -139,7 +139,7 @@ def test_the_reference_shows_every_class_of_described_values() -> None:
     assert own == {*DESCRIBED}
 
 
-EXPLAINED = (kanab.readout, kanab.count, kanab.release, kanab.analyze, kanab.make_plan)
+EXPLAINED = (kanab.readout, kanab.count, kanab.release, kanab.analyze, kanab.make_plan, kanab.power)
 
 
 @pytest.mark.parametrize("function", EXPLAINED, ids=lambda function: function.__name__)

@@ -5,18 +5,19 @@ Whoever mistypes a keyword or passes the wrong kind of thing reads one sentence 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from numbers import Real
 from os import PathLike
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from kanab.errors import ArgumentError, listed
+from kanab.errors import ArgumentError, closest, listed
 
 Target = TypeVar("Target", bound=Callable[..., Any])
+Alternatives = Iterable[tuple[str, Callable[[Any], bool]]]
+"""What a value may be: how people say it, and what checks for it."""
 
 EXAMPLES = {
     "adjust": "['tier']",
@@ -89,22 +90,18 @@ def _checked(function: Any, name: str, skip: tuple[str, ...]) -> Any:
     positional = code.co_varnames[: code.co_argcount]
 
     @cache
-    def kinds() -> dict[str, Any]:
+    def kinds() -> dict[str, tuple[Any, Alternatives]]:
         """Resolve annotations at the first call: they may name what is imported later."""
-        hints = get_type_hints(function)
-        return {
-            word: kind
-            for word, kind in hints.items()
-            if word not in ("return", "confidence", *skip) and kind is not Any
-        }
+        hints = get_type_hints(function).items()
+        left = ("return", "confidence", *skip)
+        return {word: (kind, tuple(_alternatives(kind))) for word, kind in hints if word not in left}
 
     @wraps(function)
     def call(*args: Any, **named: Any) -> Any:
         expected = kinds()
         for word, value in (*zip(positional, args, strict=False), *named.items()):
-            kind = expected.get(word)
-            if kind is not None and not _fits(value, kind):
-                raise _wrong_kind(name, word, value, kind)
+            if word in expected and not _fits(value, expected[word][1]):
+                raise _wrong_kind(name, word, value, *expected[word])
         try:
             return function(*args, **named)
         except TypeError as problem:
@@ -115,80 +112,53 @@ def _checked(function: Any, name: str, skip: tuple[str, ...]) -> Any:
     return call
 
 
-def _fits(value: Any, kind: Any) -> bool:
-    """Check whether a value is of the kind that an annotation names; own classes also inside containers."""
-    origin, inside = get_origin(kind), get_args(kind)
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, alternative) for alternative in inside)
-    if kind is None or kind is type(None):
-        return value is None
-    if origin is Literal:
-        return type(value).__module__ == "builtins"  # a frame cannot even be compared with the choices
-    if kind in (int, float):
-        return isinstance(value, Real)
-    if kind is bool:
-        return isinstance(value, Real) or type(value).__name__.startswith("bool")
-    if origin is PathLike:
-        return isinstance(value, PathLike)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and _hold(value.values(), kind)
-    if origin is Iterable and isinstance(value, Iterator):
-        return True  # looking inside would use it up
-    if isinstance(origin, type) and issubclass(origin, Iterable):
-        listable = isinstance(value, Iterable) and not isinstance(value, (str, bytes)) and not hasattr(value, "columns")
-        return listable and _hold(value, kind)
-    if origin is Callable or kind is Callable:
-        return callable(value)
-    return isinstance(value, kind) if isinstance(kind, type) and kind is not Any and origin is None else True
+def _alternatives(kind: Any) -> Alternatives:
+    """Yield what a value of an annotation may be, as people say it, and what checks for it; None goes without saying.
 
-
-def _hold(items: Iterable[Any], kind: Any) -> bool:
-    """Check what is inside a container where that must be of an own class; generators would be used up, and are not."""
-    if not any(_own_classes(kind)):
-        return True
-    return isinstance(items, Collection) and all(_fits(item, get_args(kind)[-1]) for item in items)
-
-
-def _wrong_kind(name: str, word: str, value: Any, kind: Any) -> ArgumentError:
-    """Return the error that says which kind is needed, and how to get it."""
-    needed = list(dict.fromkeys(_words(kind)))
-    fact = f"{word} of {name}() must be {' or '.join(needed)}, not {_described(value)}"
-    if word in EXAMPLES:
-        return ArgumentError(fact, f"For example {word}={EXAMPLES[word]}.")
-    origins = [f"{ORIGINS[own]}." for own in dict.fromkeys(_own_classes(kind)) if own in ORIGINS]
-    return ArgumentError(fact, " ".join(origins))
-
-
-def _words(kind: Any) -> Iterator[str]:
-    """Name the kinds of an annotation as people say them; None goes without saying."""
+    Own classes are also looked for in containers; whatever else is in them is left to the function.
+    """
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         for alternative in get_args(kind):
-            yield from _words(alternative)
+            yield from _alternatives(alternative)
+    elif kind in (None, type(None)):
+        yield "", lambda value: value is None
+    elif origin is Literal:  # a frame cannot even be compared with the choices
+        yield f"one of {', '.join(map(repr, get_args(kind)))}", lambda value: type(value).__module__ == "builtins"
     elif kind in (int, float):
-        yield "a number"
+        yield "a number", lambda value: isinstance(value, Real)
     elif kind is bool:
-        yield "true or false"
-    elif origin is Literal:
-        yield f"one of {', '.join(map(repr, get_args(kind)))}"
-    elif kind is str:
-        yield "a text"
+        yield "true or false", lambda value: isinstance(value, Real) or type(value).__name__.startswith("bool")
     elif origin is PathLike:
-        yield "a path"
-    elif isinstance(origin, type) and issubclass(origin, Mapping):
-        yield " of ".join(["a dict", *_inside(kind)])
+        yield "a path", lambda value: isinstance(value, PathLike)
     elif isinstance(origin, type) and issubclass(origin, Iterable):
-        yield " of ".join(["a list", *_inside(kind)])
-    elif isinstance(kind, type) and kind is not type(None):
-        yield _with_article(kind.__name__)
-    elif origin is Callable:
-        yield "a function"
+        names = dict.fromkeys(_own_classes(kind))
+        words = "a dict" if issubclass(origin, Mapping) else "a list"
+        yield f"{words} of {' or '.join(names)}" if names else words, partial(_holds, kind, origin)
+    elif Callable in (kind, origin):
+        yield "a function", callable
+    elif isinstance(kind, type) and origin is None and kind is not Any:
+        yield "a text" if kind is str else _with_article(kind.__name__), lambda value: isinstance(value, kind)
+    else:
+        yield "", lambda _: True
 
 
-def _inside(kind: Any) -> list[str]:
-    """Name the own classes that a container must hold, if any."""
-    names = dict.fromkeys(_own_classes(kind))
-    return [" or ".join(names)] if names else []
+def _fits(value: Any, alternatives: Alternatives) -> bool:
+    return any(fits(value) for _, fits in alternatives)
+
+
+def _holds(kind: Any, origin: type, value: Any) -> bool:
+    """Check a container, and what it holds where that must be of an own class; generators would be used up."""
+    if issubclass(origin, Mapping):
+        if not isinstance(value, Mapping):
+            return False
+        value = value.values()
+    elif isinstance(value, (str, bytes)) or hasattr(value, "columns") or not isinstance(value, Iterable):
+        return False
+    if not any(_own_classes(kind)) or (origin is Iterable and isinstance(value, Iterator)):
+        return True
+    inside = tuple(_alternatives(get_args(kind)[-1]))
+    return isinstance(value, Collection) and all(_fits(item, inside) for item in value)
 
 
 def _own_classes(kind: Any) -> Iterator[str]:
@@ -198,16 +168,27 @@ def _own_classes(kind: Any) -> Iterator[str]:
         yield from _own_classes(inner)
 
 
+def _wrong_kind(name: str, word: str, value: Any, kind: Any, alternatives: Alternatives) -> ArgumentError:
+    """Return the error that says which kind is needed, and how to get it."""
+    needed = dict.fromkeys(words for words, _ in alternatives if words)
+    fact = f"{word} of {name}() must be {' or '.join(needed)}, not {_described(value)}"
+    if word in EXAMPLES:
+        return ArgumentError(fact, f"For example {word}={EXAMPLES[word]}.")
+    own = [name for name in dict.fromkeys(_own_classes(kind)) if name in ORIGINS]
+    return ArgumentError(fact, " ".join(f"{ORIGINS[name]}." for name in own))
+
+
 def _described(value: Any) -> str:
     """Name the kind of a value, never the value."""
     if value is None:
         return "None"
     if isinstance(value, type):
         return f"the class {value.__name__}"
+    kind = _with_article(type(value).__name__)
     if isinstance(value, (list, tuple, Mapping)) and value:
         inner = value.values() if isinstance(value, Mapping) else value
-        return f"{_with_article(type(value).__name__)} of {listed(sorted({type(item).__name__ for item in inner}))}"
-    return _with_article(type(value).__name__)
+        return f"{kind} of {listed(sorted({type(item).__name__ for item in inner}))}"
+    return kind
 
 
 def _with_article(noun: str) -> str:
@@ -222,7 +203,7 @@ def _wrong_call(function: Any, name: str, named: Mapping[str, Any], problem: Typ
         told = str(problem).partition("() ")[2]
         return ArgumentError(f"{name}() {told}" if told else str(problem), f"It takes: {listed(words, most=50)}.")
     other = OTHER_WORDS.get(unknown[0])
-    near = [other] if other in words else difflib.get_close_matches(unknown[0], words, n=1, cutoff=0.6)
+    near = [other] if other in words else closest(unknown[0], words)
     hint = _in_a_value(unknown[0], words, cutoff=1.0) or (f"Did you mean {near[0]!r}?" if near else "")
     hint = hint or _in_a_value(unknown[0], words, cutoff=0.8) or f"It takes: {listed(words, most=50)}."
     return ArgumentError(f"{name}() has no argument {unknown[0]!r}", hint)
@@ -242,7 +223,7 @@ def _in_a_value(word: str, parameters: Collection[str], cutoff: float) -> str:
             return f"Write {parameter}=[{cls.__name__}(…)]."
         columns = [each for each in described(cls).values() if each.setting.flag != "" or cls not in in_lists]
         fields = spellings(columns)
-        if near := difflib.get_close_matches(word, fields, n=1, cutoff=cutoff):
+        if near := closest(word, fields, cutoff=cutoff):
             field = fields[near[0]]
             value = f"[{cls.__name__}(…, {field}=…)]" if cls in in_lists else f"{cls.__name__}({field}=…)"
             return f"Write {parameter}={value}."

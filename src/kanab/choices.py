@@ -40,12 +40,6 @@ SPENDING = ("obrien-fleming", "pocock", "power:3", "hsd:-4")
 OPTIMAL_AT = 10_000
 """People at which an interval for any time is narrowest, unless said otherwise before the start."""
 
-DEFAULT_K = 10
-"""People whom a class holds at least, or nobody."""
-
-LEAST_K_WITHOUT_OVERRIDE = 5
-"""Below this a release needs an explicit, recorded override."""
-
 OWN_ROWS = "own-rows"
 """The scope of what was computed on rows and passed no gate, in plain data."""
 

@@ -136,6 +136,12 @@ def _contrasts(value: Any) -> Any:
 
 # ── what is counted ────────────────────────────────────────────────────────────────────────────
 
+DEFAULT_K = 10
+"""People whom a class holds at least, or nobody: that of a plan that says nothing else."""
+
+LEAST_K_WITHOUT_OVERRIDE = 5
+"""Below this a release needs an explicit, recorded override."""
+
 
 @describes
 class Mean:

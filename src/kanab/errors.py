@@ -35,13 +35,18 @@ import shlex
 from collections.abc import Iterable
 
 
-def meant(name: object, known: Iterable[str]) -> str:
+def closest(name: object, known: Iterable[object], most: int = 1, cutoff: float = 0.6) -> list[str]:
+    """Return the names that are spelt most like one, at most so many."""
+    return difflib.get_close_matches(str(name), [*map(str, known)], n=most, cutoff=cutoff)
+
+
+def meant(name: object, known: Iterable[object]) -> str:
     """Return which of several names was meant, as a question with a space after it; nothing where none is near.
 
     >>> meant("spnd", ["bought", "spend"]), meant("x", ["A", "B"])
     ("Did you mean 'spend'? ", '')
     """
-    near = difflib.get_close_matches(str(name), [*known], n=1, cutoff=0.6)
+    near = closest(name, known)
     return f"Did you mean {near[0]!r}? " if near else ""
 
 

@@ -5,14 +5,13 @@ Nothing is computed here, so that help of commands stays quick.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from numbers import Real
 from typing import Any, TypeVar, cast, dataclass_transform, get_args
 
-from kanab.errors import ArgumentError
+from kanab.errors import ArgumentError, closest
 
 T = TypeVar("T")
 
@@ -166,7 +165,7 @@ def spellings(known: Iterable[Described]) -> dict[str, str]:
 def meant(name: str, known: Mapping[str, Described]) -> str:
     """Say which field was perhaps meant, by its spelling or by another word for it, or which there are."""
     words = spellings(known.values())
-    near = difflib.get_close_matches(name, words, n=1, cutoff=0.6)
+    near = closest(name, words)
     return f"did you mean {words[near[0]]!r}?" if near else f"it takes {', '.join(known)}"
 
 

@@ -11,10 +11,9 @@ from kanab.analysis.looks import clipped_before
 from kanab.analysis.own_rows import check_choices, is_gated, read_rows
 from kanab.analysis.readout import Readout
 from kanab.arguments import check_arguments
-from kanab.choices import DEFAULT_K
 from kanab.counting.dispatch import chosen_plan, clip_source, count_source, source_options
 from kanab.counting.frames import load_frame
-from kanab.description import AnyCovariate, AnyMetric, Reading, Rows
+from kanab.description import DEFAULT_K, AnyCovariate, AnyMetric, Reading, Rows
 from kanab.plan.model import Plan
 from kanab.tally.factor import Level
 

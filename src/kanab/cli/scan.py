@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from kanab.choices import DEFAULT_K, Correction
+from kanab.choices import Correction
 from kanab.cli.help_pages import FlagsByTask, flags_together, several
 from kanab.cli.output import html_option, json_option, people_bar, progress, show
 from kanab.cli.source_options import (
@@ -28,7 +28,7 @@ from kanab.cli.source_options import (
     rows_said,
     said_flag,
 )
-from kanab.description import Mean
+from kanab.description import DEFAULT_K, Mean
 from kanab.errors import PlanError, PrivacyError, listed
 
 if TYPE_CHECKING:

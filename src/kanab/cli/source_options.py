@@ -15,10 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
 from kanab.cli.help_pages import flags_together, several
 from kanab.cli.output import progress
-from kanab.description import HOW, SHARES, AnyCovariate, AnyMetric, Covariate, Mean, Number, Quantile, Ratio, Rows
+from kanab.description import (
+    DEFAULT_K,
+    HOW,
+    LEAST_K_WITHOUT_OVERRIDE,
+    SHARES,
+    AnyCovariate,
+    AnyMetric,
+    Covariate,
+    Mean,
+    Number,
+    Quantile,
+    Ratio,
+    Rows,
+)
 from kanab.errors import PlanError, listed
 from kanab.fields import NUMBER, YES, Described, WrongValueError, described, share
 

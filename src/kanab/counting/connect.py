@@ -5,7 +5,6 @@ A message about a connection never repeats its user, its password or its options
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 import socket
@@ -28,7 +27,7 @@ from kanab.counting.frames import column_names, get_column, is_dataset, load_fra
 from kanab.counting.lakes import lake_rows, open_lake
 from kanab.counting.parquet_files import open_parquet
 from kanab.counting.remote import copied, is_remote, remote_dataset
-from kanab.errors import QueryError, SourceError, listed, need_extra
+from kanab.errors import QueryError, SourceError, closest, listed, need_extra
 
 _MYSQL = ("mysql", "mariadb")
 _EXTRAS = {"spark": ("spark", "pyspark"), "duckdb": ("sql", "duckdb")}  # of a scheme, and the package that it installs
@@ -515,7 +514,7 @@ def _query(backend: Any, sql: str) -> Any:
 
 def _no_table(backend: Any, schema: str, name: str) -> SourceError:
     names = _table_names(backend, schema)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = closest(name, names, 3, 0.5)
     if near:
         hint = f"Did you mean {listed(near)}?"
     else:

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from kanab.arguments import check_arguments
-from kanab.choices import DEFAULT_K
 from kanab.counted import Counted
 from kanab.counting.clipping import CLIPPED, clipped_plan, fixed_bounds, point_text, read_shares
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
@@ -37,7 +36,7 @@ from kanab.counting.frames import (
 from kanab.counting.in_memory import count_rows, needed_columns
 from kanab.counting.levels import named_level
 from kanab.counting.repeated_ids import id_columns
-from kanab.description import AnyCovariate, AnyMetric, Mean, Rows, covariate_values, metric_values
+from kanab.description import DEFAULT_K, AnyCovariate, AnyMetric, Mean, Rows, covariate_values, metric_values
 from kanab.errors import KanabError, MissingExtraError, NobodyError, PlanError, SourceError, listed, need_extra
 from kanab.plan.check import check_plan, path_to, refuse
 from kanab.plan.joint_plan import join_plans, own_names

@@ -5,7 +5,6 @@ Whatever else speaks Arrow's C stream (readers, other libraries' tables) becomes
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import math
 import re
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.errors import MissingExtraError, SourceError, listed
+from kanab.errors import MissingExtraError, SourceError, closest, listed
 from kanab.plan.metric_windows import metric_window
 from kanab.tally.factor import Level, as_level, sorted_levels
 from kanab.tally.metric import DOUBLE_LIMIT
@@ -127,7 +126,7 @@ def check_column(name: str, names: Iterable[str]) -> None:
             "Name their table, who they are of and how long they count: --events orders.csv --unit user --window 28d.",
         )
     names = list(dict.fromkeys(each for each in names if not each.startswith("kanab_")))  # those are our own
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = closest(name, names, 3, 0.5)
     hint = f"Did you mean {listed(near)}?" if near else f"There are: {listed(names)}."
     raise SourceError(f"there is no column {name!r}", hint)
 

@@ -6,7 +6,6 @@ A plan from a file, from flags and from Python passes the same checks. That ever
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -16,7 +15,7 @@ from itertools import chain, combinations, pairwise
 from numbers import Real
 from typing import Any, get_args
 
-from kanab.errors import GridError, PlanError, listed
+from kanab.errors import GridError, PlanError, closest, listed
 from kanab.plan.budget import budget_mistakes
 from kanab.plan.joint_shares import joint_share_mistakes
 from kanab.plan.model import MOST_LEVELS, SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
@@ -98,8 +97,8 @@ def path_to(*keys: object) -> str:
 
 def nearest(name: object, known: Iterable[object], word: str = "declared") -> str:
     """Name what was perhaps meant, or all there is."""
-    names = [str(name) for name in known]
-    near = difflib.get_close_matches(str(name), names, n=2, cutoff=0.6)
+    names = [*known]
+    near = closest(name, names, 2)
     return f"nearest: {listed(near)}" if near else f"{word}: {listed(names) or 'none'}"
 
 

@@ -6,7 +6,6 @@ What it does not name cannot be stored or released, and a key that nobody knows 
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
@@ -20,7 +19,7 @@ from typing import Any
 
 from kanab.arguments import check_arguments
 from kanab.atomicfile import read_text
-from kanab.errors import PlanError, listed
+from kanab.errors import PlanError, closest, listed
 from kanab.fields import Kind, WrongValueError, described, spellings
 from kanab.plan import values
 from kanab.plan.check import find_mistakes, nearest, path_to, refuse
@@ -123,7 +122,7 @@ class _Table:
         """Note the keys that nobody knows; ``words`` are other words for those that are known."""
         names = {**words, **{key: key for key in known}}
         for key in (key for key in self.keys if key not in known):
-            near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
+            near = closest(key, names)
             meant = f"did you mean {names[near[0]]!r}?" if near else f"known: {listed(known)}"
             self.wrong(key, _REMOVED.get(key) or f"is an unknown key; {meant}")
 

@@ -13,8 +13,8 @@ from itertools import chain, combinations, groupby, product
 from typing import Any, Literal, cast
 
 from kanab.arguments import check_arguments
-from kanab.choices import DEFAULT_K
 from kanab.description import (
+    DEFAULT_K,
     AnyCovariate,
     AnyMetric,
     Covariate,

@@ -38,10 +38,24 @@ def power(
 ) -> Power:
     """Return people needed, the smallest effect that is found (MDE), or the power: give two, or one at a power of 0.8.
 
-    How the metric varies is known from ``rate`` (0/1 metrics), from ``sd`` (amounts; with ``mean`` for relative
-    effects), from rows of before the experiment, or from a `Release`. ``effect`` is in units of the metric, or "5%" of
-    the control's mean. ``arm`` is a column of rows, or the experiment of a release; ``adjust`` and ``rows`` are as for
-    `count`. ``shares`` are those planned, two equal arms unless given. ``grows``: the effect multiplies amounts.
+    How the metric varies is known from one of source, rate and sd.
+
+    source: rows of before the experiment, or a `Release`.
+    metric: what to plan for, in the source: a name, `Mean` or `Ratio`.
+    people: how many take part, in all arms together.
+    effect: in units of the metric, or "5%" of the control's mean.
+    power: the probability to find the effect.
+    rate: the share of people with a 0/1 metric.
+    sd: the standard deviation of an amount, or a dict by arm.
+    mean: the control's mean of an amount, for relative effects.
+    arm: a column of rows, or the experiment of a release.
+    control: the arm to compare with.
+    shares: how people are divided, a dict by arm; two equal arms unless given.
+    adjust: what effects are adjusted for: names, `Covariate` or `Number`.
+    grows: whether the effect multiplies amounts.
+    rows: which rows of the source count, and how they become people.
+    test: how results will be read: a `PlannedTest`.
+
     Raises `PlanError` where not one of rate, sd and source is given, or what does not belong to it, and `AnalysisError`
     for what has no solution.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
+from kanab.description import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE
 from kanab.errors import PrivacyError, flag, listed
 from kanab.plan.model import SMALLEST_K, ExperimentPlan, Linkage, Plan
 from kanab.privacy.merging import (

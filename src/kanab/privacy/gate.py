@@ -9,8 +9,8 @@ from os import PathLike
 import numpy as np
 
 from kanab.arguments import check_arguments
-from kanab.choices import LEAST_K_WITHOUT_OVERRIDE
 from kanab.counted import Counted, decided_plan, floor_to_k
+from kanab.description import LEAST_K_WITHOUT_OVERRIDE
 from kanab.errors import PlanError, PrivacyError
 from kanab.plan.model import Budget, published_plan
 from kanab.plan.paired_covariates import planned_pairs

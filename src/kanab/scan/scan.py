@@ -13,11 +13,20 @@ from typing import Any
 
 from kanab.analysis.own_rows import is_gated
 from kanab.arguments import check_arguments
-from kanab.choices import DEFAULT_K, LEAST_K_WITHOUT_OVERRIDE, Correction
+from kanab.choices import Correction
 from kanab.counted import Counted, floor_to_k
 from kanab.counting.dispatch import SourceOptions, count_source
 from kanab.counting.frames import load_frame
-from kanab.description import Covariate, Mean, Number, Rows, covariate_values, metric_values
+from kanab.description import (
+    DEFAULT_K,
+    LEAST_K_WITHOUT_OVERRIDE,
+    Covariate,
+    Mean,
+    Number,
+    Rows,
+    covariate_values,
+    metric_values,
+)
 from kanab.errors import AnalysisError, PlanError, PrivacyError, SourceError, listed
 from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import JointShares

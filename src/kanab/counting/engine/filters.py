@@ -5,7 +5,6 @@ A condition that cannot be read is an error that says what is wrong with it.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from sqlglot import exp
 from kanab.counting.engine.dialects import first_row, query_text, run_query
 from kanab.counting.engine.group_keys import kind_of
 from kanab.counting.frames import check_column
-from kanab.errors import QueryError, SourceError, listed
+from kanab.errors import QueryError, SourceError, closest, listed
 
 
 def filter_rows(table: Any, where: str) -> Any:
@@ -67,7 +66,7 @@ def _unknown_column(condition: Any, table: Any) -> SourceError | None:
     for column in condition.find_all(exp.Column):
         name = column.name
         if name.lower() not in known:
-            near = difflib.get_close_matches(name, table.columns, n=3, cutoff=0.5)
+            near = closest(name, table.columns, 3, 0.5)
             hint = f"Did you mean {listed(near)}?" if near else f"A text stands in single quotes: '{name}'."
             return SourceError(f"the filter names a column {name!r}, which is not there", hint)
     return None

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.choices import DEFAULT_K
+from kanab.description import DEFAULT_K
 from kanab.errors import KanabError, SourceError
 from kanab.plan.file import plan_from_dict
 from kanab.privacy.epsilon.accountant import cohort_numbers

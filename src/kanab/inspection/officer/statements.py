@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kanab.choices import DEFAULT_K
+from kanab.description import DEFAULT_K
 from kanab.inspection.auditor import Check
 from kanab.inspection.officer import noisy
 from kanab.inspection.officer.table_facts import origin

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
-from kanab.choices import DEFAULT_K, Correction
+from kanab.choices import Correction
+from kanab.description import DEFAULT_K
 from kanab.errors import AnalysisError
 from kanab.scan.stats.table_blocks import Flags
 from kanab.stats.gram import Floats
