@@ -20,8 +20,7 @@ from tests.closing import Keep
 from tests.collector.collector_process import HOST, Done, ForkServer, Place, Server, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors, after_everything, check_collected
 
-from kanab.collector.keys.keyfile import read_key_file
-from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.keyring import Keyring, read_key_file
 from kanab.collector.stores.sqlite import SqliteStore
 
 NAMED = 'origins = ["https://shop.example"]\n'

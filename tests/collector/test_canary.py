@@ -36,8 +36,7 @@ from tests.collector.many_visitors import Visitors, after_everything, cohort_lab
 
 from kanab.collector.counting.counters import pack
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyfile import KeyState, read_key_file
-from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.keys.keyring import KeyChain, Keyring, KeyState, read_key_file
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore

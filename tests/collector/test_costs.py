@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from kanab.collector.counting.accept import PostAcceptor
+from kanab.collector.http.access import PostingPage
 from kanab.collector.http.app import Collector, Response
-from kanab.collector.http.origins import PostingPage
 from kanab.collector.http.service import Service
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores.sqlite import SqliteStore

@@ -14,8 +14,8 @@ from tests.closing import Keep
 from tests.collector.collector_process import Done, Place, Server, every_file
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, cohort_label
 
-from kanab.collector.drill import rehearse
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.restoring import rehearse
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.privacy.ledger import read_ledger
 

@@ -22,8 +22,7 @@ from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyfile import read_key_file
-from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.keyring import Keyring, read_key_file
 from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
 

@@ -16,7 +16,7 @@ from kanab import analyze
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.protocol.vouchers import mint_vouchers
+from kanab.collector.protocol.nonces import mint_vouchers
 from kanab.collector.sealing import people_by_arm, seal_due, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.plan.file import parse_plan

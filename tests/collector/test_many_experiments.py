@@ -17,8 +17,8 @@ from kanab.cli.operating.status import _store_lines, store_state
 from kanab.collector import sealing
 from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.people_accounts import PeopleAccount, people_accounts
 from kanab.collector.sealing import seal_cohorts, stored_ledger
+from kanab.collector.store_ledger import PeopleAccount, people_accounts
 from kanab.collector.stores.store import Store
 from kanab.counted import Counted
 from kanab.plan.file import parse_plan

@@ -17,7 +17,7 @@ from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything
 
 from kanab import analyze
 from kanab.collector.http.metrics import COUNTS
-from kanab.collector.keys.keyfile import read_key_file
+from kanab.collector.keys.keyring import read_key_file
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.privacy.ledger import entry_text

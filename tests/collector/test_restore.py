@@ -16,10 +16,9 @@ from tests.collector.test_sealing import PLAN, VERSIONS, cohort, people, posts, 
 from kanab import count
 from kanab.cli.main import cli
 from kanab.collector.counting.plan_versions import Version, Versions
-from kanab.collector.drill import rehearse
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.restoring import missing_entries
+from kanab.collector.restoring import missing_entries, rehearse
 from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import LedgerError, StoreError

@@ -16,8 +16,7 @@ from tests.closing import Keep
 from tests.collector.collector_process import Done, ForkServer, Place, Server, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors, after_everything, cohort_label
 
-from kanab.collector.keys.keyfile import read_key_file
-from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.keyring import Keyring, read_key_file
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.postgres import PostgresStore

@@ -18,7 +18,6 @@ from tests.collector.test_sealing import MONDAY, PLAN, PLAN_TEXT, VERSIONS, coho
 
 from kanab import count
 from kanab.cli.main import cli
-from kanab.collector.closed_cohorts import reopen_cohorts
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.http.service import Service
 from kanab.collector.keys.encryption import RecordCipher
@@ -28,10 +27,10 @@ from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.readiness import Problem
 from kanab.collector.restoring import begin_epoch
 from kanab.collector.sealing import missing_records, people_by_arm, seal_cohorts, seal_due
+from kanab.collector.store_ledger import reopen_cohorts, void_cohorts
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import NOTHING_SEALED, Store
-from kanab.collector.voiding import void_cohorts
 from kanab.collector.writer import Writer
 from kanab.inspection.auditor import check_release
 from kanab.plan.file import parse_plan

@@ -17,8 +17,8 @@ from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import seconds_of
 from kanab.collector.restoring import missing_entries
 from kanab.collector.sealing import seal_due, stored_ledger
+from kanab.collector.store_ledger import void_cohorts
 from kanab.collector.stores.sqlite import SqliteStore
-from kanab.collector.voiding import void_cohorts
 from kanab.errors import SourceError
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.officer_page import privacy_html

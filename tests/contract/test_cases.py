@@ -16,9 +16,9 @@ from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.counters import CONTRIBUTORS, JOINT
 from kanab.collector.counting.lines import MetricGrid
 from kanab.collector.protocol.encoding import decode, encode, spell
+from kanab.collector.protocol.nonces import is_genuine, vouch_for
 from kanab.collector.protocol.post import read_post
 from kanab.collector.protocol.reasons import Reason
-from kanab.collector.protocol.vouchers import is_genuine, vouch_for
 from kanab.errors import MessageError
 from kanab.plan.file import plan_from_dict
 from kanab.tally.metric import Metric

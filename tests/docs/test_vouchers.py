@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kanab.collector.protocol.vouchers import is_genuine
+from kanab.collector.protocol.nonces import is_genuine
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "vouchers.md"
 KEY = "07" * 32

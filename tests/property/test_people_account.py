@@ -18,13 +18,12 @@ from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.people_accounts import PeopleAccount, floored_accounts, people_accounts, shown_accounts
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.restoring import begin_epoch
 from kanab.collector.sealing import seal_due, stored_ledger
+from kanab.collector.store_ledger import PeopleAccount, floored_accounts, people_accounts, shown_accounts, void_cohorts
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import CountedPost, PostOutcome
-from kanab.collector.voiding import void_cohorts
 from kanab.plan.file import parse_plan
 
 PLAN = parse_plan("""

@@ -52,7 +52,7 @@ def restore(
     kanab restore --store postgresql://localhost/kanab --key kanab.key --keep-open
     """
     from kanab.collector import restoring
-    from kanab.collector.voiding import append_void
+    from kanab.collector.store_ledger import append_void
     from kanab.privacy.ledger import read_ledger
 
     now = datetime.now(UTC)

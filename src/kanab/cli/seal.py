@@ -43,7 +43,6 @@ def seal(
     kanab seal --plan kanab.toml --data ./kanab-data --as-of 2026-12-31
     """
     from kanab.collector.clock import GuardedClock, check_before_seal
-    from kanab.collector.closed_cohorts import closed_through
     from kanab.collector.counting.accept import PostAcceptor
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.keys.encryption import RecordCipher
@@ -51,6 +50,7 @@ def seal(
     from kanab.collector.protocol.nonces import seconds_of
     from kanab.collector.restoring import older_error
     from kanab.collector.sealing import seal_due
+    from kanab.collector.store_ledger import closed_through
     from kanab.plan.file import read_plan
 
     need_extra("sealing", "server", "cryptography")

@@ -100,8 +100,8 @@ def serve(
     need_extra("serving", "server", "uvicorn", "cryptography", "prometheus_client")  # before anything is touched
     from kanab.collector.clock import GuardedClock
     from kanab.collector.counting.accept import PostAcceptor
+    from kanab.collector.http.server import wait_for_store
     from kanab.collector.http.service import Service
-    from kanab.collector.http.waiting import wait_for_store
     from kanab.plan.check import find_warnings
     from kanab.plan.file import read_plan
 

@@ -13,8 +13,7 @@ from kanab.cli.help_pages import flags_together
 from kanab.cli.operating.settings import KEY, TOKEN, TOKEN_FILE, secret_of
 from kanab.collector.http.access import Access
 from kanab.collector.http.addresses import NOBODY, Proxies, is_loopback
-from kanab.collector.keys.keyfile import check_apart, key_beside
-from kanab.collector.keys.keyring import KeyChain, Keyring
+from kanab.collector.keys.keyring import KeyChain, Keyring, check_apart, key_beside
 from kanab.collector.keys.store_witness import Witness, witness_beside
 from kanab.errors import StoreError
 
@@ -190,10 +189,10 @@ def dashboard_token(host: str, proxies: Proxies = NOBODY) -> str | None:
 
 def voucher_keys_of(plan: Plan) -> tuple[bytes, ...]:
     """Return the keys of vouchers, from a variable or a file; `KanabError` if the plan needs one and there is none."""
-    from kanab.collector.protocol import vouchers
+    from kanab.collector.protocol.nonces import FILE_VARIABLE, VARIABLE, read_voucher_keys
 
-    text = secret_of(vouchers.VARIABLE, vouchers.FILE_VARIABLE)
-    return vouchers.read_voucher_keys(text or "") if plan.vouch or text else ()
+    text = secret_of(VARIABLE, FILE_VARIABLE)
+    return read_voucher_keys(text or "") if plan.vouch or text else ()
 
 
 PEERS = "KANAB_CLOCK_PEERS"

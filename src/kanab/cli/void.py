@@ -31,7 +31,7 @@ def void(cohort: str, data: str | None, store: str | None, key: str | None, *, r
     kanab void 2026-W46 --data ./kanab-data --reason "a test site posted into it"
     kanab void 2026-W46 --store postgresql://localhost/kanab --key kanab.key --reason "forged" --yes
     """
-    from kanab.collector.voiding import void_cohorts
+    from kanab.collector.store_ledger import void_cohorts
 
     if not reason.strip():
         raise click.UsageError("say why (--reason): it is all that is left of these cohorts.")
@@ -48,10 +48,10 @@ def void(cohort: str, data: str | None, store: str | None, key: str | None, *, r
 
 def _last_to_void(store: Store, label: str) -> int:
     """Return the number of a cohort that may be voided."""
-    from kanab.collector.closed_cohorts import closed_through
     from kanab.collector.counting.cohorts import Calendar
     from kanab.collector.counting.plan_versions import Versions
     from kanab.collector.protocol.nonces import seconds_of
+    from kanab.collector.store_ledger import closed_through
     from kanab.plan.periods import Periods
     from kanab.privacy.ledger import EVERYTHING
 

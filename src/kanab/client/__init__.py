@@ -9,7 +9,7 @@ from kanab.client.delivery import PostAnswer
 from kanab.client.person import Person
 from kanab.client.shared_states import SharedStates, SqliteStates
 from kanab.client.transport import Http, Transport
-from kanab.collector.protocol.vouchers import mint_vouchers
+from kanab.collector.protocol.nonces import mint_vouchers
 
 __all__ = [
     "Client",

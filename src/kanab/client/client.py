@@ -20,8 +20,8 @@ from kanab.client.state import OVER, State, at_this_hour, fresh_version, unpack_
 from kanab.client.steps import OptOut, Step, apply_step, settle
 from kanab.client.transport import Http, Transport
 from kanab.collector.protocol.config import public_config
+from kanab.collector.protocol.nonces import VARIABLE, mint_vouchers, read_voucher_keys
 from kanab.collector.protocol.reasons import Reason
-from kanab.collector.protocol.vouchers import VARIABLE, mint_vouchers, read_voucher_keys
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
 

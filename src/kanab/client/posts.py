@@ -18,7 +18,7 @@ from kanab.client.client_config import Config
 from kanab.client.state import Unit
 from kanab.collector.protocol.encoding import decode, encode
 from kanab.collector.protocol.limits import MOST_POST_BYTES, MOST_POST_LINES, NONCE_BYTES
-from kanab.collector.protocol.vouchers import vouch_for
+from kanab.collector.protocol.nonces import vouch_for
 
 MOST_POSTS = 16
 """So many posts of one unit may be without an answer; what comes then waits in the totals."""

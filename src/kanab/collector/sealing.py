@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from kanab.collector.closed_cohorts import closed_through, reopen_cohorts
 from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.layout import layouts
 from kanab.collector.counting.plan_versions import Versions
@@ -28,10 +27,16 @@ from kanab.collector.counting.tables import people_by_arm as arm_counts
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import LAST_PERIOD
 from kanab.collector.keys.store_witness import Link, Seen
-from kanab.collector.people_accounts import destroyed_counters, floored_accounts, people_accounts
 from kanab.collector.protocol.encoding import encode
+from kanab.collector.store_ledger import (
+    closed_through,
+    destroyed_counters,
+    floored_accounts,
+    people_accounts,
+    reopen_cohorts,
+    voided_since,
+)
 from kanab.collector.stores.store import Record, Store
-from kanab.collector.voiding import voided_since
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import KanabError, PrivacyError, listed
 from kanab.plan.model import Plan

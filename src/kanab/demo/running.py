@@ -27,8 +27,7 @@ from kanab.client.transport import Http
 from kanab.collector.http.app import Collector, Receive, Scope, Send
 from kanab.collector.http.server import bind, server_of
 from kanab.collector.http.service import Service
-from kanab.collector.keys.keyfile import key_beside
-from kanab.collector.keys.keyring import Keyring
+from kanab.collector.keys.keyring import Keyring, key_beside
 from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.counting.dispatch import count

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kanab import count, release
 from kanab.collector.counting.counters import Counters
-from kanab.collector.people_accounts import (
+from kanab.collector.store_ledger import (
     PeopleAccount,
     destroyed_counters,
     noted_accounts,

@@ -18,9 +18,9 @@ from kanab.collector.counting.counters import Counters
 from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
+from kanab.collector.store_ledger import append_void
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Appended, CountedPost, Encrypt, PostOutcome
-from kanab.collector.voiding import append_void
 from kanab.collector.writer import Writer
 from kanab.errors import StoreError
 from kanab.plan.file import parse_plan

@@ -22,8 +22,7 @@ from kanab.cli.operating.settings import KEY
 from kanab.cli.output import echo_json, json_option
 from kanab.cli.stores import PEERS, check_place, store_options, store_to_read
 from kanab.collector.http.server import UnfamiliarError, fast_protocol
-from kanab.collector.keys.keyfile import check_apart, key_beside, peek_key_file
-from kanab.collector.keys.keyring import KeyChain
+from kanab.collector.keys.keyring import KeyChain, check_apart, key_beside, peek_key_file
 from kanab.errors import KanabError, PlanError
 
 if TYPE_CHECKING:
@@ -151,8 +150,8 @@ def _disk(data: str | None) -> Iterator[Diagnosis]:
 
 
 def _store(store: Store) -> Iterator[Diagnosis]:
-    from kanab.collector.closed_cohorts import RAISED, is_raised
     from kanab.collector.sealing import stored_ledger
+    from kanab.collector.store_ledger import RAISED, is_raised
 
     if store.outdated():
         yield Diagnosis(
@@ -214,7 +213,7 @@ def _notifications(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
 
 
 def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]:
-    from kanab.collector.closed_cohorts import closed_through
+    from kanab.collector.store_ledger import closed_through
 
     secret = os.environ.get(KEY)
     try:
@@ -248,9 +247,9 @@ def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]
 
 def _clock(store: Store, peers: Sequence[str]) -> Iterator[Diagnosis]:
     from kanab.collector.clock import STEP_LIMIT, http_date
-    from kanab.collector.closed_cohorts import closed_through
     from kanab.collector.counting.accept import PostAcceptor
     from kanab.collector.counting.plan_versions import Versions
+    from kanab.collector.store_ledger import closed_through
 
     times = [("the database", store.time()), *((url, http_date(url)()) for url in peers)]
     known = [(name, seconds) for name, seconds in times if seconds is not None]

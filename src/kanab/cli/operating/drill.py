@@ -30,7 +30,7 @@ def drill(backup: str, *, key: str | None, ledger: str | None) -> None:
     kanab drill copy.db --key kanab-data.key
     kanab drill postgresql://localhost/scratch --key kanab.key --ledger kanab.ledger
     """
-    from kanab.collector.drill import rehearse
+    from kanab.collector.restoring import rehearse
     from kanab.privacy.ledger import read_ledger
 
     exported = read_ledger(ledger) if ledger is not None else None

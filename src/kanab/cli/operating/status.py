@@ -61,12 +61,11 @@ def status(data: str | None, store: str | None, url: str | None, *, as_json: boo
 
 def store_state(store: Store, now: datetime) -> dict[str, Any]:
     """Return what can be said of a store without a key: its plan, epoch, cohorts, seals and ledger."""
-    from kanab.collector.closed_cohorts import RAISED, is_raised
     from kanab.collector.counting.cohorts import Calendar
     from kanab.collector.counting.plan_versions import Versions
-    from kanab.collector.people_accounts import shown_accounts
     from kanab.collector.protocol.nonces import seconds_of
     from kanab.collector.sealing import first_open, stored_ledger
+    from kanab.collector.store_ledger import RAISED, is_raised, shown_accounts
     from kanab.dashboard.next_seal import next_seal
     from kanab.plan.file import plan_digest
     from kanab.plan.values import duration

@@ -19,10 +19,9 @@ from kanab.collector.counting.layout import TableLayout
 from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid, OwnTables
 from kanab.collector.counting.signatures import signature_name
 from kanab.collector.counting.tables import possible_tables
-from kanab.collector.protocol.nonces import ahead_error, hour_of, open_hours, seconds_of, untimely_error
+from kanab.collector.protocol.nonces import ahead_error, hour_of, is_genuine, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
 from kanab.collector.protocol.reasons import Reason, refused
-from kanab.collector.protocol.vouchers import is_genuine
 from kanab.errors import MessageError
 from kanab.plan.model import Plan
 

@@ -1,4 +1,4 @@
-"""Who may read numbers: readers on this machine, or those who have the token. Wrong tokens slow their place down.
+"""Who may read numbers (this machine, or who has the token; wrong ones slow their place down), and whose pages post.
 
 Collector and dashboard share one `Access`, so that guesses at ``/metrics``, at ``/login`` and in any
 Authorization header count together.
@@ -129,3 +129,23 @@ def host_name(host: str) -> str:
     """Return the name in a Host header, without its port."""
     name = host.rpartition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
     return name.lower()
+
+
+class PostingPage(NamedTuple):
+    """What a browser says of the page: the headers Origin and Sec-Fetch-Site, beside the Host that it asked for."""
+
+    origin: bytes | None = None
+    site: bytes | None = None
+    host: bytes | None = None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a browser says that the page is another site's. Apps and servers send no such headers."""
+        if self.origin is None:
+            return self.site == b"cross-site"
+        if self.site in (b"same-origin", b"same-site"):
+            return False
+        page = host_name(self.origin.partition(b"://")[2].decode("latin-1"))
+        own = host_name((self.host or b"").decode("latin-1"))
+        both_here = is_loopback(page) and is_loopback(own)
+        return not page or not (page == own or both_here)

@@ -15,10 +15,9 @@ from functools import partial
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from kanab.collector.http.access import Access
+from kanab.collector.http.access import Access, PostingPage
 from kanab.collector.http.addresses import NOBODY, Proxies, place_hash
 from kanab.collector.http.metrics import CONTENT_TYPE
-from kanab.collector.http.origins import PostingPage
 from kanab.collector.http.service import Service
 from kanab.collector.protocol.config import config_part
 from kanab.collector.protocol.encoding import decode, encode

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from kanab.collector.http.access import PostingPage
 from kanab.collector.http.addresses import Proxies
 from kanab.collector.http.app import CONNECTIONS, DONE, FAST_POST, PROXIES, FastPost, OpenConnections, Response
-from kanab.collector.http.origins import PostingPage
 from kanab.collector.protocol.limits import (
     LAST_SECONDS,
     MOST_HEAD_BYTES,

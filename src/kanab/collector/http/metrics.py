@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from kanab.collector.health import LiveHealth
 from kanab.collector.readiness import Problem
-from kanab.collector.tempo import EDGES, FlooredHistogram
+from kanab.collector.writer import EDGES, FlooredHistogram
 from kanab.privacy.release import PeopleAccounts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 

@@ -18,7 +18,6 @@ from typing import Protocol
 
 from kanab import __version__
 from kanab.collector.clock import OUT_OF_TIME, Clock, clock_error, guarded
-from kanab.collector.closed_cohorts import RAISED, closed_through, reopen_cohorts
 from kanab.collector.counting.accept import PostAcceptor
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.plan_versions import Versions
@@ -29,14 +28,13 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.keys.store_witness import Witness
 from kanab.collector.log import Level, Say, say_nothing
-from kanab.collector.people_accounts import shown_accounts, would_be_destroyed
 from kanab.collector.protocol.config import config_digest, public_config
-from kanab.collector.protocol.nonces import expired_error, seconds_of
+from kanab.collector.protocol.nonces import expired_error, read_voucher_keys, seconds_of
 from kanab.collector.protocol.reasons import Drops, Reason, epoch_error
-from kanab.collector.protocol.vouchers import read_voucher_keys
 from kanab.collector.readiness import Problem, Readiness
 from kanab.collector.restoring import LOST_MEMORY, begin_epoch, older_error
 from kanab.collector.sealing import check_store_account, first_open, missing_records, people_by_arm, seal_due
+from kanab.collector.store_ledger import RAISED, closed_through, reopen_cohorts, shown_accounts, would_be_destroyed
 from kanab.collector.stores.store import NEW, NOTHING_SEALED, PostOutcome, Store
 from kanab.collector.writer import OnOutcome, Writer
 from kanab.counted import floor_to_k

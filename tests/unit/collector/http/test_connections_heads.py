@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kanab.collector.http.access import PostingPage
 from kanab.collector.http.connections import plain_head
-from kanab.collector.http.origins import PostingPage
 from kanab.collector.protocol.limits import MOST_HEAD_BYTES, MOST_POST_BYTES
 
 BODY = b"kanab/1 0\nwhat"

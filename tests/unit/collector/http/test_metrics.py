@@ -14,7 +14,7 @@ from kanab.collector.health import LiveHealth
 from kanab.collector.http.app import Collector
 from kanab.collector.http.metrics import COUNTS, CollectorFigures, metrics_text
 from kanab.collector.readiness import Problem
-from kanab.collector.tempo import EDGES
+from kanab.collector.writer import EDGES
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kanab.collector.keys import keyfile
-from kanab.collector.keys.keyfile import (
+from kanab.collector.keys import keyring
+from kanab.collector.keys.keyring import (
+    LAST_PERIOD,
+    KeyChain,
+    Keyring,
     KeyState,
     check_apart,
     create_key_file,
@@ -17,7 +20,6 @@ from kanab.collector.keys.keyfile import (
     move_key_file,
     read_key_file,
 )
-from kanab.collector.keys.keyring import LAST_PERIOD, KeyChain, Keyring
 from kanab.errors import StoreError
 
 SECRET = "00112233445566778899aabbccddeeff" * 2
@@ -119,7 +121,7 @@ def test_a_crash_while_moving_leaves_a_whole_link(tmp_path: Path, crash: str, mo
             raise KeyboardInterrupt
         return real(handle, data, place)
 
-    monkeypatch.setattr(keyfile.os, "pwrite", pwrite)
+    monkeypatch.setattr(keyring.os, "pwrite", pwrite)
     with pytest.raises(KeyboardInterrupt):
         move_key_file(path, KeyState(1, b"b" * 32, b"n" * 32))
     monkeypatch.undo()

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kanab.collector.protocol.nonces import hour_of, read_nonce
-from kanab.collector.protocol.vouchers import is_genuine, mint_vouchers, read_voucher_keys, vouch_for
+from kanab.collector.protocol.nonces import hour_of, is_genuine, mint_vouchers, read_nonce, read_voucher_keys, vouch_for
 from kanab.errors import KanabError
 
 NEW, OLD, OTHER = (bytes([byte]) * 32 for byte in (1, 2, 3))
