@@ -17,7 +17,7 @@ from kanab.dashboard.releases import RawSource
 from kanab.dashboard.results import ExperimentReadout, Results
 from kanab.dashboard.timeline import timeline
 from kanab.datasets import eighteen
-from kanab.report.drawing import DOWN, QUIET, UP
+from kanab.report.colours import DOWN, QUIET, UP
 from kanab.report.figure import Dots, Forest, Plot
 from kanab.report.pictures import effect_figure
 from kanab.report.words import MARKS

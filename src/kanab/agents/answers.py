@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kanab.analysis.methods.segments import segment_sentences
+from kanab.analysis.sections import brief_text, verdict_word
 from kanab.dashboard.experiment_list import ListFilter, summaries, summarize
 from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents
@@ -25,7 +26,6 @@ from kanab.planning.power import PlannedTest, power_data, solve_power
 from kanab.planning.power_words import power_text
 from kanab.planning.spread import released_control, spread_of_release
 from kanab.portfolio.together import read_portfolio
-from kanab.report.brief import brief_text, verdict_word
 from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, tone
 from kanab.tally.factor import label
 

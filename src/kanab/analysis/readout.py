@@ -9,9 +9,17 @@ from typing import Any, ClassVar
 
 from kanab.analysis import methods
 from kanab.analysis.cluster_rows import ClusterCounts
+from kanab.analysis.decision import Decision, decide
 from kanab.analysis.effect_rows import EFFECT_COLUMNS, EffectRow, plain
 from kanab.analysis.methods.base import Findings, plain_tables
-from kanab.analysis.sections import readout_figure, readout_html, readout_markdown, readout_text, report_html
+from kanab.analysis.sections import (
+    brief_text,
+    readout_figure,
+    readout_html,
+    readout_markdown,
+    readout_text,
+    report_html,
+)
 from kanab.arguments import check_arguments
 from kanab.atomicfile import write_whole
 from kanab.choices import OWN_ROWS, Alternative, Slopes, Variance
@@ -21,8 +29,6 @@ from kanab.errors import AnalysisError, listed, meant
 from kanab.plan.declared import ControlChoice
 from kanab.plan.model import DecisionRule
 from kanab.privacy.release import Receipt
-from kanab.report.brief import brief_text
-from kanab.report.decision import Decision, decide
 from kanab.report.figure import Figure
 from kanab.stats.balance import BALANCE_ALARM, BalanceCheck
 from kanab.stats.cautions import Caution

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from kanab.analysis.decision import ANSWERS, broken, decide, decision_words
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.results import ExperimentReadout
 from kanab.dashboard.timeline import Trend
 from kanab.errors import LedgerError
-from kanab.report.decision import ANSWERS, broken, decide, decision_words
 from kanab.report.digits import metric_figures
 from kanab.report.words import alarmed, balance_faults, headlines, kind_of, metrics_of, tone
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM, SAMPLE_RATIO_ALARM

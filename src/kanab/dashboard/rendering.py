@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from kanab.analysis.decision import ANSWERS
 from kanab.dashboard.access_guard import problem
 from kanab.dashboard.experiment_list import BEING_READ, HEALTHS, STATES
 from kanab.dashboard.next_seal import moment_text
@@ -19,7 +20,6 @@ from kanab.dashboard.releases import Contents
 from kanab.dashboard.timeline import sparkline
 from kanab.inspection.officer.officer_page import OFFICER_STYLE
 from kanab.planning.planning_pages import PLAN_STYLE
-from kanab.report.decision import ANSWERS
 from kanab.report.style import STYLE
 from kanab.report.words import MARKS
 from kanab.scan.report.scan_page import SCAN_STYLE

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.dashboard.results import HistoryPoint
-from kanab.report.digits import Figures, figures_of, is_share, scaled
-from kanab.report.drawing import MUTED, ChartAxis, Point, axis_around
+from kanab.report.colours import MUTED
+from kanab.report.digits import Digits, figures_of, is_share, scaled
+from kanab.report.drawing import ChartAxis, Point, axis_around
 from kanab.report.figure import Area, Dots, Figure, Line, Mark, Plot, bar_of
 from kanab.report.pictures import colour_of
 from kanab.report.words import headlines, metrics_of
@@ -79,7 +80,7 @@ def _levels(steps: Steps, axis: ChartAxis, *, share: bool) -> tuple[list[Point],
     return lows, middles, highs
 
 
-def effect_text(figures: Figures, row: Row) -> str:
+def effect_text(figures: Digits, row: Row) -> str:
     """Return an effect with its interval."""
     return f"{figures.change(row['estimate'], signed=True)} ({figures.between(row['interval'])})"
 

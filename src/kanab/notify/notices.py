@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import quote
 
+from kanab.analysis.decision import decision_words
 from kanab.dashboard.experiment_list import ExperimentSummary, ListFilter, summarize
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.releases import Contents, RawSource, read_contents
@@ -21,7 +22,6 @@ from kanab.plan.model import Plan
 from kanab.plan.notify_plan import Event, NotifyPlan
 from kanab.privacy.ledger import read_entry
 from kanab.privacy.release import Release, promise
-from kanab.report.decision import decision_words
 from kanab.report.words import alarmed, headlines, metrics_of, sample_ratio_sentence, verdicts
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 

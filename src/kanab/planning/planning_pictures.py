@@ -10,18 +10,9 @@ from typing import Any
 from kanab.choices import INTERNAL
 from kanab.planning.power_words import chance, change, is_nothing, rounded
 from kanab.planning.power_words import short as shown
+from kanab.report.colours import ARMS, MUTED, QUIET, UP
 from kanab.report.digits import percent
-from kanab.report.drawing import (
-    ARMS,
-    MUTED,
-    QUIET,
-    UP,
-    ChartAxis,
-    Point,
-    numbered_axis,
-    percent_axis,
-    round_axis,
-)
+from kanab.report.drawing import ChartAxis, Point, numbered_axis, percent_axis, round_axis
 from kanab.report.figure import Bar, Dots, Figure, Forest, ForestRow, Label, Line, Mark, Paint, Plot, chosen_figure
 from kanab.report.text import mapped, printable
 from kanab.report.words import is_internal

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kanab.report.digits import Figures, Row, figures_of, percent, scaled, spoken_p
+from kanab.report.colours import DOWN, MUTED, QUIET, UP
+from kanab.report.digits import Digits, Row, figures_of, percent, scaled, spoken_p
 from kanab.report.document import Part, Section
-from kanab.report.drawing import DOWN, MUTED, QUIET, UP
 from kanab.report.figure import Bar, Figure, Forest, ForestRow, bar_of, chosen_figure, forest_figure
 from kanab.report.html_page import Page, header_html, marked, page_sections
 from kanab.report.text import mapped, printable, sections_text
@@ -71,7 +71,7 @@ def combined_heading(effect: Row) -> str:
     return f"{effect['arm']} against {effect['control']} on {effect['metric']}"
 
 
-def combined_figures(effect: Row) -> Figures:
+def combined_figures(effect: Row) -> Digits:
     """Return how its numbers are written."""
     return figures_of([effect, *effect["parts"]], share=effect["share"])
 
@@ -134,7 +134,7 @@ def portfolio_sections(data: Data) -> list[Section]:
     return [Section("What are effects worth?", parts, "effects", key=SHRINKAGE_KEY), *_notes(data)]
 
 
-def portfolio_figures(data: Data) -> Figures:
+def portfolio_figures(data: Data) -> Digits:
     """Return how numbers of the metric are written."""
     shrunk = [{"estimate": row["shrunk"], "interval": row["shrunk_interval"]} for row in data["effects"]]
     return figures_of([*data["effects"], *shrunk], share=data["share"])
@@ -231,7 +231,7 @@ def _axis(of: Row) -> str:
     return f"effect on {of['metric']}{', percentage points' if of['share'] else ''}; the upright mark is no effect"
 
 
-def _bar(row: Row, figures: Figures, colour: str, **look: Any) -> Bar:
+def _bar(row: Row, figures: Digits, colour: str, **look: Any) -> Bar:
     return bar_of(row["estimate"], row["interval"], colour, share=figures.share, **look)
 
 

@@ -23,7 +23,7 @@ _TINY = 1e-100
 
 
 @dataclass(frozen=True)
-class Figures:
+class Digits:
     """How the numbers of one metric are written: as they are or in percent, to so many decimals."""
 
     share: bool = False
@@ -32,7 +32,7 @@ class Figures:
     def bare(self, value: float | None, *, signed: bool = False) -> str:
         """Return the number without its unit.
 
-        >>> Figures(share=True, decimals=2).bare(0.0765896, signed=True), Figures().bare(None)
+        >>> Digits(share=True, decimals=2).bare(0.0765896, signed=True), Digits().bare(None)
         ('+7.66', '–')
         """
         return fixed(scaled(value, self.share), self.decimals, signed=signed)
@@ -50,7 +50,7 @@ class Figures:
     def between(self, interval: Sequence[float | None] | None) -> str:
         """Return an interval, short enough for a table; one with an open end is "at least" or "at most" the other.
 
-        >>> Figures(decimals=1).between([-0.25, None]), Figures(decimals=1).between([-0.25, 1])
+        >>> Digits(decimals=1).between([-0.25, None]), Digits(decimals=1).between([-0.25, 1])
         ('at least −0.2', '−0.2 to 1.0')
         """
         if interval is None:
@@ -65,7 +65,7 @@ class Figures:
     def spoken(self, interval: Sequence[float | None]) -> str:
         """Return an interval in words.
 
-        >>> Figures().spoken([None, None]), Figures(decimals=1).spoken([None, 1])
+        >>> Digits().spoken([None, None]), Digits(decimals=1).spoken([None, 1])
         ('any number', 'at most 1.0')
         """
         return "any number" if tuple(interval) == (None, None) else self.between(interval)
@@ -93,13 +93,13 @@ def fixed(value: float | None, decimals: int | None, *, signed: bool = False) ->
     return sign + text
 
 
-def metric_figures(data: Mapping[str, Any], metric: str) -> tuple[Figures, Figures]:
+def metric_figures(data: Mapping[str, Any], metric: str) -> tuple[Digits, Digits]:
     """Return how effects on a metric, and relative ones, are written: in its table and in every sentence alike."""
     rows = [row for row in data["effects"] if row["metric"] == metric]
     return figures_of(rows, share=is_share(data, metric)), relative_figures(rows)
 
 
-def figures_of(rows: Iterable[Row], *, share: bool) -> Figures:
+def figures_of(rows: Iterable[Row], *, share: bool) -> Digits:
     """Return enough decimals for the narrowest interval of these rows: two digits of its half-width.
 
     An interval that stops short of 0 never shows 0 as its end, and a small effect keeps a digit: up to two more.
@@ -107,20 +107,20 @@ def figures_of(rows: Iterable[Row], *, share: bool) -> Figures:
     return estimate_figures([(row["estimate"], row["interval"]) for row in rows], share=share)
 
 
-def relative_figures(rows: Iterable[Row]) -> Figures:
+def relative_figures(rows: Iterable[Row]) -> Digits:
     """Return the same for relative effects, which are always in percent."""
     return estimate_figures([(row["relative"], row["relative_interval"]) for row in rows], share=True)
 
 
-def error_figures(errors: Iterable[float | None], *, share: bool) -> Figures:
+def error_figures(errors: Iterable[float | None], *, share: bool) -> Digits:
     """Return enough decimals for two digits of the smallest standard error."""
     sizes = [_decimals(scaled(error, share)) for error in errors]
-    return Figures(share, max((size for size in sizes if size is not None), default=None))
+    return Digits(share, max((size for size in sizes if size is not None), default=None))
 
 
 def estimate_figures(
     estimates: Iterable[tuple[float | None, Sequence[float | None] | None]], *, share: bool = False
-) -> Figures:
+) -> Digits:
     """Return the same for estimates with their intervals."""
     sizes = []
     for estimate, interval in estimates:
@@ -131,7 +131,7 @@ def estimate_figures(
             first = _decimals(scaled(estimate, share)) or 0
             hidden = bool(estimate) and round(scaled(estimate, share) or 0.0, decimals) == 0
             sizes.append(min(first - 1, decimals + 2) if hidden else decimals + bool(lost))
-    return Figures(share, max(sizes, default=None))
+    return Digits(share, max(sizes, default=None))
 
 
 def half_width(estimate: float | None, interval: Sequence[float | None] | None) -> float | None:

@@ -1,4 +1,4 @@
-"""What figures are drawn with: sizes, colours, axes with round numbers, and elements of SVG."""
+"""What figures are drawn with: sizes, axes with round numbers, and elements of SVG."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
+from kanab.report.colours import MUTED, TRACK
+
 WIDTH = 440
 """Narrow enough that letters stay readable when a phone shrinks the picture."""
 
 LETTER = 7.5
 """How wide a letter is taken to be, at the size that pictures use."""
-
-INK, MUTED, TRACK, PAGE, LINE = "#1f2328", "#59636e", "#f0f3f6", "#ffffff", "#d1d9e0"
-UP, DOWN, QUIET = "#0a58a8", "#a84a00", "#6b7580"
-GREEN, VIOLET, ALARM = "#3f7329", "#7a3e9d", "#b42318"
-
-ARMS = (QUIET, UP, DOWN, GREEN, VIOLET)
-"""The colours of arms and other lines that only have to differ, the control's first."""
 
 TICKS = 5
 

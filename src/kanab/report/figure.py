@@ -17,8 +17,9 @@ from typing import Any
 from kanab.atomicfile import write_whole
 from kanab.errors import AnalysisError, meant
 from kanab.report import drawing as svg
+from kanab.report.colours import INK, LINE, MUTED, PAGE, TRACK
 from kanab.report.digits import scaled
-from kanab.report.drawing import INK, LETTER, LINE, MUTED, PAGE, TRACK, WIDTH, ChartAxis, Point, Shape
+from kanab.report.drawing import LETTER, WIDTH, ChartAxis, Point, Shape
 
 _ABOVE, _BELOW, _RIGHT, _EDGE = 30.0, 46.0, 7.0, 4.0
 """The room for the title above a plot, for numbers and title below it, at its right, and around one without either."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import takewhile
 
+from kanab.report.colours import NOTEBOOK_ALARM
 from kanab.report.digits import bind_numbers
 from kanab.report.document import Alert, Fold, Part, Section, printed_sections, sentence_of
 from kanab.report.figure import Figure
@@ -21,7 +22,7 @@ _FEW_COLUMNS = 6
 """So many columns fit into a card of a phone side by side."""
 
 _HEADING = "font-weight:600;margin:1em 0 .3em"
-_ALARM = "border-left:6px solid #d1242f;padding-left:.7em"
+_ALARM = f"border-left:6px solid {NOTEBOOK_ALARM};padding-left:.7em"
 _INTERNAL_STYLE = ".internal{border:2px solid var(--alarm);padding:.5rem .9rem;font-weight:600}"
 _EXPONENT = re.compile(r"[\d.]+e-\d+")
 _MARK = (

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kanab.errors import listed
-from kanab.report.digits import Figures, Row, figures_of, is_share, percent
-from kanab.report.drawing import DOWN, QUIET, UP
+from kanab.report.colours import DOWN, QUIET, UP
+from kanab.report.digits import Digits, Row, figures_of, is_share, percent
 from kanab.report.figure import Bar, Figure, Forest, ForestRow, bar_of, forest_figure
 from kanab.report.words import tone
 
@@ -46,12 +46,12 @@ def colour_of(row: Row) -> str:
     return _COLOURS.get(tone(row), QUIET)
 
 
-def bar_of_row(row: Row, figures: Figures) -> Bar:
+def bar_of_row(row: Row, figures: Digits) -> Bar:
     """Return the bar of an effect in its colour."""
     return bar_of(row["estimate"], row["interval"], colour_of(row), share=figures.share)
 
 
-def forest_row(row: Row, figures: Figures, label: str = "") -> ForestRow:
+def forest_row(row: Row, figures: Digits, label: str = "") -> ForestRow:
     """Return the line of an effect in a forest."""
     adjusted = row["method"] == "adjusted" and not label
     name = f"↳ adjusted for {listed(row['covariates'])}" if adjusted else label or row["arm"]

@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from kanab.report.drawing import ALARM, DOWN, GREEN, INK, LINE, MUTED, PAGE, QUIET, TRACK, UP, VIOLET
+from kanab.report.colours import DARK, LIGHT
 
-LIGHT = {
-    "page": PAGE, "ink": INK, "muted": MUTED, "line": LINE, "track": TRACK,
-    "up": UP, "down": DOWN, "quiet": QUIET, "green": GREEN, "violet": VIOLET, "fine": "#116329", "alarm": ALARM,
-}  # fmt: skip
-DARK = {
-    "page": "#0f1419", "ink": "#e6edf3", "muted": "#a3adb8", "line": "#333c46", "track": "#1c232b",
-    "up": "#79b8ff", "down": "#ffa657", "quiet": "#9aa5b1", "green": "#8fce73", "violet": "#cf9df0",
-    "fine": "#56d364", "alarm": "#ff8a80",
-}  # fmt: skip
-
-
-def _variables(colours: dict[str, str]) -> str:
-    return "".join(f"--{name}:{colour};" for name, colour in colours.items())
-
-
-def _recoloured() -> str:
-    """Return rules by which charts, which carry light colours of their own, follow the page's variables."""
-    return "\n".join(
-        f'svg [{side}="{colour}"]{{{side}:var(--{name})}}'
-        for name, colour in LIGHT.items()
-        for side in ("fill", "stroke")
-    )
-
+_LIGHT, _DARK = ("".join(f"--{name}:{colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK))
+_RECOLOURED = "\n".join(
+    f'svg [fill="{colour}"]{{fill:var(--{name})}}\nsvg [stroke="{colour}"]{{stroke:var(--{name})}}'
+    for name, colour in LIGHT.items()
+)
+"""Rules by which charts, which carry light colours of their own, follow the page's variables."""
 
 STYLE = f"""
-:root{{color-scheme:light dark;{_variables(LIGHT)}}}
-@media screen and (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}
+:root{{color-scheme:light dark;{_LIGHT}}}
+@media screen and (prefers-color-scheme:dark){{:root{{{_DARK}}}}}
 *{{box-sizing:border-box}}
 html{{-webkit-text-size-adjust:100%;text-size-adjust:100%}}
 body{{margin:0;background:var(--page);color:var(--ink);font:1rem/1.55 -apple-system,BlinkMacSystemFont,
@@ -67,7 +50,7 @@ figure svg{{display:block;max-width:100%;height:auto}}
 figure+figure,figure+.said,figure+p,.scroll+.said{{margin-top:1.5rem}}
 .key{{max-width:46rem;margin:-.4rem 0 1.25rem}}
 svg text{{font-family:inherit}}
-{_recoloured()}
+{_RECOLOURED}
 .scroll{{overflow-x:auto;margin-top:1rem}}
 .scroll+p{{margin-top:1.5rem}}
 table{{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums}}

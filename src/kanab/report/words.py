@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from kanab.choices import INTERNAL, OWN_ROWS
 from kanab.errors import listed
-from kanab.report.digits import Figures, Row, is_share, metric_figures, percent, spoken_p
+from kanab.report.digits import Digits, Row, is_share, metric_figures, percent, spoken_p
 from kanab.report.noise_words import NO_ACCOUNT, noise_sentences
 from kanab.stats.srm import FAULTY_RESIDUAL, SAMPLE_RATIO_ALARM, alarm_limit, is_alarm
 from kanab.tabular import number
@@ -358,7 +358,7 @@ def _doubt(row: Row, *, share: bool) -> str:
     )
 
 
-def _claim(data: Data, row: Row, kind: Kind, figures: Figures) -> str:
+def _claim(data: Data, row: Row, kind: Kind, figures: Digits) -> str:
     arm, metric = spoken_arm(row["arm"]), row["metric"]
     if kind == "untestable":
         return f"{arm} cannot be tested on {metric}"
@@ -386,7 +386,7 @@ def moves_by(data: Data, row: Row, what: str) -> str:
     return f"{'raises' if row['verdict'] == 'up' else 'lowers'} {what} by {change}{_relative(row, relative)}"
 
 
-def _relative(row: Row, figures: Figures) -> str:
+def _relative(row: Row, figures: Digits) -> str:
     if row["relative"] is None or row["relative_interval"] is None:
         return ""
     relative = f"{figures.bare(row['relative'], signed=True)} %"

@@ -12,7 +12,7 @@ from tests.approved import assert_approved
 from tests.described import as_values, count_of, readout_of
 
 import kanab as kb
-from kanab.report.decision import decision_sentences
+from kanab.analysis.decision import decision_sentences
 
 Rows = dict[str, Any]
 N = 4_000

@@ -8,7 +8,7 @@ import kanab as kb
 from kanab.plan.file import parse_plan
 from kanab.planning import spread_of_amounts
 from kanab.planning.planning_pictures import effect_by_days
-from kanab.report.drawing import QUIET, UP
+from kanab.report.colours import QUIET, UP
 from kanab.report.figure import Dots, Line
 
 PLAN = parse_plan(

@@ -8,7 +8,7 @@ from kanab.cli.power import power, solve_flags
 from kanab.planning.planning_pictures import effect_curve, power_of_effect
 from kanab.planning.power import solve_power
 from kanab.planning.spread import spread_of_rate
-from kanab.report.drawing import MUTED
+from kanab.report.colours import MUTED
 from kanab.report.figure import Dots, Figure, Label, Line, Plot
 
 FINE = (0.25, 0.5, 1, 2, 4)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kanab.report.decision import STILL_RUNS, WARNING, decide, margin_text, rule_sentences
+from kanab.analysis.decision import STILL_RUNS, WARNING, decide, margin_text, rule_sentences
 from kanab.report.words import colour_key, tone
 
 Readout = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kanab.report.digits import (
-    Figures,
+    Digits,
     figures_of,
     fixed,
     half_width,
@@ -90,7 +90,7 @@ def test_numbers_have_a_true_minus_and_no_negative_zero(value: float | None, dec
 
 
 def test_open_ends_are_said() -> None:
-    figures = Figures(decimals=1)
+    figures = Digits(decimals=1)
     assert [figures.between(pair) for pair in ([1.0, None], [None, 1.0], [None, None], None)] == [
         "at least 1.0",
         "at most 1.0",
@@ -106,10 +106,10 @@ def test_open_ends_are_said() -> None:
 
 
 def test_shares_are_in_percent_and_their_differences_in_points() -> None:
-    figures = Figures(share=True, decimals=1)
+    figures = Digits(share=True, decimals=1)
     assert (figures.mean(0.1063), figures.change(0.0766, signed=True)) == ("10.6 %", "+7.7 points")
     assert (figures.mean(None), figures.change(None)) == ("–", "–")
-    assert Figures(decimals=1).mean(0.26) == "0.3"
+    assert Digits(decimals=1).mean(0.26) == "0.3"
 
 
 @pytest.mark.parametrize(("p", "text"), [(0.0, "p < 1e-100"), (1e-99, "p = 1.00e-99"), (float("nan"), "p unknown")])

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from kanab.errors import AnalysisError
-from kanab.report.drawing import ALARM, DOWN, LINE, QUIET, UP, WIDTH, ChartAxis, round_axis, round_numbers
+from kanab.report.colours import ALARM, DOWN, LINE, QUIET, UP
+from kanab.report.drawing import WIDTH, ChartAxis, round_axis, round_numbers
 from kanab.report.figure import (
     Area,
     Bar,

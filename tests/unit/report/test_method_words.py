@@ -13,7 +13,7 @@ from kanab.analysis.methods.omnibus import Omnibus
 from kanab.analysis.methods.quantiles import Distribution, distribution_figure
 from kanab.analysis.methods.segments import Segments
 from kanab.analysis.methods.windows import Windows
-from kanab.report.drawing import ARMS, DOWN, MUTED, QUIET, UP
+from kanab.report.colours import ARMS, DOWN, MUTED, QUIET, UP
 from kanab.report.figure import Area, Dots, Figure, Forest, ForestRow, Line, Plot
 from kanab.report.pictures import effect_figure
 from kanab.tabular import Table

@@ -11,7 +11,7 @@ from kanab.analysis.effect_rows import EffectRow, effect_place, if_known, named,
 from kanab.analysis.methods.base import Data, Facts, Findings, Method
 from kanab.analysis.options import ResolvedOptions
 from kanab.errors import AnalysisError
-from kanab.report.digits import Figures, adjusted_for, estimate_figures, is_share, percent
+from kanab.report.digits import Digits, adjusted_for, estimate_figures, is_share, percent
 from kanab.report.document import Part
 from kanab.report.words import method_of, spoken_arm, spoken_ps, verdict_rows
 from kanab.stats.effect import contrast
@@ -185,7 +185,7 @@ def _sentence(data: Data, row: MarginRow) -> str:
     return f"{claim} is not shown: that {lies} is not certain (interval {evidence})."
 
 
-def _limits(row: MarginRow, figures: Figures, unit: str = "") -> str:
+def _limits(row: MarginRow, figures: Digits, unit: str = "") -> str:
     """Return where the effect must lie. Limits are as they were given, not rounded to what is known."""
     scale = 100 if figures.share else 1
     low, high = (None if limit is None else f"{limit * scale:+.6g}".replace("-", "−") for limit in row.limits)
@@ -194,7 +194,7 @@ def _limits(row: MarginRow, figures: Figures, unit: str = "") -> str:
     return f"between {low} and {high}{unit}"
 
 
-def _figures(data: Data, row: MarginRow) -> Figures:
+def _figures(data: Data, row: MarginRow) -> Digits:
     return estimate_figures([(row.estimate, row.interval)], share=row.relative or is_share(data, row.metric))
 
 

@@ -18,9 +18,10 @@ from kanab.dataframes import Row, Tables
 from kanab.errors import AnalysisError
 from kanab.plan.model import MetricPlan
 from kanab.privacy.release import Release
+from kanab.report.colours import ARMS, MUTED
 from kanab.report.digits import estimate_figures, percent, spoken_p
 from kanab.report.document import Part
-from kanab.report.drawing import ARMS, MUTED, ChartAxis, numbered_axis, percent_axis
+from kanab.report.drawing import ChartAxis, numbered_axis, percent_axis
 from kanab.report.figure import Area, Dots, Figure, Label, Line, Mark, Paint, Plot
 from kanab.report.words import CORRECTIONS, Kind, correction_name, spoken_arm
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect, without_noise

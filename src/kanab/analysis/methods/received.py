@@ -9,9 +9,9 @@ from typing import ClassVar
 from kanab.analysis.effect_rows import row_of, typed
 from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode
 from kanab.errors import AnalysisError, DesignError, listed
-from kanab.report.digits import Figures, estimate_figures, is_share, percent
+from kanab.report.colours import QUIET
+from kanab.report.digits import Digits, estimate_figures, is_share, percent
 from kanab.report.document import Part
-from kanab.report.drawing import QUIET
 from kanab.report.figure import Figure, Forest, ForestRow, bar_of, forest_figure
 from kanab.report.pictures import axis_title, forest_row, level_words
 from kanab.report.words import metrics_of, spoken_arm
@@ -180,7 +180,7 @@ def leading_rows(rows: Sequence[ReceivedRow]) -> list[ReceivedRow]:
     return list({(row.metric, row.arm): row for row in rows}.values())
 
 
-def _figures(data: Data, rows: Sequence[ReceivedRow]) -> Figures:
+def _figures(data: Data, rows: Sequence[ReceivedRow]) -> Digits:
     """Return how many decimals effects of receiving have: the delta method's interval always has two ends."""
     return estimate_figures([(row.estimate, row.interval_delta) for row in rows], share=is_share(data, rows[0].metric))
 
@@ -199,12 +199,12 @@ def _share_sentence(data: Data, row: ReceivedRow) -> str:
     return f"{row.received} in {arm}: {_amount(row.received_arm, share)}; in {rest}."
 
 
-def spoken_ranges(ranges: Sequence[Interval] | None, figures: Figures) -> str:
+def spoken_ranges(ranges: Sequence[Interval] | None, figures: Digits) -> str:
     """Return Fieller's set in words.
 
-    >>> spoken_ranges([[None, -2.0], [3.0, None]], Figures(decimals=1))
+    >>> spoken_ranges([[None, -2.0], [3.0, None]], Digits(decimals=1))
     'any effect but those between −2.0 and 3.0'
-    >>> spoken_ranges([[None, None]], Figures(decimals=1))
+    >>> spoken_ranges([[None, None]], Digits(decimals=1))
     'any number'
     """
     if ranges is None:

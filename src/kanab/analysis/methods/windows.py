@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from kanab.analysis.methods.base import Data, Method
 from kanab.plan.metric_windows import metric_window, windows_by_column
-from kanab.report.digits import Figures, Row, figures_of, is_share, percent
+from kanab.report.colours import MUTED
+from kanab.report.digits import Digits, Row, figures_of, is_share, percent
 from kanab.report.document import Part
-from kanab.report.drawing import MUTED, axis_around, numbered_axis
+from kanab.report.drawing import axis_around, numbered_axis
 from kanab.report.figure import Area, Figure, Line, Mark, Plot
 from kanab.report.pictures import bar_of_row, level_words
 from kanab.report.words import headlines, metrics_of
@@ -85,7 +86,7 @@ def _figure(data: Data, column: str, effects: Sequence[Row]) -> Figure:
     return Figure(title, f"{level_words(data)}{texts}.", panels)
 
 
-def _panel(rows: Sequence[Row], figures: Figures, title: str) -> Plot:
+def _panel(rows: Sequence[Row], figures: Digits, title: str) -> Plot:
     bars = [bar_of_row(row, figures) for row in rows]
     y = axis_around([end for bar in bars for end in bar.ends], title)
     days = [day for row in rows for day in row["days"]]

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from kanab.choices import INTERNAL
+from kanab.report.colours import ALARM, DOWN, INK, MUTED, PAGE, QUIET, TRACK, UP
 from kanab.report.digits import Row, spoken_p
-from kanab.report.drawing import ALARM, DOWN, INK, MUTED, PAGE, QUIET, TRACK, UP, ChartAxis
+from kanab.report.drawing import ChartAxis
 from kanab.report.figure import (
     Cell,
     Dots,

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from kanab.errors import listed
-from kanab.report.digits import Figures, Row, error_figures, percent
+from kanab.report.digits import Digits, Row, error_figures, percent
 from kanab.report.document import Section
 from kanab.report.text import mapped, printable, sections_text
 from kanab.report.words import UNCHAINED, correction_name, ended, is_internal, spoken_arm, spoken_ps
@@ -275,7 +275,7 @@ def untestable_sentences(data: Data) -> list[str]:
     return sentences
 
 
-def effect_figures(data: Data, flagged: Row) -> Figures:
+def effect_figures(data: Data, flagged: Row) -> Digits:
     """Choose decimals for two digits of the smallest standard error; percentages for a 0/1 metric."""
     return error_figures([effect["se"] for effect in flagged["effects"]], share=flagged["metric"] in data["shares"])
 

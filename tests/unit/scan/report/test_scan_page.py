@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kanab.errors import AnalysisError
-from kanab.report.drawing import ALARM, DOWN, INK, UP
+from kanab.report.colours import ALARM, DOWN, INK, UP
 from kanab.report.figure import Dots, HeatMap, Line, Plot
 from kanab.scan.report.scan_page import scan_report
 from kanab.scan.report.scan_pictures import effects_figure, expected_figure, heat_map
