@@ -159,7 +159,6 @@ odd = st.sampled_from(
     ]
 )  # fmt: skip
 values = odd | st.integers() | st.floats() | st.text(max_size=3) | st.dates() | st.binary(max_size=3)
-tidy = st.sampled_from(["A", "B"]), st.sampled_from([1, 2, None]), st.integers(0, 9)
 
 Choices = dict[str, Any]
 choices = st.fixed_dictionaries(
@@ -189,16 +188,6 @@ def test_one_column_of_anything_is_counted_or_refused(column: str, odd_ones: lis
     rows = {"arm": ["A", "B"] * size, "tier": [1, 2] * size, "y": [0, 3] * size}
     rows = {name: some[:size] for name, some in rows.items()}
     outcome(lambda: counted({**rows, column: odd_ones}, given))
-
-
-@FUZZ
-@given(
-    rows=st.lists(st.tuples(values | tidy[0], values | tidy[1], values | tidy[2]), max_size=5),
-    given=choices,
-)
-def test_rows_of_anything_are_counted_or_refused(rows: list[Any], given: Choices) -> None:
-    columns = dict(zip(("arm", "tier", "y"), map(list, zip(*rows, strict=True)), strict=False))
-    outcome(lambda: counted(columns, given))
 
 
 DTYPES = [
@@ -346,13 +335,6 @@ def test_any_fields_are_counted_or_refused(rows: list[list[str]]) -> None:
     text = io.StringIO()
     csv.writer(text).writerows([["arm", "tier", "y"], *rows])
     read_both(text.getvalue().encode("utf-8", "surrogatepass"))
-
-
-@pytest.mark.slow
-@FUZZ
-@given(content=st.binary(max_size=60))
-def test_any_bytes_are_counted_or_refused(content: bytes) -> None:
-    read_both(content)
 
 
 @FUZZ

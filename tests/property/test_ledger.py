@@ -27,7 +27,7 @@ from kanab.plan.periods import Periods, Span
 from kanab.privacy.batches import add_releases
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import leverage
-from kanab.privacy.merging import LevelMap, merge_levels, merge_smallest, regroup
+from kanab.privacy.merging import LevelMap
 from kanab.privacy.release import Release
 from kanab.privacy.request import MOST_REFUSED
 from kanab.tally.factor import Level
@@ -557,24 +557,6 @@ def test_batches_add_up_to_the_people_at_their_seals_and_nobody_stands_out(tmp_p
         walk.step()
     assert len(walk.released) > 2
     assert walk.everything.effective_k() >= COHORTS.k * (1 - 1e-6)
-
-
-# ── level maps ─────────────────────────────────────────────────────────────────────────────────
-
-
-def table_of(levels: Sequence[Level], sizes: Sequence[int]) -> Tally:
-    rows: dict[str, list[Any]] = {"arm": [], "x": []}
-    for level, size in zip(levels, sizes, strict=True):
-        rows["arm"] += (["A", "B"] * size)[:size]
-        rows["x"] += [level] * size
-    return kb.count_columns(rows, arm="arm", covariates=["x"])
-
-
-def test_a_bin_that_nobody_was_in_before_joins_its_neighbour() -> None:
-    first = merge_levels(table_of([30, 40, 50], [50, 50, 50]), "x", needed=30)
-    table = table_of([20, 30, 40, 50], [5, 50, 50, 60])
-    levels = merge_smallest(table, regroup(table, first))
-    assert [olds for _, olds in levels.groups] == [(20, 30), (40,), (50,)]
 
 
 # ── one metric, one grid ───────────────────────────────────────────────────────────────────────

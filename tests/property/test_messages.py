@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import ibis
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -225,16 +223,6 @@ def on_grid(one: MetricPlan, value: float | None) -> float | None:
 # ── the promise ────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(scope="module")
-def duck() -> Any:
-    return ibis.duckdb.connect()
-
-
-def typed(rows: dict[str, list[Any]], plan: Plan) -> pa.Table:
-    floats = {one.name for one in plan.metrics}
-    return pa.table({name: pa.array(column, pa.float64() if name in floats else None) for name, column in rows.items()})
-
-
 def with_filled_bins(plan: Plan, tallies: Mapping[str, Tally]) -> dict[str, Tally]:
     """The tables without bins in which only people of other experiments are: a collector does not know about them."""
     filled = dict(tallies)
@@ -286,62 +274,6 @@ def test_any_history_of_messages_gives_the_tallies_of_the_final_rows(plan: Plan,
         plan, counted.tallies
     )
     assert signatures_of(plan, counted.tallies, counters)[1] == {}
-
-
-@pytest.mark.slow
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(plan=plans(), seed=st.integers(0, 2**32), people=st.integers(1, 30))
-def test_and_those_that_a_database_counts(plan: Plan, seed: int, people: int, duck: Any) -> None:
-    chance = random.Random(seed)
-    posts, rows = world(plan, chance, people)
-    acceptor, counters = PostAcceptor(plan), Counters()
-    for lines in posts:
-        send(acceptor, lines, counters, "text")
-    people_in_duck = duck.create_table("people", typed(rows, plan), overwrite=True)
-    assert tables(plan, counters) == with_filled_bins(plan, kb.count(people_in_duck, plan).tallies)
-
-
-@pytest.mark.slow
-def test_a_million_messages_give_the_tallies_of_fifty_thousand_rows(duck: Any) -> None:
-    """Twenty lines a person, in one to three posts, everybody's posts shuffled."""
-    plan = Plan(
-        (MetricPlan("bought", binary=True), MetricPlan("minutes", (0, 60), 0.01), MetricPlan("pages", (0, 500), 1)),
-        (ExperimentPlan("checkout", (("A", 1), ("B", 1)), adjust=("tier",), segments=("device, kind",)),),
-        tuple(CovariatePlan(name, LEVELS[name]) for name in ("tier", "device, kind")),
-    )
-    people, rng = 50_000, np.random.default_rng(7)
-    arm, tier = rng.choice(["A", "B"], people), rng.integers(0, 3, people)
-    device, bought = rng.integers(0, 3, people), rng.random(people) < 0.2
-    steps = np.round(rng.gamma(0.7, 9, (people, 4)), 2).cumsum(axis=1)  # beyond the bounds for some
-    pages = rng.integers(0, 40, (people, 4)).cumsum(axis=1)
-    spelled = {name: [encode(spell(level)) for level in levels] for name, levels in LEVELS.items()}
-    posts: list[bytes] = []
-    columns = (arm, tier, device, bought, steps, pages, rng.integers(1, 4, people))
-    for which, t, d, yes, minutes, seen, cuts in zip(*(column.tolist() for column in columns), strict=True):
-        moves = ["", f":bought:0>{int(yes)}"]
-        moves += [f":minutes:{a!r}>{b!r}" for a, b in zip([0.0, *minutes], minutes, strict=False)]
-        moves += [f":pages:{a}>{b}" for a, b in zip([0, *seen], seen, strict=False)]
-        places = (
-            f"checkout/tier:{which}:{spelled['tier'][t]}",
-            f"checkout/device%2C%20kind:{which}:{spelled['device, kind'][d]}",
-        )
-        for start in range(cuts):
-            lines = [place + move for place in places for move in moves[10 * start // cuts : 10 * (start + 1) // cuts]]
-            posts.append("\n".join([f"kanab/1 00079b70{len(posts):024x}", *lines]).encode())
-    assert sum(post.count(b"\n") for post in posts) == 1_000_000
-    rng.shuffle(posts)  # type: ignore[arg-type]
-    acceptor, counters = PostAcceptor(plan), Counters()
-    for post in posts:
-        for delta in acceptor.accept(post, None, NOW, None).deltas.values():
-            add_counters(counters, delta)
-    rows = {
-        "checkout": arm, "bought": bought,
-        "tier": np.array(LEVELS["tier"])[tier], "device, kind": np.array(LEVELS["device, kind"])[device],
-        "minutes": steps[:, -1], "pages": pages[:, -1],
-    }  # fmt: skip
-    found = tables(plan, counters)
-    assert found == kb.count(rows, plan).tallies
-    assert found == kb.count(duck.create_table("many", pa.table(rows), overwrite=True), plan).tallies
 
 
 # ── anything at all ────────────────────────────────────────────────────────────────────────────

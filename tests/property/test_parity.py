@@ -18,7 +18,7 @@ from statsmodels.stats.anova import anova_lm
 
 from kanab import Metric, count_columns
 from kanab.errors import DesignError
-from kanab.stats import adjusted_means, contrast, difference_in_means, fit, nested_f, plain_means, pooled_f
+from kanab.stats import adjusted_means, contrast, fit, plain_means, pooled_f
 
 TOLERANCE = 1e-9
 SCALE = 100
@@ -262,33 +262,6 @@ def test_a_pooled_f_is_the_anova_of_the_rows_even_with_empty_classes(world, cova
 
 @pytest.mark.slow
 @quick
-@given(
-    world=worlds(),
-    pair=st.sampled_from(
-        [("arm", "arm + tier"), ("arm + tier", "arm * tier"), ("arm + tier", "arm + C(tier)"), ("1", "arm"),
-         ("tier + device", "arm * tier + device"), ("arm + C(tier) + device", "arm * C(tier) * device")]
-    ),
-)  # fmt: skip
-def test_a_nested_f_is_the_comparison_of_two_row_level_models(world, pair):
-    people = world.there
-    ours = nested_f(world.tally, *pair)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        main, full = (smf.ols(f"y ~ {formula}", people).fit() for formula in pair)
-        q, df = full.df_model - main.df_model, full.df_resid
-        if q < 1 or df < 1 or full.ssr < 1e-12 * max(1.0, main.ssr):
-            assert ours.F is None or full.ssr < 1e-12 * max(1.0, main.ssr)
-            return
-        f, p, _ = full.compare_f_test(main)
-        theirs = anova_lm(main, full)["F"].iloc[1]
-    assert ours.df == (q, df)
-    rounding = main.ssr / full.ssr * df / q * 1e-14 / TOLERANCE
-    near([ours.F, ours.F], [f, theirs], 1 + rounding)
-    near(ours.p, p, p * (1 + ours.F * q) + rounding)
-
-
-@pytest.mark.slow
-@quick
 @given(world=worlds(), cut=st.integers(1, 4), formula=st.sampled_from(["arm + tier", "arm * tier", "arm + C(tier)"]))
 def test_coarsening_then_fitting_is_recoding_rows_then_fitting(world, cut, formula):
     levels = list(world.tally.factor("tier").levels)
@@ -310,18 +283,3 @@ def test_coarsening_then_fitting_is_recoding_rows_then_fitting(world, cut, formu
     two = fit(again, formula)
     for name in ("b", "se", "t", "p", "intervals", "rss", "n", "df"):
         assert np.array_equal(getattr(one, name), getattr(two, name), equal_nan=True), name
-
-
-@pytest.mark.slow
-@quick
-@given(world=worlds())
-def test_pooling_arms_is_renaming_rows(world):
-    arms = list(world.tally.factor("arm").levels)
-    pooled = world.tally.pool_arms({"rest": arms[1:]})
-    renamed = world.rows.assign(arm=world.rows["arm"].where(world.rows["arm"] == arms[0], "rest"))
-    metric = {"y": Metric("y", SCALE, missing="exclude")}
-    again = count_columns(renamed, arm="arm", covariates=["tier", "device"], metrics=metric)
-    assert pooled == again
-    sizes = renamed[renamed["y"].notna()].groupby("arm").size()
-    if len(sizes) == 2 and sizes.min() > 1:
-        assert difference_in_means(pooled) == difference_in_means(again)

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.described import as_values
 
 import kanab as kb
@@ -36,25 +34,6 @@ def people(seed: int = 1, n: int = 600, levels: int = 8, share: float = 0.5) -> 
 
 def choices(**more: Any) -> dict[str, Any]:
     return {"bounds": BOUNDS, "resolution": RESOLUTION, **more}
-
-
-@pytest.mark.slow
-@given(st.integers(0, 10_000), st.integers(60, 700), st.integers(2, 12), st.floats(0.2, 0.8), st.integers(5, 30))
-@settings(deadline=None, max_examples=60, derandomize=True)
-def test_every_released_class_holds_nobody_or_at_least_k(
-    counting: Counting, seed: int, n: int, levels: int, share: float, k: int
-) -> None:
-    counted = counting(people(seed, n, levels, share), **choices(adjust=["x"], segments=["z"]))
-    try:
-        found = release(counted, k)
-    except PrivacyError as refusal:
-        assert "an arm of arm holds fewer" in str(refusal)
-        return
-    for table in found.tables.values():
-        assert all(count == 0 or count >= k for count in table.people.ravel())
-        assert table.total == n
-    assert found.receipt.smallest_class >= k
-    assert found.receipt.smallest_class == min(c for t in found.tables.values() for c in t.people.ravel() if c)
 
 
 def test_ols_on_the_merged_table_equals_ols_on_recoded_rows(counting: Counting) -> None:

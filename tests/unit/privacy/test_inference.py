@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from tests.unit.privacy.closed_forms import largest, outlier, smallest
 
 import kanab as kb
 from kanab.privacy.audit import (
@@ -24,34 +22,6 @@ def cells(values: object) -> np.ndarray:
 
 def moments(n: object, s: object, squares: dict[tuple[str, ...], object]) -> Moments:
     return Moments(kb.Metric("y", 100), cells(n), cells(s), {by: cells(q) for by, q in squares.items()})
-
-
-def test_the_papers_attack_finds_the_value_of_one_of_three() -> None:
-    assert largest(3, 217, 47089, 0, None) == (217.0, 217.0)
-    assert smallest(3, 217, 47089, 0, None) == (0.0, 0.0)
-    assert outlier(3, 217, 47089, 0, None) == (217.0, 0.0)
-
-
-def test_without_bounds_an_extreme_lies_between_one_and_all_others_apart_from_the_mean() -> None:
-    n, s, q = 5, 20, 100
-    v = q - s**2 / n
-    assert largest(n, s, q, None, None) == pytest.approx((4 + math.sqrt(v / 20), 4 + math.sqrt(4 * v / 5)), rel=1e-15)
-    assert smallest(n, s, q, None, None) == pytest.approx((4 - math.sqrt(4 * v / 5), 4 - math.sqrt(v / 20)), rel=1e-15)
-
-
-def test_a_heavy_user_among_values_near_one_is_bracketed_although_squares_are_on_margins() -> None:
-    """200 among values near 1, classes of 50: [162, 200.5]."""
-    near = [0] * 19 + [1] * 19 + [2] * 8 + [3] * 3 + [4]
-    heavy = [200, *near[:19], *near[20:]]
-    classes = [heavy, near, near, near]
-    n, s = [len(y) for y in classes], [sum(y) for y in classes]
-    squares = sum(value**2 for y in classes for value in y)
-    part = moments([n], [[100 * total for total in s]], {("arm",): [10_000 * squares]})
-    least, most = class_squares(part, AXES, 0, None)
-    low, high = (end / 100 for end in largest(50, 100 * s[0], (least[0, 0], most[0, 0]), 0, None))
-    assert (n[0], s[0]) == (50, 247)
-    assert round(low) == 162
-    assert round(high, 1) == 200.5
 
 
 @pytest.mark.parametrize("bounds", [(0, 4), (-2, 3)])

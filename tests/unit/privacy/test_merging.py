@@ -114,3 +114,10 @@ def test_the_next_batch_keeps_the_groups_and_scores_its_own_people() -> None:
     again = regroup(tally([1, 2, 3, 4], [30, 10, 50, 60]), levels)
     assert again.groups == levels.groups
     assert again.scores["1 … 2"] == pytest.approx(50 / 40)
+
+
+def test_a_bin_that_nobody_was_in_before_joins_its_neighbour() -> None:
+    first = merge_levels(tally([30, 40, 50], [50, 50, 50]), "x", needed=30)
+    table = tally([20, 30, 40, 50], [5, 50, 50, 60])
+    levels = merge_smallest(table, regroup(table, first))
+    assert [olds for _, olds in levels.groups] == [(20, 30), (40,), (50,)]

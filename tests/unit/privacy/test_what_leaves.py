@@ -150,15 +150,6 @@ def test_scans_count_a_source_themselves_or_read_releases(thing: Any, tmp_path: 
             scan(thing)
 
 
-def test_a_shared_scan_leaves_out_experiments_with_an_arm_below_k(tmp_path: Path) -> None:
-    rows = people() | {"other": np.array(["on"] * 393 + ["off"] * 7)}
-    shared = {"bounds": {"spend": (0, 500)}, "ledger": tmp_path / "kanab.ledger", "new_ledger": True}
-    with pytest.raises(PrivacyError, match="fewer than two experiments have k = 10 people"):
-        kb.scan.scan_interactions(
-            rows, ["variant", "other"], **as_values("scan_interactions", metrics=["spend"], **shared)
-        )
-
-
 @pytest.mark.parametrize("thing", not_released(), ids=kind)
 def test_nothing_else_is_shown_chained_or_read_as_a_release(thing: Any, tmp_path: Path) -> None:
     """Pages and texts take the plain data of readouts and accounts, which a tally is not."""
@@ -455,20 +446,6 @@ def test_an_error_is_the_same_whatever_the_data_are(provoke: Callable[[int], Any
     (said,) = found
     assert NAME not in said
     assert not re.search(r"4815162|419|523|e\+1|\b10{9,}", said)
-
-
-@pytest.mark.slow
-def test_every_kind_of_error_is_provoked() -> None:
-    """But for extras that are installed here, ledgers (tests/unit/privacy/test_ledger.py) and models."""
-    kinds = set()
-    for provoke in (*COUNTING.values(), *WORKING.values(), *RELEASING.values()):
-        with pytest.raises(KanabError) as problem:
-            provoke(419)
-        kinds.add(type(problem.value).__name__)
-    assert kinds >= {
-        "AnalysisError", "FormulaError", "GridError", "LevelError", "PlanError", "PrivacyError", "QueryError",
-        "SourceError", "TallyError",
-    }  # fmt: skip
 
 
 # ── commands ───────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -405,51 +404,6 @@ def test_a_torn_entry_is_removed_and_a_whole_one_is_taken_up(tmp_path: Path) -> 
     left.write_text(after)
     assert kb.release(half, epsilon=0.2, ledger=ledger).salt == second.salt
     assert ledger.read_text() == after
-
-
-def test_two_processes_do_not_spend_at_once(tmp_path: Path) -> None:
-    ledger = tmp_path / "shop.ledger"
-    with hold_ledger(ledger), pytest.raises(LedgerError, match="another release into shop"):
-        kb.release(counted("epsilon = 1"), ledger=ledger, new_ledger=True)
-    assert not ledger.exists()
-
-
-@pytest.mark.slow
-def test_two_commands_at_once_never_spend_more_than_the_total(
-    words: Words, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    plan, ledger = tmp_path / "kanab.toml", tmp_path / "shop.ledger"
-    plan.write_text(f"{PLAN}[privacy]\nepsilon = 1\n", encoding="utf-8")
-    common = ("release", words[1], "--plan", str(plan), "--ledger", str(ledger))
-    assert program(*common, "-o", str(tmp_path / "first.json"), "--epsilon", "0.1", "--new-ledger").code == 0
-    kanab = str(Path(sys.executable).with_name("kanab"))
-    asked = {"0.7": tmp_path / "a.json", "0.8": tmp_path / "b.json"}
-    running = [
-        subprocess.Popen([kanab, *common, "-o", str(file), "--epsilon", text], stderr=subprocess.PIPE, text=True)
-        for text, file in asked.items()
-    ]
-    said = [process.communicate()[1] for process in running]
-    codes = [process.returncode for process in running]
-    assert sorted(codes) == [0, 1], said
-    (refused,) = [text for text, code in zip(said, codes, strict=True) if code]
-    assert any(
-        sentence in refused
-        for sentence in (
-            "another release into shop.ledger is under way. Try again when it has finished.",
-            "shop.ledger has grown while the source was counted. Release it again.",
-            "does not allow another release of ε = 0.",
-        )
-    ), refused
-    now = read_ledger(ledger)
-    (written,) = [file for file in asked.values() if file.exists()]
-    assert json.loads(written.read_text())["hash"] == now.hashes[len(now.noisy) - 1]
-    spent = [noise(release).epsilon for release in now.noisy]
-    assert spent in ([0.1, 0.7], [0.1, 0.8])
-    (loser,) = [text for text, file in asked.items() if not file.exists()]
-    again = program(*common, "-o", str(asked[loser]), "--epsilon", loser)
-    assert f"does not allow another release of ε = {loser}" in again.err
-    assert not asked[loser].exists()
 
 
 def test_the_command_notices_a_restored_backup_of_the_ledger(

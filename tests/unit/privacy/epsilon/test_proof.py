@@ -45,16 +45,6 @@ def test_noise_that_is_too_small_by_a_factor_of_2_is_caught(monkeypatch: pytest.
     assert learned() > BUDGET.epsilon
 
 
-def test_the_bound_knows_the_divergence_of_normal_samples() -> None:
-    """A threshold halfway tells 2 / π of the divergence of two normals that are close, and never more than all."""
-    rng = np.random.default_rng(5)
-    for rho in (0.05, 0.2):
-        shift = np.sqrt(2 * rho)
-        bound = least_rho(rng.normal(0, 1, 200_000), rng.normal(shift, 1, 200_000), shift / 2)
-        assert 0.5 * rho < bound < 0.65 * rho
-    assert least_rho(rng.normal(0, 1, 1000), rng.normal(0, 1, 1000), 0.0) == 0.0
-
-
 # ── the theorem, counted out ─────────────────────────────────────────────────────────────────
 
 EXTREMES = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -36,25 +34,11 @@ def effective_k(x: Floats, z: Floats | None = None, arms: int = 2) -> float:
     return NumberDesign.of(signatures, people, numbers, columns).leverage([True] * len(columns)).effective_k
 
 
-def test_an_outlier_hides_among_nobody() -> None:
-    x = np.repeat([0.0, 1.0], 100)
-    x[7] = 1e6
-    assert effective_k(x) == pytest.approx(1, rel=1e-6)
-
-
 @pytest.mark.parametrize("size", [1.0, 1e6, 2.0**50])
 def test_one_person_who_is_a_step_off_is_no_rounding_error(size: float) -> None:
     x = np.full(200, size)
     x[7] += 1
     assert effective_k(x) == pytest.approx(1)
-
-
-def test_a_copy_of_a_number_is_in_doubt_and_a_copy_that_differs_in_one_person_tells() -> None:
-    x = np.repeat([0.0, 1.0, 2.0, 3.0], 50)
-    almost = 2 * x
-    almost[7] += 1
-    assert effective_k(x, 2 * x) == effective_k(x, almost) == 1
-    assert effective_k(x, np.tile([0.0, 1.0, 1.0, 0.0], 50)) > 15
 
 
 def test_a_corner_where_nobody_can_be_does_not_count_where_people_are_told_apart_by_classes() -> None:
@@ -73,30 +57,7 @@ def test_a_corner_where_nobody_can_be_does_not_count_where_people_are_told_apart
     assert 0.85 / h < result.effective_k < 1 / h
 
 
-def test_two_numbers_that_are_fine_by_themselves_can_tell_together() -> None:
-    x = np.random.default_rng(3).normal(0, 100, 4000).round()
-    z = x + np.random.default_rng(4).normal(0, 1, 4000).round()
-    z[7] += 60  # nothing beside a spread of 100, everything beside the difference
-    assert effective_k(x) > 100
-    assert effective_k(z) > 100
-    assert effective_k(x, z) < 2
-
-
 def test_nobody_is_nobody() -> None:
     numbers = SignatureNumbers(("x",), *(np.zeros((1, 1)) for _ in range(3)), np.zeros((1, 1, 1)))
     design = NumberDesign.of(np.array([[0]]), np.array([0]), numbers, [Weighted("x", np.array([True]))])
     assert design.leverage([True]).effective_k == float("inf")
-
-
-@pytest.mark.slow
-def test_fifty_thousand_signatures_and_a_thousand_classes_take_about_a_second() -> None:
-    rng = np.random.default_rng(0)
-    arm = rng.integers(0, 2, 50_000)
-    cells = np.column_stack([arm, *(arm * 125 + rng.integers(0, 125, 50_000) for _ in range(4))])
-    signatures, people, numbers = by_signature(cells, rng.lognormal(3, 1, (50_000, 2)).round(2) * 100)
-    columns = [Weighted(name, signatures[:, 0] == number) for name in "xz" for number in (0, 1)]
-    start = time.process_time()
-    result = NumberDesign.of(signatures, people, numbers, columns).leverage([True] * 4)
-    assert len(signatures) > 49_000
-    assert 1 < result.effective_k < 200
-    assert time.process_time() - start < 8  # measured: 0.5 s of processor time, once scipy is loaded
