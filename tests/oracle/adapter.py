@@ -292,7 +292,8 @@ def solve_power(given: Data) -> Answer:
     if "people" in keywords:
         return _in_words(power_curve(noise, **keywords))
     power = solve_one(noise, **keywords)
-    return Answer(asdict(power), lambda: {"text": str(power)})
+    answer = asdict(power, dict_factory=lambda pairs: {name: value for name, value in pairs if name != "spread"})
+    return Answer(answer, lambda: {"text": str(power)})
 
 
 def forecast(given: Data) -> Answer:

@@ -22,9 +22,10 @@ from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents
 from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed, narrowed, officer_accounts
 from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
-from kanab.planning.power import PlannedTest, power_data, solve_power
+from kanab.planning.calculator import USUAL_POWER
+from kanab.planning.power import PlannedTest, solve_power
 from kanab.planning.power_words import power_text
-from kanab.planning.spread import released_control, spread_of_release
+from kanab.planning.spread import outcome_of, spread_of_release
 from kanab.portfolio.together import read_portfolio
 from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, tone
 from kanab.tally.factor import label
@@ -42,9 +43,6 @@ DIGITS = 6
 
 PATIENCE = 50.0
 """Seconds that an answer may take before the assistant is told to ask again: clients give up after a minute."""
-
-USUAL_POWER = 0.8
-"""The power where none is asked for."""
 
 NOTHING_YET = "Nothing has been released here yet. Write a release: kanab release … -o NAME.release.json."
 APART = "P-values are corrected within each experiment: of twenty experiments without any effect one still looks clear."
@@ -140,23 +138,25 @@ class Answers:
         bundle = self._bundles(contents, experiment)[-1]
         released = self._results.release_of(contents, bundle)
         plan = released.plan.experiment(experiment)
-        control, chosen = released_control(released, plan, asked.control)
-        noise, name = spread_of_release(released, plan, asked.metric, adjust=asked.adjust, control=control)
+        spread = spread_of_release(released, plan, asked.metric, adjust=asked.adjust, control=asked.control)
         if power is None and (people is None or effect is None):
             power = USUAL_POWER
         if people is None and effect is None:
             people = released.totals(experiment).total
-        test = PlannedTest(asked.confidence)
-        design = solve_power(noise, people=people, effect=effect, power=power, relative=asked.relative, test=test)
-        adjusted = f", adjusted for {listed(asked.adjust)}" if asked.adjust else ""
-        notes = [f"How {name} varies is as it was found in {experiment} ({bundle.title}){adjusted}."]
-        notes.append(f"Arms are compared with {label(control)}.")
-        data = power_data(design, control, chosen) | {
-            "mean": noise.mean, "binary": noise.binary, "confidence": asked.confidence, "notes": notes,
-            "curve": None,
-        }  # fmt: skip
+        design = solve_power(
+            spread,
+            people=people,
+            effect=effect,
+            power=power,
+            relative=asked.relative,
+            test=PlannedTest(asked.confidence),
+        )
+        data = design.to_dict() | {"curve": None}
         shown = {key: value for key, value in data.items() if value is not None}
-        return _answer(contents, power_text(data), {"experiment": experiment, "metric": name} | shown)
+        asked_for = {"experiment": experiment, "released_as": bundle.title}
+        return _answer(
+            contents, power_text(data), asked_for | {"metric": outcome_of(released, plan, asked.metric)} | shown
+        )
 
     def privacy(self) -> Answer:
         """Return the officer's account in short: what is promised, by which rules, and what remains open."""

@@ -19,7 +19,6 @@ from kanab.dashboard.next_seal import moment_text
 from kanab.dashboard.releases import Contents
 from kanab.dashboard.timeline import sparkline
 from kanab.inspection.officer.officer_page import OFFICER_STYLE
-from kanab.planning.planning_pages import PLAN_STYLE
 from kanab.report.style import STYLE
 from kanab.report.words import MARKS
 from kanab.scan.report.scan_page import SCAN_STYLE
@@ -30,7 +29,7 @@ RETRY_SECONDS = 2
 FOR_EVER = "public, max-age=31536000, immutable"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _OWN = ("dashboard.css", "dashboard.js", "dashboard.svg")
-_SHEETS = {"report.css": STYLE, "scan.css": SCAN_STYLE, "officer.css": OFFICER_STYLE, "plan.css": PLAN_STYLE}
+_SHEETS = {"report.css": STYLE, "scan.css": SCAN_STYLE, "officer.css": OFFICER_STYLE}
 """The reports' own style sheets: each page takes the one that its sections were written for."""
 
 NAV = (("/", "Experiments"), ("/interactions", "Interactions"), ("/privacy", "Privacy"), ("/plan", "Plan"))

@@ -73,12 +73,12 @@ def power(
         raise AnalysisError("effect must be a number, or a percentage of the control's mean", "effect='5%'.") from None
     given = [name for name, value in (("source", source), ("rate", rate), ("sd", sd)) if value is not None]
     if len(given) != 1:
-        fact = f"{' and '.join(given)} contradict each other" if given else "how the metric varies is missing"
-        raise PlanError(fact, "Give one of: rate=0.1 (0/1 metrics), sd=20 (amounts), or rows or a release of before.")
+        fact = f"{' and '.join(given)} contradict each other" if given else "how the metric varies is not said"
+        raise PlanError(fact, "Give one of: rows of before, a release, a rate (0/1 metrics) or an sd (amounts).")
     of_source = {"metric": metric, "arm": arm, "adjust": adjust or None, "rows": rows}
     wrong: dict[str, Any] = {"rows": rows} if isinstance(source, Release) else of_source if source is None else {}
     wrong |= {"mean": mean} if sd is None else {}
-    wrong |= {} if rate is None else {"grows": grows or None}
+    wrong |= {} if rate is None else {"grows (--multiplies)": grows or None}
     for name, value in wrong.items():
         if value is not None:
             raise PlanError(f"{name} does not go with {given[0]}", "Leave it out.")
@@ -91,7 +91,7 @@ def power(
         named = metric.column if isinstance(metric, Mean | Ratio) else metric
         columns = [each if isinstance(each, str) else each.column for each in adjust]
         plan = source.plan.experiment(arm)
-        spread, _ = spread_of_release(source, plan, named, adjust=columns, shares=shares, control=control, grows=grows)
+        spread = spread_of_release(source, plan, named, adjust=columns, shares=shares, control=control, grows=grows)
     elif metric is None:
         raise PlanError("missing metric", "Name what to plan for: metric='spend'.")
     else:

@@ -68,7 +68,7 @@ def effect_curve(data: Data, points: Sequence[Data]) -> Figure | None:
         return None
     size = "largest" if data["margin"] and data["margin"].startswith("equivalence") else "smallest"
     level = chance(points[0]["at_power"])
-    title = f"{size} {'interaction' if data['interaction'] else 'change'} with power {level}{unit}"
+    title = f"{size} change with power {level}{unit}"
     largest = max(abs(scale * row["effect"]) for row in reached)
     rows: list[Point] = [
         (row["people"], 0.0 if is_nothing(scale * row["effect"], largest) else scale * row["effect"]) for row in reached
@@ -85,7 +85,7 @@ def power_of_effect(data: Data, points: Sequence[Data]) -> Figure | None:
     rows: list[Point] = [(row["people"], row["power"]) for row in points if row["power"] is not None]
     if len(rows) < 2:
         return None
-    y = percent_axis(f"power for {'an interaction' if data['interaction'] else 'a change'} of {change(data)}")
+    y = percent_axis(f"power for a change of {change(data)}")
     here, wanted = _nearest(rows, data["people"]), float(points[0]["at_power"])
     more: list[Mark] = [
         Line([(rows[0][0], wanted), (rows[-1][0], wanted)], MUTED, wide=1, dashes="4 4"),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, Literal, get_args
 
@@ -26,9 +26,16 @@ from kanab.tabular import number
 from kanab.tally.factor import Level, label
 
 Solved = Literal["people", "effect", "power"]
+COARSE = (0.25, 0.5, 1, 2, 4)
+FINE = tuple(2 ** (step / 8) for step in range(-16, 17))
+"""For so many times the people a table and a picture say what they find."""
+
 MOST_PEOPLE = 1e13
 """Nothing is planned with more people than this."""
 
+_OF_POINTS = (
+    "solved", "people", "effect", "relative", "power", "multiplies", "arm", "confidence", "margin", "arms",
+)  # fmt: skip
 _FAR = 1e6
 _TOO_FEW = ("so few people do not show equivalence with that power, even without an effect", "Ask for more people.")
 _TOO_MANY = ("that power is reached without any effect", "Ask for more power than the test's own error.")
@@ -83,11 +90,50 @@ class Power(Frames[Literal["points", "arms"]]):
     multiplies: bool = False
     other: Power | None = None
     own_rows: bool = False
+    spread: Spread | None = field(default=None, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, ready for JSON."""
-        curve = PowerCurve([self]).to_dict()
-        return {**{name: curve[name] for name in curve if name == "scope"}, **curve["points"][0]}
+        test, other, spread = self.test, self.other, self.spread
+        answer: dict[str, Any] = {
+            "solved": self.solved, "people": self.people, "arms": {label(arm): n for arm, n in self.arms},
+            "control": None, "control_chosen": None, "arm": label(self.arm), "effect": self.effect,
+            "relative": self.relative, "power": self.power, "alternative": test.alternative,
+            "correction": test.correction, "margin": None if test.margin is None else str(test.margin),
+            "multiplies": self.multiplies, "other": None, "mean": None, "binary": False,
+            "confidence": test.confidence, "notes": [],
+        }  # fmt: skip
+        if other is not None:
+            answer["other"] = {
+                "multiplies": other.multiplies, "people": other.people,
+                "arms": {label(arm): n for arm, n in other.arms}, "effect": other.effect, "relative": other.relative,
+                "power": other.power,
+            }  # fmt: skip
+        if spread is not None:
+            answer |= {"control": label(spread.control), "control_chosen": spread.chosen, "mean": spread.mean}
+            answer |= {"binary": spread.binary, "notes": list(spread.notes)}
+        return ({"scope": OWN_ROWS} if self.own_rows else {}) | answer
+
+    def around(self, steps: Sequence[float], *, at_power: float) -> list[dict[str, Any]]:
+        """Return the effect found with a power, and this effect's power, for so many times the people; None is none."""
+        rows = []
+        for people in dict.fromkeys(round(self.people * step) for step in steps):
+            smallest, same = self._reached(people, power=at_power), self._reached(people, effect=self.effect)
+            rows.append(
+                {
+                    "people": people, "at_power": at_power, "effect": smallest and smallest.effect,
+                    "relative": smallest and smallest.relative, "power": same and same.power,
+                }
+            )  # fmt: skip
+        return rows
+
+    def _reached(self, people: int, *, effect: float | None = None, power: float | None = None) -> Power | None:
+        """Solve again, or return nothing where so few people show no possible effect."""
+        assert self.spread is not None
+        try:
+            return solve_power(self.spread, people=people, effect=effect, power=power, test=self.test)
+        except AnalysisError:
+            return None
 
     def _tables(self) -> Tables:
         return PowerCurve([self])._tables()
@@ -116,23 +162,6 @@ class Power(Frames[Literal["points", "arms"]]):
         return f"; {answers[self.solved]} if it {'multiplies' if self.other.multiplies else 'shifts'} amounts"
 
 
-def power_data(design: Power, control: Level, chosen: str = "declared") -> dict[str, Any]:
-    """Return the comparison of an arm with the control as plain data; who solved it adds mean, notes and so on."""
-    test, other = design.test, design.other
-    return {
-        "solved": design.solved, "people": design.people, "arms": {label(arm): n for arm, n in design.arms},
-        "control": label(control), "control_chosen": chosen, "arm": label(design.arm),
-        "effect": design.effect, "relative": design.relative, "power": design.power,
-        "alternative": test.alternative, "correction": test.correction,
-        "margin": None if test.margin is None else str(test.margin), "interaction": None,
-        "multiplies": design.multiplies,
-        "other": None if other is None else {
-            "multiplies": other.multiplies, "people": other.people, "arms": {label(arm): n for arm, n in other.arms},
-            "effect": other.effect, "relative": other.relative, "power": other.power,
-        },
-    }  # fmt: skip
-
-
 class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
     """The answers for several numbers of people, as a tuple that makes DataFrames."""
 
@@ -140,16 +169,9 @@ class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return every point as plain data, ready for JSON."""
-        names = ("solved", "people", "effect", "relative", "power", "multiplies")
-        return ({"scope": OWN_ROWS} if any(point.own_rows for point in self) else {}) | {
-            "points": [
-                {name: getattr(point, name) for name in names}
-                | {"arm": label(point.arm), "confidence": point.test.confidence}
-                | {"margin": None if point.test.margin is None else str(point.test.margin)}
-                | {"arms": {label(arm): people for arm, people in point.arms}}
-                for point in self
-            ]
-        }
+        points = [point.to_dict() for point in self]
+        internal = {"scope": OWN_ROWS} if any(point.own_rows for point in self) else {}
+        return internal | {"points": [{name: point[name] for name in _OF_POINTS} for point in points]}
 
     def chart(self) -> Figure:
         """Return a chart of the effect that is found, or of the power, by people.
@@ -198,7 +220,7 @@ def solve_power(
     _check(spread, people, effect, power)
     if effect is not None and relative:
         if not spread.mean:
-            raise AnalysisError("a relative effect needs a control mean other than 0", "Give mean=…, or units.")
+            raise AnalysisError("a relative effect needs a control mean other than 0", "Give the mean, or units.")
         effect *= abs(spread.mean)
     answer = _solved(spread, people, effect, power, planned)
     if spread.binary or spread.mean is None or spread.mean <= 0:
@@ -230,7 +252,7 @@ def _solved(
     share = None if not spread.mean else effect / abs(spread.mean)
     return Power(
         solved, people, arms, arm, effect, share, comparison.power(people, effect), planned, spread.grows,
-        own_rows=spread.own_rows,
+        own_rows=spread.own_rows, spread=spread,
     )  # fmt: skip
 
 
@@ -253,7 +275,10 @@ def power_curve(
 def check_two_of_three(people: Any, effect: Any, power: Any) -> None:
     """Check that exactly one of people, effect and power is left out; raises `AnalysisError`."""
     if sum(value is None for value in (people, effect, power)) != 1:
-        raise AnalysisError("exactly one of people, effect and power is solved for", "Give the other two.")
+        raise AnalysisError(
+            "exactly one of people, effect and power is solved for",
+            "Give an effect (5%) for the people who see it, or people (20000) for the effect that they see.",
+        )
 
 
 def _check(spread: Spread, people: Any, effect: Any, power: Any) -> None:

@@ -29,7 +29,7 @@ def answer(data: Data) -> str:
     power = f"power {chance(data['power'])}"
     if data["margin"] is not None:
         return f"{who} show {data['margin']} with {power} if the effect is {change(data)}."
-    sized = f"an interaction of {_size(data)}" if data["interaction"] else f"a change of {_size(data)}"
+    sized = f"a change of {_size(data)}"
     if data["solved"] == "effect":
         return f"With {who}, the smallest effect found with {power} is {sized}."
     return f"{who} find {sized} with {power}."
@@ -58,9 +58,7 @@ def otherwise(data: Data) -> list[str]:
 
 
 def _spread(data: Data) -> str:
-    """Return the people per arm; of an interaction, its cells."""
-    if data["interaction"]:
-        return f"{data['interaction']['rows']} × {data['interaction']['columns']} cells"
+    """Return the people per arm."""
     numbers = list(data["arms"].values())
     if max(numbers) == min(numbers):
         return f"{numbers[0]:,} per arm"
@@ -86,29 +84,23 @@ def change(data: Data) -> str:
 
 
 def how_tested(data: Data) -> str:
-    """Return confidence, sides, correction, and which arm or cell was the hardest."""
+    """Return confidence, sides, correction, and which arm was the hardest."""
     parts = [f"{short(100 * data['confidence'])} % confidence"]
-    if data["interaction"]:
-        parts.append(f"the cell that is hardest to see: {data['interaction']['where']}")
-    else:
-        parts += [] if data["margin"] is not None else [_SIDES[data["alternative"]]]
-        parts += [_CORRECTIONS[data["correction"]]] if data["correction"] in _CORRECTIONS else []
-        parts += [f"of several arms the hardest to judge decides: {data['arm']}"] if len(data["arms"]) > 2 else []
+    parts += [] if data["margin"] is not None else [_SIDES[data["alternative"]]]
+    parts += [_CORRECTIONS[data["correction"]]] if data["correction"] in _CORRECTIONS else []
+    parts += [f"of several arms the hardest to judge decides: {data['arm']}"] if len(data["arms"]) > 2 else []
     return f"{'; '.join(parts)}."
 
 
 def basis_sentences(data: Data) -> list[str]:
     """Return what the numbers assume, one sentence each."""
-    if data["interaction"]:
-        how = "The robust F test of the cells, by the noncentral F, with each cell's own variance."
-    else:
-        how = "Welch's t at these shares and variances, by the noncentral t: arms may differ in size and in variance."
-        if not data["binary"]:
-            how += " A release says how skewed the metric is; planned from numbers it is taken to be symmetric."
+    how = "Welch's t at these shares and variances, by the noncentral t: arms may differ in size and in variance."
+    if not data["binary"]:
+        how += " A release says how skewed the metric is; planned from numbers it is taken to be symmetric."
     sentences = [*data["notes"], how]
     if data["binary"]:
         sentences.append("The arm's variance follows from its rate; plain rates are planned for the score test.")
-    elif not data["interaction"]:
+    else:
         sentences.append(
             "Sums of many people are taken to be normal. Where few people carry a skewed amount, power differs by some "
             "points."

@@ -15,6 +15,7 @@ from kanab.analysis.metric_shapes import shapes_of
 from kanab.analysis.options import named_arm
 from kanab.analysis.own_rows import read_rows
 from kanab.arguments import check_arguments
+from kanab.choices import INTERNAL
 from kanab.counting.dispatch import count_source, source_options
 from kanab.counting.frames import load_frame
 from kanab.description import AnyCovariate, Mean, Ratio, Rows, covariate_values
@@ -46,7 +47,7 @@ class Spread:
     rate, and ``unexplained`` is the share of it that adjustment leaves. Where an effect multiplies
     amounts (``grows``), an arm's standard deviation grows with its mean. ``shape`` is what a release knows of the
     metric's values; without one they are taken to be symmetric. ``own_rows``: it was computed on rows, without the
-    gate.
+    gate. ``chosen`` says how the control is known, ``notes`` what all of it rests on.
     """
 
     arms: tuple[Level, ...]
@@ -61,6 +62,8 @@ class Spread:
     grows: bool = False
     shape: Shape | None = None
     own_rows: bool = False
+    chosen: ControlChoice = "declared"
+    notes: tuple[str, ...] = ()
 
     @property
     def plain_rate(self) -> bool:
@@ -164,7 +167,7 @@ def spread_of_amounts(
     return Spread(
         arms, base, share, deviations**2 * left, np.zeros((len(arms), len(arms))),
         np.full(len(arms), 1.0 + _slopes(slopes)), None if mean is None else float(mean),
-        grows=_multiplied(grows, mean),
+        grows=_multiplied(grows, mean), chosen=_chosen(control), notes=_explained_note(r2),
     )  # fmt: skip
 
 
@@ -192,6 +195,7 @@ def spread_of_rate(
     return Spread(
         arms, base, share, rate * (1 - rate) * left, np.zeros((len(arms), len(arms))),
         np.full(len(arms), 1.0 + _slopes(slopes)), float(rate), True, left,
+        chosen=_chosen(control), notes=_explained_note(r2),
     )  # fmt: skip
 
 
@@ -276,6 +280,15 @@ def _explained(r2: Any, arms: tuple[Level, ...]) -> Floats:
     return explained
 
 
+def _explained_note(r2: Any) -> tuple[str, ...]:
+    known = isinstance(r2, Real) and r2
+    return (f"Covariates are taken to explain {100 * r2:.4g} % of the variance.",) if known else ()
+
+
+def _chosen(control: Any) -> ControlChoice:
+    return "declared" if control is None else "named"
+
+
 def _slopes(slopes: Any) -> int:
     if type(slopes) is not int or slopes < 0:
         raise AnalysisError("slopes must be a whole number, not below 0", "Count the coefficients of the covariates.")
@@ -300,15 +313,15 @@ def spread_of_release(
     shares: Mapping[Any, float] | None = None,
     control: Level = None,
     grows: bool = False,
-) -> tuple[Spread, str]:
-    """Return the spread of each arm of an experiment, and the metric's name.
+) -> Spread:
+    """Return the spread of each arm of an experiment.
 
     ``adjust`` are covariates and numbers from before; ``shares`` and ``control`` are those of the plan unless others
     are given; a control that nothing tells has to be named. Raises `PlanError`, `AnalysisError` or `LevelError` for
     what the release does not hold.
     """
     refuse_own_rows(released)
-    control, _ = released_control(released, plan, control)
+    control, chosen = released_control(released, plan, control)
     means, name = _means(released, plan, metric, adjust)
     planned = None if plan.shares is None else dict(plan.shares)
     binary = is_binary(released, name)
@@ -319,7 +332,17 @@ def spread_of_release(
         replace(means, shape=shape), shares=planned if shares is None else shares, control=control, rate=binary,
         grows=grows,
     )  # fmt: skip
-    return spread, name
+    notes = (*release_notes(released, plan, name, adjust), f"Arms are compared with {label(spread.control)}.")
+    return replace(spread, chosen=chosen, notes=notes)
+
+
+def release_notes(released: Release, plan: ExperimentPlan, metric: str, adjust: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return where it is known from how a metric varies."""
+    adjusted = f", adjusted for {listed(adjust)}" if adjust else ""
+    note = f"How {metric} varies is as it was found in {plan.name}{adjusted}."
+    if released.receipt.noise is None:
+        return (note,)
+    return note, "That is without noise; kanab plan --epsilon says what it adds."
 
 
 @check_arguments()
@@ -369,7 +392,11 @@ def spread_of_rows(
     else:
         spread = spread_of_amounts(math.sqrt(variance), mean=mean, shares=shares, slopes=slopes, grows=grows)
     shape = shapes_of(tables, plan.name, tables.tables_of(plan.name)).get(name)
-    return replace(spread, shape=shape, own_rows=isinstance(tables, OwnRows))
+    whose = f"the control of {arm}" if arm else "everybody"
+    adjusted = f", adjusted for {listed([each.column for each in before])}" if before else ""
+    own_rows = isinstance(tables, OwnRows)
+    note = f"How {called} varies is taken from {whose} in these rows{adjusted}."
+    return replace(spread, shape=shape, own_rows=own_rows, chosen="declared", notes=(note, *[INTERNAL] * own_rows))
 
 
 def _no_factor() -> PlanError:

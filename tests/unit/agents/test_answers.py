@@ -109,7 +109,7 @@ def test_power_is_solved_from_the_variances_of_the_release(folder: Path) -> None
     table = read_release(folder / "checkout.release.json").tables["checkout/tier"]
     noise = spread_of_means(adjusted_means(table, "spend"), shares={"A": 1, "B": 1}, control="A")
     assert answer.data["people"] == solve_power(noise, effect=1, power=0.8).people
-    assert "as it was found in checkout (checkout.release.json), adjusted for tier." in answer.text
+    assert "as it was found in checkout, adjusted for tier." in answer.text
     detectable = answer_call(over(folder), "power", {"experiment": "checkout", "metric": "spend"})
     assert (detectable.data["solved"], detectable.data["people"], detectable.data["power"]) == ("effect", 2000, 0.8)
 

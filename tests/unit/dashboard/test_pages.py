@@ -476,7 +476,7 @@ def test_a_form_from_another_page_or_a_long_one_is_not_read(locked: Dashboard) -
 
 
 def test_style_sheets_are_open_and_kept(locked: Dashboard) -> None:
-    for name in ("dashboard.css", "report.css", "scan.css", "officer.css", "plan.css", "dashboard.js", "dashboard.svg"):
+    for name in ("dashboard.css", "report.css", "scan.css", "officer.css", "dashboard.js", "dashboard.svg"):
         answer = ask(locked, f"/static/{name}")
         assert (answer.status, answer.headers["cache-control"]) == (200, "public, max-age=31536000, immutable")
     assert ask(locked, "/static/kanab.js").status == 404

@@ -48,10 +48,10 @@ def test_it_is_plain_data_and_frames():
 @pytest.mark.parametrize(
     ("wrong", "fact"),
     [
-        ({}, "how the metric varies is missing"),
+        ({}, "how the metric varies is not said"),
         ({"rate": 0.1, "sd": 3}, "rate and sd contradict each other"),
         ({"rate": 0.1, "mean": 3}, "mean does not go with rate"),
-        ({"rate": 0.1, "grows": True}, "grows does not go with rate"),
+        ({"rate": 0.1, "grows": True}, r"grows \(--multiplies\) does not go with rate"),
         ({"sd": 1, "adjust": ["tier"]}, "adjust does not go with sd"),
         ({"source": ROWS}, "missing metric"),
         ({"source": ROWS, "metric": "spend", "mean": 3}, "mean does not go with source"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kanab.cli.power import power, solve_flags
+from kanab.cli.power import power, solved
 from kanab.planning.planning_pictures import effect_curve, power_of_effect
 from kanab.planning.power import solve_power
 from kanab.planning.spread import spread_of_rate
@@ -17,8 +17,9 @@ FINE = (0.25, 0.5, 1, 2, 4)
 def asked(**given: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The answer and its points, with every option that is not given at its default."""
     usual = power.make_context("power", []).params
-    data, curve = solve_flags(usual | given)
-    return data, curve(FINE)
+    given |= {"effect": str(given["effect"])} if "effect" in given else {}
+    answer = solved(usual | given)
+    return answer.to_dict(), answer.around(FINE, at_power=given.get("power") or 0.8)
 
 
 def plot_of(figure: Figure | None) -> Plot:
