@@ -164,7 +164,7 @@ def _receipt(
     people = np.concatenate([table.people.ravel() for table in tables.values()])
     choices = {name: text for name, text in counted.choices.items() if name != "where"}
     return Receipt(
-        counted.plan.k, int(people[people > 0].min()), int(np.count_nonzero(people)), maps, left_out,
+        counted.plan.k, int(people[people > 0].min()), int(np.count_nonzero(people)), maps=maps, left_out=left_out,
         clamped=counted.clamped, missing=counted.missing, excluded=counted.excluded, outside=counted.outside,
         where=counted.where, batch=batch_of(counted), choices=choices,
         shapes=counted.shape_classes(counted.plan.k), repeats=counted.repeats,

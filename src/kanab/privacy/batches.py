@@ -313,22 +313,20 @@ def _receipt(releases: Sequence[Release], tables: Mapping[str, Tally], maps: Map
     metrics = list(dict.fromkeys(name for batch in releases for name in batch.plan.metric_names))
     effective = [receipt.effective_k for receipt in receipts]
     return Receipt(
-        min(receipt.k for receipt in receipts), min(classes), len(classes), maps, left_out,
-        tuple(dict.fromkeys(text for receipt in receipts for text in receipt.deviations)),
+        min(receipt.k for receipt in receipts), min(classes), len(classes),
+        None if None in effective else min(k for k in effective if k is not None),
+        max((receipt.effective_k_within for receipt in receipts), key=len),
+        sum(receipt.homogeneous for receipt in receipts), sum(receipt.not_enumerated for receipt in receipts),
+        min((receipt.narrowest for receipt in receipts if receipt.narrowest is not None), default=None),
+        left_out, tuple(dict.fromkeys(text for receipt in receipts for text in receipt.deviations)),
         {name: sum(receipt.clamped.get(name, 0) for receipt in receipts) for name in metrics},
         {name: sum(receipt.missing.get(name, 0) for receipt in receipts) for name in metrics},
         sum(receipt.excluded for receipt in receipts), sum(receipt.outside for receipt in receipts), receipts[0].where,
-        None if None in effective else min(k for k in effective if k is not None),
-        sum(receipt.homogeneous for receipt in receipts), sum(receipt.not_enumerated for receipt in receipts),
-        min((receipt.narrowest for receipt in receipts if receipt.narrowest is not None), default=None),
-        _batch(releases), max(receipt.effective_k_within for receipt in receipts),
         receipts[0].choices if len({str(receipt.choices) for receipt in receipts}) == 1 else None,
         receipts[0].ledger if len({receipt.ledger for receipt in receipts}) == 1 else "",
-        people=receipts[-1].people,
-        noise=_noise(releases, tables),
+        people=receipts[-1].people, shapes=_shapes(releases), batch=_batch(releases), noise=_noise(releases, tables),
         checked=tuple(rule for rule in receipts[0].checked if all(rule in receipt.checked for receipt in receipts)),
-        shapes=_shapes(releases),
-        repeats=tuple(dict.fromkeys(column for receipt in receipts for column in receipt.repeats)),
+        repeats=tuple(dict.fromkeys(column for receipt in receipts for column in receipt.repeats)), maps=maps,
     )  # fmt: skip
 
 

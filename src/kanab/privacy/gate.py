@@ -375,14 +375,15 @@ class _Gate:
         if counted.spans_experiments:
             checked = ("contributors", "dominance")
         return Receipt(
-            k, min(classes), len(classes), self.maps, self.sentences, deviations,
-            {name: floor_to_k(people, k) for name, people in counted.clamped.items()},
-            {name: floor_to_k(people, k) for name, people in counted.missing.items()},
-            floor_to_k(counted.excluded, k), floor_to_k(counted.outside, k), counted.where, effective,
-            batch=batch_of(counted),
-            effective_k_within="" if effective is None or counted.spans_experiments else "experiment",
+            k, min(classes), len(classes), effective,
+            "" if effective is None or counted.spans_experiments else "experiment",
+            left_out=self.sentences, deviations=deviations,
+            clamped={name: floor_to_k(people, k) for name, people in counted.clamped.items()},
+            missing={name: floor_to_k(people, k) for name, people in counted.missing.items()},
+            excluded=floor_to_k(counted.excluded, k), outside=floor_to_k(counted.outside, k), where=counted.where,
             choices={name: text for name, text in counted.choices.items() if name != "where"},
-            ledger=ledger, checked=checked, shapes=self._shapes(), repeats=counted.repeats,
+            ledger=ledger, shapes=self._shapes(), batch=batch_of(counted), checked=checked,
+            repeats=counted.repeats, maps=self.maps,
         )  # fmt: skip
 
     def _shapes(self) -> dict[str, dict[str, tuple[float, float]]]:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -107,6 +108,8 @@ PeopleAccounts = Mapping[str, Mapping[str, int]]
 class Receipt:
     """What the gate did: the rule, what was merged, withheld or left out, and deviations from defaults.
 
+    Releases are written with these fields in this order; new ones come last, before ``maps``.
+
     ``effective_k`` is that of everything published about these people, this release and earlier
     ones, as a multiple of k; None where it is unknown how the tables overlap. ``effective_k_within`` is
     "experiment" where each experiment was looked at by itself, as a collector does. ``homogeneous`` are
@@ -127,7 +130,11 @@ class Receipt:
     k: int
     smallest_class: int
     classes: int
-    maps: Mapping[str, LevelMap] = field(default_factory=dict)
+    effective_k: int | None = None
+    effective_k_within: Literal["", "experiment"] = ""
+    homogeneous: int = 0
+    not_enumerated: int = 0
+    narrowest: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     deviations: tuple[str, ...] = ()
     clamped: Mapping[str, int] = field(default_factory=dict)
@@ -135,20 +142,16 @@ class Receipt:
     excluded: int = 0
     outside: int = 0
     where: str = ""
-    effective_k: int | None = None
-    homogeneous: int = 0
-    not_enumerated: int = 0
-    narrowest: float | None = None
-    batch: Batch | None = None
-    effective_k_within: str = ""
     choices: Mapping[str, str] | None = None
     ledger: str = ""
     store: str = ""
-    noise: NoiseReceipt | None = None
-    checked: tuple[str, ...] = ()
     people: PeopleAccounts = field(default_factory=dict)
     shapes: Shapes = field(default_factory=dict)
+    batch: Batch | None = None
+    noise: NoiseReceipt | None = None
+    checked: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
+    maps: Mapping[str, LevelMap] = field(default_factory=dict)
 
     @property
     def promise(self) -> str:

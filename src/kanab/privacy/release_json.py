@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -41,63 +43,13 @@ class MapEntry(_ReleasePart):
     rest: bool = False
 
 
-class BatchEntry(_ReleasePart):
-    """The cohorts of a batch."""
-
-    every: str
-    after: str | None
-    through: str
-    column: str
-
-
-class NoiseEntry(_ReleasePart):
-    """The promise of a release with noise, its account, and the standard deviation of the noise."""
-
-    epsilon: float
-    delta: float
-    total: float
-    spent: float
-    left: float
-    scales: dict[str, dict[str, float]]
-    mechanism: str
-
-
-class ReceiptEntry(_ReleasePart):
-    """The receipt of the gate."""
-
-    k: int
-    smallest_class: int
-    classes: int
-    effective_k: int | None = None
-    effective_k_within: Literal["", "experiment"] = ""
-    homogeneous: int = 0
-    not_enumerated: int = 0
-    narrowest: float | None = None
-    left_out: dict[str, str] = {}
-    deviations: list[str] = []
-    clamped: dict[str, int] = {}
-    missing: dict[str, int] = {}
-    excluded: int = 0
-    outside: int = 0
-    where: str = ""
-    choices: dict[str, str] | None = None
-    ledger: str = ""
-    store: str = ""
-    people: dict[str, dict[str, int]] = {}
-    shapes: dict[str, dict[str, tuple[float, float]]] = {}
-    cohorts: BatchEntry | None = None
-    noise: NoiseEntry | None = None
-    checked: tuple[str, ...] = ()
-    repeats: tuple[str, ...] = ()
-
-
 class ReleaseEntry(_ReleasePart):
     """The whole file. The salt keeps whoever has the hash alone from trying out what was released."""
 
     format: Literal["kanab-release/1"]
     plan_digest: str
     plan: dict[str, Any]
-    receipt: ReceiptEntry
+    receipt: dict[str, Any]
     levels: dict[str, MapEntry]
     tables: dict[str, Any]
     previous: str | None
@@ -112,14 +64,15 @@ _FIRST_FIELDS = frozenset(
 """The fields of the first receipts. Later ones are written where they differ from their defaults, so that a release of
 before keeps its hash."""
 
+_FIELDS = {"cohorts" if name == "batch" else name: name for name in Receipt.__dataclass_fields__ if name != "maps"}
+"""The fields of a receipt by their keys in files; maps of levels stand beside it."""
+
+_NOTHING_DONE = Receipt(0, 0, 0)
+
 
 def release_to_dict(release: Release) -> dict[str, Any]:
     """Return a release as plain data. The same release gives the same bytes."""
     refuse_own_rows(release)
-    batch = release.receipt.batch
-    cohorts = None if batch is None else BatchEntry(**_fields(batch, BatchEntry))
-    noise = release.receipt.noise
-    stated = None if noise is None else NoiseEntry(**_fields(noise, NoiseEntry))
     entries = {}
     for name, levels in release.receipt.maps.items():
         groups = [(new, list(olds)) for new, olds in levels.groups]
@@ -129,7 +82,7 @@ def release_to_dict(release: Release) -> dict[str, Any]:
         "kanab-release/1",
         plan_digest(release.plan),
         plan_to_dict(release.plan),
-        ReceiptEntry(**_fields(release.receipt, ReceiptEntry), cohorts=cohorts, noise=stated),
+        _receipt_to_dict(release.receipt),
         entries,
         {name: tally.to_dict() for name, tally in release.tables.items()},
         release.previous,
@@ -137,12 +90,18 @@ def release_to_dict(release: Release) -> dict[str, Any]:
         release.salt,
     )
     plain: dict[str, Any] = msgspec.to_builtins(entry)
-    defaults = msgspec.to_builtins(ReceiptEntry(0, 0, 0))
-    fields = plain["receipt"].items()
-    plain["receipt"] = {name: value for name, value in fields if name in _FIRST_FIELDS or value != defaults[name]}
     if not release.salt:
         del plain["salt"]
     return plain | {"hash": hash_of(plain)}
+
+
+def _receipt_to_dict(receipt: Receipt) -> dict[str, Any]:
+    plain = {}
+    for key, name in _FIELDS.items():
+        value = getattr(receipt, name)
+        if key in _FIRST_FIELDS or value != getattr(_NOTHING_DONE, name):
+            plain[key] = asdict(value) if isinstance(value, (Batch, NoiseReceipt)) else value
+    return plain
 
 
 def hash_of(plain: dict[str, Any]) -> str:
@@ -160,6 +119,7 @@ def release_from_dict(data: Any) -> Release:
     refuse_own_rows(data)
     try:
         entry = msgspec.convert(data, ReleaseEntry)
+        receipt = _receipt(entry.receipt, entry.levels)
     except msgspec.ValidationError as problem:
         fact, _, path = str(problem).partition(" - at ")
         if not isinstance(data, dict) or "format" not in data:
@@ -169,24 +129,34 @@ def release_from_dict(data: Any) -> Release:
         raise SourceError("the release has been changed since it was made", "Take the original file.", at="$.hash")
     plan = plan_from_dict(entry.plan)
     settled = settle_missing(plan)
-    tables = _tables(settled, entry)
-    if plan_digest(plan) != entry.plan_digest or plan.k != entry.receipt.k or not tables:
+    tables = _tables(settled, entry.tables, receipt)
+    if plan_digest(plan) != entry.plan_digest or plan.k != receipt.k or not tables:
         raise SourceError("the plan of this release has been changed", "Release it again.")
-    receipt = _receipt(entry.receipt, entry.levels)
     return Release(settled, tables, receipt, previous=entry.previous, salt=entry.salt)
 
 
-def _tables(plan: Plan, entry: ReleaseEntry) -> dict[str, Tally]:
-    if entry.receipt.noise is None:
-        return {name: Tally.from_dict(table) for name, table in entry.tables.items()}
-    scales = stated_noise(plan, NoiseReceipt(**_fields(entry.receipt.noise, NoiseEntry)))
-    maps = _receipt(entry.receipt, entry.levels).maps
-    parts = {name: read(table) for name, table in entry.tables.items()}
-    check_levels(plan, {name: table.factors for name, table in parts.items()}, maps)
-    return {name: Tally(*table, noise_of(plan, name, scales, table.factors, maps)) for name, table in parts.items()}
+def _tables(plan: Plan, tables: Mapping[str, Any], receipt: Receipt) -> dict[str, Tally]:
+    if receipt.noise is None:
+        return {name: Tally.from_dict(table) for name, table in tables.items()}
+    scales = stated_noise(plan, receipt.noise)
+    parts = {name: read(table) for name, table in tables.items()}
+    check_levels(plan, {name: table.factors for name, table in parts.items()}, receipt.maps)
+    return {
+        name: Tally(*table, noise_of(plan, name, scales, table.factors, receipt.maps)) for name, table in parts.items()
+    }
 
 
-def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
+def _receipt(plain: dict[str, Any], levels: dict[str, MapEntry]) -> Receipt:
+    """Read a receipt and the maps beside it. Raises `msgspec.ValidationError` where it is none."""
+    parts = (
+        (plain, _FIELDS),
+        (plain.get("cohorts"), Batch.__annotations__),
+        (plain.get("noise"), NoiseReceipt.__annotations__),
+    )
+    for part, known in parts:
+        if isinstance(part, dict) and not part.keys() <= known.keys():
+            raise msgspec.ValidationError("Object contains an unknown field - at `$.receipt`")
+    receipt = msgspec.convert({_FIELDS[key]: value for key, value in plain.items()}, Receipt)
     maps = {
         name: LevelMap(
             merged.covariate, tuple((new, tuple(olds)) for new, olds in merged.groups), dict(merged.scores),
@@ -194,15 +164,7 @@ def _receipt(entry: ReceiptEntry, levels: dict[str, MapEntry]) -> Receipt:
         )
         for name, merged in levels.items()
     }  # fmt: skip
-    batch = None if entry.cohorts is None else Batch(**_fields(entry.cohorts, BatchEntry))
-    noise = None if entry.noise is None else NoiseReceipt(**_fields(entry.noise, NoiseEntry))
-    fields = _fields(entry, ReceiptEntry) | {"deviations": tuple(entry.deviations)}
-    return Receipt(**fields, maps=maps, batch=batch, noise=noise)
-
-
-def _fields(value: object, entry: type[_ReleasePart]) -> dict[str, Any]:
-    """Return the values that an entry and what it is written from have under the same names."""
-    return {name: getattr(value, name) for name in entry.__struct_fields__ if name not in ("cohorts", "noise")}
+    return replace(receipt, maps=maps)
 
 
 # ── files ────────────────────────────────────────────────────────────────────────────────────────

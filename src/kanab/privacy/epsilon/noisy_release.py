@@ -84,14 +84,14 @@ def release_with_noise(
         k,
         min(people),
         len(people),
-        {**drawn.maps, **pairs.maps},
-        {**drawn.left_out, **pairs.left_out, **_products_left_out(plan)},
-        tuple(deviations),
+        left_out={**drawn.left_out, **pairs.left_out, **_products_left_out(plan)},
+        deviations=tuple(deviations),
         where=counted.where,
-        batch=batch_of(counted),
         choices={name: text for name, text in counted.choices.items() if name != "where"},
         ledger=before.name,
+        batch=batch_of(counted),
         noise=noise,
+        maps={**drawn.maps, **pairs.maps},
     )
     return Release(plan, tables, receipt, previous=None if ledger is None else ledger.head)
 
