@@ -89,8 +89,10 @@ class AuditReport:
 def audit(released: Released, *, ledger: Ledger | str | PathLike[str] | None = None) -> AuditReport:
     """Check every rule again on releases, ledgers or their paths: one of them, a list, or a dict of names.
 
-    ``ledger`` is that of all of them; by default a file's is the kanab.ledger beside it. What cannot be read unchanged
-    is a broken rule as well. Raises `SourceError` where a file is not there.
+    released: what was published; what cannot be read unchanged is a broken rule as well.
+    ledger: the ledger of all of them, or its path; by default a file's is the kanab.ledger beside it.
+
+    Raises `SourceError` where a file is not there.
 
     >>> import kanab as kb
     >>> from kanab.datasets import shop_rows

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.unit.cli.conftest import program as program
 from tests.unit.cli.program import Program
 from tests.unit.privacy.epsilon.test_accountant import both_kinds, counted, noise
 
 import kanab as kb
+from kanab.datasets import shop_rows
 from kanab.inspection.auditor import check_newest, check_release, check_spent, check_together, passes
 from kanab.inspection.officer.account import privacy_account
 from kanab.plan.model import Budget
@@ -109,3 +111,13 @@ def test_a_release_without_its_ledger_is_not_evaluated(ledger: Path) -> None:
     alone = kb.release(counted("epsilon = 1"))
     assert check_spent(alone, noise(alone), None).holds is None
     assert check_spent(release, noise(release), Ledger()).holds is False
+
+
+def test_fewer_than_k_people_with_or_without_a_value_are_found_in_a_file() -> None:
+    rows = shop_rows(900)
+    made = kb.release(kb.count(rows, arm="variant", metrics=[kb.Mean("spend", bounds=(0, 500), missing="exclude")]))
+    (name, table), (part,) = next(iter(made.tables.items())), made.tables["variant"].moments
+    fewer = replace(part, counts=part.counts - np.array([3, 0], dtype=object))
+    changed = replace(made, tables={name: replace(table, moments=(fewer,))})
+    assert [(check.holds, check.classes) for check in check_release(changed) if check.rule == "k"] == [(False, 1)]
+    assert [check.holds for check in check_release(made) if check.rule == "k"] == [True]

@@ -126,12 +126,10 @@ class KnownClasses:
 
 @dataclass(frozen=True, eq=False)
 class WeightedSum:
-    """The sum of a metric that a known number weighs in one arm, the number on its grid, and the plain sum."""
+    """A sum of a metric that a known number weighs in one arm, and the number on its grid."""
 
     column: Weighted
     steps: Floats
-    total: int
-    plain: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -327,8 +325,7 @@ def _weighted(background: Background, number: int, metric: Metric) -> Iterator[W
             for arm in range(cross.counts.size):
                 rows = arms == arm
                 if rows.sum() == cross.counts.flat[arm] and steps[rows].sum() == cross.sums[place].flat[arm]:
-                    total, plain = int(cross.products.flat[arm]), int(cross.sums[1 - place].flat[arm])
-                    yield WeightedSum(Weighted(other, rows), steps, total, plain)
+                    yield WeightedSum(Weighted(other, rows), steps)
 
 
 # ── equations ──────────────────────────────────────────────────────────────────────────────────

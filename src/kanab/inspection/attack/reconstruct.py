@@ -23,10 +23,9 @@ CONTRIBUTORS = "contributors"
 SEVERAL_METRICS = "several metrics"
 
 MOST_COLUMNS = 2_000
-"""Of a dense matrix; with more of them a fit, or two metrics together, are not tried."""
+"""Of a dense matrix; with more of them two metrics together are not tried."""
 
 _NEAR = 1e-6
-_TELLING = 0.5  # of a combination's squared weight: from here on the fit is about that person
 
 
 # ── rule 2 ─────────────────────────────────────────────────────────────────────────────────────
@@ -54,8 +53,6 @@ def _rests_on(design: MetricDesign, h: Floats, exposed: int, *, by_numbers: bool
         f"result rests on {size:.3g} {'person' if size < 1.005 else 'people'} only "
         f"({design.name(int(design.classes.of_everybody[worst]))})"
     )
-    if by_numbers and h[worst] >= _TELLING and sum(len(added) for added in design.sums) <= MOST_COLUMNS:
-        learnt += f", whose {metric.name} is about {_fit(design, worst) / metric.scale:.4g}"
     learnt += f"; so exposed {'is' if exposed == 1 else 'are'} {in_people(exposed)}"
     return Finding(LEVERAGE, design.title, metric.name, max(1, int(size + _NEAR)), learnt)
 
@@ -77,24 +74,6 @@ def _with_numbers(design: MetricDesign) -> Floats | None:
         more = weighing.leverages(trial)
         h, chosen = (h, chosen) if more is None else (more, trial)
     return h
-
-
-def _fit(design: MetricDesign, person: int) -> float:
-    """Return what all sums together say of one person, by the published numbers alone."""
-    columns: list[Floats] = []
-    totals: list[float] = []
-    for column, added in zip(design.classes.cells[design.classes.of_everybody].T, design.sums, strict=True):
-        for cell in np.unique(column[column != OUT]).tolist():
-            columns.append((column == cell).astype(np.float64))
-            totals.append(float(added[cell]))
-    for weighted in design.weighted:
-        rows, x = weighted.column.rows, weighted.steps
-        centre, spread = round(float(x[rows].mean())), float(x[rows].std()) or 1.0
-        columns.append(np.where(rows, x - centre, 0.0) / spread)
-        totals.append((weighted.total - centre * weighted.plain) / spread)
-    matrix = np.column_stack(columns)
-    weights = np.linalg.pinv(matrix.T @ matrix, hermitian=True) @ matrix[person]
-    return float(weights @ np.array(totals))
 
 
 def find_by_least_squares(background: Background, k: int) -> list[Finding]:

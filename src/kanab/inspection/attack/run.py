@@ -67,9 +67,12 @@ def attack(
 ) -> AttackReport:
     """Try to learn about people from releases, ledgers or their paths: one of them, a list, or a dict of names.
 
-    ``known`` is what the attacker knows, one entry per person: columns named like the arms and covariates of the
-    tables, and like metrics whose values are known, too. Fewer people than ``k`` are a break; by default the largest k
-    of the releases. Also files that the gate would refuse are read. Raises `SourceError` where one is no release.
+    released: what was published, also what the gate would refuse.
+    known: what the attacker knows, one entry per person: columns named like the arms and covariates of the tables, and
+      like metrics whose values are known, too.
+    k: fewer people than this are a break; by default the largest k of the releases.
+
+    Raises `SourceError` where one is no release.
 
     >>> import kanab as kb
     >>> from kanab.datasets import shop_rows

@@ -32,6 +32,8 @@ h3{margin-bottom:.6rem}
 .cards{width:100%}
 .cards th,.cards td{vertical-align:top;overflow-wrap:anywhere}
 .cards td{min-width:5.5rem}
+.cards tbody th{min-width:6.5rem}
+.scroll+article{margin-top:2.5rem}
 .cards .n{min-width:0}
 .ok{color:var(--fine)}
 .bad{color:var(--alarm);font-weight:600}

@@ -62,16 +62,14 @@ def found(people: KnownPeople, release: AttackedRelease, k: int) -> list[Finding
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("people", "largest"), [(400, 420), (2_000, 950), (8_000, 1_900)])
-def test_an_outlier_in_a_number_is_solved_for_without_the_rule_and_not_on_our_releases(
+def test_an_outlier_in_a_number_is_exposed_without_the_rule_and_not_on_our_releases(
     people: int, largest: float
 ) -> None:
     rows = shop(people, 1, largest)
     bad, people_known = known(rows, without_the_rule(rows))
     (finding,) = found(people_known, bad, 10)
-    about = float(finding.learnt.split("is about ")[1].split(";")[0])
     assert (finding.metric, finding.people) == ("spend", 1)
     assert "person 8" in finding.learnt
-    assert about > 150  # all others spend about 30
     release, people_known = known(rows, released(rows))
     assert not play_attacker([release], people_known).broken
 
