@@ -131,7 +131,7 @@ def _records(release: Release) -> tuple[Check, ...]:
 
 
 def _people(release: Release) -> Check:
-    """Check who has a value, and the cells of two 0/1 metrics; a release with a class below k cannot be made or read."""
+    """Check who has a value, and cells of two 0/1 metrics; a release with a class below k cannot be made or read."""
     k, small = release.receipt.k, 0
     for table in release.tables.values():
         binary = {part.metric.name for part in table.moments if part.metric.binary}
