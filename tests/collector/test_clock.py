@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.closing import Keep
 from tests.collector.collector_process import HOST, Done, Place, Server, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, cohort_label, collected
+from tests.unit.collector.test_clock import web_server
 
 from kanab.client import Client
 from kanab.collector.http.service import Service
@@ -167,16 +165,6 @@ def test_what_the_python_client_sends_while_the_clock_has_jumped_is_counted_afte
     assert sum(tallies["checkout/tier"].people_by("checkout").values()) == known + len(people)
 
 
-def test_a_jump_of_less_than_an_hour_stops_no_posts(alone: Rehearsal) -> None:
-    """A leap second, what a time server corrects, and a machine that was paused for minutes."""
-    server, visitors = alone.start_sure(), Visitors(53)
-    asyncio.run(visitors.for_a_while([server.port], 60, most=5))
-    for seconds in (-1, 30, -20, 600, -1800):
-        turn(alone.clock, timedelta(seconds=seconds))
-        assert posted(server, visitors, 3) == {(204, "counted", "")}
-    assert not is_red(server)
-
-
 # ── starts ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -219,54 +207,6 @@ def test_cohorts_that_are_ripe_only_by_an_unconfirmed_clock_are_not_sealed(alone
     alone.check_untouched()
     alone.restart("--accept-clock")
     until(lambda: "kanab: sealed the cohorts through" in alone.server.stderr)
-
-
-def test_forged_posts_confirm_no_clock_that_is_weeks_ahead_not_even_over_starts(alone: Rehearsal) -> None:
-    """25 of them sealed two weeks early."""
-    visitors = Visitors(58)
-    asyncio.run(visitors.for_a_while([alone.start_sure().port], 10, most=300))
-    until(lambda: alone.forgotten > 0)
-    turn(alone.clock, LONG)
-    for seed in (59, 60):
-        alone.restart()
-        forged = Visitors(seed, label=cohort_label(datetime.now(UTC) + LONG), ahead=LONG)
-        assert posted(alone.server, forged, 40) == {(204, "counted", "")}
-        until(lambda: "since the start, or a jump, nothing has confirmed it" in alone.server.stderr)
-        with alone.store() as store:
-            assert store.sealed() == []
-    assert Keyring.from_file(alone.place.key).period == 0
-
-
-def test_a_post_of_a_time_that_a_collector_was_not_sure_of_takes_nothing_down_afterwards(alone: Rehearsal) -> None:
-    """A machine starts two weeks early, anybody sends one post that fits, and the clock is set right."""
-    visitors, fortnight = Visitors(63), timedelta(days=14)
-    assert posted(alone.start_sure(), visitors, 3) == {(204, "counted", "")}
-    until(lambda: alone.forgotten > 0)
-    turn(alone.clock, fortnight)
-    alone.restart()
-    forged = Visitors(64, label=cohort_label(datetime.now(UTC) + fortnight), ahead=fortnight)
-    assert posted(alone.server, forged, 1) == {(204, "counted", "")}
-    turn(alone.clock)
-    until(lambda: alone.server.ask("GET", "/readyz/posts")[0] == 200)
-    assert posted(alone.server, visitors, 3) == {(204, "counted", "")}
-    alone.restart()
-    assert posted(alone.server, visitors, 3) == {(204, "counted", "")}
-
-
-def test_a_start_before_the_last_collector_was_sure_waits_for_a_confirmation(alone: Rehearsal) -> None:
-    visitors = Visitors(60)
-    asyncio.run(visitors.for_a_while([alone.start_sure().port], 10, most=5))
-    until(lambda: alone.forgotten > 0)
-    turn(alone.clock, -timedelta(hours=5))
-    alone.restart(healthy=False)
-    assert posted(alone.server, visitors, 3) == {(503, "clock", "2")}
-    assert "this machine's clock stands before the time at which the store's last collector ran" in alone.server.stderr
-    done = alone.seal()
-    assert done.code == 2
-    assert "this machine's clock stands before the time at which the store's last collector ran" in done.err
-    turn(alone.clock)
-    asyncio.run(visitors.finish([alone.server.port]))
-    assert not is_red(alone.server)
 
 
 def test_a_start_with_another_time_than_the_database_waits_for_a_confirmation(
@@ -344,59 +284,19 @@ def test_at_the_end_of_a_year_everybody_is_counted_and_sealed_in_their_week(
 # ── other clocks ───────────────────────────────────────────────────────────────────────────────
 
 
-@contextmanager
-def web_server(ahead: timedelta) -> Iterator[str]:
-    """A web server whose clock is ahead; its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.send_response_only(204)
-            self.send_header("Date", format_datetime(datetime.now(UTC) + ahead, usegmt=True))
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer((HOST, 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://{HOST}:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def test_two_clocks_that_agree_confirm_a_jump_and_a_single_one_does_not(alone: Rehearsal) -> None:
-    with web_server(LONG) as first, web_server(LONG) as second:
+def test_two_clocks_that_agree_confirm_a_jump_while_posts_come(alone: Rehearsal) -> None:
+    date = ("Date", format_datetime(datetime.now(UTC) + LONG, usegmt=True))
+    with web_server(date) as first, web_server(date) as second:
         refused = alone.place.run("serve", *alone.where, "--clock-peer", first)
         assert refused.code == 2  # the first plan is not recorded with a period that nobody knows
         assert "this machine's clock is behind another by 30 days" in refused.err
         alone.server.start()
-        alone.restart("--clock-peer", first, healthy=False)
-        server = alone.server
-        assert "this machine's clock is behind another by 30 days" in server.stderr
+        alone.restart("--clock-peer", first, "--clock-peer", second, healthy=False)
         turn(alone.clock, LONG)
-        until(lambda: not is_red(server))
+        until(lambda: not is_red(alone.server))
         visitors = Visitors(62, label=cohort_label(datetime.now(UTC) + LONG), ahead=LONG)
-        assert posted(server, visitors, 1) == {(204, "counted", "")}
-        turn(alone.clock)
-        until(lambda: is_red(server))
-        turn(alone.clock, LONG)
-        server.kill()
-        alone.server = alone._server("--clock-peer", first, "--clock-peer", second)
-        server = alone.server.start()
+        assert posted(alone.server, visitors, 1) == {(204, "counted", "")}
         turn(alone.clock, 2 * LONG)
-        assert posted(server, visitors, 1) == {(503, "clock", "2")}
+        assert posted(alone.server, visitors, 1) == {(503, "clock", "2")}
         turn(alone.clock, LONG)
-        asyncio.run(visitors.finish([server.port]))
-    with web_server(timedelta()) as first, web_server(timedelta()) as second:
-        turn(alone.clock, LONG)
-        alone.restart("--clock-peer", first, "--clock-peer", second, "--accept-clock")
-        turn(alone.clock, timedelta())
-        until(lambda: "is believed again" in alone.server.stderr)
-
-
-def test_an_address_that_is_none_is_refused_at_the_start(alone: Rehearsal) -> None:
-    done = alone.place.run("serve", *alone.where, "--clock-peer", "time.example.com")
-    assert done.code == 2
-    assert "that is no address of a clock" in done.err
+        asyncio.run(visitors.finish([alone.server.port]))

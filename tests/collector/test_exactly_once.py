@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from tests.closing import Keep
 from tests.collector.collector_process import Place, Server
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, check_collected
-from tests.soak.kills import kill_over_sqlite, until_killed
+from tests.soak.kills import kill_over_postgres, kill_over_sqlite, until_killed
 
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.sealing import stored_ledger
@@ -60,34 +59,10 @@ def two(place: Place, postgres_url: str, closing: Keep) -> list[Server]:
     return [closing(Server(place, *options, name=name)).start() for name in ("first", "second")]
 
 
-def _exact(url: str, place: Place, visitors: Visitors) -> None:
-    """Everything is acknowledged, and the store holds just that."""
-    assert all(person.sent is None for person in visitors.people)
-    check_collected(place, visitors.tallies(), PostgresStore(url))
-
-
 def test_two_collectors_on_one_postgresql_may_die_in_turn_and_retries_go_to_the_other(
-    two: list[Server], place: Place, postgres_url: str
+    tmp_path: Path, postgres_url: str
 ) -> None:
-    visitors, rng, seen = Visitors(3), random.Random(3), set[int]()
-    ports = [server.port for server in two]
-
-    async def rounds() -> None:
-        stop = asyncio.Event()
-        posting = asyncio.create_task(visitors.post(ports, stop=stop, seen=seen))
-        for number in range(10):
-            await asyncio.sleep(rng.uniform(0.1, 0.5))
-            await asyncio.to_thread(two[number % 2].kill)
-            await asyncio.to_thread(two[number % 2].start)
-        stop.set()
-        await posting
-        await visitors.finish(ports)
-        assert set(await visitors.replay(ports)) == {204}
-
-    asyncio.run(rounds())
-    assert seen == {0, 204}  # answers that never came, and answers; no refusal
-    assert len(visitors.acknowledged) > 500
-    _exact(postgres_url, place, visitors)
+    assert kill_over_postgres(tmp_path, postgres_url, rounds=10).endswith("none lost, none doubled, none refused")
 
 
 def test_a_postgresql_that_crashes_under_load_costs_time_and_no_message(
@@ -112,7 +87,7 @@ def test_a_postgresql_that_crashes_under_load_costs_time_and_no_message(
     asyncio.run(through_a_crash())
     assert seen <= {0, 204, 503}
     assert 503 in seen
-    _exact(postgres_url, place, visitors)
+    check_collected(place, visitors.tallies(), PostgresStore(postgres_url))
     for server in two:
         server.wait_ready()  # housekeeping has found the database again, too
         assert "kanab: the database cannot be reached." in server.stderr

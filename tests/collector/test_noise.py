@@ -12,16 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from tests.collector.collector_process import Done, ForkServer, Place, Server
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything
+from tests.collector.collector_process import ForkServer, Place, Server
+from tests.collector.many_visitors import PLAN_TEXT, Visitors
+from tests.collector.test_sealed_once import seal, state
 
 from kanab import analyze
 from kanab.collector.http.metrics import COUNTS
 from kanab.collector.keys.keyring import read_key_file
-from kanab.collector.sealing import stored_ledger
-from kanab.collector.stores.sqlite import SqliteStore
 from kanab.privacy.ledger import entry_text
-from kanab.privacy.release import Release
 from kanab.tally.tally import Tally
 
 NOISY = f"{PLAN_TEXT}\n[privacy]\nepsilon = 4\n"
@@ -48,18 +46,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) ->
     pages = {path: server.ask("GET", path)[2].decode() for path in paths}
     server.kill()
     return Filled(place.root, visitors.tallies(), metrics, pages, server.stderr)
-
-
-def seal(place: Place, die_at: int | None = None) -> Done:
-    plan = place.root / "kanab.toml"
-    return place.run("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything(), die_at=die_at)
-
-
-def state(place: Place) -> tuple[int, list[Release], int]:
-    store = SqliteStore(place.data / "store.db")
-    now = len(store.records()), list(stored_ledger(store).releases), store.sealed_through()
-    store.close()
-    return now
 
 
 def test_nothing_that_counts_messages_is_shown_before_a_seal(filled: Filled) -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.closing import Keep
 from tests.collector.collector_process import HOST, ForkServer, Place, Server, every_file
 from tests.collector.many_visitors import PLAN_TEXT, Visitors
 from tests.collector.test_read_only import begun
+from tests.unit.collector.test_clock import web_server
 
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.stores import sqlite as sqlitestore
@@ -165,21 +165,10 @@ def test_the_doctor_sees_an_open_folder_older_tables_and_a_damaged_store(place: 
     assert (code, "this file is not a store" in says(diagnoses["store"], "wrong")) == (1, True)
 
 
-def test_the_doctor_sees_a_clock_that_another_one_contradicts(place: Place, closing: Keep) -> None:
-    class Late(BaseHTTPRequestHandler):
-        def do_HEAD(self) -> None:
-            self.send_response_only(200)
-            self.send_header("Date", format_datetime(datetime.now(UTC) - timedelta(hours=2), usegmt=True))
-            self.end_headers()
-
-    server = HTTPServer((HOST, 0), Late)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        words = ("--data", place.data, "--clock-peer", f"http://{HOST}:{server.server_port}/")
-        code, diagnoses = found(place, *words)
-    finally:
-        server.shutdown()
-        server.server_close()
+def test_the_doctor_sees_a_clock_that_another_one_contradicts(place: Place) -> None:
+    late = ("Date", format_datetime(datetime.now(UTC) - timedelta(hours=2), usegmt=True))
+    with web_server(late) as peer:
+        code, diagnoses = found(place, "--data", place.data, "--clock-peer", peer)
     assert (code, "it differs from that of http" in says(diagnoses["clock"], "wrong")) == (1, True)
 
 

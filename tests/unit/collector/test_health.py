@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from scipy.stats import chisquare
 
 from kanab.collector.health import floored_ratio_p
+from kanab.collector.readiness import Problem, Readiness, ready_answer
 from kanab.errors import AnalysisError
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
@@ -44,3 +46,24 @@ def test_k_equal_to_one_is_the_plain_test() -> None:
 def test_what_is_no_split_is_refused(counts: list[int], shares: list[float], k: int) -> None:
     with pytest.raises(AnalysisError, match="every arm needs a count and a share"):
         floored_ratio_p(counts, shares, k)
+
+
+# ── what is wrong ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_state_says_what_is_wrong_and_what_to_do_and_has_no_number() -> None:
+    for problem in Problem:
+        assert re.fullmatch(rf"{problem.value}: [^\d]+\. [A-Z;,\w ]+\.", problem.line), problem.line
+
+
+def test_a_guard_notes_what_fails_and_what_works_again() -> None:
+    readiness = Readiness()
+    with pytest.raises(ZeroDivisionError), readiness.guard(Problem.SEAL):
+        _ = 1 / 0
+    assert readiness.problems() == [Problem.SEAL]
+    with readiness.guard(Problem.STORE):
+        pass
+    assert ready_answer(readiness) == (503, f"{Problem.SEAL.line}\n")
+    with readiness.guard(Problem.SEAL):
+        pass
+    assert ready_answer(readiness) == (200, "ok\n")

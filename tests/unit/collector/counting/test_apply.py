@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from urllib.parse import unquote
 
 from kanab.collector.counting.apply import ENROLLED, ClassCounters, increment
 from kanab.collector.counting.counters import Counters, add_counters
@@ -65,51 +64,3 @@ def test_a_ratio_begins_with_nothing_and_then_moves() -> None:
     assert first == {f"{prefix}{part}": value for part, value in zip("nstqrp", (1, 30, 4, 900, 16, 120), strict=True)}
     moved = increment(PLACE, {RATIO: ((30, 4), (50, 5))})
     assert moved == {f"{prefix}{part}": value for part, value in zip("nstqrp", (0, 20, 1, 1600, 9, 130), strict=True)}
-
-
-BINNED = Plan(
-    (
-        MetricPlan("minutes", (-600, 600), 1, bins=(0.0, 4.5, 60.0)),
-        MetricPlan("rating", (1, 5), 1, missing="exclude", bins=(3.0, 5.0)),
-    ),
-    (
-        ExperimentPlan(
-            "checkout", (("A", 1), ("B", 1)), segments=("tier", "size"),
-            quantiles={"minutes": (0.5,), "rating": (0.5,)},
-        ),
-    ),
-    (CovariatePlan("tier", (1, 2, 3)), CovariatePlan("size", ("S", "L"))),
-)  # fmt: skip
-TIER, SIZE = (ClassCounters(layout, ("B", level)) for layout, level in zip(layouts(BINNED), (3, "L"), strict=False))
-
-
-def in_bins(counters: Counters) -> dict[str, int]:
-    """People in bins of arm B, by the words of the bin."""
-    heads = {f"checkout/{metric}|B:": metric for metric in ("minutes", "rating")}
-    return {
-        f"{metric} {unquote(name[len(head) : -len('|n')])}".strip(): value
-        for head, metric in heads.items()
-        for name, value in counters.items()
-        if name.startswith(head) and value
-    }
-
-
-def test_an_enrollment_begins_in_the_bin_of_zero_or_without_a_value() -> None:
-    assert in_bins(increment(TIER, {ENROLLED: (None, None)})) == {"minutes 0 – 4.5": 1, "rating": 1}
-
-
-def test_a_total_takes_a_person_from_bin_to_bin() -> None:
-    assert in_bins(increment(TIER, {MINUTES: (4, 5)})) == {"minutes 0 – 4.5": -1, "minutes 4.5 – 60": 1}
-    assert in_bins(increment(TIER, {MINUTES: (60, -1), RATING: (None, 3)})) == {
-        "minutes ≥ 60": -1, "minutes < 0": 1, "rating": -1, "rating 3 – 5": 1,
-    }  # fmt: skip
-    assert in_bins(increment(TIER, {MINUTES: (5, 59)})) == {}
-
-
-def test_enrolled_with_totals_is_in_the_bins_of_these() -> None:
-    moved = increment(TIER, {ENROLLED: (None, None), MINUTES: (0, 90), RATING: (None, 2)})
-    assert in_bins(moved) == {"minutes ≥ 60": 1, "rating < 3": 1}
-
-
-def test_only_the_first_table_of_an_experiment_moves_people_between_bins() -> None:
-    assert in_bins(increment(SIZE, {ENROLLED: (None, None), MINUTES: (0, 90)})) == {}

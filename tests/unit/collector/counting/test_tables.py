@@ -7,9 +7,9 @@ import pytest
 from tests.unit.collector.counting.tables_of_counters import counters_of, tables
 
 import kanab as kb
-from kanab.collector.counting.counters import add_counters
+from kanab.collector.counting.counters import add_counters, pack, unpack
 from kanab.collector.counting.tables import possible_tables, unchecked_tables
-from kanab.errors import TallyError
+from kanab.errors import StoreError, TallyError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 ARMS = (("A", 1.0), ("B", 1.0))
@@ -58,15 +58,6 @@ BINNED = Plan(
     (ExperimentPlan("checkout", ARMS, quantiles={"spend": (0.5,), "rating": (0.5,)}),),
 )
 BINNED = replace(BINNED, metrics=(BINNED.metrics[0], replace(BINNED.metrics[1], bins=(3.0, 5.0))))
-
-
-def test_people_in_bins_become_counters_and_come_back_equal() -> None:
-    counted = kb.count(ROWS, BINNED)
-    counters = counters_of(BINNED, counted.tallies)
-    assert tables(BINNED, counters) == counted.tallies
-    assert counters["checkout/spend|A:0.07%20%E2%80%93%2050|n"] == 2
-    assert counters["checkout/rating|B:|n"] == 1
-    assert tables(BINNED, {})["checkout/spend"].total == 0
 
 
 @pytest.mark.parametrize(
@@ -124,3 +115,21 @@ def test_fewer_than_no_people_are_refused() -> None:
 @pytest.mark.parametrize("name", ["basket|on|n", "banner|maybe|n", "banner|on|hours|s", "banner|on|spend|n", "x"])
 def test_counters_of_another_plan_are_left_alone(name: str) -> None:
     assert possible_tables(PLAN, {name: 1}) == possible_tables(PLAN, {})
+
+
+# ── counters as bytes ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "value", [0, 1, -1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 2**128, -(3**90)]
+)
+def test_every_whole_number_comes_back_as_it_was(value: int) -> None:
+    assert unpack(pack({"checkout/tier|B:3|minutes|q": value})) == {"checkout/tier|B:3|minutes|q": value}
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x93\x01\x02\x03", pack({"a": 1})[:-1], b"\x81\xa1a\xa1x", b"\x81\xa1a\xcb" + b"\0" * 8]
+)
+def test_anything_else_is_no_record(data: bytes) -> None:
+    with pytest.raises(StoreError, match="does not hold counters"):
+        unpack(data)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
-from tests.unit.collector.http.conftest import RunningService, ask
+from tests.unit.collector.http.conftest import PLAN, RunningService, ask
 
 from kanab.collector.http import access as access_module
 from kanab.collector.http.access import Access, TokenCheck
-from kanab.collector.http.addresses import Proxies, network
+from kanab.collector.http.addresses import Proxies, is_loopback, network
 from kanab.collector.http.app import Collector
+from kanab.errors import KanabError
 
 
 def test_a_place_waits_twice_as_long_after_every_wrong_token_and_no_longer_than_that() -> None:
@@ -102,3 +106,94 @@ def test_what_pages_need_is_served_under_any_name(running: RunningService) -> No
     for path, status in (("/kanab.js", 200), ("/v1/config.json", 307), ("/readyz", 200), ("/livez", 200)):
         assert ask(app, "GET", path, b"", {"Host": "evil.example"}).status == status
     assert ask(app, "POST", "/v1/t", running.enroll(), {"Host": "evil.example"}).status == 204
+
+
+# ── addresses ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_only_this_machine_is_this_machine() -> None:
+    assert [is_loopback(one) for one in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "x", None)] == [
+        True, True, True, False, False, False, False, False,
+    ]  # fmt: skip
+
+
+PROXIES = Proxies([network("10.0.0.0/8"), network("127.0.0.1")])
+
+
+@pytest.mark.parametrize(
+    ("address", "forwarded", "visitor"),
+    [
+        ("10.0.0.2", ["192.0.2.7"], "192.0.2.7"),
+        ("::ffff:10.0.0.2", ["192.0.2.7"], "192.0.2.7"),
+        ("10.0.0.2", ["127.0.0.1, 198.51.100.9 , 192.0.2.7, 10.9.9.9,10.0.0.3"], "192.0.2.7"),
+        ("10.0.0.2", ["198.51.100.9", "192.0.2.7"], "192.0.2.7"),
+        ("10.0.0.2", ["192.0.2.7:5123"], "192.0.2.7"),
+        ("10.0.0.2", ["[2001:db8::1]:5123"], "2001:db8::1"),
+        ("10.0.0.2", ["2001:db8::1"], "2001:db8::1"),
+        ("10.0.0.2", ["unknown"], "unknown"),
+        ("10.0.0.2", [], "10.0.0.2"),
+        ("10.0.0.2", [" , ,"], "10.0.0.2"),
+        ("10.0.0.2", ["10.0.0.3"], "10.0.0.2"),
+        ("192.0.2.8", ["192.0.2.7"], "192.0.2.8"),
+        (None, ["192.0.2.7"], None),
+    ],
+)
+def test_the_visitor_is_the_last_one_who_is_no_proxy_of_ours(
+    address: str | None, forwarded: list[str], visitor: str | None
+) -> None:
+    assert PROXIES.visitor(address, forwarded) == visitor
+    headers = [(b"x-forwarded-for", value.encode()) for value in forwarded]
+    assert PROXIES.visitor_of(address, headers) == visitor
+    head = b"".join([b"POST / HTTP/1.1", *(b"\r\nX-Forwarded-FOR: " + value for _, value in headers), b"\r\n\r\n"])
+    assert PROXIES.visitor_in_head(address, head) == visitor
+    assert Proxies().visitor_of(address, headers) == address
+
+
+@pytest.mark.parametrize("text", ["", "proxy", "10.0.0.1/8", "10.0.0.0/33"])
+def test_what_is_no_network_is_refused(text: str) -> None:
+    with pytest.raises(KanabError, match="is no address and no network"):
+        network(text)
+
+
+# ── pages ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+HOST = {"Host": "collect.shop.example"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "unnamed", "named"),
+    [
+        ({}, 204, 204),
+        ({"Sec-Fetch-Site": "none"}, 204, 204),
+        ({"Sec-Fetch-Site": "cross-site"}, 403, 403),
+        ({"Origin": "https://shop.example", "Sec-Fetch-Site": "same-site"}, 204, 204),
+        ({"Origin": "https://shop.example", "Sec-Fetch-Site": "cross-site"}, 403, 204),
+        ({"Origin": "https://other.example", "Sec-Fetch-Site": "cross-site"}, 403, 403),
+        ({"Origin": "https://other.example"}, 403, 403),
+        ({"Origin": "https://collect.shop.example:8443"}, 204, 403),
+        ({"Origin": "https://collect.shop.example.other.example"}, 403, 403),
+        ({"Origin": "http://localhost:3000", "Sec-Fetch-Site": "cross-site"}, 403, 403),
+        ({"Origin": "http://localhost:3000", "Sec-Fetch-Site": "cross-site", "Host": "127.0.0.1:8000"}, 204, 403),
+        ({"Origin": "null", "Sec-Fetch-Site": "cross-site"}, 403, 403),
+        ({"Origin": "null", "Host": ""}, 403, 403),
+        ({"Origin": ""}, 403, 403),
+    ],
+)
+def test_pages_of_other_sites_may_post_only_where_the_plan_names_them(
+    open_service: Callable[..., RunningService], headers: dict[str, str], unnamed: int, named: int
+) -> None:
+    for origins, status in (((), unnamed), (("https://shop.example",), named)):
+        running = open_service(replace(PLAN, origins=origins))
+        assert ask(Collector(running.service), "POST", "/v1/t", running.enroll(), HOST | headers).status == status
+
+
+def test_who_names_no_origins_is_told_once_that_pages_are_refused(open_service: Callable[..., RunningService]) -> None:
+    running = open_service(replace(PLAN, origins=()))
+    for _ in range(3):
+        headers = HOST | {"Origin": "https://qzvxkwjy.example"}
+        assert ask(Collector(running.service), "POST", "/v1/t", running.enroll(), headers).status == 403
+    told = [sentence for sentence in running.said if "origins" in sentence]
+    assert len(told) == 1
+    assert 'origins = ["https://shop.example"]' in told[0]
+    assert "qzvxkwjy" not in told[0]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.unit.collector.http.conftest import NOON, RunningService, ask
 
+import kanab
 from kanab.collector.http.addresses import Proxies, network
 from kanab.collector.http.app import Buckets, Collector
+from kanab.collector.http.server import bind
 from kanab.collector.protocol.config import config_part, public_config
 from kanab.collector.protocol.limits import MOST_POST_BYTES
 from kanab.collector.readiness import Problem
@@ -378,3 +382,28 @@ def test_no_address_is_kept_and_a_flood_of_addresses_neither_grows_the_table_nor
     assert taken(buckets, "192.0.2.7", 3) == 0
     assert (len(buckets._tokens), len(buckets._since)) == before
     assert "192.0.2.7" not in repr(vars(buckets))
+
+
+def test_the_client_is_served_as_it_is_written(app: Collector) -> None:
+    answer = ask(app, "GET", "/kanab.js")
+    assert answer.status == 200
+    assert answer.body == (Path(kanab.__file__).parent / "static" / "kanab.js").read_bytes()
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["cache-control"] == "public, max-age=3600"
+    assert ask(app, "POST", "/kanab.js").status == 405
+
+
+def test_the_address_of_ipv6_hears_both_kinds_of_visitors() -> None:
+    try:
+        listening = bind("::", 0)
+    except Exception:
+        pytest.skip("this machine has no IPv6")
+    with listening:
+        listening.listen()
+        port = listening.getsockname()[1]
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, port), 5):
+                connection, (address, *_) = listening.accept()
+                connection.close()
+                assert address in ("::ffff:127.0.0.1", "::1")

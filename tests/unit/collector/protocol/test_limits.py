@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from kanab.collector.protocol import limits
+from kanab.collector.protocol.reasons import Drops, Reason
 from kanab.plan.model import Plan
 
 ROOT = Path(__file__).parents[4]
@@ -43,3 +45,20 @@ def test_what_is_written_by_hand_agrees_with_the_limits(file: str, sentence: str
 def test_no_other_module_of_the_collector_repeats_the_size_of_a_post() -> None:
     modules = [path for path in (ROOT / "src" / "kanab" / "collector").rglob("*.py") if path.name != "limits.py"]
     assert [path.name for path in modules if re.search(r"16[_,]?384", path.read_text(encoding="utf-8"))] == []
+
+
+def test_every_reason_has_one_of_the_answers_of_a_collector() -> None:
+    assert {reason.status for reason in Reason} == {204, 400, 403, 410, 413, 429, 503}
+    assert [reason for reason in Reason if reason.status == 204] == [Reason.EXPERIMENT, Reason.LATE, Reason.DUPLICATE]
+
+
+def test_several_threads_count_every_time() -> None:
+    drops = Drops()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: [drops.add(Reason.RATE) for _ in range(1000)], range(8)))
+    assert drops.floored(1)["rate"] == 8000
+
+
+def test_the_page_on_messages_names_every_reason() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "messages.md").read_text(encoding="utf-8")
+    assert [reason for reason in Reason if f"`{reason}`" not in page] == []

@@ -6,14 +6,18 @@ import pytest
 
 from kanab.collector.protocol.nonces import (
     hour_of,
+    is_genuine,
     make_nonce,
+    mint_vouchers,
     oldest_hour,
     open_hours,
     read_nonce,
+    read_voucher_keys,
     seconds_of,
     untimely_error,
+    vouch_for,
 )
-from kanab.errors import MessageError
+from kanab.errors import KanabError, MessageError
 
 HOUR = 3600
 LIFE = 24 * HOUR
@@ -60,3 +64,39 @@ def test_a_time_without_a_zone_is_in_utc() -> None:
     moment = datetime(2026, 11, 15, 16, tzinfo=UTC)
     assert seconds_of(moment.replace(tzinfo=None)) == seconds_of(moment) == 1_794_758_400
     assert seconds_of(moment.astimezone(timezone(timedelta(hours=-7)))) == 1_794_758_400
+
+
+# ── vouchers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+NEW, OLD, OTHER = (bytes([byte]) * 32 for byte in (1, 2, 3))
+NOW = datetime(2026, 11, 15, 16, 59, tzinfo=UTC)
+
+
+def test_a_voucher_is_a_nonce_of_this_hour_and_no_two_are_the_same() -> None:
+    vouchers = mint_vouchers(NEW, 1000, NOW)
+    assert len({*vouchers}) == 1000
+    assert {hour_of(read_nonce(voucher)) for voucher in vouchers} == {498544}
+    assert all(is_genuine(read_nonce(voucher), [NEW]) for voucher in vouchers)
+    assert len({voucher[8:18] for voucher in vouchers}) == 1000
+
+
+def test_either_of_two_keys_holds_and_no_other() -> None:
+    (old,) = mint_vouchers(OLD)
+    assert is_genuine(read_nonce(old), [NEW, OLD])
+    assert not is_genuine(read_nonce(old), [NEW, OTHER])
+    assert not is_genuine(read_nonce(old), [])
+
+
+def test_whatever_bit_of_a_voucher_changes_it_is_none() -> None:
+    voucher = read_nonce(vouch_for("00079b70" + "5a" * 12, NEW))
+    for place in range(128):
+        changed = int.from_bytes(voucher, "big") ^ (1 << place)
+        assert not is_genuine(changed.to_bytes(16, "big"), [NEW, OLD])
+
+
+@pytest.mark.parametrize("text", ["", "xy", "00" * 31, "00" * 33, " ".join(["00" * 32] * 3)])
+def test_what_is_no_key_is_refused_with_the_line_to_write(text: str) -> None:
+    with pytest.raises(KanabError, match=r"Write export KANAB_VOUCHER_KEY=\$\(openssl rand -hex 32\)") as caught:
+        read_voucher_keys(text)
+    assert caught.value.__context__ is None or "00" not in str(caught.value.__context__)

@@ -24,19 +24,6 @@ def in_json(*messages: object, **rest: object) -> Post:
     return read_post(json.dumps(body).encode(), "application/json")
 
 
-def test_a_line_is_its_head_and_its_totals() -> None:
-    post = text("a/b:B:3@2026-W46", "a:B:y:0>4.5", "a:B:y:>4", "a:B:y/z:0/1>30/2", "a:B:y/z:>30/2")
-    assert post.nonce == bytes.fromhex(NONCE)
-    assert post.lines == [
-        ("a/b:B:3@2026-W46", None, None),
-        ("a:B:y", 0.0, 4.5),
-        ("a:B:y", None, 4.0),
-        ("a:B:y/z", (0.0, 1.0), (30.0, 2.0)),
-        ("a:B:y/z", None, (30.0, 2.0)),
-    ]
-    assert [post.place(0), post.place(4)] == ["line 2", "line 6"]
-
-
 @pytest.mark.parametrize(
     "message",
     [
