@@ -36,7 +36,7 @@ from tests.collector.many_visitors import Visitors, after_everything, cohort_lab
 
 from kanab.collector.counting.counters import pack
 from kanab.collector.keys.encryption import RecordCipher
-from kanab.collector.keys.keyring import KeyChain, Keyring, KeyState, read_key_file
+from kanab.collector.keys.keyring import KeyChain, Keyring, read_key_file
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import SqliteStore
@@ -299,9 +299,9 @@ def _through(place: Place) -> int:
     return found
 
 
-def _keys(link: KeyState, through: int) -> Needles:
+def _keys(link: KeyChain, through: int) -> Needles:
     """Every state and key with which a record of a cohort through this one could be read."""
-    needles, chain = Needles(), KeyChain(*link)
+    needles, chain = Needles(), link
     while chain.period <= through:
         for what, secret in (("state", chain.state), ("key", chain.key(chain.period))):
             needles.add(f"{what} {chain.period}", bytes_forms(secret))

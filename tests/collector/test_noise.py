@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import signal
+from bisect import bisect_left
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,11 +74,17 @@ def test_pages_of_an_open_cohort_say_that_nothing_can_be_read_and_show_no_number
 def test_a_killed_seal_publishes_one_draw_with_the_stated_noise(
     filled: Filled, tmp_path: Path, fork_server: ForkServer
 ) -> None:
+    def copied(name: str) -> Place:
+        return Place(shutil.copytree(filled.root, tmp_path / name), fork_server)
+
+    def committed(step: int) -> bool:
+        seal(place := copied(f"looked-{step}"), die_at=step)
+        return bool(state(place)[1])
+
     before_commit, after_commit = 0, 0
-    for step in (*range(0, 24, 3), *range(24, 45), 10_000):  # every step around the commit, and none
-        root = tmp_path / str(step)
-        shutil.copytree(filled.root, root)
-        place = Place(root, fork_server)
+    commit = bisect_left(range(200), True, key=committed)  # the first crash after it
+    for step in (0, commit // 2, *range(commit - 3, commit + 6), 10_000):  # every step around it, and none
+        place = copied(str(step))
         first = seal(place, die_at=step)
         assert first.code in (0, -signal.SIGKILL), first.err
         records, batches, _ = state(place)
@@ -89,7 +96,6 @@ def test_a_killed_seal_publishes_one_draw_with_the_stated_noise(
         assert records == 0
         assert not batches or entry_text(release) == entry_text(batches[0])
         assert read_key_file(place.key).period == through + 1
-        shutil.rmtree(root)
     assert before_commit >= 1
     assert after_commit >= 1
     noise = release.receipt.noise

@@ -31,7 +31,6 @@ from kanab.collector.protocol.encoding import encode
 from kanab.collector.store_ledger import (
     closed_through,
     destroyed_counters,
-    floored_accounts,
     people_accounts,
     reopen_cohorts,
     voided_since,
@@ -190,8 +189,8 @@ class _BatchMaker:
         receipt = replace(release.receipt, left_out=left_out, deviations=tuple(noted), store=store)
         release = replace(release, receipt=receipt)
         if plan.budget is None:
-            accounts = people_accounts(self._versions.known, (*ledger.releases, release), self._carried)
-            release = replace(release, receipt=replace(receipt, people=floored_accounts(accounts, plan.k)))
+            people = people_accounts(self._versions.known, (*ledger.releases, release), self._carried, plan.k)
+            release = replace(release, receipt=replace(receipt, people=people))
         self.sealed = replace(self.sealed, release=release)
 
     def _sum(self, records: Sequence[Record]) -> Counters:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 from kanab.collector.counting.counters import DESTROYED, Counters
 from kanab.collector.counting.plan_versions import Versions
@@ -72,32 +71,24 @@ def _last_closing(entries: tuple[bytes, ...]) -> Release | LedgerNote | None:
     return None
 
 
+_STATES = ("published", "held_back", "destroyed")
 _NOTED = "destroyed of "
 """How the note of a void names the number of destroyed people of an experiment."""
 
 
-class PeopleAccount(NamedTuple):
-    """What became of the people of an experiment whose enrollments were acknowledged.
+def people_accounts(plan: Plan, releases: Sequence[Release], counters: Counters, k: int) -> PeopleAccounts:
+    """Return what became of every experiment's acknowledged people, from batches and decrypted counters, floored to k.
 
-    Held back is who is neither published nor destroyed: who waits for the next seal, and, where open cohorts are
-    counted, who is in one.
+    Held back is who is neither published nor destroyed: who waits for the next seal, or is in an open cohort.
     """
-
-    published: int = 0
-    held_back: int = 0
-    destroyed: int = 0
-
-
-def people_accounts(plan: Plan, releases: Sequence[Release], counters: Counters) -> dict[str, PeopleAccount]:
-    """Return the exact account of every experiment, from the batches of a store and its decrypted counters."""
     published: dict[str, int] = {}
     for release in releases:
         for name in release.plan.experiment_names:
             table = next(iter(release.tables_of(name).values()), None)
             published[name] = published.get(name, 0) + (0 if table is None else table.total)
-    waiting, destroyed = _people(plan, counters), _destroyed(counters)
-    names = dict.fromkeys([*plan.experiment_names, *published, *destroyed])
-    return {name: PeopleAccount(published.get(name, 0), waiting.get(name, 0), destroyed.get(name, 0)) for name in names}
+    states = dict(zip(_STATES, (published, _people(plan, counters), _destroyed(counters)), strict=True))
+    names = dict.fromkeys([*plan.experiment_names, *published, *states["destroyed"]])
+    return {name: {state: floor_to_k(n.get(name, 0), k) for state, n in states.items()} for name in names}
 
 
 def destroyed_counters(plan: Plan, counters: Counters, experiments: Collection[str]) -> Counters:
@@ -112,18 +103,6 @@ def would_be_destroyed(plan: Plan, ended: Collection[str], counters: Counters) -
     """Return the experiments among those that have ended of which a seal could not publish an arm."""
     people = {name: arms.values() for name, arms in people_by_arm(plan, counters).items() if name in ended}
     return [name for name, arms in people.items() if any(arms) and min(arms) < plan.k]
-
-
-def floored_accounts(accounts: Mapping[str, PeopleAccount], k: int) -> PeopleAccounts:
-    """Return accounts as they may be shown, floored to multiples of k.
-
-    >>> floored_accounts({"checkout": PeopleAccount(published=312, destroyed=7)}, 10)
-    {'checkout': {'published': 310, 'held_back': 0, 'destroyed': 0}}
-    """
-    return {
-        name: {state: floor_to_k(people, k) for state, people in account._asdict().items()}
-        for name, account in accounts.items()
-    }
 
 
 def noted_accounts(accounts: PeopleAccounts) -> dict[str, str]:
@@ -142,7 +121,7 @@ def shown_accounts(ledger: Ledger) -> PeopleAccounts:
                 shown[name]["held_back"] = 0  # those who wait are in the first open cohort, which every void takes
             for name, text in entry.asked.items():
                 if name.startswith(_NOTED):
-                    nobody = PeopleAccount()._asdict()
+                    nobody = dict.fromkeys(_STATES, 0)
                     shown.setdefault(name.removeprefix(_NOTED), nobody)["destroyed"] = int(text)
     return shown
 
@@ -200,8 +179,7 @@ class VoidedPeople:
             return {}
         plan, counters = self._versions.known, self._cipher.genuine(records).counters
         self._carried = destroyed_counters(plan, counters, plan.experiment_names)
-        accounts = people_accounts(plan, ledger.releases, self._carried)
-        return noted_accounts(floored_accounts(accounts, self._versions.newest.k))
+        return noted_accounts(people_accounts(plan, ledger.releases, self._carried, self._versions.newest.k))
 
     def carry(self, epoch: str, generation: int) -> Record | None:
         """Return how many were destroyed, as a record of a later cohort."""

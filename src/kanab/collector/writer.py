@@ -166,7 +166,8 @@ class Writer:
         self._cipher = RecordCipher(keyring)
         self._housekeeping = Housekeeping(store, self._cipher, life, clock)
         self.limit = MOST_WAITING_POSTS
-        self.tempo = Tempo()
+        self.posts, self.commits = Histogram(), Histogram()  # posts of a group with the time of the first that waited
+        self.counted = 0
         self._queue: list[_WaitingPost] = []
         self._waiting_since = self._group_since = 0.0
         self._idle = False
@@ -226,7 +227,10 @@ class Writer:
             if group:
                 since, began = self._group_since, time.perf_counter()
                 results = self._commit(group)
-                self.tempo.add(since, began, len(group), [outcome for _, outcome in results].count(NEW))
+                now = time.perf_counter()
+                self.commits.add(now - began)
+                self.posts.add(now - since, len(group))
+                self.counted += [outcome for _, outcome in results].count(NEW)
                 self._report(results)
             self._housekeeping.run()
 
@@ -325,21 +329,3 @@ class Histogram:
             up_to = tuple(floor_to_k(sum(counts[: place + 1]), k) for place in range(len(EDGES)))
             self._shown = FlooredHistogram(up_to, total, seconds * total / added)
         return self._shown
-
-
-class Tempo:
-    """How long posts wait until they are on disk, and commits take, and how many were counted; by the writer's thread.
-
-    Posts of a group are counted with the time of the first that waited: none took longer.
-    """
-
-    def __init__(self) -> None:
-        self.posts, self.commits = Histogram(), Histogram()
-        self.counted = 0
-
-    def add(self, waiting_since: float, began: float, posts: int, counted: int) -> None:
-        """Note a group that was just committed, or that the store refused."""
-        now = time.perf_counter()
-        self.commits.add(now - began)
-        self.posts.add(now - waiting_since, posts)
-        self.counted += counted

@@ -14,7 +14,6 @@ from kanab.collector import sealing
 from kanab.collector.counting.counters import Counters
 from kanab.collector.sealing import Passed, release_what_holds
 from kanab.collector.store_ledger import (
-    PeopleAccount,
     destroyed_counters,
     noted_accounts,
     people_accounts,
@@ -141,9 +140,9 @@ COUNTERS: Counters = {"checkout|A|n": 20, "checkout|B|n": 9, "a%2Fb%20c|A|n": 4,
 
 
 def test_people_in_counters_are_held_back_or_were_destroyed_and_names_are_decoded() -> None:
-    assert people_accounts(ENDING, [], COUNTERS) == {
-        "checkout": PeopleAccount(held_back=29),
-        "a/b c": PeopleAccount(held_back=4, destroyed=7),
+    assert people_accounts(ENDING, [], COUNTERS, 1) == {
+        "checkout": {"published": 0, "held_back": 29, "destroyed": 0},
+        "a/b c": {"published": 0, "held_back": 4, "destroyed": 7},
     }
     assert destroyed_counters(ENDING, COUNTERS, ["a/b c"]) == {"a%2Fb%20c/!|n": 11}
     assert destroyed_counters(ENDING, COUNTERS, []) == {"a%2Fb%20c/!|n": 7}

@@ -229,7 +229,7 @@ def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]
             path = Path(key) if key is not None else key_beside(Path(data or ""))
             if data is not None:
                 check_apart(path, Path(data))
-            chain = KeyChain(*peek_key_file(path))
+            chain = peek_key_file(path)
             yield Diagnosis("key", "ok", "it is there, apart from the data, and nobody else may read it")
     except KanabError as problem:
         yield Diagnosis("key", "wrong", problem.fact, problem.remedy)

@@ -8,21 +8,20 @@ cohorts that are no longer open are dropped. Nothing of a post is kept.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from math import floor
+from datetime import datetime
 from typing import NamedTuple
 
 from kanab.collector.counting.apply import ENROLLED, Transition, Transitions, increment
 from kanab.collector.counting.cohorts import Calendar, Opening
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.layout import TableLayout
-from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid, OwnTables
+from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid
 from kanab.collector.counting.signatures import signature_name
 from kanab.collector.counting.tables import possible_tables
 from kanab.collector.protocol.nonces import ahead_error, hour_of, is_genuine, open_hours, seconds_of, untimely_error
 from kanab.collector.protocol.post import Post, Value, read_post
 from kanab.collector.protocol.reasons import Reason, refused
-from kanab.errors import MessageError
+from kanab.errors import MessageError, listed
 from kanab.plan.model import Plan
 
 Groups = dict[CohortClass, dict[int, Transition]]
@@ -56,7 +55,6 @@ class PostAcceptor:
         self._voucher_keys = voucher_keys
         self.calendar = Calendar(plan)
         self._prefixes = LinePrefixes(plan, self.calendar, began)
-        self._now = datetime(1970, 1, 1, tzinfo=UTC)
         self._moment = self._at(0)
         if plan != checked:
             possible_tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
@@ -66,11 +64,8 @@ class PostAcceptor:
     ) -> Accepted:
         """Return what a post adds; raises `MessageError` with the reason why it is refused."""
         post = self._vouched(body, content_type) if self.plan.vouch else read_post(body, content_type)
-        if self._now is not now:  # posts that are begun together share it
-            seconds = seconds_of(now)
-            if seconds != self._moment.seconds:  # what is open changes by whole ones
-                self._moment = self._at(seconds)
-            self._now = now
+        if (seconds := seconds_of(now)) != self._moment.seconds:  # what is open changes by whole ones
+            self._moment = self._at(seconds)
         moment = self._moment
         if hour_of(post.nonce) not in moment.hours:
             raise untimely_error(post.nonce, moment.hours)
@@ -127,16 +122,7 @@ class PostAcceptor:
                     continue
                 meaning, (_, old, new) = result  # noqa: PLW2901 - the paper writes totals in another way
             target, measure, grids = meaning
-            moved: Transition | None
-            if type(old) is float and type(new) is float and len(grids) == 1:  # nearly every line: steps(), twice
-                scale, low, high, _ = grids[0]
-                start, end = old * scale + 0.5, new * scale + 0.5
-                moved = (
-                    high if start >= high else low if start < low else floor(start),
-                    high if end >= high else low if end < low else floor(end),
-                )
-            else:
-                moved = _transition(grids, old, new)
+            moved = _transition(grids, old, new)
             if moved is None:
                 raise refused(Reason.NUMBER, *_WRONG_TOTALS, post.place(position))
             transitions = groups.get(target)
@@ -146,8 +132,11 @@ class PostAcceptor:
                 transitions[measure] = moved
             elif transitions[measure][1] == moved[0] and measure != ENROLLED:
                 transitions[measure] = transitions[measure][0], moved[1]
+            elif measure == ENROLLED:
+                raise _broken(target.counters.layout, "one post enrolls twice", "A post is one person's.")
             else:
-                raise _discontinuous(target, measure)
+                fact = "a total does not go on from where it was"
+                raise _broken(target.counters.layout, fact, "Every old is the new before it.")
         return groups, dropped
 
     def _lines_of(self, targets: set[CohortClass], post: Post) -> int:
@@ -214,7 +203,7 @@ def _is_late(cohort: int, transitions: Transitions, opening: Opening, sealed_thr
 
 
 def _check_complete(
-    groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, OwnTables]
+    groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, Sequence[str]]
 ) -> dict[str, list[CohortClass]]:
     """Check that each experiment's own tables agree on one arm and cohort, and that pairs name the same arms.
 
@@ -230,7 +219,7 @@ def _check_complete(
         elif pairs.setdefault(target.counters.layout.name, target) is not target:
             raise _broken(target.counters.layout, "one post names two classes of a table", "A post is one person's.")
     for name, targets in by_experiment.items():
-        if len(groups) > 1 or own_tables[name].size > 1:
+        if len(groups) > 1 or len(own_tables[name]) > 1:
             _check_experiment(name, targets, groups, own_tables[name])
     for target in pairs.values():
         for name, arm in target.counters.arms.items():
@@ -243,11 +232,11 @@ def _check_experiment(
     name: str,
     targets: Sequence[CohortClass],
     groups: Mapping[CohortClass, Transitions],
-    own_tables: OwnTables,
+    own_tables: Sequence[str],
 ) -> None:
     first, *others = targets
     names = {target.counters.layout.name for target in targets}
-    if len(names) == len(targets) == own_tables.size and all(
+    if len(names) == len(targets) == len(own_tables) and all(
         target.cohort == first.cohort
         and target.counters.arms == first.counters.arms
         and groups[target] == groups[first]
@@ -257,7 +246,7 @@ def _check_experiment(
     raise refused(
         Reason.INCOMPLETE,
         f"the lines of {name!r} are not one person's whole transition",
-        f"Send the same lines, with one arm and one cohort, for each of its tables: {own_tables.names}.",
+        f"Send the same lines, with one arm and one cohort, for each of its tables: {listed(own_tables)}.",
     )
 
 
@@ -285,14 +274,6 @@ def _moves_with(ratio: Transition, side: int, part: Transition | None) -> bool:
     if part is None:
         return old is None or old == new
     return new == part[1] and (old is None or old == part[0])
-
-
-def _discontinuous(target: CohortClass, measure: int) -> MessageError:
-    """Return the error for a second transition that does not begin where the first one ended."""
-    layout = target.counters.layout
-    if measure == ENROLLED:
-        return _broken(layout, "one post enrolls twice", "A post is one person's.")
-    return _broken(layout, "a total does not go on from where it was", "Every old is the new before it.")
 
 
 def _broken(layout: TableLayout, fact: str, remedy: str) -> MessageError:

@@ -62,13 +62,6 @@ class CohortClass:
         self.experiment = names[0] if len(names) == 1 else None
 
 
-class OwnTables(NamedTuple):
-    """The tables of an experiment alone: how many, and their names in an error."""
-
-    size: int
-    names: str
-
-
 class _Declared(NamedTuple):
     """The levels of a factor as messages spell them, and what an error says instead of an unknown one."""
 
@@ -90,10 +83,7 @@ class LinePrefixes:
         for layout in every:
             if len(layout.linkage.experiments) == 1:
                 own[layout.linkage.experiments[0]].append(layout)
-        self.own_tables = {
-            name: OwnTables(len(tables), listed(layout.linkage.name for layout in tables))
-            for name, tables in own.items()
-        }
+        self.own_tables = {name: [layout.linkage.name for layout in tables] for name, tables in own.items()}
         self._experiments = {encode(name) for name in own}
         self._calendar = calendar
         self._tables = listed(layout.linkage.name for layout in every)

@@ -501,7 +501,7 @@ class Service:
 
     def _measure(self) -> None:
         """Refresh what counts messages, in steps of k: on the clock, and not whenever somebody asks."""
-        k, tempo = self.plan.k, self._writer.tempo
+        k, writer = self.plan.k, self._writer
         if self.plan.budget is not None:
             self._figures = CollectorFigures(sealed=self._ledger[1], noisy=True)
             return
@@ -511,10 +511,10 @@ class Service:
             deleted=self._ledger[3],
             accounts=self._accounts,
             nonces=floor_to_k(self.store.remembered(), k),
-            answers={"counted": floor_to_k(tempo.counted, k), **self.answers.floored(k)},
+            answers={"counted": floor_to_k(writer.counted, k), **self.answers.floored(k)},
             drops=self.drops.floored(k),
-            posts=tempo.posts.floored(k),
-            commits=tempo.commits.floored(k),
+            posts=writer.posts.floored(k),
+            commits=writer.commits.floored(k),
         )
 
     def metrics(self) -> str:

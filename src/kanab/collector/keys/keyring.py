@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kanab.errors import MissingExtraError, StoreError
 
@@ -41,9 +41,9 @@ LAST_PERIOD = 200_000
 _SECRET = re.compile(r"[0-9a-fA-F]{64}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class KeyChain:
-    """The state of one period, and with it the keys of this and all later ones."""
+    """The state of one period, with it the keys of this and all later ones, and the key of nonce hashes."""
 
     period: int
     state: bytes = field(repr=False)
@@ -109,13 +109,12 @@ class Keyring:
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> Keyring:
         """Read the chain of a key file; raises `StoreError` where there is none."""
-        return cls(KeyChain(*read_key_file(Path(path))), path)
+        return cls(read_key_file(Path(path)), path)
 
     @classmethod
     def create(cls, path: str | PathLike[str]) -> Keyring:
         """Write a new chain into a new file, or read the file that is already there."""
-        fresh = KeyChain.new()
-        create_key_file(Path(path), KeyState(fresh.period, fresh.state, fresh.nonce_key))
+        create_key_file(Path(path), KeyChain.new())
         return cls.from_file(path)
 
     @property
@@ -159,7 +158,7 @@ class Keyring:
                 return
             chain = self._chain.forward(through + 1)
             if self._path is not None:
-                move_key_file(self._path, KeyState(chain.period, chain.state, chain.nonce_key))
+                move_key_file(self._path, chain)
             self._chain = chain
             self._keys = {period: key for period, key in self._keys.items() if period > through}
 
@@ -188,14 +187,6 @@ _WIDTH = len("kanab-key/1") + 1 + 12 + 1 + 64 + 1 + 64 + 1 + 16 + 1
 _KEEP_A_COPY = "Keep a copy apart from the backups of the store; without it open cohorts are lost, sealed ones are not."
 
 
-class KeyState(NamedTuple):
-    """What the file holds: a period, the state of its key chain, and the key of nonce hashes."""
-
-    period: int
-    state: bytes
-    nonce_key: bytes
-
-
 def key_beside(data: Path) -> Path:
     """Return where the key of a data directory is kept by default: beside it, so that copying one leaves the other.
 
@@ -214,7 +205,7 @@ def check_apart(path: Path, data: Path) -> None:
         raise StoreError("the key file lies in the data directory", "Keep it beside or elsewhere (--key FILE).")
 
 
-def read_key_file(path: Path) -> KeyState:
+def read_key_file(path: Path) -> KeyChain:
     """Read the newest whole line, and overwrite an older one that a crash left beside it.
 
     Raises `StoreError` where there is no file, it is damaged, or others may read it.
@@ -225,7 +216,7 @@ def read_key_file(path: Path) -> KeyState:
         return newest
 
 
-def peek_key_file(path: Path) -> KeyState:
+def peek_key_file(path: Path) -> KeyChain:
     """Read the newest whole line and write nothing; raises `StoreError` as `read_key_file` does."""
     try:
         handle = os.open(path, os.O_RDONLY)
@@ -238,7 +229,7 @@ def peek_key_file(path: Path) -> KeyState:
         os.close(handle)
 
 
-def create_key_file(path: Path, state: KeyState) -> None:
+def create_key_file(path: Path, state: KeyChain) -> None:
     """Write a new file with mode 0600; one that is already there stays as it is.
 
     Raises `StoreError` where the folder cannot be written.
@@ -262,7 +253,7 @@ def create_key_file(path: Path, state: KeyState) -> None:
                 Path(temporary).unlink()
 
 
-def move_key_file(path: Path, state: KeyState) -> None:
+def move_key_file(path: Path, state: KeyChain) -> None:
     """Overwrite the file by a later state, unless another process wrote an even later one.
 
     Raises `StoreError` if the file now holds the key of another store.
@@ -274,19 +265,19 @@ def move_key_file(path: Path, state: KeyState) -> None:
         _write(handle, max(newest, state))
 
 
-def _newest(handle: int, path: Path) -> KeyState:
+def _newest(handle: int, path: Path) -> KeyChain:
     states = [state for _, state in _read_lines(handle) if state is not None]
     if not states:
         raise StoreError(f"{path.name} is not a key file, or is damaged", _KEEP_A_COPY)
     return max(states)
 
 
-def _read_lines(handle: int) -> list[tuple[int, KeyState | None]]:
+def _read_lines(handle: int) -> list[tuple[int, KeyChain | None]]:
     """Return the offsets of both lines, with the state that each holds."""
     return [(offset, _parse(os.pread(handle, _WIDTH, offset))) for offset in (0, _WIDTH)]
 
 
-def _write(handle: int, state: KeyState) -> None:
+def _write(handle: int, state: KeyChain) -> None:
     """Write a state into both lines, first where nothing or the older one is."""
     text = f"kanab-key/1 {state.period:012d} {state.state.hex()} {state.nonce_key.hex()}"
     line = f"{text} {_checksum(text.encode())}\n".encode()
@@ -296,11 +287,11 @@ def _write(handle: int, state: KeyState) -> None:
             os.fsync(handle)
 
 
-def _parse(line: bytes) -> KeyState | None:
+def _parse(line: bytes) -> KeyChain | None:
     match = _LINE.fullmatch(line)
     if match is None or _checksum(line[:-18]) != match[4].decode():
         return None
-    return KeyState(int(match[1]), bytes.fromhex(match[2].decode()), bytes.fromhex(match[3].decode()))
+    return KeyChain(int(match[1]), bytes.fromhex(match[2].decode()), bytes.fromhex(match[3].decode()))
 
 
 def _checksum(text: bytes) -> str:

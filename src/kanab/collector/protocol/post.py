@@ -32,8 +32,6 @@ Line = tuple[str, Value | None, Value | None]
 _FIRST = "kanab/1 "
 _EPOCH = re.compile("[0-9a-f]{8}")
 _DIGITS = "0123456789.+-eE"
-_PLAIN, _SHORT = re.compile(r"[0-9.+\->]*"), 99
-"""Totals of at most so many characters, and without exponents, are finite if they are numbers at all."""
 
 
 class Post(NamedTuple):
@@ -84,8 +82,7 @@ def _read_text(body: bytes) -> Post:
     if lines and not lines[-1]:
         lines.pop()  # the newline after the last line
     _check_lines(len(lines))
-    plain = _plain_lines(lines)
-    return Post(nonce, _any_lines(lines) if plain is None else plain, epoch=epoch)
+    return Post(nonce, _read_lines(lines), epoch=epoch)
 
 
 def _check_epoch(epoch: str, at: str) -> None:
@@ -107,25 +104,7 @@ def _check_lines(count: int) -> None:
         raise refused(Reason.FORMAT, "a post has no message", "Write one to a line, after the nonce.")
 
 
-def _plain_lines(lines: list[str]) -> list[Line] | None:
-    """Read lines whose totals are plain numbers, as nearly all are; None if one of them is something else."""
-    read: list[Line] = []
-    all_totals = [""]
-    try:
-        for line in lines:
-            prefix, _, totals = line.rpartition(":")
-            old, arrow, new = totals.partition(">")
-            if arrow:
-                all_totals.append(totals)
-                read.append((prefix, float(old) if old else None, float(new)))
-            else:
-                read.append((line, None, None))
-    except ValueError:
-        return None
-    return read if _PLAIN.fullmatch("".join(all_totals)) and max(map(len, all_totals)) <= _SHORT else None
-
-
-def _any_lines(lines: list[str]) -> list[Line]:
+def _read_lines(lines: list[str]) -> list[Line]:
     read: list[Line] = []
     for line in lines:
         prefix, _, totals = line.rpartition(":")

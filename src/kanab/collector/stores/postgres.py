@@ -246,7 +246,10 @@ class PostgresStore(Store):
             new = {nonce for (nonce,) in db.execute(_REMEMBER, columns, binary=True).fetchall()}
             if not new:  # what was added before is acknowledged
                 db.execute(_SETTLE)
-            fresh = [_take(new, post.nonce) for post in own]
+            fresh = []
+            for post in own:  # the second time in one group a nonce is not new
+                fresh.append(post.nonce in new)
+                new.discard(post.nonce)
             outcomes, sums = sort_posts(own, fresh, state.sealed_through, state.forgotten)
             boxes = [(cohort, encrypt(cohort, more, state.epoch, state.generation)) for cohort, more in sums.items()]
             kept = [db.execute(_ADD_RECORD, box) for box in boxes]
@@ -455,14 +458,6 @@ def _translated(statement: str) -> str:
     """Return a statement of `Store` with the names of tables and of values that it has here."""
     statement = re.sub(r"\b(FROM|INTO|UPDATE) (\w+)", r"\1 kanab_\2", statement)
     return re.sub(r":(\w+)", r"%(\1)s", statement)
-
-
-def _take(new: set[bytes], nonce: bytes) -> bool:
-    """Return whether a nonce is new; the second time in one group it is not."""
-    if nonce in new:
-        new.remove(nonce)
-        return True
-    return False
 
 
 def _value(cursor: psycopg.Cursor[Any]) -> Any:

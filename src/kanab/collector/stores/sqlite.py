@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
@@ -370,17 +370,11 @@ def _opened(path: Path, wait: float) -> tuple[StoreFile, sqlite3.Connection]:
         file = StoreFile(path)
     except OSError:
         raise StoreError(*_CAUSES[sqlite3.SQLITE_CANTOPEN]) from None
-    try:
-        with _explained():
-            db = _connected(path, wait)
-            try:
-                file.remember(db)
-            except BaseException:
-                db.close()
-                raise
-    except BaseException:
-        file.close()
-        raise
+    with ExitStack() as opened, _explained():
+        opened.callback(file.close)
+        db = opened.enter_context(closing(_connected(path, wait)))
+        file.remember(db)
+        opened.pop_all()
     return file, db
 
 

@@ -13,7 +13,6 @@ from kanab.collector.keys.keyring import (
     LAST_PERIOD,
     KeyChain,
     Keyring,
-    KeyState,
     check_apart,
     create_key_file,
     key_beside,
@@ -87,7 +86,7 @@ def test_forgetting_takes_the_state_out_of_the_file_and_of_the_process(tmp_path:
     for one in (keyring, Keyring.from_file(path)):
         with pytest.raises(StoreError, match="has been erased"):
             one.key(3)
-        assert one.key(7) == KeyChain(*before).key(7)
+        assert one.key(7) == before.key(7)
 
 
 def test_a_file_that_another_process_moved_further_stays_there(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def test_a_secret_from_the_environment_cannot_be_erased() -> None:
 @pytest.mark.parametrize("crash", ["before the first sync", "between the lines", "half a line"])
 def test_a_crash_while_moving_leaves_a_whole_link(tmp_path: Path, crash: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key"
-    create_key_file(path, KeyState(0, b"a" * 32, b"n" * 32))
+    create_key_file(path, KeyChain(0, b"a" * 32, b"n" * 32))
     writes: list[int] = []
     real = os.pwrite
 
@@ -124,11 +123,11 @@ def test_a_crash_while_moving_leaves_a_whole_link(tmp_path: Path, crash: str, mo
 
     monkeypatch.setattr(keyring.os, "pwrite", pwrite)
     with pytest.raises(KeyboardInterrupt):
-        move_key_file(path, KeyState(1, b"b" * 32, b"n" * 32))
+        move_key_file(path, KeyChain(1, b"b" * 32, b"n" * 32))
     monkeypatch.undo()
     assert read_key_file(path).period == (1 if crash == "between the lines" else 0)
     assert (b"61" * 32 in path.read_bytes()) == (crash != "between the lines")  # reading finished what was begun
-    move_key_file(path, KeyState(1, b"b" * 32, b"n" * 32))
+    move_key_file(path, KeyChain(1, b"b" * 32, b"n" * 32))
     assert path.read_bytes().count(b"62" * 32) == 2
     assert b"61" * 32 not in path.read_bytes()
 

@@ -3,11 +3,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from kanab.collector.protocol.limits import MOST_POST_BYTES, MOST_POST_LINES
-from kanab.collector.protocol.post import Post, _any_lines, _plain_lines, read_post
+from kanab.collector.protocol.post import Post, read_post
 from kanab.errors import MessageError
 
 NONCE = "00079b70000102030405060708090a0b"
@@ -100,24 +98,6 @@ def test_json_goes_by_its_content_type(kind: str) -> None:
         read_post(body, "text/plain")
     with pytest.raises(MessageError, match="neither text nor JSON"):
         read_post(body, "multipart/form-data")
-
-
-@pytest.mark.slow
-@given(
-    st.lists(
-        st.lists(
-            st.sampled_from(["0", "12", ".5", "1e2", "-", "+", ">", "/", ":", "_", " ", "inf", "n", "9" * 120, "١"])
-        )
-        .map("".join)
-        .map("a:B:y:".__add__),
-        max_size=4,
-    )
-)
-@example(["a:B:y:0>4", "a:B:y:4>6.5"])
-def test_plain_totals_are_read_as_any_others(lines: list[str]) -> None:
-    found = _plain_lines(lines)
-    if found is not None:
-        assert found == _any_lines(lines)
 
 
 def test_the_epoch_is_a_third_word_and_none_in_the_first_epoch() -> None:
