@@ -20,11 +20,9 @@ from kanab.dashboard.rendering import RETRY_SECONDS, Renderer
 from kanab.dashboard.request_view import ExperimentView, RequestView
 from kanab.dashboard.results import HistoryPoint
 from kanab.dashboard.timeline import history_table, lines_of, timeline
-from kanab.errors import listed
 from kanab.inspection.officer.officer_page import privacy_page
-from kanab.privacy.release import concerns
-from kanab.report.html_page import Page, PageSection, bullets, card_table, table_html
-from kanab.report.words import account_sentence, ended, merged_by_covariate, merged_levels
+from kanab.report.document import Fold, Section
+from kanab.report.html_page import Page, PageSection, card_table, page_sections, table_html
 from kanab.scan.report.scan_page import scan_sections
 from kanab.scan.report.scan_pictures import MARKS as VERDICT_MARKS
 from kanab.scan.report.scan_pictures import heat_map, map_key, marks_of
@@ -61,12 +59,11 @@ def _only(sections: Iterable[PageSection], *names: str) -> Sections:
 
 
 def experiment_sections(data: Data, points: Sequence[HistoryPoint]) -> Sections:
-    """Return the readout as the report has it, its history over the seals, and what was merged."""
+    """Return the readout as the report has it, and its history over the seals before what is said of privacy."""
     report = report_page(shortened(data)).sections
     last = ("privacy", "notes", "method")
-    history = PageSection("history", "How it settled over the seals", _history(points) if len(points) > 1 else "")
-    merged = PageSection("merged", "What was merged, what was left out", _merged(data))
-    return [*_without(report, *last), *([history] if history.body else []), merged, *_only(report, *last)]
+    history = page_sections([_history(points)] if len(points) > 1 else [])
+    return [*_without(report, *last), *history, *_only(report, *last)]
 
 
 def shortened(data: Data) -> dict[str, Any]:
@@ -91,32 +88,16 @@ def shortened(data: Data) -> dict[str, Any]:
     return short
 
 
-def _history(points: Sequence[HistoryPoint]) -> str:
+def _history(points: Sequence[HistoryPoint]) -> Section:
     lines = lines_of(points)
     drawn = [figure for metric, arm in lines[:MOST_LINES] if (figure := timeline(points, metric, arm))]
-    pictures = "".join(f"<figure>{figure.to_html()}</figure>" for figure in drawn)
     more = f" The first {MOST_LINES} of {len(lines)} are drawn." if len(lines) > MOST_LINES else ""
     key = (
         "Each dot is the effect in everything that was sealed up to then, with its interval, in the colour of the "
         f"verdict at that seal, which counts only at looks that were planned. The level line is no difference.{more}"
     )
-    table = table_html(history_table(points), "Effects after each seal", kind="cards wide")
-    return (
-        f'<p class="key">{escape(key)}</p><div class="lines-grid">{pictures}</div>'
-        f"<details><summary>The same as numbers</summary>{table}</details>"
-    )
-
-
-def _merged(data: Data) -> str:
-    rows = tuple(
-        (name, new, listed(olds)) for name, levels in merged_by_covariate(data).items() for new, olds in levels.items()
-    )
-    sentences = [] if merged_levels(data) else ["No level was merged: every class had enough people."]
-    left_out = [reason for name, reason in data["privacy"]["left_out"].items() if concerns(name, data["experiment"])]
-    sentences += [ended(reason) for reason in left_out] or ["Nothing of this experiment was left out."]
-    sentences += [account] if (account := account_sentence(data["privacy"])) else []
-    table = Table(("covariate", "level", "stands for"), rows)
-    return (table_html(table, "Merged levels", kind="cards wide") if rows else "") + bullets(sentences)
+    table = Fold("The same as numbers", (history_table(points),))
+    return Section("How it settled over the seals", (*drawn, table), "history", key=key)
 
 
 # ── interactions ───────────────────────────────────────────────────────────────────────────────
@@ -210,7 +191,7 @@ class Pages:
         return response
 
     def experiment(self, request: Request, view: RequestView) -> Response:
-        """Return one experiment: what it says, how it settled, what was merged; or what it waits for."""
+        """Return one experiment: what it says and how it settled, or what it waits for."""
         experiment = requested_experiment(view, request)
         sections: Sections = []
         lead: list[Markup] = []

@@ -494,7 +494,12 @@ def privacy_sentences(data: Data) -> list[str]:
         ]
     if not is_internal(data) and not privacy["chained"]:
         sentences.append(NO_ACCOUNT if privacy.get("noise") else UNCHAINED)
-    sentences += [f"Merged levels of {name}: {into}." for name, into in merged_levels(data)]
+    merged = {}  # for joint adjustment, all pairs of a covariate have one map
+    for table, levels in privacy["merged"].items():
+        pair, _, covariate = table.rpartition(": ")
+        name = f"{covariate} for joint adjustment" if pair else table.removeprefix(f"{data['experiment']}/")
+        merged[name] = "; ".join(f"{listed(olds)} → {new}" for new, olds in levels.items())
+    sentences += [f"Merged levels of {name}: {into}." for name, into in merged.items() if into]
     sentences += [account] if (account := account_sentence(privacy)) else []
     sentences += [ended(text) for text in privacy["left_out"].values()]
     sentences += [f"Differs from the defaults: {ended(text)}" for text in privacy["deviations"]]
@@ -516,24 +521,6 @@ def account_sentence(privacy: Data) -> str:
         return ""
     steps = f"in steps of k = {privacy['k']}"
     return f"People whose enrollment was acknowledged until this seal, {steps}: {account_words(privacy['people'])}."
-
-
-def merged_levels(data: Data) -> list[tuple[str, str]]:
-    """Return which levels became which, for each covariate."""
-    return [
-        (name, "; ".join(f"{listed(olds)} → {new}" for new, olds in levels.items()))
-        for name, levels in merged_by_covariate(data).items()
-        if levels
-    ]
-
-
-def merged_by_covariate(data: Data) -> dict[str, Mapping[str, list[str]]]:
-    """Return what was merged by the name of the covariate; for joint adjustment, all its pairs have one map."""
-    merged = {}
-    for table, levels in data["privacy"]["merged"].items():
-        pair, _, covariate = table.rpartition(": ")
-        merged[f"{covariate} for joint adjustment" if pair else table.removeprefix(f"{data['experiment']}/")] = levels
-    return merged
 
 
 def note_sentences(data: Data) -> list[str]:
