@@ -56,20 +56,6 @@ def binned(values: pd.Series, edges: list[float]) -> pd.Series:
     return pd.Series(np.searchsorted(edges, values, side="right"), values.index)
 
 
-def test_bins_are_adjusted_for_as_categories(people: pd.DataFrame) -> None:
-    rows = people.assign(age=binned(people.age, [30, 48, 60]))
-    effect = adjusted(people, adjust=["age"], bins={"age": [30, 48, 60]})
-    assert (effect.estimate, effect.se) == pytest.approx(on_rows(rows, "spend ~ C(age)"), rel=1e-9)
-
-
-def test_with_score_bins_have_one_slope_on_their_means(people: pd.DataFrame) -> None:
-    place = binned(people.age, [30, 48, 60])
-    rows = people.assign(age=people.age.groupby(place).transform("mean"))
-    effect = adjusted(people, adjust=["age"], bins={"age": [30, 48, 60]}, score=["age"])
-    assert (effect.estimate, effect.se) == pytest.approx(on_rows(rows, "spend ~ age"), rel=1e-9)
-    assert effect.se > 1.15 * adjusted(people, adjust=["age"], bins={"age": [30, 48, 60]}).se
-
-
 def test_several_bins_are_categories_together_but_for_those_with_scores(people: pd.DataFrame) -> None:
     bins = {"age": [30, 48, 60], "visits": [10, 25]}
     places = {name: binned(people[name], edges) for name, edges in bins.items()}
@@ -161,25 +147,6 @@ def test_a_score_travels_with_its_plan(form: dict[str, Any]) -> None:
     assert plan.covariate("age").score
     assert plan_to_dict(plan)["covariates"] == data["covariates"]
     assert plan_from_dict(plan_to_dict(plan)) == plan
-
-
-@pytest.mark.slow
-def test_a_release_remembers_its_scores(people: pd.DataFrame, tmp_path: Path) -> None:
-    people.to_csv(tmp_path / "people.csv", index=False)
-    flags = ["--arm", "arm", "--metric", "spend", "--bounds", "spend=-100:100", "--resolution", "spend=0.01"]
-    flags += ["--bin", "age=30:48:60"]
-    file = str(tmp_path / "people.json")
-    for more in ([], ["--score", "age"]):
-        source = [str(tmp_path / "people.csv"), *flags, *more]
-        written = CliRunner().invoke(cli, ["release", *source, "--covariate", "age", "-o", file, "--no-ledger"])
-        assert written.exit_code == 0, written.output
-        shown = [
-            CliRunner().invoke(cli, ["analyze", *what, "--json"]) for what in ([file], [*source, "--adjust", "age"])
-        ]
-        rows = [json.loads(answer.output)["effects"][1] for answer in shown]
-        assert rows[0]["estimate"] == rows[1]["estimate"]
-        expected = adjusted(people, adjust=["age"], bins={"age": [30, 48, 60]}, score=["age"] if more else [])
-        assert rows[0]["estimate"] == pytest.approx(expected.estimate, rel=1e-9)
 
 
 def test_a_power_calculation_takes_bins_as_the_analysis_does(people: pd.DataFrame) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from tests.described import count_of, readout_of
 
 import kanab as kb
-from kanab.cli.main import cli
-from kanab.errors import AnalysisError, PrivacyError, SourceError
+from kanab.errors import PrivacyError, SourceError
 
 
 def shops(clusters: int = 60, seed: int = 3) -> dict[str, Any]:
@@ -65,18 +62,6 @@ def test_effects_are_those_of_a_cluster_robust_regression_on_rows() -> None:
     assert str(answer).startswith(f"variant: 60 clusters (shop) of {len(rows['shop']):,} people in 2 arms")
     assert "Arms were assigned by shop, so each shop counts once" in str(answer)
     assert "Arms were assigned by shop" in answer.to_html()
-
-
-@pytest.mark.slow
-def test_files_and_frames_give_the_same_digits(tmp_path: Path) -> None:
-    rows = shops()
-    file = tmp_path / "visits.csv"
-    pd.DataFrame(rows).to_csv(file, index=False)
-    shown = CliRunner().invoke(
-        cli, ["analyze", str(file), "--arm", "variant", "--metric", "spend,bought", "--cluster", "shop", "--json"]
-    )
-    assert shown.exit_code == 0, shown.output
-    assert json.loads(shown.output)["effects"] == readout_of(pd.DataFrame(rows), **CHOICES).to_dict()["effects"]
 
 
 @pytest.mark.slow
@@ -241,17 +226,3 @@ def test_a_row_that_stands_for_nobody_is_refused_so_that_k_clusters_have_k_peopl
         readout_of(rows, **choices)
     with pytest.raises(PrivacyError, match="an arm of variant holds fewer than k = 10 clusters"):
         kb.release(count_of(rows, **choices, where="people >= 1"))
-
-
-def test_the_only_metric_of_clusters_decides_and_their_people_are_no_metric() -> None:
-    rows = shops(seed=7) | {"people": np.full(len(shops(seed=7)["shop"]), 1)}
-    rows["people"][0] = 5_000  # one cluster has most of the people of its arm
-    one = {**CHOICES, "metrics": ["spend"]}
-    data = readout_of(shops(seed=7), **one).to_dict()
-    assert [row["role"] for row in data["effects"]] == ["primary"]
-    assert data["decision"]["answer"] == "ship"
-    several = readout_of(rows, **CHOICES, primary="spend", guardrails="bought").to_dict()
-    assert [row["role"] for row in several["effects"]] == ["primary", "guardrail"]
-    assert {caution["metric"] for caution in several["cautions"]} <= {"spend", "bought", None}
-    with pytest.raises(AnalysisError, match="primary names an unknown metric"):
-        readout_of(rows, **CHOICES, primary="people")

@@ -90,59 +90,12 @@ def test_any_time_reading_ends_with_the_planned_people(looks: kb.Looks, choices:
     assert ended.to_dict()["decision"]["answer"] != "keep going"
 
 
-def test_an_effect_worth_having_is_what_going_on_is_judged_by() -> None:
-    rng = np.random.default_rng(2)
-    people = {"variant": np.arange(15_000) % 2, "bought": rng.random(15_000) < 0.3, "opened": rng.random(15_000) < 0.3}
-    metrics = {"metrics": ["bought", "opened"], "primary": "bought"}
-    planned = kb.Looks("spending", planned=20_000, earlier=[])
-    alone = readout_of(people, **ARMS | metrics, looks=planned).effects
-    mean = float(np.mean(people["bought"][people["variant"] == 0]))
-    for worth, size in (("2%", 0.02 * mean), (0.03, 0.03)):
-        readout = readout_of(people, **ARMS | metrics, looks=planned, decision={"worth": worth})
-        first, other = readout.effects
-        expected = kb.stats.planned_look(first.effect, [15_000], planned=20_000, worth=size)
-        assert first.look is not None
-        assert first.look.chance == pytest.approx(expected.chance, rel=1e-12)
-        assert other.look == alone[1].look  # of a secondary metric nothing is known to be worth having
-        said = "even if arm 1 changed bought by 2 %, the chance of a finding is below 1 %. Stopping now costs little."
-        because = " ".join(readout.to_dict()["decision"]["because"])
-        assert (said in because, said in " ".join(readout.to_brief().split())) == (worth == "2%", worth == "2%")
-    small, large = (
-        readout_of(people, **ARMS, looks=kb.Looks("always-valid"), decision={"worth": worth}).to_dict()
-        for worth in (0.02, 0.03)
-    )
-    ends = [(data["effects"][0]["sequential"]["verdict"], data["decision"]["answer"]) for data in (small, large)]
-    assert ends == [("keep going", "keep going"), ("ended", "inconclusive")]
-
-
 def test_the_people_of_the_decision_plan_spending_where_no_looks_are_planned() -> None:
     at = kb.Looks("spending", earlier=[])
     look = readout_of(shop(1_000), **ARMS, decision={"people": 4_000}, looks=at).to_dict()["effects"][0]["sequential"]
     assert (look["planned"], look["fraction"]) == (4_000, 0.25)
     said = readout_of(shop(1_000), **ARMS, decision={"people": 4_000}, looks=replace(at, looks=5))
     assert said.to_dict()["effects"][0]["sequential"]["planned"] is None
-
-
-def test_before_the_planned_people_one_look_is_no_finding() -> None:
-    people = {"variant": np.arange(2_000) % 2, "bought": np.arange(2_000) % 10 < 4}
-    people["bought"] &= (people["variant"] == 1) | (np.arange(2_000) % 20 < 10)
-    early, late = (
-        readout_of(people, **ARMS, primary="bought", decision={"people": planned}) for planned in (5_000, 2_000)
-    )
-    rows = [readout.to_dict()["effects"][0] for readout in (early, late)]
-    assert [(row["verdict"], row["early"]) for row in rows] == [("up", True), ("up", False)]
-    assert "1 comparison, and it shows a clear effect." in str(late)
-    text = " ".join(str(early).split())
-    assert "Planned for 5,000 people; at 2,000 nothing is shown yet, because p and intervals hold for one look" in text
-    assert "So far bought is higher with arm 1: +20.0 points" in text
-    for finding in ("clear effect", "raises bought"):
-        assert finding not in text
-    assert early.to_dict()["decision"]["answer"] == "keep going"
-    assert "too early" in early.to_brief()
-    assert 'class="early"' in early.to_html()
-    looked = readout_of(people, **ARMS, primary="bought", decision={"people": 5_000}, looks=kb.Looks("always-valid"))
-    assert looked.to_dict()["decision"]["answer"] == "ship"
-    assert "1 comparison, and it shows a clear effect." in str(looked)
 
 
 # ── which look it is ───────────────────────────────────────────────────────────────────────────
@@ -377,64 +330,9 @@ def test_an_arm_with_few_events_holds_up_only_its_own_comparisons() -> None:
 
 # ── segments ───────────────────────────────────────────────────────────────────────────────────
 
-BY_TIER: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "segments": ["tier"], "control": 0}
-
 
 def tiers(gain: float = 0.0, seed: int = 1, n: int = 3_000) -> dict[str, Any]:
     """Return people of three tiers; the effect is this much larger in the third."""
     rng = np.random.default_rng(seed)
     variant, tier = rng.integers(0, 2, n), rng.integers(1, 4, n)
     return {"variant": variant, "tier": tier, "bought": rng.random(n) < 0.3 + gain * variant * (tier == 3)}
-
-
-@pytest.mark.parametrize("looks", [kb.Looks("spending", looks=5, earlier=[1_000, 2_000]), kb.Looks("always-valid")])
-def test_tests_and_intervals_of_segments_hold_over_all_looks(looks: kb.Looks) -> None:
-    people = tiers(0.3)
-    once, often = (readout_of(people, **BY_TIER, looks=reading) for reading in (None, looks))
-    before, after = (answer.to_dict() for answer in (once, often))
-    for one_look, row in zip(before["segments"], after["segments"], strict=True):
-        assert one_look["p_over_looks"] is None
-        assert row["p"] == one_look["p"] < row["p_over_looks"] < 0.05
-        assert row["p_adjusted"] >= row["p_over_looks"]
-    assert len(after["segment_effects"]) == 3
-    for one_look, row in zip(before["segment_effects"], after["segment_effects"], strict=True):
-        assert row["p"] > one_look["p"]
-        for name in ("interval", "interval_adjusted"):
-            assert row[name][0] < one_look[name][0] < one_look[name][1] < row[name][1]
-    assert len(after["follow_ups"]) == len(before["follow_ups"]) == 3
-    assert all(a["p"] > b["p"] for a, b in zip(after["follow_ups"], before["follow_ups"], strict=True))
-    assert "Segments: p-values and intervals hold over all looks, too." in str(often)
-    assert "over all looks, too" not in str(once)
-
-
-def test_a_segment_that_is_clear_at_one_look_is_not_at_the_first_of_five() -> None:
-    people = tiers(0.12)
-    once = readout_of(people, **BY_TIER)
-    first = readout_of(people, **BY_TIER, looks=kb.Looks("spending", looks=5, earlier=[]))
-    assert "The effect on bought differs by tier" in str(once)
-    assert "No sign that the effect differs: bought by tier" in str(first)
-    assert first.to_dict()["follow_ups"] == []
-
-
-def test_segments_wait_with_reading_at_any_time_for_twenty_people_off_the_commonest_value() -> None:
-    people = tiers(0.0, n=1_500)
-    people["bought"] = (np.arange(1_500) < 30) & (people["variant"] == 1)
-    answer = readout_of(people, **BY_TIER, looks=kb.Looks("always-valid")).to_dict()
-    assert {row["p_over_looks"] for row in answer["segments"] if row["p"] is not None} == {1.0}
-    assert {row["p"] for row in answer["segment_effects"]} <= {1.0, None}
-    assert {row["interval_adjusted"] for row in answer["segment_effects"]} == {None}
-    amounts = people | {"spend": np.where(people["bought"], 5.0 + np.arange(1_500) % 3, 0.0)}
-    choices = BY_TIER | {"metrics": ["spend"], "bounds": {"spend": (0, 10)}, "resolution": {"spend": 1.0}}
-    answer = readout_of(amounts, **choices, looks=kb.Looks("always-valid")).to_dict()
-    assert {row["p"] for row in answer["segment_effects"]} <= {1.0, None}
-
-
-def test_planned_looks_at_releases_with_noise_of_their_own_have_what_is_newly_spent():
-    rng = np.random.default_rng(1)
-    rows = {"arm": rng.choice(["A", "B"], 4000), "bought": rng.random(4000) < 0.2}
-    counted = kb.count(rows, arm="arm", metrics=[kb.Mean("bought", bounds=(0, 1), missing="zero")], arms=["A", "B"])
-    looks = kb.Looks("spending", looks=3, earlier=[2000])
-    exact, noisy = kb.release(counted), kb.release(counted, epsilon=2)
-    at_exact, at_noisy = (kb.analyze(each, reading=kb.Reading(looks=looks)).effects[0].look for each in (exact, noisy))
-    assert at_noisy.spent == pytest.approx(at_exact.spent)
-    assert at_noisy.nominal < at_exact.nominal

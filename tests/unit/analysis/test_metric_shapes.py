@@ -79,26 +79,6 @@ def test_rows_and_their_release_are_read_alike() -> None:
     assert [row.effect for row in rows.effects] == [row.effect for row in released.effects]
 
 
-def test_rows_without_bounds_are_never_negative_where_nobodys_value_is() -> None:
-    unbounded = {name: value for name, value in CHOICES.items() if name not in ("bounds", "resolution")}
-    data = readout_of(shop(), **unbounded).to_dict()
-    missing = {row["metric"] for row in data["effects"] if row["relative_interval"] is None}
-    assert missing <= {"balance"}
-
-
-def test_a_metric_that_cannot_be_negative_always_has_a_share_and_it_may_be_open_above() -> None:
-    rng = np.random.default_rng(3)
-    rows = {"variant": np.repeat(["A", "B"], 40), "spend": np.where(rng.random(80) < 0.04, 40.0, 0.0)}
-    choices: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "resolution": {"spend": 1}}
-    bounds = {"never": (0, 100), "may be": (-100, 100)}
-    never, may_be = (readout_of(rows, **choices, bounds={"spend": ends}) for ends in bounds.values())
-    (row,) = never.to_dict()["effects"]
-    assert row["relative_interval"][0] >= -1
-    assert row["relative_interval"][1] is None
-    assert f"at least {100 * row['relative_interval'][0]:.0f} %".replace("-", "−") in str(never).replace(".0 %", " %")
-    assert may_be.to_dict()["effects"][0]["relative_interval"] is None
-
-
 @pytest.mark.slow
 def test_with_noise_nothing_is_told_of_a_shape() -> None:
     pytest.importorskip("opendp")

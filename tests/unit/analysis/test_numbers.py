@@ -8,7 +8,7 @@ import statsmodels.api as sm
 from tests.described import count_of, readout_of
 
 import kanab as kb
-from kanab.errors import AnalysisError, ArgumentError
+from kanab.errors import AnalysisError
 
 
 def shop(n=6_000, seed=1, effect=0.4):
@@ -97,54 +97,6 @@ def test_the_arms_means_of_numbers_are_checked():
     assert "furthest off" in answer.to_html()
     looks = kb.Looks("always-valid", optimal_at=6_000)
     assert "however often you look" in " ".join(str(read(later, ["before", "tier"], looks=looks)).split())
-
-
-def test_the_readout_says_what_adjusting_saved_in_people():
-    answer = read(shop(), ["before"])
-    plain, adjusted = answer.effects
-    ratio = (plain.effect.se_population / adjusted.effect.se_population) ** 2
-    assert ratio > 2
-    assert adjusted.sample_size_gain == pytest.approx(ratio - 1)
-    assert plain.sample_size_gain is None
-    sentence = f"Adjusting for before is worth as much as if {ratio:.1f} times as many people had come."
-    assert sentence in " ".join(str(answer).split())
-    nothing = shop() | {"tier": np.random.default_rng(5).choice(["x", "y"], 6_000)}
-    assert "Adjusting for" not in str(read(nothing, ["tier"]))
-
-
-def test_one_slope_for_all_arms_is_cuped():
-    rows = shop()
-    effect = read(rows, ["before"], slopes="one").effects[1].effect
-    theta = np.cov(rows["spend"], rows["before"])[0, 1] / np.var(rows["before"], ddof=1)
-    left = rows["spend"] - theta * rows["before"]
-    a, b = (left[rows["variant"] == arm] for arm in "AB")
-    assert effect.estimate == pytest.approx(b.mean() - a.mean(), rel=1e-10)
-    assert effect.se_population == pytest.approx(np.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b)), rel=1e-10)
-    answer = read(rows, ["tier"], slopes="one")
-    assert answer.effects[1].effect.estimate != read(rows, ["tier"]).effects[1].effect.estimate
-    assert answer.to_dict()["slopes"] == "one"
-    assert "one regression for all arms (CUPED), and Welch's variance of what it leaves" in " ".join(
-        str(answer).split()
-    )
-    with pytest.raises(ArgumentError, match="slopes must be 'own' or 'one'"):
-        read(rows, ["before"], slopes="two")
-
-
-def test_ratios_are_adjusted_for_numbers():
-    rows = shop()
-    answer = read(rows, ["before", "tier"], metrics=["spend", "orders"], ratios=["spend/orders"])
-    plain, adjusted = (row for row in answer.effects if row.effect.metric == "spend/orders")
-    assert adjusted.effect.covariates == ("before", "tier")
-    assert adjusted.effect.se_population < plain.effect.se_population
-    u = np.zeros(len(rows["spend"]))
-    ratio = {}
-    for arm in "AB":
-        inside = rows["variant"] == arm
-        ratio[arm] = rows["spend"][inside].sum() / rows["orders"][inside].sum()
-        u[inside] = (rows["spend"][inside] - ratio[arm] * rows["orders"][inside]) / rows["orders"][inside].mean()
-    estimate, error = on_rows(rows | {"u": u}, ["before", "tier"], "u")
-    assert adjusted.effect.estimate == pytest.approx(ratio["B"] - ratio["A"] + estimate, rel=1e-10)
-    assert adjusted.effect.se_population == pytest.approx(error, rel=1e-10)
 
 
 def test_a_number_that_cannot_be_used_is_a_note_and_the_rest_is_adjusted_for():

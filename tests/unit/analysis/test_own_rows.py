@@ -90,15 +90,6 @@ def test_ordinary_numbers_are_used_in_every_split_of_one_to_nine(people: int) ->
         assert effects[-1].effect.estimate == pytest.approx(lin(rows, before[:, None]), rel=1e-6)
 
 
-def test_twenty_clusters_give_an_effect() -> None:
-    rng = np.random.default_rng(3)
-    shops = np.repeat(np.arange(20), 50)
-    rows = {"variant": np.where(shops % 2, "B", "A"), "shop": shops, "spend": np.round(rng.gamma(2, 10, 1_000), 2)}
-    (row,) = kb.readout(rows, arm="variant", metrics=["spend"], rows=kb.Rows(cluster="shop")).effects
-    a, b = (rows["spend"][rows["variant"] == arm].mean() for arm in "AB")
-    assert row.effect.estimate == pytest.approx(b - a, rel=1e-9)
-
-
 def test_one_outlier_removes_no_metric() -> None:
     rows = shop()
     rows["spend"][7] = 1_000_000.0

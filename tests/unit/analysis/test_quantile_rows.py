@@ -13,7 +13,6 @@ from kanab.analysis.methods.quantiles import binned_people
 from kanab.errors import AnalysisError
 from kanab.inspection.officer.table_facts import purposes
 from kanab.plan.model import MetricPlan
-from kanab.stats.multiplicity import correct
 from kanab.tally.factor import Factor
 from kanab.tally.tally import Tally
 
@@ -49,30 +48,11 @@ def test_every_share_and_arm_is_a_row_near_the_quantiles_of_the_rows(answer: kb.
     assert [row["verdict"] for row in rows] == ["down", "unclear", "down", "unclear"]
 
 
-def test_p_values_of_quantiles_are_a_family_of_their_own(answer: kb.Readout) -> None:
-    rows = answer.to_dict()["quantiles"]
-    assert [row["p_adjusted"] for row in rows] == correct([row["p"] for row in rows], "holm")
-    alone = readout_of(ROWS, **{**ASKED, "quantiles": None, "bins": None})
-    assert alone.to_dict()["effects"] == answer.to_dict()["effects"]
-    assert alone.to_dict()["balance"] == answer.to_dict()["balance"]
-
-
 def test_the_bins_that_are_published_are_all_people(answer: kb.Readout) -> None:
     read = answer.to_dict()["distributions"][0]
     assert (read["edges"][0], read["edges"][-1]) == (0, 450)  # beyond, arms have fewer than k people in a bin
     assert {arm: sum(people) for arm, people in read["people"].items()} == answer.to_dict()["arms"]
     assert min(count for people in read["people"].values() for count in people if count) >= 10
-
-
-@pytest.mark.slow
-def test_the_readout_says_it_in_words_and_draws_it(answer: kb.Readout) -> None:
-    text = " ".join(str(answer).split())
-    assert "Median of latency is clearly less in B:" in text
-    assert "P90 of latency in C is not clearly different:" in text
-    assert "p is corrected over all 4 of them (Holm)." in text
-    assert "median of A" in answer.chart("quantiles", metric="latency").description
-    assert "The distribution of latency in each arm" in answer.to_html()
-    assert len(answer.to_pandas("quantiles")) == 4
 
 
 def test_a_quantile_beyond_the_bins_is_a_note() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +30,6 @@ def mailing(people: int = 4_000, opening: float = 0.4, anyway: float = 0.0) -> d
 
 CHOICES: dict[str, Any] = {"arm": "variant", "metrics": ["spend", "bought"], "control": "none"}
 CHOICES |= {"treatment_received": "opened"}
-
-
-def test_a_readout_has_the_effect_of_receiving_beside_that_of_being_assigned() -> None:
-    rows = mailing()
-    answer = readout_of(rows, **CHOICES)
-    data = answer.to_dict()
-    assert [(row["metric"], row["arm"]) for row in data["received"]] == [("spend", "mail"), ("bought", "mail")]
-    spend = data["received"][0]
-    mail = rows["variant"] == "mail"
-    assigned = rows["spend"][mail].mean() - rows["spend"][~mail].mean()
-    assert spend["assignment"] == pytest.approx(assigned, rel=1e-12)
-    assert spend["estimate"] == pytest.approx(assigned / rows["opened"][mail].mean(), rel=1e-12)
-    assert spend["one_sided"] is True
-    assert spend["weak"] is False
-    assert "opened in mail: 40.4 %; in none: nobody, so that" in str(answer)
-    assert "spend: receiving because of mail changed it by +6.1 (95 % interval 3.0 to 9.1)" in " ".join(
-        str(answer).split()
-    )
-    assert json.loads(json.dumps(data["received"])) == data["received"]
 
 
 def test_a_plan_file_names_what_was_received_and_releases_keep_it(tmp_path: Path) -> None:
@@ -98,23 +78,6 @@ def test_where_fewer_than_k_people_received_it_products_are_withheld_and_a_note_
     note = next(note for note in answer.notes if note.startswith("The effect of receiving on spend is not given"))
     assert note.endswith("wait until more people have received it.")
     assert "What did receiving do?" not in str(answer)
-
-
-def test_a_weak_assignment_is_cautioned_about_and_its_set_is_said_in_words() -> None:
-    rows = mailing(opening=0.02, anyway=0.5)
-    rows["opened"] = (np.arange(4_000) % 2).astype(int)
-    rows["spend"] = rows["spend"] + 6 * (rows["variant"] == "mail")
-    answer = readout_of(rows, **CHOICES)
-    row = answer.to_dict()["received"][0]
-    assert row["weak"]
-    assert [ends.count(None) for ends in row["ranges"]] == [1, 1]
-    assert any(caution.code == "weak-assignment" for caution in answer.cautions)
-    assert "Being assigned to mail hardly changes opened (F below 10)" in " ".join(str(answer).split())
-    assert "any effect but those between −" in str(answer)
-    figure = answer.chart("received", metric="spend")
-    assert isinstance(figure.panels[0], Forest)
-    ends = {row.label: [(bar.low is None, bar.high is None) for bar in row.bars] for row in figure.panels[0].rows}
-    assert ends == {"assigned to mail": [(False, False)], "received (opened)": [(True, False), (False, True)]}
 
 
 def test_over_several_looks_the_effect_of_receiving_waits_for_the_end() -> None:
@@ -173,21 +136,6 @@ def test_adjusted_effects_stand_below_plain_ones_and_are_put_into_words() -> Non
         labels = [row.label for row in figure.panels[0].rows]
         assert labels == ["assigned to mail", "received (opened)"]
         assert f"adjusted for {', '.join(covariates)}." in figure.description
-
-
-@pytest.mark.parametrize("slopes", ["own", "one"])
-def test_it_is_adjusted_for_numbers_as_the_effect_of_being_assigned_is(slopes: Any) -> None:
-    rows = mailing()
-    before = np.round(np.random.default_rng(3).gamma(2, 20, 4_000), 2)
-    rows |= {"tier": np.arange(4_000) % 3, "before": before, "spend": np.round(rows["spend"] + before, 2)}
-    answer = readout_of(rows, **CHOICES, adjust=["before", "tier"], bounds={"before": (0, 120)}, slopes=slopes)
-    plain, adjusted = answer.to_dict()["received"][:2]
-    effect = next(row.effect for row in answer.effects if row.effect.method == "adjusted")
-    assert adjusted["covariates"] == list(effect.covariates) == ["before", "tier"]
-    assert adjusted["assignment"] == pytest.approx(effect.estimate, rel=1e-9)
-    assert adjusted["se"] < 0.8 * plain["se"]
-    ((low, high),) = adjusted["ranges"]
-    assert (low > 0 or high < 0) == (effect.p < 0.05)
 
 
 def test_ratios_have_no_effect_of_receiving_and_need_no_note() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kanab.analysis.sections import readout_html, report_html
 from kanab.report.words import balance_alarmed, balance_sentences, faults, summary
 
 Maker = Callable[..., dict[str, Any]]
@@ -46,12 +45,6 @@ def test_a_single_check_is_not_called_corrected(small: Maker) -> None:
     assert missing.startswith("Balance: fine. The missing values of 1 metric are alike across arms (")
 
 
-def test_a_readout_without_checks_says_nothing_about_balance(small: Maker) -> None:
-    for data in (small(), small(balance=checked())):
-        assert balance_sentences(data) == []
-        assert not balance_alarmed(data)
-
-
 def test_an_uneven_covariate_names_the_level_the_arm_and_what_to_do(small: Maker) -> None:
     data = small(balance=checked({**UNEVEN, "differences": {"B": 0.27}}, {"name": "device"}))
     assert balance_sentences(data) == [
@@ -89,16 +82,3 @@ def test_arms_that_are_numbers_are_called_arms(small: Maker) -> None:
     uneven = UNEVEN | {"arm": "1", "differences": {"1": 0.27}}
     sentence = balance_sentences(small(arms={"0": 500, "1": 500}, control="0", balance=checked(uneven)))[0]
     assert "45.1 % of arm 1 have tier 3, but 32.0 % of arm 0; its mean in arm 1 is 0.27 standard deviations" in sentence
-
-
-def test_over_several_looks_the_sentence_says_that_p_holds_for_all(small: Maker) -> None:
-    sentence = balance_sentences(small(balance=checked(UNEVEN | {"p_any_time": 1e-60})))[0]
-    assert "p = 1.20e-80, however often you look; alarm below 0.001)" in sentence
-
-
-def test_alarms_of_balance_are_announced_and_marked(small: Maker) -> None:
-    data = small(balance=checked(UNEVEN, {"name": "device"}))
-    page = report_html(data)
-    assert '<p class="call"><strong>Sample ratio: fine.</strong>' in page
-    assert '<p class="call alarm" role="alert"><strong>Balance: ALARM.</strong>' in page
-    assert readout_html(data).count("border-left:6px solid") == 1
