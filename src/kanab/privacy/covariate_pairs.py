@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.counted import Counted, floor_to_k
+from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.paired_covariates import Pair, planned_pairs
 from kanab.privacy.class_rules import LEAST_DF, smallest_share
 from kanab.privacy.joint_rules import smallest_class
-from kanab.privacy.leverage import SLACK, Leverage, holds
+from kanab.privacy.leverage import Leverage, holds
 from kanab.privacy.merging import SAFETY_FACTOR, LevelMap, merge_smallest
 from kanab.privacy.numbers.design import Weights
 from kanab.privacy.overlap import Column, ReleasedTable, column, signatures_of
@@ -173,7 +173,7 @@ def cross_pairs(
         {pair.name: singles.table(pair, maps) for pair in kept},
         {name: levels for name, levels in published.items() if levels.merged},
         left_out,
-        floor_to_k(int(result.effective_k * (1 + SLACK)), counted.plan.k) if kept else None,
+        result.floored(counted.plan.k) if kept else None,
     )
 
 

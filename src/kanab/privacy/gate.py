@@ -31,18 +31,18 @@ from kanab.privacy.epsilon.accountant import NO_LEDGER, asked_budget, with_budge
 from kanab.privacy.epsilon.noisy_release import check_declared, release_with_noise
 from kanab.privacy.joint_rules import (
     JointDrafts,
+    arm_columns,
     as_published,
     first_linkages,
     leave_out_experiments,
     merge_jointly,
-    published_totals,
 )
 from kanab.privacy.ledger import Ledger, append_release, hold_ledger, ready_witness
-from kanab.privacy.leverage import SLACK, holds
+from kanab.privacy.leverage import holds
 from kanab.privacy.merging import LevelMap
 from kanab.privacy.numbers.design import Weights, known_numbers
 from kanab.privacy.numbers.rule import weigh_numbers
-from kanab.privacy.overlap import Column, Place, ShownTable, column
+from kanab.privacy.overlap import Column, Place, ShownTable
 from kanab.privacy.recoding import few_numbers, merge_to_contributors, recode, squares_by_arm
 from kanab.privacy.recount import batch_of, check_batches, recount_earlier
 from kanab.privacy.release import Receipt, Release, refuse_own_rows
@@ -284,9 +284,7 @@ class _Gate:
         signatures, k = self.counted.signatures, self.counted.plan.k
         if signatures is None or signatures.within:
             return
-        for linkage in first_linkages(self.counted.plan):
-            name = linkage.experiments[0]
-            arms = column(self.counted, published_totals(linkage, self.counted))
+        for name, arms in arm_columns(self.counted).items():
             own = [table for table in self.tables.values() if table.experiment_names == (name,)]
             pairs = {frozenset(cross.pair) for table in own for cross in table.crosses}
             for metric, having in signatures.cut.items():
@@ -296,7 +294,7 @@ class _Gate:
                 result = self.weights.leverage(np.stack(columns, axis=1), signatures.people)
                 if holds(result, k):
                     self.joint = replace(self.joint, columns=columns)
-                    self._lower(floor_to_k(int(result.effective_k * (1 + SLACK)), k))
+                    self._lower(result.floored(k))
                 else:
                     self.sentences[f"{name}: products of {metric}"] = (
                         f"products of {metric} are withheld in {name}: beside its classes, fewer than k people could "
@@ -331,7 +329,7 @@ class _Gate:
             self.sentences[f"{experiment}: {what}"] = why
             self._drop_products(experiment, parts)
         if weighed.result is not None:
-            self._lower(floor_to_k(int(weighed.result.effective_k * (1 + SLACK)), self.counted.plan.k))
+            self._lower(weighed.result.floored(self.counted.plan.k))
 
     def _drop_products(self, experiment: str, metrics: Set[str]) -> None:
         """Withhold the products in which all of these metrics are."""

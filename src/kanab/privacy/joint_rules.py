@@ -20,7 +20,7 @@ from kanab.counted import Counted, Signatures, floor_to_k
 from kanab.errors import PrivacyError
 from kanab.plan.model import Linkage, Plan
 from kanab.privacy.class_rules import Draft, coarsen_draft, missing_values_are_safe
-from kanab.privacy.leverage import SLACK, Leverage, holds, leverage, telling_weights
+from kanab.privacy.leverage import Leverage, holds, leverage, telling_weights
 from kanab.privacy.numbers.design import Weights
 from kanab.privacy.overlap import Column, Place, ReleasedTable, column, signatures_of, value_columns
 
@@ -64,7 +64,7 @@ def merge_jointly(
     if counted.signatures.within:
         return _merge_within(counted, drafts)
     people, k = counted.signatures.people, counted.plan.k
-    arms = [column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)]
+    arms = arm_columns(counted).values()
     while True:
         new = {name: column(counted, as_published(draft)) for name, draft in drafts.items() if not draft.why}
         result = weights.leverage(np.stack([*earlier, *arms, *new.values()], axis=1), people)
@@ -135,7 +135,7 @@ def _withhold_values(
         by_class.pop(place, None)
         by_arm.pop(place, None)
     return JointDrafts(
-        drafts, floor_to_k(int(result.effective_k * (1 + SLACK)), k), frozenset(withheld),
+        drafts, result.floored(k), frozenset(withheld),
         (*base, *by_arm.values(), *by_class.values()),
     )  # fmt: skip
 
@@ -207,6 +207,12 @@ def first_linkages(plan: Plan) -> list[Linkage]:
     return [plan.linkages_of(name)[0] for name in plan.experiment_names]
 
 
+def arm_columns(counted: Counted) -> dict[str, Column]:
+    """Return the arms of every signature by experiment: arm totals are always published."""
+    linkages = first_linkages(counted.plan)
+    return {linkage.experiments[0]: column(counted, published_totals(linkage, counted)) for linkage in linkages}
+
+
 # ── experiments subtracted from experiments ────────────────────────────────────────────────────
 
 
@@ -268,10 +274,7 @@ def leave_out_experiments(counted: Counted, earlier: Sequence[Column]) -> tuple[
 
 def _apart(counted: Counted, earlier: Sequence[Column]) -> dict[str, str]:
     """Return the experiments whose arms would single people out, and beside whose."""
-    signatures, k = signatures_of(counted), counted.plan.k
-    arms = {
-        link.experiments[0]: column(counted, published_totals(link, counted)) for link in first_linkages(counted.plan)
-    }
+    signatures, k, arms = signatures_of(counted), counted.plan.k, arm_columns(counted)
     if len(arms) == 1 or holds(leverage(np.stack([*earlier, *arms.values()], axis=1), signatures.people), k):
         return {}
     kept: dict[str, Column] = {}

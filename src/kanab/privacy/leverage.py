@@ -63,6 +63,10 @@ class Leverage:
     effective_k: float
     worst: int
 
+    def floored(self, k: int) -> int:
+        """Return the effective k as receipts say it: the multiple of k that is not above it."""
+        return int(self.effective_k * (1 + SLACK)) // k * k
+
 
 def leverage(cells: Ints, people: Ints) -> Leverage:
     """Return among how many people the most exposed one hides.

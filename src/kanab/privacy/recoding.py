@@ -23,7 +23,7 @@ from kanab.errors import flag, listed
 from kanab.plan.model import Plan
 from kanab.privacy.class_rules import Draft, smallest_share
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS, Floats, excess, is_harmless, within
-from kanab.privacy.joint_rules import as_published, first_linkages, published_totals, smallest_class
+from kanab.privacy.joint_rules import arm_columns, as_published, first_linkages, smallest_class
 from kanab.privacy.merging import LevelMap, merge_level
 from kanab.privacy.overlap import Column, Place, ShownTable, column, signatures_of
 from kanab.tally.cell_arrays import Cells
@@ -162,12 +162,9 @@ class _Recoding:
     def _arms(self, subject: _Subject, old: Sequence[Column], before: Floats) -> list[Column]:
         """Return the arms of every experiment whose totals may be shown; bar the metric from the others."""
         arms: list[Column] = []
-        for linkage in first_linkages(self.counted.plan):
-            name = linkage.experiments[0]
-            tally = self.counted.tallies[linkage.name]
-            if not self._shows(name, subject, tally.metric_names):
+        for name, own in arm_columns(self.counted).items():
+            if not self._shows(name, subject, self._first_tally(name).metric_names):
                 continue
-            own = column(self.counted, published_totals(linkage, self.counted))
             if within(excess([*old, *arms, own], [*arms, own], subject.values), before):
                 arms.append(own)
             else:
@@ -176,6 +173,9 @@ class _Recoding:
                     f"{metric} is withheld altogether: {subject.why} of an arm; {self._remedy(subject)}"
                 )
         return arms
+
+    def _first_tally(self, experiment: str) -> Tally:
+        return self.counted.tallies[self.counted.plan.linkages_of(experiment)[0].name]
 
     def _cut_columns(
         self, subject: _Subject, base: Sequence[Column], arms: Sequence[Column], before: Floats
@@ -194,13 +194,11 @@ class _Recoding:
     def _products_of(self, subject: _Subject) -> Iterator[tuple[str, frozenset[str], Column]]:
         """Yield the products of an amount with 0/1 metrics, by experiment, with the arm of every signature."""
         signatures = signatures_of(self.counted)
-        for linkage in first_linkages(self.counted.plan):
-            name = linkage.experiments[0]
-            tally = self.counted.tallies[linkage.name]
-            for cross in tally.crosses:
+        for name, arms in arm_columns(self.counted).items():
+            for cross in self._first_tally(name).crosses:
                 others = {*cross.pair} - {*subject.metrics}
                 if len(subject.metrics) == len(others) == 1 and others <= signatures.cut.keys():
-                    yield name, frozenset(cross.pair), column(self.counted, published_totals(linkage, self.counted))
+                    yield name, frozenset(cross.pair), arms
 
     # ── tables ─────────────────────────────────────────────────────────────────────────────────
 
@@ -426,11 +424,10 @@ def few_numbers(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence
     for metric in (each.name for each in counted.plan.counted_metrics if each.sensitive != "no"):
         off = signatures.values[metric].off
         fixed = [table.columns[0] for table in earlier if metric in table.tally.metric_names]
-        for linkage in first_linkages(counted.plan):
-            arms = column(counted, published_totals(linkage, counted))
+        for experiment, arms in arm_columns(counted).items():
             kept = list(fixed)
             for name, draft in drafts.items():
-                if draft.why or linkage.experiments[0] not in draft.linkage.experiments or len(draft.linkage.axes) < 2:
+                if draft.why or experiment not in draft.linkage.experiments or len(draft.linkage.axes) < 2:
                     continue
                 classes = column(counted, as_published(draft))
                 if _enough([*kept, classes], arms, off, signatures.people):

@@ -25,9 +25,8 @@ import numpy as np
 from kanab.counted import Counted, floor_to_k
 from kanab.errors import PrivacyError, listed
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
-from kanab.privacy.joint_rules import published_totals
+from kanab.privacy.joint_rules import arm_columns
 from kanab.privacy.ledger import LedgerNote, append_note, hold_ledger
-from kanab.privacy.overlap import column
 from kanab.privacy.release import new_salt
 from kanab.privacy.request import check_begun
 from kanab.scan.pair_tables import PairMoments, Pairs
@@ -297,7 +296,7 @@ def _off_in_arms(part: Moments, experiment: str, counted: Counted) -> list[int]:
     if counted.signatures is None or part.metric.name not in counted.signatures.values:
         return [1] * len(part.counts)
     off = counted.signatures.values[part.metric.name].off
-    arm = column(counted, published_totals(counted.plan.linkages_of(experiment)[0], counted))
+    arm = arm_columns(counted)[experiment]
     return [int(off[arm == place].sum()) for place in range(len(part.counts))]
 
 

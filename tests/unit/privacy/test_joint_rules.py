@@ -116,6 +116,17 @@ def test_who_has_a_value_counts_as_a_table() -> None:
     assert all("y" not in [m.name for m in t.metrics] for name, t in found.tables.items() if name == "arm/x")
 
 
+def test_a_metric_that_a_table_withholds_by_itself_costs_no_other_one_its_place() -> None:
+    """Three people of a class have no w: for that w leaves, and who has y stays told."""
+    rows, rng = people(), np.random.default_rng(4)
+    rows["y"] = np.where(rng.random(1000) < 0.3, np.nan, rows["y"])
+    rows["w"] = np.where(np.cumsum(rows["x"] == "a") <= 3, np.nan, rng.integers(0, 50, 1000))
+    bounds = {"bounds": {"y": (-50, 50), "w": (0, 50)}, "resolution": {"y": 0.01, "w": 1}}
+    found = release(count_rows(rows, plan("x", metrics=("y", "w"), missing={"y": "exclude", "w": "exclude"}, **bounds)))
+    assert [metric.name for metric in found.tables["arm/x"].metrics] == ["y"]
+    assert not any(name.endswith(": y") for name in found.receipt.left_out)
+
+
 def test_a_rare_sensitive_metric_is_not_in_more_tables_than_hide_who_has_it(tmp_path: Path) -> None:
     """Whoever knows x and z could name the few who have d."""
     rows = people()

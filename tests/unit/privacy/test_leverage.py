@@ -143,3 +143,15 @@ def test_a_large_bound_on_the_error_is_deducted_and_a_huge_one_ends_the_trust(
         assert found.effective_k == pytest.approx(28, rel=1e-3)
     else:
         assert found == Leverage(3.0, 1_001)
+
+
+def test_the_budget_is_of_the_work_which_grows_with_the_cube_of_classes_that_hang_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "PACK", 1)
+    monkeypatch.setattr(module, "BUDGET", 13)
+    side = np.array([[0, 0], [0, 1], [1, 1], [1, 2], [2, 2], [2, 3], [3, 3], [3, 4], [4, 4]])  # ten classes
+    cells = np.vstack([side, side + 5])
+    assert leverage(cells, np.full(18, 20)).effective_k > 1  # 2 · 10³ < 13³, though 2 · 10² > 13²
+    with pytest.raises(PrivacyError, match="too many classes"):
+        leverage(np.vstack([cells, side + 10]), np.full(27, 20))

@@ -31,9 +31,6 @@ Rows = NDArray[np.bool_]
 MOST_CORNERS = 256
 """Corners that are tried; with more of them h is bounded from above."""
 
-FOLLOWING = 0.001
-"""Where classes and other numbers leave less of a number's variance than this share, it follows from them."""
-
 _ROUNDING = 2.0**-50  # of a sum, relatively: some times what an operation can be off
 
 
@@ -140,25 +137,6 @@ class NumberDesign:
         doubt = np.linalg.norm(self.off[:, kept] / scale, axis=1) / np.sqrt(values[0] - error)
         weighted: Floats = (largest + doubt) ** 2
         return weighted
-
-
-def unexplained(
-    cells: Ints, people: Ints, numbers: SignatureNumbers, own: Sequence[Weighted], others: Sequence[Weighted] = ()
-) -> float:
-    """Return the share of a number's variance that classes and other columns leave, where they leave most of it."""
-    left = NumberDesign.of(cells, people, numbers, (*own, *others)).left
-    if not np.isfinite(left).all():
-        return 1.0
-    size = len(own)
-    shared = left[:size, size:]
-    rest = np.diag(left)[:size] - np.einsum("ij,ij->i", shared @ np.linalg.pinv(left[size:, size:]), shared)
-    shares = [0.0]
-    for column, square in zip(own, rest, strict=True):
-        place = numbers.names.index(column.number)
-        n, total = people @ column.rows, numbers.sums[column.rows, place].sum()
-        variance = numbers.products[column.rows, place, place].sum() - total**2 / max(1, n)
-        shares.append(float(square / variance) if variance > 0 else 0.0)
-    return max(shares)
 
 
 def _within_signatures(people: Ints, numbers: SignatureNumbers, places: Sequence[int], rows: Rows) -> Floats:

@@ -12,29 +12,21 @@ from kanab.counted import Counted
 from kanab.errors import PrivacyError, flag, listed
 from kanab.privacy.class_rules import ways_out
 from kanab.privacy.exposure import LEAST_CONTRIBUTORS
-from kanab.privacy.joint_rules import published_totals
+from kanab.privacy.joint_rules import arm_columns
 from kanab.privacy.leverage import Leverage, holds
-from kanab.privacy.numbers.design import FOLLOWING, Ints, Weighted, Weights, unexplained, weighted_sums
-from kanab.privacy.overlap import Column, column, linkage_of, signatures_of
+from kanab.privacy.numbers.design import Weighted, Weights, weighted_sums
+from kanab.privacy.overlap import Column, linkage_of, signatures_of
 from kanab.tally.tally import Tally
 
 _TIGHTER = "declare tighter bounds ({flag}), values beyond are clamped"
 _FEW = "few people have so extreme values of {number}"
-EXTREME = (
-    f"products of {{number}} are withheld in {{experiment}}: {_FEW} that sums weighted by it could be solved for "
-    f"theirs; {_TIGHTER}"
-)
 GAPS = (
     f"products of {{number}} and {{metric}} are withheld in {{experiment}}: {_FEW}, among those who have or lack a "
     "value of {metric}, that sums weighted by it could be solved for theirs; {ways}"
 )
-TOGETHER = (
-    "products of {number} are withheld in {experiment}: together with those of {others}, few people have so unusual "
-    f"values that sums weighted by them could be solved for theirs; adjust for fewer numbers, or {_TIGHTER}"
-)
-FOLLOWS = (
-    "products of {number} are withheld in {experiment}: {number} follows from {others}, but perhaps for a few people, "
-    "who could be told by it; leave it out, it adds next to nothing"
+EXPOSED = (
+    f"products of {{number}} are withheld in {{experiment}}: {_FEW}, beside {{others}}, that sums weighted by it could "
+    f"be solved for theirs; {_TIGHTER}, adjust for fewer numbers, or leave it out if it nearly follows from {{others}}"
 )
 UNCHECKED = (
     "products of {number} are withheld in {experiment}: the tables have too many classes to check that nobody can be "
@@ -112,9 +104,12 @@ def weigh_numbers(
                     continue
                 why, others = APART, apart
                 if not apart and metrics == [_EVERYBODY]:
-                    why, others = _reason(weights, columns, cells, people, k)
                     plans = [each.plan for each in (counted, *counted.earlier)]
-                    others = others or sorted({name for plan in plans for name in plan.factors_in_use}) or ["others"]
+                    beside = {column.number for column in weights.columns} - {number}
+                    why, others = (
+                        EXPOSED,
+                        sorted(beside.union(*(plan.factors_in_use for plan in plans))) or ["the arms"],
+                    )
             except PrivacyError:
                 why, others = UNCHECKED, []
             if metrics == [_EVERYBODY] or why == UNCHECKED or apart:
@@ -130,18 +125,6 @@ def weigh_numbers(
     return WeighedNumbers(withheld, weights, result)
 
 
-def _reason(weights: Weights, own: Sequence[Weighted], cells: Ints, people: Ints, k: int) -> tuple[str, list[str]]:
-    """Say why a number may not join, and beside which others; none where that are the classes."""
-    assert weights.numbers is not None, "callers check this"
-    others = sorted({column.number for column in weights.columns} - {column.number for column in own})
-    if unexplained(cells, people, weights.numbers, own) < FOLLOWING:
-        return FOLLOWS, []
-    if unexplained(cells, people, weights.numbers, own, weights.columns) < FOLLOWING:
-        return FOLLOWS, others
-    alone = Weights(weights.numbers).with_columns(own).leverage(cells, people)
-    return (TOGETHER if holds(alone, k) else EXTREME), others
-
-
 def _few_have(counted: Counted, tables: Mapping[str, Tally], experiment: str, number: str) -> list[str]:
     """Return the amounts of which somebody could solve the few people of an arm who have some of it.
 
@@ -150,7 +133,7 @@ def _few_have(counted: Counted, tables: Mapping[str, Tally], experiment: str, nu
     """
     signatures = signatures_of(counted)
     pairs = {frozenset(cross.pair) for table in _of(tables, experiment).values() for cross in table.crosses}
-    arms = column(counted, published_totals(counted.plan.linkages_of(experiment)[0], counted))
+    arms = arm_columns(counted)[experiment]
     few = []
     for metric, values in signatures.values.items():
         sums = 1 + sum(metric in pair and bool(pair & {*counted.plan.numbers}) for pair in pairs)

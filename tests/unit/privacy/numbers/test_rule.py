@@ -18,7 +18,7 @@ from kanab.errors import PrivacyError
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.numbers.design import NumberDesign
-from kanab.privacy.numbers.rule import APART, BUYERS, EXTREME, TOGETHER, UNCHECKED, UNKNOWN
+from kanab.privacy.numbers.rule import APART, BUYERS, EXPOSED, UNCHECKED, UNKNOWN
 from kanab.privacy.release import Release
 
 BOUNDS: dict[str, tuple[float, float]] = {"before": (0, 200), "visits": (0, 60), "y": (0, 300)}
@@ -74,8 +74,8 @@ def test_products_with_an_outlier_are_withheld_and_the_number_itself_stays() -> 
     rows = outlier(shop(), 2000)
     made = release(counted(rows, ["tier", "before", "visits"], bounds={"before": (0, 5000)}))
     assert products(made) == {("visits", "y")}
-    assert made.receipt.left_out["arm: products of before"] == EXTREME.format(
-        number="before", experiment="arm", flag="--bounds before=LOW:HIGH"
+    assert made.receipt.left_out["arm: products of before"] == EXPOSED.format(
+        number="before", experiment="arm", others="tier", flag="--bounds before=LOW:HIGH"
     )
     assert "2000" not in str(made.receipt.left_out)
 
@@ -250,23 +250,13 @@ def test_a_ledger_whose_products_cannot_be_judged_takes_nothing_more(tmp_path: P
     assert release(again, ledger=path).tables.keys() == {"arm/tier"}
 
 
-def test_a_number_that_follows_from_another_one_is_said_to_and_not_to_be_extreme() -> None:
+def test_a_number_that_follows_from_another_one_or_from_a_covariate_is_withheld() -> None:
     rows = shop()
     twice = rows | {"visits": rows["before"] * 2}
-    made = release(counted(twice, ["before", "visits"], bounds={"visits": (0, 400)}))
-    assert products(made) == {("before", "y")}
-    assert made.receipt.left_out["arm: products of visits"] == (
-        "products of visits are withheld in arm: visits follows from before, but perhaps for a few people, who could "
-        "be told by it; leave it out, it adds next to nothing"
-    )
-
-
-def test_a_number_that_follows_from_a_covariate_is_said_to() -> None:
-    rows = shop()
+    assert products(release(counted(twice, ["before", "visits"], bounds={"visits": (0, 400)}))) == {("before", "y")}
     score = rows | {"before": (rows["tier"] * 50 + np.random.default_rng(2).uniform(0, 1, 4000)).round(2)}
     score["before"][5] += 20
-    why = release(counted(score, ["tier", "before"])).receipt.left_out["arm: products of before"]
-    assert "before follows from tier, but perhaps for a few people" in why
+    assert products(release(counted(score, ["tier", "before"]))) == set()
 
 
 def test_numbers_that_are_unusual_together_but_not_alone_say_so() -> None:
@@ -277,7 +267,7 @@ def test_numbers_that_are_unusual_together_but_not_alone_say_so() -> None:
         assert products(release(counted(rows, [alone]))) == {(alone, "y")}
     made = release(counted(rows, ["before", "visits"]))
     assert products(made) == {("before", "y")}
-    assert made.receipt.left_out["arm: products of visits"] == TOGETHER.format(
+    assert made.receipt.left_out["arm: products of visits"] == EXPOSED.format(
         number="visits", experiment="arm", others="before", flag="--bounds visits=LOW:HIGH"
     )
 
