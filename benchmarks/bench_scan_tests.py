@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kanab import Metric
 from kanab.scan.pair_tables import PairMoments, Pairs, Whole
 from kanab.scan.stats.f_tests import run_f_tests
-from kanab.scan.stats.pair_scan import PairScan, scan_pairs
+from kanab.scan.stats.scan_kinds import PairScan, scan_pairs
 from kanab.scan.stats.table_blocks import blocks_of_pairs
 from kanab.tally.factor import Factor
 

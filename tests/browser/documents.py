@@ -152,8 +152,8 @@ def forecast() -> str:
 DOCUMENTS = {
     "readout": lambda: report_html(real()),
     "crowded readout": lambda: report_html(crowded()),
-    "scan": lambda: scan_report(**both()),
-    "scan of a hundred": lambda: scan_report(pairs=hundred()),
+    "scan": lambda: scan_report(*both().values()).to_html(),
+    "scan of a hundred": lambda: scan_report(hundred()).to_html(),
     "officer": lambda: privacy_html(account()),
     "crowded officer": lambda: privacy_html(crowded_account(account())),
     **{name: lambda words=words: printed(power, *words) for name, words in PLANS.items()},  # type: ignore[misc]

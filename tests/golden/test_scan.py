@@ -13,9 +13,8 @@ from tests.benchmarks import load_benchmark
 import kanab as kb
 from kanab.datasets import eighteen
 from kanab.scan.pair_tables import Pairs
-from kanab.scan.stats.pair_scan import PairScan, scan_pairs
+from kanab.scan.stats.scan_kinds import PairScan, scan_covariates, scan_pairs
 from kanab.scan.stats.scan_verdicts import Rules
-from kanab.scan.stats.segment_scan import scan_covariates
 
 TESTS = ["persngrp", "phongotv", "mailings"]
 V98 = kb.Metric("v98", 1, (0, 1))

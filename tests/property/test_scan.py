@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.benchmarks import load_benchmark
 
 from kanab import Metric, Tally
-from kanab.scan.stats.pair_scan import scan_pairs
+from kanab.scan.stats.scan_kinds import scan_pairs
 from kanab.scan.stats.scan_verdicts import Rules
 from kanab.stats import pooled_f, robust_f
 from kanab.tally.factor import Factor

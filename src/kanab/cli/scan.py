@@ -78,13 +78,9 @@ def scan(source: tuple[str, ...], **flags: Any) -> None:
         segments = _segments(source, flags, scanned)
     except PrivacyError as refused:  # the pairs are noted in the ledger: they are shown
         scanned, segments = replace(scanned, notes=(*scanned.notes, f"By segment: {refused}")), None
-    by_segment = None if segments is None else segments.to_dict()
-    show(
-        flags,
-        text=lambda: "\n\n".join(str(readout) for readout in (scanned, segments) if readout is not None),
-        data=lambda: scanned.to_dict() | ({} if by_segment is None else {"segment_scan": by_segment}),
-        page=lambda: scan_report(pairs=scanned.to_dict(), segments=by_segment),
-    )
+    data, by_segment = scanned.to_dict(), {} if segments is None else {"segment_scan": segments.to_dict()}
+    document = scan_report(data, *by_segment.values())
+    show(flags, text=document.to_text, data=lambda: data | by_segment, page=document.to_html)
 
 
 def _pairs(source: tuple[str, ...], flags: Mapping[str, Any]) -> PairReadout:

@@ -22,11 +22,9 @@ from kanab.dashboard.results import HistoryPoint
 from kanab.dashboard.timeline import history_table, lines_of, timeline
 from kanab.inspection.officer.officer_page import privacy_page
 from kanab.report.document import Fold, Section
-from kanab.report.html_page import Page, PageSection, card_table, page_sections, table_html
-from kanab.scan.report.scan_page import scan_sections
-from kanab.scan.report.scan_pictures import MARKS as VERDICT_MARKS
-from kanab.scan.report.scan_pictures import heat_map, map_key, marks_of
-from kanab.scan.report.scan_words import expectation, name_sides, ranked_table, scope_line
+from kanab.report.html_page import Page, PageSection, page_sections, table_html
+from kanab.scan.report.scan_page import map_section, scan_sections
+from kanab.scan.report.scan_words import expectation, outcome, ranked_table, scope_line
 from kanab.scan.scan_readout import PairReadout
 from kanab.scan.stats.scan_verdicts import ORDER
 from kanab.tabular import Table
@@ -105,23 +103,9 @@ def _history(points: Sequence[HistoryPoint]) -> Section:
 
 def interaction_sections(data: Data) -> Sections:
     """Return the scan as its report has it, with a map of every metric however few pairs there are."""
-    report = scan_sections(data)
-    maps = _only(report, "maps") or [PageSection("maps", "Every pair at a glance", _maps(data))]
+    report = page_sections(scan_sections(data))
+    maps = page_sections([map_section(data)])
     return [*_only(report, "attention"), *maps, *_without(report, "attention", "maps")]
-
-
-def _maps(data: Data) -> str:
-    flagged = list(enumerate(data["effects"]))
-    links = {
-        metric: {(pair["a"], pair["b"]): f"flag-{at}" for at, pair in flagged if pair["metric"] == metric}
-        for metric in data["metrics"]
-    }
-    drawn = "".join(
-        f"<article><h3>{escape(metric)}</h3>"
-        f'<figure class="maps">{heat_map(data, metric, links[metric]).to_html()}</figure></article>'
-        for metric in data["metrics"]
-    )
-    return f"<figure>{map_key(marks_of(data)).to_html()}</figure>{drawn}"
 
 
 def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[Markup, int]:
@@ -135,15 +119,7 @@ def pair_list(data: Data, verdict: str, metric: str, experiment: str) -> tuple[M
     shown = rows[:MOST_PAIRS]
     if not shown:
         return Markup("<p>No pair matches.</p>"), 0
-    plain = ranked_table(data, shown)
-    body = []
-    for row, cells in zip(shown, plain.rows, strict=True):
-        mark = VERDICT_MARKS.get(row["verdict"], "○")
-        start = f'<span class="{escape(row["verdict"].split()[0])}"><span class="mark" aria-hidden="true">{mark}</span>'
-        body.append(
-            (str(escape(name_sides(data, row))), *map(escape, cells[2:-1]), f"{start}{escape(cells[-1])}</span>")
-        )
-    return Markup(card_table("Every pair", ("pair", *plain.header[2:]), body, "cards wide")), len(rows)
+    return _table(ranked_table(data, shown), "Every pair"), len(rows)
 
 
 # ── privacy ────────────────────────────────────────────────────────────────────────────────────
@@ -219,7 +195,7 @@ class Pages:
         table, matching = pair_list(data, verdict, metric, name)
         return self._page(
             request, "interactions.html", view, data=data, sections=sections,
-            lead=[text for text in (f"{scope_line(data)}.", expectation(data)) if text],
+            lead=[text for text in (f"{scope_line(data)}.", expectation(data), outcome(data)) if text],
             table=table, matching=matching, most=MOST_PAIRS,
             verdict=verdict, metric=metric, experiment=name,
             verdicts=[verdict for verdict in ORDER if verdict in data["verdicts"]],

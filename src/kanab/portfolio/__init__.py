@@ -3,10 +3,8 @@
 Others import the names in ``__all__`` from here, or a module of this folder by its name.
 """
 
-from kanab.portfolio.combine import Combined, CombinedEffect, combine
-from kanab.portfolio.meta import MetaAnalysis, meta_analysis
-from kanab.portfolio.shrinkage import Shrinkage, ShrunkEffect, shrink
-from kanab.portfolio.together import Portfolio, PortfolioEffect, read_portfolio
+from kanab.portfolio.meta import MetaAnalysis, Shrinkage, ShrunkEffect, meta_analysis, shrink
+from kanab.portfolio.together import Combined, CombinedEffect, Portfolio, PortfolioEffect, combine, read_portfolio
 
 __all__ = [
     "Combined",

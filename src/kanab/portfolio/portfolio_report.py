@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from kanab.report.colours import DOWN, MUTED, QUIET, UP
 from kanab.report.digits import Digits, Row, figures_of, percent, scaled, spoken_p
 from kanab.report.document import Part, Section
 from kanab.report.figure import Bar, Figure, Forest, ForestRow, bar_of, chosen_figure, forest_figure
-from kanab.report.html_page import Page, header_html, marked, page_sections
-from kanab.report.text import mapped, printable, sections_text
+from kanab.report.html_page import Report
+from kanab.report.text import mapped, printable
 from kanab.tabular import Table, number, p_value
 
 Data = Mapping[str, Any]
@@ -36,17 +36,15 @@ SHRINKAGE_KEY = (
 )
 
 
-def combined_text(data: Data) -> str:
-    """Return combined effects for a terminal."""
+def combined_report(data: Data) -> Report:
+    """Return combined effects as a document."""
     clean = mapped(data, printable)
-    return sections_text([combined_title(clean)], combined_sections(clean), None)
-
-
-def combined_title(data: Data) -> str:
-    """Return what was combined, and how."""
-    names = dict.fromkeys(part["name"] for effect in data["effects"] for part in effect["parts"])
+    names = dict.fromkeys(part["name"] for effect in clean["effects"] for part in effect["parts"])
     error = ", Knapp and Hartung's error" if data["knapp_hartung"] else ""
-    return f"{len(names)} releases combined: {METHODS[data['method']]}{error}, {percent(data['confidence'])} intervals."
+    how = f"{METHODS[data['method']]}{error}, {percent(data['confidence'])} intervals"
+    heading = ", ".join(dict.fromkeys(combined_heading(effect) for effect in clean["effects"]))
+    lead = (f"{len(names)} releases combined: {how}.",)
+    return Report("Several releases", heading, lead, combined_sections(clean))
 
 
 def combined_sections(data: Data) -> list[Section]:
@@ -116,22 +114,14 @@ def combined_table(effect: Row) -> Table:
     return Table(("release", "people", f"effect{', points' * effect['share']}", "interval", "p", "weight"), rows)
 
 
-def portfolio_text(data: Data) -> str:
-    """Return a portfolio for a terminal."""
+def portfolio_report(data: Data) -> Report:
+    """Return a portfolio as a document: what effects are worth, and notes."""
     clean = mapped(data, printable)
-    return sections_text([portfolio_title(clean)], portfolio_sections(clean), None)
-
-
-def portfolio_title(data: Data) -> str:
-    """Return how many effects on which metric are read together."""
-    experiments = {row["experiment"] for row in data["effects"]}
-    return f"{len(experiments)} experiments, {len(data['effects'])} effects on {data['metric']}, read together."
-
-
-def portfolio_sections(data: Data) -> list[Section]:
-    """Return the portfolio in reading order: what effects are worth, and notes."""
-    parts: tuple[Part, ...] = (*shrinkage_sentences(data), shrinkage_figure(data), effects_table(data))
-    return [Section("What are effects worth?", parts, "effects", key=SHRINKAGE_KEY), *_notes(data)]
+    experiments, of = {row["experiment"] for row in clean["effects"]}, clean["metric"]
+    lead = (f"{len(experiments)} experiments, {len(clean['effects'])} effects on {of}, read together.",)
+    parts: tuple[Part, ...] = (*shrinkage_sentences(clean), shrinkage_figure(clean), effects_table(clean))
+    sections = [Section("What are effects worth?", parts, "effects", key=SHRINKAGE_KEY), *_notes(clean)]
+    return Report("Portfolio", f"All experiments on {of}", lead, sections)
 
 
 def portfolio_figures(data: Data) -> Digits:
@@ -241,22 +231,3 @@ def effect_colour(row: Row) -> str:
     if low <= 0 <= high:
         return QUIET
     return UP if (low > 0) == (row["better"] == "higher") else DOWN
-
-
-def combined_report(data: Data) -> str:
-    """Return combined effects as one HTML file, without script or outside request."""
-    clean = mapped(data, printable)
-    heading = ", ".join(dict.fromkeys(combined_heading(effect) for effect in clean["effects"]))
-    return _page("Several releases", heading, combined_title(clean), combined_sections(clean))
-
-
-def portfolio_report(data: Data) -> str:
-    """Return a portfolio as one HTML file, without script or outside request."""
-    clean = mapped(data, printable)
-    heading = f"All experiments on {clean['metric']}"
-    return _page("Portfolio", heading, portfolio_title(clean), portfolio_sections(clean))
-
-
-def _page(kicker: str, heading: str, title: str, sections: Sequence[Section]) -> str:
-    header = header_html(kicker, heading, marked(title))
-    return Page(heading, header, page_sections(sections), "from counts and sums").to_html()

@@ -24,7 +24,7 @@ class Fold:
     """Parts that a page shows on request; a terminal leaves them out."""
 
     summary: str
-    parts: tuple[str | Table, ...]
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True)

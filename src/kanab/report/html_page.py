@@ -5,16 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import takewhile
+from os import PathLike
 
+from kanab.arguments import check_arguments
+from kanab.atomicfile import write_whole
+from kanab.dataframes import Frames, Name
 from kanab.report.colours import NOTEBOOK_ALARM
 from kanab.report.digits import bind_numbers
 from kanab.report.document import Alert, Fold, Part, Section, printed_sections, sentence_of
 from kanab.report.figure import Figure
 from kanab.report.style import STYLE
+from kanab.report.text import sections_text
 from kanab.report.words import MARKS, Verdict, tone
 from kanab.tabular import Table
 
@@ -107,6 +113,50 @@ class Page:
 # ── documents ──────────────────────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True)
+class Report:
+    """A whole output: texts above and as its heading, what leads into it, and its sections."""
+
+    kicker: str
+    heading: str
+    lead: Sequence[str | Alert]
+    sections: Sequence[Section]
+    style: str = ""
+    internal: str = ""
+
+    def to_text(self) -> str:
+        """Return the document for a terminal."""
+        return sections_text(map(sentence_of, self.lead), self.sections, None)
+
+    def to_html(self) -> str:
+        """Return the document as one page."""
+        header = header_html(self.kicker, self.heading, *(marked(part) for part in self.lead if isinstance(part, str)))
+        header += "".join(_alert(part) for part in self.lead if isinstance(part, Alert))
+        sections = page_sections(self.sections)
+        return Page(self.heading, header, sections, "from counts and sums", self.style, self.internal).to_html()
+
+
+class Printed(Frames[Name]):
+    """A value that prints itself: on a terminal, and as a page."""
+
+    @abstractmethod
+    def _report(self) -> Report:
+        """Return the whole output."""
+
+    def __str__(self) -> str:
+        return self._report().to_text()
+
+    __repr__ = __str__
+
+    @check_arguments()
+    def to_html(self, path: str | PathLike[str] | None = None) -> str:
+        """Return one self-contained HTML page with pictures; with a path, also write it there."""
+        page = self._report().to_html()
+        if path is not None:
+            write_whole(path, page)
+        return page
+
+
 def page_sections(sections: Iterable[Section]) -> tuple[PageSection, ...]:
     """Return the sections of a document as those of a page."""
     return tuple(PageSection(section.name, section.heading, section_html(section)) for section in sections)
@@ -118,7 +168,9 @@ def section_html(section: Section) -> str:
     parts = [part for part in section.parts if not isinstance(part, Figure)]
     said = list(takewhile(lambda part: isinstance(part, str | Verdict), parts))
     pieces = [f'<p class="key">{escape(section.key)}</p>'] if section.key else []
-    if drawn or any(isinstance(part, Verdict) for part in said):
+    if drawn and not said:
+        pieces.append(drawn)
+    elif drawn or any(isinstance(part, Verdict) for part in said):
         beside = f"<div>{drawn}</div>" if drawn else ""
         pieces.append(f'<div class="pair{"" if drawn else " words"}">{_said(said)}{beside}</div>')
         parts = parts[len(said) :]
@@ -142,9 +194,12 @@ def _pieces(parts: Iterable[Part | None], name: str) -> Iterator[str]:
             yield f"<details><summary>{escape(part.summary)}</summary>\n{inner}</details>"
         elif isinstance(part, Alert):
             yield _alert(part)
+        elif isinstance(part, Figure):
+            yield f"<figure>{part.to_html()}</figure>"
         elif isinstance(part, Section):
             note = f'<p class="unit">{escape(part.note)}</p>' if part.note else ""
-            yield f"<article>\n<h3>{escape(part.heading)}</h3>{note}\n{section_html(part)}\n</article>"
+            name = f' id="{part.name}"' if part.name else ""
+            yield f"<article{name}>\n<h3>{escape(part.heading)}</h3>{note}\n{section_html(part)}\n</article>"
 
 
 def _said(parts: Sequence[Part]) -> str:
@@ -169,9 +224,9 @@ def _said(parts: Sequence[Part]) -> str:
 def _alert(alert: Alert) -> str:
     if alert.kind == "caution":
         return f'<p class="call caution" role="note">{marked(alert.sentence)}</p>'
-    verdict, _, rest = alert.sentence.partition(". ")
+    verdict, _, rest = alert.sentence.removesuffix(".").partition(". ")
     alarm = ' alarm" role="alert' if alert.kind == "alarm" else ""
-    return f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong> {marked(rest)}</p>'
+    return f'<p class="call{alarm}"><strong>{escape(verdict)}.</strong>{f" {marked(rest)}." if rest else ""}</p>'
 
 
 def fragment_html(sections: Iterable[Section]) -> str:

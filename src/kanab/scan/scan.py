@@ -47,9 +47,8 @@ from kanab.scan.scan_gate import (
 )
 from kanab.scan.scan_readout import PairReadout, SegmentReadout
 from kanab.scan.stats.effects import PairEffects, effects_within
-from kanab.scan.stats.pair_scan import PairScan, PairTest, scan_pairs
+from kanab.scan.stats.scan_kinds import PairScan, PairTest, SegmentScan, scan_covariates, scan_pairs
 from kanab.scan.stats.scan_verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
-from kanab.scan.stats.segment_scan import SegmentScan, scan_covariates
 from kanab.stats.cautions import rows_not_people
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
 from kanab.stats.skewness import Shapes

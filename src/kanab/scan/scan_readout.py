@@ -6,20 +6,18 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from kanab.arguments import check_arguments
 from kanab.choices import OWN_ROWS
-from kanab.dataframes import Frames, Name, Row, Tables
+from kanab.dataframes import Name, Row, Tables
 from kanab.plan.joint_shares import are_independent
 from kanab.report.figure import Figure
-from kanab.scan.report.scan_page import scan_report
-from kanab.scan.report.scan_pictures import PairChart, pair_figure
-from kanab.scan.report.scan_words import scan_text
+from kanab.report.html_page import Printed, Report
+from kanab.scan.report.scan_page import PairChart, pair_figure, scan_report
 from kanab.scan.stats.effects import PairEffects
 from kanab.scan.stats.outcomes import Outcome
-from kanab.scan.stats.pair_scan import PairScan
-from kanab.scan.stats.segment_scan import SegmentScan
+from kanab.scan.stats.scan_kinds import PairScan, SegmentScan
 from kanab.tally.factor import label
 
 PairRows = Literal[
@@ -28,23 +26,15 @@ PairRows = Literal[
 SegmentRows = Literal["segments", "follow_ups", "verdicts", "metrics", "notes"]
 
 
-class _ScanReadout(Frames[Name]):
-    """What both scans can become; ``_tests`` is the field of the plain data that holds the tests."""
-
-    _tests: ClassVar[str]
+class _ScanReadout(Printed[Name]):
+    """What both scans can become."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return the scan as plain data, ready for JSON."""
 
-    def __str__(self) -> str:
-        return scan_text(self.to_dict())
-
-    __repr__ = __str__
-
-    def to_report(self) -> str:
-        """Return the scan as one self-contained HTML page."""
-        return scan_report(**{self._tests: self.to_dict()})
+    def _report(self) -> Report:
+        return scan_report(self.to_dict())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,8 +43,6 @@ class PairReadout(_ScanReadout[PairRows]):
 
     ``own_rows`` says that it is internal.
     """
-
-    _tests: ClassVar[str] = "pairs"
 
     scan: PairScan
     effects: tuple[PairEffects, ...]
@@ -131,8 +119,6 @@ class PairReadout(_ScanReadout[PairRows]):
 @dataclass(frozen=True, eq=False, repr=False)
 class SegmentReadout(_ScanReadout[SegmentRows]):
     """Every experiment by every covariate, tested together. ``to_dict`` is documented and stable."""
-
-    _tests: ClassVar[str] = "segments"
 
     scan: SegmentScan
     k: int

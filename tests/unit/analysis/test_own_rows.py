@@ -235,7 +235,7 @@ def test_scans_of_rows_are_internal_and_withhold_nothing() -> None:
     assert len(segments.scan.rows) == 14
     for scan in (pairs, segments):
         assert " ".join(str(scan).split()).count(INTERNAL_SCAN) == 1
-        assert scan.to_report().count('class="internal"') == 1
+        assert scan.to_html().count('class="internal"') == 1
         assert scan.to_dict()["privacy"] == {"k": 10, "chained": False}
 
 

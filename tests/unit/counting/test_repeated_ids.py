@@ -140,7 +140,7 @@ def test_a_scan_says_so_first_and_calls_no_assignment_broken_because_of_it() -> 
         text = " ".join(str(scan).split())
         assert text.index(first) < text.index("No alarms")
         assert "was not checked: rows are not people" in text
-        assert first in scan.to_report().replace("&#x27;", "'")
+        assert first in scan.to_html().replace("&#x27;", "'")
     whole = {name: column[::10] for name, column in REPEATED.items()}
     assert not any(note.startswith("Rows") for note in kb.scan.scan_interactions(whole, ["t1", "t2"], ["y"]).notes)
 

@@ -102,7 +102,7 @@ def test_what_is_in_one_release_alone_is_a_note(regions: dict[str, Release], mak
 
 
 def test_the_report_draws_a_forest_plot_of_every_effect(regions: dict[str, Release]) -> None:
-    page = combine(regions).to_report()
+    page = combine(regions).to_html()
     assert page.count("<svg") == 2
     assert "<title>B against A on spend</title>" in page
     assert "together" in page

@@ -79,6 +79,6 @@ def test_lower_may_be_better() -> None:
 
 
 def test_the_report_draws_shrinkage(folder: dict[str, Release]) -> None:
-    page = read_portfolio(folder, "spend").to_report()
+    page = read_portfolio(folder, "spend").to_html()
     assert page.count("<svg") == 1
     assert "<title>Effects on spend, seen and after shrinkage</title>" in page

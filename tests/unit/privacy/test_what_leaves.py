@@ -63,7 +63,7 @@ NUMBERS_ONLY = (
     "kanab.stats.",
     "kanab.errors",
     *(f"kanab.planning.{name}" for name in ("calculator", "power", "spread", "interactions")),
-    *(f"kanab.portfolio.{name}" for name in ("meta", "shrinkage")),
+    "kanab.portfolio.meta",
 )
 
 
@@ -206,6 +206,7 @@ def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
         "collector/export",  # sealed batches
         "dashboard/access_guard",  # which logins ended
         "report/figure",  # a picture
+        "report/html_page",  # a page
         "dataframes",  # rows of a result, as CSV and Excel
     }
     assert {name.split("/")[0] for name in whole} == {"analysis", "cli", "demo", "privacy"}

@@ -67,7 +67,7 @@ def test_what_a_large_scan_does_not_list_is_counted_and_told_alike(monkeypatch: 
     }  # fmt: skip
     assert str(found) == str(whole).replace(" (t6 × t7 on y, t6 × t7 on d)", "")
     assert len(found.to_pandas()) == 56
-    page = found.to_report()
+    page = found.to_html()
     assert "Drawn are the 12 most urgent of 56 tests" in page
     assert "28 pairs" in page
 
@@ -83,7 +83,7 @@ def test_alarms_that_are_not_listed_are_counted(monkeypatch: pytest.MonkeyPatch)
         {"metric": "y", "verdict": "interference", "note": "", "tests": 15}
     ]
     assert "The 20 most urgent of 45:" in str(found)
-    assert "The 20 most urgent of 45." in found.to_report()
+    assert "The 20 most urgent of 45:" in found.to_html()
 
 
 def test_whatever_the_number_of_people_an_internal_scan_holds_every_test() -> None:

@@ -208,7 +208,7 @@ def test_a_shared_scan_is_not_marked_and_an_internal_one_is(tmp_path: Path) -> N
     assert shared.to_dict()["privacy"] == {"k": 10, "chained": True}
     assert internal.to_dict()["scope"] == "own-rows"
     assert "Internal: computed" not in str(shared)
-    for text in (str(internal), internal.to_report()):
+    for text in (str(internal), internal.to_html()):
         assert "Internal: computed on personal data you may already read. Not k-anonymous" in " ".join(text.split())
     assert [row.to_dict() for row in shared.scan] == [row.to_dict() for row in internal.scan]
 

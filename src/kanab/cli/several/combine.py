@@ -37,10 +37,10 @@ def combine(source: tuple[str, ...], **flags: Any) -> None:
     kanab combine de.json fr.json nl.json
     kanab combine kanab.ledger --method fixed
     """
-    from kanab.portfolio.combine import combine as combine_releases
+    from kanab.portfolio.together import combine as combine_releases
 
     combined = combine_releases(
         releases_by_name(source), flags["experiment"], metric=flags["metric"], control=flags["control"],
         method=flags["method"], knapp_hartung=not flags["normal"], confidence=flags["confidence"],
     )  # fmt: skip
-    show(flags, text=combined.__str__, data=combined.to_dict, page=combined.to_report)
+    show(flags, text=combined.__str__, data=combined.to_dict, page=combined.to_html)

@@ -30,4 +30,4 @@ def portfolio(source: tuple[str, ...], **flags: Any) -> None:
 
     releases = releases_by_name(source, add_batches=True)
     read = read_portfolio(releases, flags["metric"], confidence=flags["confidence"])
-    show(flags, text=read.__str__, data=read.to_dict, page=read.to_report)
+    show(flags, text=read.__str__, data=read.to_dict, page=read.to_html)

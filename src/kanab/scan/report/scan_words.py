@@ -11,8 +11,7 @@ from typing import Any
 
 from kanab.errors import listed
 from kanab.report.digits import Digits, Row, error_figures, percent
-from kanab.report.document import Section
-from kanab.report.text import mapped, printable, sections_text
+from kanab.report.document import Alert, Part
 from kanab.report.words import UNCHAINED, correction_name, ended, is_internal, spoken_arm, spoken_ps
 from kanab.scan.stats.scan_verdicts import ALARMS, FEW_COULD, ORDER, WITHIN
 from kanab.stats.srm import SAMPLE_RATIO_ALARM, alarm_limit
@@ -37,9 +36,6 @@ MOST_ROWS = 20
 
 FEW_ROWS = 5
 """Where there are fewer alarms, the nearest of the other tests are shown beside them."""
-
-MOST_FLAGGED = 5
-"""So many flagged tests are explained on a terminal; the report and the plain data hold more."""
 
 
 @dataclass(frozen=True)
@@ -357,46 +353,6 @@ def method_sentences(data: Data) -> list[str]:
     return sentences
 
 
-def scan_text(data: Data) -> str:
-    """Write a scan for a terminal: what was scanned, the alarms, what was missed, what may be published."""
-    clean = mapped(data, printable)
-    return sections_text((f"{scope_line(clean)}.", expectation(clean), outcome(clean)), sections(clean), None)
-
-
-def sections(data: Data) -> list[Section]:
-    """Return the whole scan in reading order: the alarms, what they look like, the rest, and at what k."""
-    flagged = explain_flagged(data)
-    more = f"{number_of(len(flagged) - MOST_FLAGGED, 'more flagged test')} in the report (--html) and plain data."
-    quiet = with_verdict(data, "nothing found", "clear within tolerance")
-    few = len(quiet) <= FEW_ROWS and not data.get("unlisted")  # these are shown one by one
-    rest, assignment, untestable, privacy, notes, method = plain_sections(data)
-    parts = [
-        Section("What needs attention", attention(data)),
-        *flagged[:MOST_FLAGGED],
-        Section("More", (more,) if len(flagged) > MOST_FLAGGED else ()),
-        Section("The rest", () if few else rest.parts),
-        Section("Assignment", assignment.parts),
-        untestable,
-        privacy,
-        Section(notes.heading, (*notes.parts, *method.parts)),
-    ]
-    return [section for section in parts if section.parts]
-
-
-def plain_sections(data: Data) -> list[Section]:
-    """Return what page and terminal show alike: what was not found, how people were assigned, and how it was made."""
-    pairs = kind_of_scan(data) is PAIRS
-    assignment = (*assignment_sentences(data), *broken_tables(data))
-    return [
-        Section("What was not found", tuple(rest_sentences(data)), "rest"),
-        Section("Was assignment independent?" if pairs else "Are arms spread alike?", assignment, "assignment"),
-        Section("Not testable", tuple(untestable_sentences(data)), "untestable"),
-        Section("Privacy", tuple(privacy_sentences(data)), "privacy"),
-        Section("Notes", tuple(note_sentences(data)), "notes"),
-        Section("How it was computed", tuple(method_sentences(data)), "method"),
-    ]
-
-
 def strongest(data: Data) -> list[Row]:
     """Return what is shown one by one: all alarms, or the nearest to one, but not too many."""
     flagged = alarms(data)
@@ -407,11 +363,11 @@ def strongest(data: Data) -> list[Row]:
     return [*flagged, *nearest[: FEW_ROWS - len(flagged)]]
 
 
-def attention(data: Data) -> tuple[str | Table, ...]:
+def attention(data: Data) -> tuple[Part, ...]:
     """Return the ranked table, and in words whether there is any alarm at all."""
     flagged, shown = alarms(data), strongest(data)
     broken = list(dict.fromkeys(name_sides(data, row) for row in with_verdict(data, "assignment broken")))
-    first = rows_repeat(data)
+    first: list[Part] = [Alert(caution, "alarm") for caution in rows_repeat(data)]
     if broken:
         first.append(f"ALARM: the assignment of {listed(broken, most=FEW_NAMED)} is broken (see Assignment).")
     if not shown:
@@ -420,26 +376,23 @@ def attention(data: Data) -> tuple[str | Table, ...]:
         nearest = "The nearest test:" if len(shown) == 1 else f"The {len(shown)} tests with the smallest p:"
         return (*first, f"{'No other alarms' if broken else 'No alarms'}. {nearest}", ranked_table(data, shown))
     if len(flagged) > len(shown):
-        first.append(f"The {len(shown)} most urgent of {alarm_count(data):,}:")
+        alarmed = len(flagged) + count_tests(unlisted(data, *ALARMS))
+        first.append(f"The {len(shown)} most urgent of {alarmed:,}:")
     return (*first, ranked_table(data, shown))
 
 
-def alarm_count(data: Data) -> int:
-    """Return how many alarms there are, listed or not."""
-    return len(alarms(data)) + count_tests(unlisted(data, *ALARMS))
-
-
 def ranked_table(data: Data, rows: Sequence[Row]) -> Table:
-    """Return one row per test: experiments, metric, F, p, corrected p, verdict."""
-    sides = kind_of_scan(data).sides
+    """Return one row per test: its two sides, metric, F, p, corrected p, verdict."""
     correction = correction_name(data)
-    header = (*sides, "metric", "F", "p", *([f"p ({correction})"] if correction else []), "verdict")
+    kind = kind_of_scan(data)
+    first = "pair" if kind is PAIRS else "experiment by covariate"
+    header = (first, "metric", "F", "p", *([f"p ({correction})"] if correction else []), "verdict")
     body = []
     for row in rows:
         corrected = [p_value(row["p_adjusted"])] if correction else []
         numbers = (number(row["F_robust"], 3), p_value(row["p_robust"]), *corrected)
         verdict = verdict_words(row, share=row["metric"] in data["shares"])
-        body.append((*(row[side] for side in sides), row["metric"], *numbers, verdict))
+        body.append((name_sides(data, row), row["metric"], *numbers, verdict))
     return Table(header, tuple(body))
 
 
@@ -454,20 +407,18 @@ def verdict_words(row: Row, *, share: bool = False) -> str:
     return str(row["verdict"])
 
 
-def explain_flagged(data: Data) -> list[Section]:
-    """Show what the flagged tests look like: means, effects and words, one section each."""
-    if kind_of_scan(data) is PAIRS:
-        return [
-            Section(
-                f"{name_sides(data, pair)}: {pair['metric']}", (*effect_sentences(data, pair), means_table(data, pair))
-            )
-            for pair in data["effects"]
-        ]
-    return [
-        Section(f"{name_sides(data, row)}: {row['metric']}", tuple(follow_up_sentences(data, row)))
-        for row in alarms(data)
-        if row["follow_ups"]
-    ]
+def follow_ups_table(data: Data, test: Row) -> Table:
+    """Return every level against the rest."""
+    figures = error_figures([row["se"] for row in test["follow_ups"]], share=test["metric"] in data["shares"])
+    rows = tuple(
+        (
+            row["level"], f"{row['arm']} − {row['control']}",
+            *(figures.change(row[side], signed=True) for side in ("effect", "rest", "difference")),
+            figures.bare(row["se"]), p_value(row["p"]), p_value(row["p_adjusted"]),
+        )
+        for row in test["follow_ups"]
+    )  # fmt: skip
+    return Table((test["covariate"], "arms", "effect", "in the rest", "difference", "SE", "p", "corrected p"), rows)
 
 
 def means_table(data: Data, flagged: Row) -> Table:
@@ -484,12 +435,11 @@ def means_table(data: Data, flagged: Row) -> Table:
 
 def broken_tables(data: Data) -> tuple[str | Table, ...]:
     """List broken assignments, each once however many metrics it spoils."""
-    sides = kind_of_scan(data).sides
-    broken = list({tuple(row[side] for side in sides): row for row in with_verdict(data, "assignment broken")}.items())
+    broken = list({name_sides(data, row): row for row in with_verdict(data, "assignment broken")}.items())
     if not broken:
         return ()
     broken.sort(key=lambda item: 2.0 if item[1]["assignment_p"] is None else item[1]["assignment_p"])
-    body = tuple((*place, p_value(row["assignment_p"]), row["note"]) for place, row in broken[:MOST_ROWS])
+    body = tuple((name, p_value(row["assignment_p"]), row["note"]) for name, row in broken[:MOST_ROWS])
     left = len(broken) - len(body)
     more = (f"{left:,} more are in the plain data.",) if left else ()
-    return (Table((*sides, "p", "what is wrong"), body), *more)
+    return (Table((ranked_table(data, ()).header[0], "p", "what is wrong"), body), *more)

@@ -9,7 +9,7 @@ from tests.benchmarks import load_benchmark
 from kanab import Metric, Tally, count_columns
 from kanab.errors import AnalysisError, LevelError, PlanError
 from kanab.scan.stats import outcomes
-from kanab.scan.stats.pair_scan import scan_pairs
+from kanab.scan.stats.scan_kinds import scan_pairs
 from kanab.scan.stats.scan_verdicts import Rules
 from kanab.tally import Factor
 from kanab.tally.moments import Moments

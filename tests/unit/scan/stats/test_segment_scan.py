@@ -9,9 +9,8 @@ from tests.unit.stats.noisy_tables import shop, stated_noise
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError, LevelError
-from kanab.scan.stats.pair_scan import scan_pairs
+from kanab.scan.stats.scan_kinds import scan_covariates, scan_pairs
 from kanab.scan.stats.scan_verdicts import Rules
-from kanab.scan.stats.segment_scan import scan_covariates
 from kanab.stats import correct, effect_differs, follow_ups, pooled_f
 
 METRICS = {"spend": Metric("spend", 100, (0, 100)), "bought": Metric("bought", 1, (0, 1))}
