@@ -252,38 +252,15 @@ def header_html(kicker: str, heading: str, *ledes: str) -> str:
     return f'<header>\n<p class="kicker">{kicker}</p>\n<h1>{escape(heading)}</h1>\n{paragraphs}</header>\n'
 
 
-def filled(*sections: PageSection) -> tuple[PageSection, ...]:
-    """Return the sections that have a body."""
-    return tuple(section for section in sections if section.body)
-
-
 def table_html(table: Table, name: str, *, kind: str) -> str:
     """Return a table of texts whose rows become cards on a narrow screen; the first column names the row."""
-    rows = [[_cell(text) for text in row] for row in table.rows]
-    return _cards(name, table.header, rows, kind, table.right_aligned())
-
-
-def _cell(text: str) -> str:
-    """Return a text of a table; what is broken (✕) stands out."""
-    return f'<strong class="bad">{escape(text)}</strong>' if text.startswith("✕ ") else escape(text)
-
-
-def card_table(name: str, header: Sequence[str], rows: Sequence[Sequence[str]], kind: str) -> str:
-    """Return a table like that of ``table_html`` whose cells are HTML.
-
-    ``header`` and ``name`` are texts. Numbers align right, words left.
-    """
-    right = Table(tuple(header), tuple(tuple(row) for row in rows)).right_aligned()
-    return _cards(name, header, rows, kind, [False, *right[1:]])
-
-
-def _cards(name: str, header: Sequence[str], rows: Sequence[Sequence[str]], kind: str, right: Sequence[bool]) -> str:
-    classes = [' class="n"' if is_right else "" for is_right in right]
+    header = table.header
+    classes = [' class="n"' if is_right else "" for is_right in table.right_aligned()]
     head = "".join(
         f'<th scope="col" role="columnheader"{side}>{escape(text)}</th>'
         for text, side in zip(header, classes, strict=True)
     )
-    body = "".join(_row(header, classes, row) for row in rows)
+    body = "".join(_row(header, classes, [escape(cell) for cell in row]) for row in table.rows)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
         f'<table role="table" class="{kind}" aria-label="{escape(name)}">'
