@@ -16,7 +16,6 @@ from tests.browser.shop_site import Site
 Open = Callable[..., Tab]
 
 GPC = "Object.defineProperty(navigator, 'globalPrivacyControl', { value: true });"
-BLOCKED = "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no', 'SecurityError'); } });"
 FULL = "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };"
 
 
@@ -97,15 +96,6 @@ def test_without_storage_arms_are_shown_and_nothing_is_sent(site: Site, someone:
     assert len(same) == 1
     assert site.posts == []
     assert tab.stored == {}
-
-
-@pytest.mark.parametrize("script", [BLOCKED, FULL], ids=["blocked", "full"])
-def test_where_nothing_can_be_stored_arms_are_shown_and_nothing_is_sent(site: Site, someone: Open, script: str) -> None:
-    tab = someone(script).start()
-    assert tab.variant("checkout") in ("A", "B")
-    use(tab).opt_out()
-    assert site.posts == []
-    assert tab.heard == []
 
 
 def test_storage_that_fills_up_later_sends_nothing_that_it_cannot_remember(site: Site, someone: Open) -> None:
@@ -212,16 +202,6 @@ def test_tampered_messages_are_refused_for_their_reason(site: Site, someone: Ope
         "the lines of 'checkout' are not one person's whole transition",
         "a post needs a nonce of 32 hex digits",
     ]
-
-
-@pytest.mark.parametrize("rubbish", ["", "{", "null", "[]", '{"arms": 1, "units": {"checkout": 7}}', '"text"'])
-def test_rubbish_in_storage_does_not_stop_a_page(someone: Open, rubbish: str) -> None:
-    tab = someone().start()
-    (key,) = tab.stored
-    tab.page.evaluate("([key, text]) => { localStorage[key] = text; }", [key, rubbish])
-    use(tab.visit().start())
-    assert tab.variant("checkout") in ("A", "B")
-    assert tab.heard == []
 
 
 def test_two_versions_of_a_plan_in_the_field(site: Site, someone: Open) -> None:

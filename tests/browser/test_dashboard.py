@@ -149,7 +149,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_pages_are_whole_quiet_and_ask_nobody_else(go: Go, path: str) -> None:
+def test_pages_are_whole_quiet_ask_nobody_else_and_fit_every_screen_and_paper(go: Go, path: str) -> None:
     page = go("full", path)
     page.wait_for_load_state("load")
     assert page.heard == []  # type: ignore[attr-defined]
@@ -161,6 +161,11 @@ def test_pages_are_whole_quiet_and_ask_nobody_else(go: Go, path: str) -> None:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
     assert colours == ["rgb(255, 255, 255)", "rgb(15, 20, 25)"]
+    for width in (320, 390, 768, 1200):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.emulate_media(media="print")  # nothing to click is left
+    expect(page.locator("button:visible, .button:visible, select:visible, input:visible")).to_have_count(0)
 
 
 @pytest.mark.parametrize("site", ["empty", "waiting"])
@@ -171,14 +176,6 @@ def test_pages_of_nothing_and_before_the_first_seal_are_quiet(go: Go, site: str)
         assert page.heard == []  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_no_page_scrolls_sideways(go: Go, path: str) -> None:
-    page = go("full", path)
-    for width in (320, 390, 768, 1200):
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") == width
-
-
 def test_on_a_phone_the_list_is_lines_without_boxes_that_name_the_next_seal(go: Go) -> None:
     page = go("waiting", "/")
     page.set_viewport_size({"width": 390, "height": 900})
@@ -187,13 +184,6 @@ def test_on_a_phone_the_list_is_lines_without_boxes_that_name_the_next_seal(go: 
     assert set(cells.evaluate_all(look)) == {"rgba(0, 0, 0, 0)"}
     seal = page.locator(".list .seal").first
     assert "next seal" in seal.evaluate("cell => getComputedStyle(cell, '::before').content")
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_in_print_nothing_to_click_is_left(go: Go, path: str) -> None:
-    page = go("full", path)
-    page.emulate_media(media="print")
-    expect(page.locator("button:visible, .button:visible, select:visible, input:visible")).to_have_count(0)
 
 
 @pytest.mark.parametrize(

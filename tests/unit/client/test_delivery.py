@@ -184,12 +184,6 @@ def test_what_is_withdrawn_is_not_sent_even_if_it_was_about_to(make_delivery: Ca
     assert [delivery.counted(nonce_of(each)) for each in posts] == [False, False]
 
 
-def test_what_another_process_sends_cannot_be_withdrawn_here(make_delivery: Callable[..., Delivery]) -> None:
-    delivery, elsewhere = make_delivery(Line()), post()
-    delivery.withdraw([elsewhere])
-    assert delivery.counted(nonce_of(elsewhere)) is None
-
-
 def test_a_courier_that_nobody_holds_ends_with_its_last_post() -> None:
     sent = []
 
@@ -204,14 +198,6 @@ def test_a_courier_that_nobody_holds_ends_with_its_last_post() -> None:
     del delivery
     thread.join(10)
     assert (len(sent), thread.is_alive()) == (2, False)
-
-
-def test_after_closing_nothing_more_is_taken(make_delivery: Callable[..., Delivery]) -> None:
-    line = Line()
-    delivery = make_delivery(line)
-    delivery.close()
-    delivery.submit([post()])
-    assert (delivery.flush(1), line.sent) == (True, [])
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from tests.unit.client.counting_collector import Clock, CountingCollector
 
 from kanab.client import Client, SqliteStates
 from kanab.client.shared_states import RecentStates
-from kanab.client.state import OPTED_OUT, State, unpack_state
+from kanab.client.state import State, unpack_state
 from kanab.errors import KanabError
 
 TIER = "checkout/tier|B:3"
@@ -144,13 +144,6 @@ def test_a_file_that_cannot_be_opened_is_said_at_the_start(tmp_path: Path) -> No
 # ── within one process: for some minutes, and so many people ────────────────────────────────────
 
 
-def test_every_earlier_version_leads_to_the_newest() -> None:
-    memory = RecentStates()
-    for number in range(5):
-        memory.follow(f"v{number}", State(f"v{number + 1}"))
-    assert {memory.newest(State(f"v{number}")).version for number in range(6)} == {"v5"}
-
-
 def test_it_forgets_after_its_time_and_beyond_its_room() -> None:
     now = [0.0]
     memory = RecentStates(most=4, minutes=1, clock=lambda: now[0])
@@ -163,11 +156,3 @@ def test_it_forgets_after_its_time_and_beyond_its_room() -> None:
     assert [memory.newest(State(version)).version for version in ("a0", "b0", "c0")] == ["a0", "b1", "c1"]
     memory.follow("d0", State("d1"))
     assert [memory.newest(State(version)).version for version in ("b0", "c0", "d0")] == ["b0", "c1", "d1"]
-
-
-def test_opting_out_holds_for_earlier_states_and_for_nobody_else() -> None:
-    memory = RecentStates()
-    memory.follow("a0", State("a1"))
-    memory.follow("a1", OPTED_OUT)
-    assert memory.newest(State("a0")) is OPTED_OUT
-    assert memory.newest(State("b0")).version == "b0"

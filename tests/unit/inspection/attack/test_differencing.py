@@ -92,14 +92,6 @@ def test_what_subtracting_two_days_tells(before: People, after: People, sentence
     assert all(0 < one.people < 10 for one in found)
 
 
-def test_findings_name_attack_metrics_and_people() -> None:
-    (found,) = find_differences([release("mon", crowd()), release("tue", NEWCOMER)], 10)
-    assert (found.attack, found.metric, found.people) == ("differences", "bought, spend", 1)
-    nine = release("tue", joined(*[("A", 1, 100)] * 9))
-    assert len(learnt(release("mon", crowd()), nine)) == 1
-    assert learnt(release("mon", crowd()), nine, k=5) == []
-
-
 def test_without_squares_or_with_those_of_no_two_people_only_the_sum_is_known() -> None:
     (text,) = learnt(release("mon", crowd(), []), release("tue", with_spend(p17=SPEND_OF_17 + 250), []))
     assert text.endswith("spend moved by 2.5: if one person's value changed, it changed by that much")

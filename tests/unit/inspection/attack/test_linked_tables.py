@@ -142,22 +142,6 @@ def test_bounds_are_those_of_all_tables_that_fit(counts: list[int]) -> None:
     assert {one.learnt for one in find_linked([release], k)} == expected
 
 
-@given(st.integers(0, 10_000))
-@settings(max_examples=60)
-def test_the_circle_test_knows_trees(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    edges = {frozenset(rng.choice(list("abcd"), 2, replace=False).tolist()) for _ in range(int(rng.integers(1, 5)))}
-    # a set of pairs is a graph: it runs in a circle if it has as many edges as nodes that they join
-    nodes = set().union(*edges)
-    parts = {node: node for node in nodes}
-    circular = False
-    for one, two in (sorted(edge) for edge in edges):
-        first, second = parts[one], parts[two]
-        circular |= first == second
-        parts = {node: first if part == second else part for node, part in parts.items()}
-    assert linked_tables._circular(edges) == circular
-
-
 def test_of_a_thousand_alike_experiments_no_two_are_solved_together() -> None:
     people, hidden = np.full((2, 3), 50, dtype=object), np.zeros((2, 3), dtype=bool)
     tier = Axis("tier", (1, 2, 3))

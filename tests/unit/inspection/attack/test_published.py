@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-import kanab as kb
-from kanab.datasets import shop_rows
 from kanab.errors import SourceError
 from kanab.inspection.attack.published import Axis, alike, finest_levels, published_from_dict
 from kanab.privacy.merging import LevelMap
-from kanab.privacy.release_json import release_to_dict
 
 TABLE: dict[str, Any] = {
     "format": "kanab-tally/1",
@@ -31,32 +27,6 @@ TABLE: dict[str, Any] = {
 
 def plain(**more: Any) -> dict[str, Any]:
     return {"receipt": {"k": 5}, "tables": {"arm/town": TABLE}, **more}
-
-
-def test_a_release_of_ours_is_read_as_it_was_written() -> None:
-    rows = shop_rows(2_000)
-    made = kb.release(
-        kb.count(
-            rows,
-            arm="variant",
-            metrics=["bought", kb.Mean("spend", bounds=(0, 500), resolution=0.01)],
-            segments=["country"],
-        )
-    )
-    read = published_from_dict(json.loads(json.dumps(release_to_dict(made))), "ours")
-    assert (read.name, read.k, read.cohorts) == ("ours", 10, "")
-    table = next(one for one in read.tables if one.name == "variant/country")
-    own = made.tables["variant/country"]
-    assert table.names == ("variant", "country")
-    assert table.experiments == {"variant"}
-    assert table.people.tolist() == own.people.tolist()
-    assert not table.hidden.any()
-    assert table.axis("country").place("DE") == own.factor("country").index("DE")
-    assert table.axis("country").place("MT") == own.factor("country").index("other")
-    part = table.part("bought")
-    assert part is not None
-    assert part.sums.tolist() == own.moments_of("bought").sums.tolist()
-    assert table.part("nothing") is None
 
 
 def test_small_and_blacked_out_classes_come_in() -> None:

@@ -5,16 +5,13 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.bad_releases import products_by_arm, tabulate
 
-from kanab.inspection.attack import known_people
 from kanab.inspection.attack.known_people import Background, KnownPeople, independent_rows, place_people, solve
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.inspection.attack.reconstruct import find_by_least_squares, find_contributors, find_leverage, several_metrics
-from kanab.inspection.attack.whole_numbers import find_whole_numbers
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric
 
@@ -164,14 +161,6 @@ def _places(known: Background, columns: dict[str, Any]) -> list[tuple[int, ...]]
             row.append(place)
         found.append(tuple(row))
     return found
-
-
-def test_matrices_beyond_the_limit_are_not_solved(monkeypatch: pytest.MonkeyPatch) -> None:
-    people = {"arm": ["A"] * 40 + ["B"] * 60, "tier": [1] * 39 + [2] * 61}
-    known = knows(people, {BOUGHT: np.arange(100) % 2}, ("arm",), ("tier",))
-    monkeypatch.setattr(known_people, "MOST_ENTRIES", 10)
-    assert find_by_least_squares(known, 10) == []
-    assert find_whole_numbers(known, 10, sensitive=False).findings == ()
 
 
 # ── products ───────────────────────────────────────────────────────────────────────────────────

@@ -116,15 +116,6 @@ def test_that_one_person_ordered_twice_is_no_amount_unless_it_is_sensitive() -> 
     assert len(find_few_contributors([marked])) == 2
 
 
-def test_squares_by_class_are_found_against_the_promise() -> None:
-    people = {"arm": ["A"] * 40, "tier": [1] * 20 + [2] * 20}
-    sides = [Axis("arm", ("A",), "arm"), Axis("tier", (1, 2))]
-    table = tabulate("arm/tier", people, sides, {SPEND: np.array([7_700, *[0] * 39])}, [("arm", "tier")])
-    (finding,), others = find_exposed_values([AttackedRelease("r", (table,))], 10)
-    assert finding.learnt == "the largest spend of arm = A, tier = 1 lies in [77, 77], and one person has it"
-    assert others == []
-
-
 def test_blacked_out_and_impossible_tables_are_nothing_to_reason_from() -> None:
     (table,) = one_arm([217, 0, 0], MINUTES).tables
     hidden = AttackedTable(table.name, table.axes, table.people, np.array([False, True]), table.moments)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.bad_releases import BOUGHT, SPEND, tabulate, whole_numbers
+from tests.bad_releases import BOUGHT, tabulate, whole_numbers
 
 from kanab.inspection.attack.known_people import Background, KnownPeople, place_people
 from kanab.inspection.attack.published import AttackedRelease, Axis
-from kanab.inspection.attack.run import TOO_MUCH_WORK, play_attacker
+from kanab.inspection.attack.run import play_attacker
 from kanab.inspection.attack.whole_numbers import find_whole_numbers
 from kanab.tally.metric import Metric
 
@@ -51,15 +51,6 @@ def test_only_of_sensitive_metrics_it_breaks_the_promise() -> None:
     assert "which k does not cover" in str(report)
     assert f"Beyond that, something was, {len(report.beyond)} times; ε prevents it." in str(report)
     assert play_attacker(bad.releases, bad.known).broken
-
-
-def test_amounts_and_large_systems_are_too_much_work_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    people = {"arm": ["A", "B"] * 20}
-    spend = known(people, SPEND, np.arange(40), ("arm",))
-    assert find_whole_numbers(spend, 10, sensitive=False).unsettled
-    bad = whole_numbers()
-    monkeypatch.setattr("kanab.inspection.attack.whole_numbers.MOST_ENTRIES", 10)
-    assert TOO_MUCH_WORK in str(play_attacker(bad.releases, bad.known))
 
 
 def test_a_class_in_which_everybody_is_at_a_bound_is_no_search() -> None:
