@@ -28,7 +28,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.sealing import seal_due
-from kanab.collector.stores.memory import MemoryStore
+from kanab.collector.stores.sqlite import MemoryStore
 from kanab.collector.stores.store import CountedPost
 from kanab.errors import MessageError
 from kanab.plan.file import parse_plan

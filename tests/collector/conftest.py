@@ -17,9 +17,8 @@ from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors
 
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
-from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.postgres import PostgresStore
-from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.sqlite import MemoryStore, SqliteStore
 from kanab.collector.stores.store import Store
 
 __all__ = ["closing"]

@@ -23,7 +23,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.sealing import seal_cohorts
-from kanab.collector.stores.memory import MemoryStore
+from kanab.collector.stores.sqlite import MemoryStore
 from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import published_from_dict
 from kanab.plan.file import parse_plan

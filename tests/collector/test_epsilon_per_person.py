@@ -18,7 +18,7 @@ from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.protocol.nonces import hour_of, make_nonce
 from kanab.collector.sealing import check_store_account, seal_cohorts, stored_ledger
-from kanab.collector.stores.memory import MemoryStore
+from kanab.collector.stores.sqlite import MemoryStore
 from kanab.collector.stores.store import CountedPost
 from kanab.errors import PlanError, PrivacyError
 from kanab.plan.file import parse_plan

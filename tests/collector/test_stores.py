@@ -18,9 +18,8 @@ from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.collector.stores import sqlite as sqlitestore
-from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.postgres import PostgresStore
-from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.sqlite import MemoryStore, SqliteStore
 from kanab.collector.stores.store import NOTHING_SEALED, CountedPost, PostOutcome, Record, Store, StoredPlan
 from kanab.errors import StoreError
 

@@ -18,9 +18,8 @@ from tests.collector.many_visitors import this_week
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import make_nonce
-from kanab.collector.stores.memory import MemoryStore
 from kanab.collector.stores.postgres import PostgresStore
-from kanab.collector.stores.sqlite import SqliteStore
+from kanab.collector.stores.sqlite import MemoryStore, SqliteStore
 from kanab.errors import StoreError
 
 PLAN = """

@@ -65,9 +65,8 @@ def opened_store(
     data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk", *, new: bool = False
 ) -> Store:
     """Open the store that flags name; where a new one may begin, make a new data directory."""
-    from kanab.collector.stores.memory import MemoryStore
     from kanab.collector.stores.postgres import PostgresStore
-    from kanab.collector.stores.sqlite import SqliteStore
+    from kanab.collector.stores.sqlite import MemoryStore, SqliteStore
 
     check_place(data, url)
     if url is not None:

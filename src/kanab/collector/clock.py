@@ -180,8 +180,6 @@ OUT_OF_TIME = frozenset({Reason.AHEAD, Reason.EXPIRED, Reason.UNTIMELY})
 
 _BEFORE = "this machine's clock stands before the time at which the store's last collector ran"
 
-_CHECKED = "the collector checks its clock", "Send the message again later."
-
 
 def guarded(clock: Clock | None) -> GuardedClock:
     """Return a guarded clock as it is; one that a rehearsal moves is always believed; None is the system's, guarded."""
@@ -192,7 +190,7 @@ def guarded(clock: Clock | None) -> GuardedClock:
 
 def clock_error() -> MessageError:
     """Return the answer to every post while the clock is not believed."""
-    return refused(Reason.CLOCK, *_CHECKED)
+    return refused(Reason.CLOCK, "the collector checks its clock", "Send the message again later.")
 
 
 def sure_hour(store: Store, life: int) -> int:

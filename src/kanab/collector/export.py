@@ -29,10 +29,7 @@ _WHOLE_BY_NATURE = ("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "oss
 
 
 class Export:
-    """Writes the ledger to a place after every seal.
-
-    Raises `SourceError` where the place needs a package that is not installed.
-    """
+    """Writes the ledger to a place after every seal."""
 
     def __init__(self, to: str, readiness: Readiness | None = None, say: Say = say_nothing) -> None:
         self._to = to

@@ -25,10 +25,7 @@ _ROUNDS, _STEPS = 4, 17
 
 @dataclass(frozen=True)
 class LiveHealth:
-    """People per experiment and arm, floored to multiples of k, as of an hour; and the experiments with an alarm.
-
-    ``would_be_lost`` are experiments that have ended with an arm below k.
-    """
+    """People per experiment and arm, floored to multiples of k, as of an hour; and the experiments with an alarm."""
 
     as_of: datetime | None = None
     people: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

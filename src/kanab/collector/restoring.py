@@ -236,10 +236,7 @@ class DrillReport:
 
 
 def rehearse(backup: Path | Store, keyring: Keyring | None, ledger: Ledger | None, now: datetime) -> DrillReport:
-    """Restore a copy of a store with its key and an exported ledger, and report what would come of it.
-
-    The backup is a store's file, or an open store, such as a scratch database with a dump in it. It is only read.
-    """
+    """Restore a copy of a store with its key and an exported ledger, and report what would come of it."""
     report = DrillReport()
     try:
         with _restored(backup) as store:

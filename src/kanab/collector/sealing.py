@@ -66,10 +66,7 @@ class Sealed:
 def seal_due(
     store: Store, cipher: RecordCipher, versions: Versions, through: int, deviations: Sequence[str] = ()
 ) -> list[Sealed]:
-    """Seal everything through a cohort: one batch, or one for every phase with other shares.
-
-    A phase that must wait joins the next one. Keys that a crash after an earlier seal left are forgotten first.
-    """
+    """Seal everything through a cohort: one batch, or one for every phase with other shares."""
     store.claim(cipher.keyring.fingerprint)  # another store's key must not be moved
     reopen_cohorts(store)
     cipher.keyring.forget(closed_through(store))
@@ -194,10 +191,7 @@ class _BatchMaker:
         self.sealed = replace(self.sealed, release=release)
 
     def _sum(self, records: Sequence[Record]) -> Counters:
-        """Return the sum of the records that are the store's own, and note doubts if others are there, or some are not.
-
-        Raises `StoreError` if the key of an open cohort is erased: then the store is an older one.
-        """
+        """Return the sum of the store's own records; note doubts if others are there, or some are not."""
         for cohort in {record.cohort for record in records if record.cohort >= self._first}:
             self._cipher.keyring.key(cohort)
         genuine = self._cipher.genuine(records, self._committed)
@@ -240,10 +234,7 @@ def check_store_account(store: Store, versions: Versions) -> None:
 
 
 def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, dict[str, int]]:
-    """Return everybody in open cohorts and sealed batches, by arm, floored to k: all that may be seen before a seal.
-
-    For the live health of a collector without ε; call it on the clock, not on request.
-    """
+    """Return everybody in open cohorts and sealed batches, by arm, floored to k: all that may be seen before a seal."""
     counts = arm_counts(plan, cipher.genuine(store.records()).counters)
     for release in stored_ledger(store).releases:
         for name, arms in counts.items():
@@ -257,10 +248,7 @@ def people_by_arm(store: Store, cipher: RecordCipher, plan: Plan) -> dict[str, d
 
 @dataclass(frozen=True)
 class _Collected:
-    """What was collected, as if rows had been counted, and with reasons what is left out of it.
-
-    ``too_small`` are experiments with an arm below k, ``spoilt`` those whose records do not fit together.
-    """
+    """What was collected, as if rows had been counted, and with reasons what is left out of it."""
 
     counted: Counted
     left_out: dict[str, str] = field(default_factory=dict)

@@ -198,10 +198,7 @@ class Writer:
         return self._housekeeping.trouble
 
     def post(self, nonce: bytes, deltas: Mapping[int, Counters], on_outcome: OnOutcome, epoch: str = "") -> None:
-        """Queue a post from a running event loop, on which ``on_outcome`` is called once it is on disk.
-
-        Raises `StoreError` where too many posts wait, or the writer is closed.
-        """
+        """Queue a post from a running event loop, on which ``on_outcome`` is called once it is on disk."""
         waiting = _WaitingPost(nonce, deltas, asyncio.get_running_loop(), on_outcome, epoch)
         with self._lock:  # the condition's own, which takes longer to enter
             if self._closed:

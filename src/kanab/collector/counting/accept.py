@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from kanab.collector.counting.apply import ENROLLED, Transition, Transitions, increment
-from kanab.collector.counting.cohorts import Calendar, Opening
+from kanab.collector.counting.cohorts import ALWAYS, Calendar, Opening
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.counting.layout import TableLayout
 from kanab.collector.counting.lines import CohortClass, LinePrefixes, MetricGrid
@@ -38,10 +38,7 @@ class Accepted(NamedTuple):
 
 
 class PostAcceptor:
-    """A plan, compiled for accepting posts; ``began`` are the metrics that experiments began with, if it has grown.
-
-    ``voucher_keys`` are those of vouchers, where the plan asks for them. The tables of ``checked`` can be made.
-    """
+    """A plan, compiled for accepting posts; ``began`` are the metrics that experiments began with, if it has grown."""
 
     def __init__(
         self,
@@ -55,7 +52,7 @@ class PostAcceptor:
         self._voucher_keys = voucher_keys
         self.calendar = Calendar(plan)
         self._prefixes = LinePrefixes(plan, self.calendar, began)
-        self._moment = self._at(0)
+        self._seconds, self._hours, self._opening = -1, range(0), ALWAYS  # what is open at a moment
         if plan != checked:
             possible_tables(plan, {})  # a plan whose tables cannot be made is refused now, not at the seal
 
@@ -64,18 +61,18 @@ class PostAcceptor:
     ) -> Accepted:
         """Return what a post adds; raises `MessageError` with the reason why it is refused."""
         post = self._vouched(body, content_type) if self.plan.vouch else read_post(body, content_type)
-        if (seconds := seconds_of(now)) != self._moment.seconds:  # what is open changes by whole ones
-            self._moment = self._at(seconds)
-        moment = self._moment
-        if hour_of(post.nonce) not in moment.hours:
-            raise untimely_error(post.nonce, moment.hours)
+        if (seconds := seconds_of(now)) != self._seconds:
+            self._seconds, self._opening = seconds, self.calendar.opening(seconds)
+            self._hours = open_hours(seconds, self.calendar.life)
+        if hour_of(post.nonce) not in self._hours:
+            raise untimely_error(post.nonce, self._hours)
         groups, dropped = self._grouped(post)
         by_experiment = _check_complete(groups, self._prefixes.own_tables) if groups else {}
         deltas: dict[int, Counters] = {}
         late: list[CohortClass] = []
         for target, transitions in groups.items():
             cohort = target.cohort
-            if _is_late(cohort, transitions, moment.opening, sealed_through):
+            if _is_late(cohort, transitions, self._opening, sealed_through):
                 late.append(target)
                 continue
             more = increment(target.counters, transitions)
@@ -102,9 +99,6 @@ class PostAcceptor:
         if not is_genuine(post.nonce, self._voucher_keys):
             raise refused(Reason.FORGED, "the nonce is no voucher of this site's server", _TAKE_ONE)
         return post
-
-    def _at(self, seconds: int) -> _Moment:
-        return _Moment(seconds, open_hours(seconds, self.calendar.life), self.calendar.opening(seconds))
 
     def _grouped(self, post: Post) -> tuple[Groups, list[Reason]]:
         """Return the transitions of every class that the post names, and the reasons of lines not in the plan."""
@@ -148,14 +142,6 @@ class PostAcceptor:
                 meaning = result[0]
             count += meaning is not None and meaning[0] in targets
         return count
-
-
-class _Moment(NamedTuple):
-    """What is open at a moment, in seconds since 1970: the hours of nonces, and the cohorts."""
-
-    seconds: int
-    hours: range
-    opening: Opening
 
 
 _TAKE_ONE = "Take one that the site's server minted (docs/how-to/vouchers.md)."
@@ -205,10 +191,7 @@ def _is_late(cohort: int, transitions: Transitions, opening: Opening, sealed_thr
 def _check_complete(
     groups: Mapping[CohortClass, Transitions], own_tables: Mapping[str, Sequence[str]]
 ) -> dict[str, list[CohortClass]]:
-    """Check that each experiment's own tables agree on one arm and cohort, and that pairs name the same arms.
-
-    Returned are the classes of each experiment's own tables.
-    """
+    """Check that own tables agree on an arm and a cohort, and pairs on arms; return classes by experiment."""
     by_experiment: dict[str, list[CohortClass]] = {}
     pairs: dict[str, CohortClass] = {}
     for target, transitions in groups.items():
@@ -266,10 +249,7 @@ def _check_ratios(layout: TableLayout, transitions: Transitions) -> None:
 
 
 def _moves_with(ratio: Transition, side: int, part: Transition | None) -> bool:
-    """Return whether one side of a ratio moves like the metric itself, if that moved at all.
-
-    A ratio begins with nothing when the second of its parts gets its first value.
-    """
+    """Return whether one side of a ratio moves like the metric itself, if that moved at all."""
     old, new = (None if total is None else total[side] for total in ratio)  # type: ignore[index]
     if part is None:
         return old is None or old == new

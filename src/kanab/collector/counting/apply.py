@@ -30,10 +30,7 @@ Transitions = Mapping[int, Transition]
 
 
 class MetricKeys(NamedTuple):
-    """The names of the counters that one metric of one class adds to: a count only where values may be missing.
-
-    Contributors are people whose value is not 0; nobody asks for those of a 0/1 metric.
-    """
+    """The names of the counters that one metric of one class adds to: people only where values may be missing."""
 
     people: str | None
     total: str

@@ -46,10 +46,7 @@ class Calendar:
             self._days, self._offset = self.periods.days, self.periods.first_day(0)
 
     def number(self, label: str | None, at: str = "") -> int:
-        """Return the number of the cohort of a label; 0 where the plan has no cohorts, and so no labels.
-
-        Raises `MessageError` for a label that is none.
-        """
+        """Return the number of the cohort of a label; 0 where the plan has no cohorts, and so no labels."""
         if self.periods is None:
             if label is None:
                 return 0

@@ -132,10 +132,7 @@ class MetricBins:
 
 
 def layouts(plan: Plan, began: Mapping[str, Sequence[str]] | None = None) -> tuple[TableLayout, ...]:
-    """Return the layouts of a plan's linkages; raises `PlanError` for a plan that leaves something to the data.
-
-    ``began`` are the metrics that experiments began with, where the plan has grown since.
-    """
+    """Return the layouts of a plan's linkages; raises `PlanError` for a plan that leaves something to the data."""
     check_plan(plan)
     refuse(list(_open_choices(plan)), "the plan of a collector")
     metrics = {metric.name: metric.metric() for metric in plan.counted_metrics}

@@ -118,10 +118,7 @@ class LinePrefixes:
             self._targets.clear()
 
     def find(self, line: Line, at: str) -> tuple[Meaning, Line] | None:
-        """Return what a line stands for, and the line, which may have been in the paper's spelling.
-
-        None if its experiment is unknown; raises `MessageError` where the plan does not allow the line.
-        """
+        """Return what a line stands for, and the line as it is spelled now; None if its experiment is unknown."""
         prefix, _, new = line
         if self._paper and new is None:
             line = self._from_paper(prefix, at)

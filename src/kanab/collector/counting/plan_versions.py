@@ -130,10 +130,7 @@ class Versions:
         return versions, change
 
     def in_force(self, period: int) -> Plan:
-        """Return the plan for the people who enroll in a period, for as long as they are measured.
-
-        Raises `PlanError` if the store has no plan yet.
-        """
+        """Return the plan for the people who enroll in a period, for as long as they are measured."""
         if not self.entries:
             raise PlanError("the store has no plan yet", "Start the collector with one (--plan).")
         before = [version.plan for version in self.entries if version.since < period]

@@ -62,11 +62,7 @@ def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possib
 
 
 def possible_arms(plan: Plan, counters: Mapping[str, int]) -> dict[str, PossibleTable]:
-    """Return the arms' totals of every experiment, without the metrics and ratios that no people could have sent.
-
-    They may be possible where the sums of a class are not. All tables of an experiment have the same: each post says
-    the same in all of them.
-    """
+    """Return the arms' totals of every experiment, without the metrics and ratios that no people could have sent."""
     possible: dict[str, PossibleTable] = {}
     for layout in layouts(plan):
         experiment = layout.linkage.experiments[0]
@@ -78,11 +74,7 @@ def possible_arms(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possible
 def contributors_of(
     plan: Plan, tallies: Mapping[str, Tally], counters: Mapping[str, int]
 ) -> dict[str, dict[str, Cells]]:
-    """Return how many people of every class of some tables have a value that is not 0, by table and metric.
-
-    Forged messages may make any number of it, also below 0. A table of which somebody was counted by a version that did
-    not count contributors is left out.
-    """
+    """Return how many people of every class of some tables have a value that is not 0, by table and metric."""
     contributors = {}
     for layout in layouts(plan):
         tally = tallies.get(layout.linkage.name)
@@ -178,10 +170,7 @@ def _sums(layout: TableLayout, counters: Mapping[str, int]) -> _Sums:
 
 
 def _possible(plan: Plan, factors: Sequence[Factor], sums: _Sums) -> PossibleTable:
-    """Return a table without the metrics and ratios that nobody could have sent.
-
-    A metric whose rule asks who has it of another one (``of``) is not published without that one.
-    """
+    """Return a table without the metrics and ratios that nobody could have sent."""
     arms, moments = tuple(factors), sums.moments
     gone: list[str] = []
     for name, part in moments.items():

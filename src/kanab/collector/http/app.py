@@ -130,10 +130,7 @@ class Buckets:
 
 
 class OpenConnections:
-    """Counts what each place has open, by a keyed hash of its address; those without limit are not counted.
-
-    That is connections, and behind a proxy posts that are still arriving.
-    """
+    """Counts what each place has open, by a keyed hash of it: connections, and through a proxy posts on the way."""
 
     def __init__(self, most: int = MOST_CONNECTIONS, proxies: Proxies = NOBODY) -> None:
         self._most, self._proxies = most, proxies
@@ -285,10 +282,7 @@ class Collector:
             await _answer(send, 405, b"use POST\n", [_TEXT, _ANSWERS[Reason.FORMAT], (b"allow", b"POST")])
 
     def _cors(self, page: PostingPage) -> Headers | None:
-        """Return the headers that let a page read the response; None for a page that may not post.
-
-        Those that the plan names may; where it names none, those of the collector's own site.
-        """
+        """Return the headers that let a page read the response; None for a page that may not post."""
         origins = self.service.origins
         if page.origin in origins:
             return [(b"access-control-allow-origin", page.origin), _READABLE, (b"vary", b"origin")]

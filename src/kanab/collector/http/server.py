@@ -40,10 +40,7 @@ _FIRST_HANDED_OVER = 3
 
 
 def listening_socket(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
-    """Return the socket that systemd, or whoever speaks as it does, handed over; else a new one.
-
-    Raises `StoreError` with the reason why there is none.
-    """
+    """Return the socket that systemd, or whoever speaks as it does, handed over; else a new one."""
     count = os.environ.pop("LISTEN_FDS", "0")
     if os.environ.pop("LISTEN_PID", "") != str(os.getpid()) or count == "0":
         return bind(host, port, reuse_port=reuse_port)
@@ -55,10 +52,7 @@ def listening_socket(host: str, port: int, *, reuse_port: bool = False) -> socke
 
 
 def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
-    """Return a listening socket, with ``reuse_port`` beside that of another process of the same user that allows it.
-
-    Raises `StoreError` with the reason why there is none.
-    """
+    """Return a listening socket, with ``reuse_port`` beside that of another process of the same user that allows it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -88,10 +82,7 @@ def address_of(listening: socket.socket, host: str) -> str:
 
 
 def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say = say_nothing) -> None:
-    """Serve until SIGINT or SIGTERM; then finish what is under way.
-
-    ``say`` gets a sentence if the fast path is not used.
-    """
+    """Serve until SIGINT or SIGTERM; then finish what is under way."""
     server = server_of(app, stop_within=stop_within, say=say)
     collect_garbage_rarely()
     with suppress(KeyboardInterrupt), ended_by_signals():  # uvicorn raises the signal again when it has finished
@@ -109,11 +100,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say: Say = say_nothing) -> Any:
-    """Return the server as we run it: nothing is logged, and no connection waits for ever.
-
-    ``plain`` chooses uvicorn's own HTTP connections instead of ours; None leaves it to ``KANAB_PLAIN_HTTP``, and to
-    whether this version of uvicorn has what the fast path needs. Raises `MissingExtraError` without uvicorn.
-    """
+    """Return the server as we run it; ``plain`` chooses uvicorn's own HTTP, None leaves it to ``KANAB_PLAIN_HTTP``."""
     try:
         import uvicorn  # noqa: PLC0415 - only collectors need it
     except ImportError:

@@ -182,10 +182,7 @@ class Service:
         return self._clock()
 
     def begin(self, body: bytes, content_type: str | None, now: datetime, on_outcome: OnOutcome) -> Reason | None:
-        """Read a post and queue what it adds; return the reason if it adds nothing.
-
-        ``on_outcome`` is called on the event loop when the post is on disk, or cannot be written.
-        """
+        """Read a post and queue what it adds; return why it adds nothing, or call ``on_outcome`` on the loop later."""
         if self._behind or self._clock.trouble is not None:
             self._report_clock()
             raise clock_error()

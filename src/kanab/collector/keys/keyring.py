@@ -56,10 +56,7 @@ class KeyChain:
 
     @classmethod
     def from_secret(cls, text: str) -> KeyChain:
-        """Return the chain that 64 hexadecimal digits begin: the same on every machine that has them.
-
-        Raises `StoreError` for any other text.
-        """
+        """Return the chain that 64 hexadecimal digits begin: the same on every machine that has them."""
         if not _SECRET.fullmatch(text.strip()):
             raise StoreError("the secret is not 64 hexadecimal digits", "Make one with: openssl rand -hex 32")
         return cls._first(bytes.fromhex(text.strip()))
@@ -197,19 +194,13 @@ def key_beside(data: Path) -> Path:
 
 
 def check_apart(path: Path, data: Path) -> None:
-    """Check that a key file lies outside the data directory, or whoever copies that would have both.
-
-    Raises `StoreError` if it lies inside.
-    """
+    """Check that a key file lies outside the data directory, or whoever copies that would have both."""
     if path.resolve().is_relative_to(data.resolve()):
         raise StoreError("the key file lies in the data directory", "Keep it beside or elsewhere (--key FILE).")
 
 
 def read_key_file(path: Path) -> KeyChain:
-    """Read the newest whole line, and overwrite an older one that a crash left beside it.
-
-    Raises `StoreError` where there is no file, it is damaged, or others may read it.
-    """
+    """Read the newest whole line, and overwrite an older one that a crash left beside it."""
     with _open(path) as handle:
         newest = _newest(handle, path)
         _write(handle, newest)
@@ -230,10 +221,7 @@ def peek_key_file(path: Path) -> KeyChain:
 
 
 def create_key_file(path: Path, state: KeyChain) -> None:
-    """Write a new file with mode 0600; one that is already there stays as it is.
-
-    Raises `StoreError` where the folder cannot be written.
-    """
+    """Write a new file with mode 0600; one that is already there stays as it is."""
     temporary = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -254,10 +242,7 @@ def create_key_file(path: Path, state: KeyChain) -> None:
 
 
 def move_key_file(path: Path, state: KeyChain) -> None:
-    """Overwrite the file by a later state, unless another process wrote an even later one.
-
-    Raises `StoreError` if the file now holds the key of another store.
-    """
+    """Overwrite the file by a later state, unless another process wrote an even later one."""
     with _open(path) as handle:
         newest = _newest(handle, path)
         if newest.nonce_key != state.nonce_key:

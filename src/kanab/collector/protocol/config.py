@@ -18,10 +18,7 @@ FORMAT = "kanab-config/1"
 
 
 def public_config(plan: Plan, began: Mapping[str, Sequence[str]] | None = None, epoch: str = "") -> bytes:
-    """Return the plan as clients read it: arms and shares, levels, grids, linkages; nothing about hosts or k.
-
-    ``began`` are the metrics that experiments began with, where the plan has grown since; ``epoch`` is the store's.
-    """
+    """Return the plan as clients read it: arms and shares, levels, grids, linkages; nothing about hosts or k."""
     document = _document(plan, began or {})
     return msgspec.json.encode(document | {"epoch": epoch} if epoch else document, order="deterministic")
 

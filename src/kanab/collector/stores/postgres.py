@@ -169,11 +169,7 @@ class _State(NamedTuple):
 
 
 class PostgresStore(Store):
-    """A store in its own database (or its own schema, by the search path of its address).
-
-    ``read_only`` writes nothing: the right to read the tables is enough, also on a standby; those of an earlier
-    version stay as they are.
-    """
+    """A store in its own database, or in a schema of its own by the search path of its address."""
 
     SCHEMA, _EPOCHS, _MARKS = SCHEMA, 2, 4
     _early_tries = 3

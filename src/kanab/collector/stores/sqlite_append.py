@@ -157,10 +157,7 @@ def _halves(nonces: Iterable[bytes]) -> NDArray[np.uint64]:
 
 @dataclass
 class StoreState:
-    """What this process knows of the store: the last row of nonces, the nonces, what is sealed, what forgotten.
-
-    The epoch changes with the generation, so that a change is noticed by that.
-    """
+    """What this process knows of the store: the last row of nonces, the nonces, what is sealed, what forgotten."""
 
     number: int
     sealed_through: int
@@ -236,10 +233,7 @@ def read_state(db: sqlite3.Connection, known: StoreState | None) -> StoreState:
 
 
 def forget_rows(db: sqlite3.Connection, before: int, most: int) -> bool:
-    """Delete rows of earlier hours until so many nonces are gone; return whether there are more.
-
-    Rows go in the order in which they came, so that a client's clock that is fast delays the next ones.
-    """
+    """Delete rows of earlier hours, the oldest rows first, until so many nonces are gone; return if there are more."""
     last = gone = 0
     for number, hour, size in db.execute("SELECT number, hour, length(nonces) FROM nonces ORDER BY number"):
         if hour >= before or gone >= most:

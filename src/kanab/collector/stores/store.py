@@ -1,6 +1,6 @@
 """What a store keeps of a collector, whichever engine it is: ciphertext, nonce hashes, sealed batches.
 
-One class, two dialects of SQL: a SQLite file (``stores/sqlite``; ``stores/memory`` keeps open cohorts of it in this
+One class, two dialects of SQL: a SQLite file (``stores/sqlite``, whose ``MemoryStore`` keeps open cohorts in this
 process's memory) and PostgreSQL (``stores/postgres``). A store sees ciphertext, never counters: the functions that
 encrypt and merge are handed to it, and so is the one that makes a sealed batch.
 """
@@ -122,10 +122,7 @@ class Store(ABC):
 
     @abstractmethod
     def append(self, posts: Sequence[CountedPost], encrypt: Encrypt) -> Appended:
-        """Remember the nonces, add up what is new by cohort, and write one record per cohort.
-
-        Posts of another epoch than the store's are refused, by what the store holds in the same transaction.
-        """
+        """Remember the nonces, add up what is new by cohort, and write one record per cohort."""
 
     @abstractmethod
     def forget_nonces(self, before: int, most: int = FORGET_AT_ONCE) -> bool:
@@ -246,10 +243,7 @@ class Store(ABC):
     # ── the ledger ─────────────────────────────────────────────────────────────────────────────
 
     def seal(self, through: int, make: MakeBatch, carry: Carry | None = None) -> bool:
-        """Replace the records through a period by a sealed batch; return False if they were sealed before.
-
-        What ``carry`` returns is added. If one of them raises, nothing changes.
-        """
+        """Replace the records through a period by a sealed batch, or nothing; return False if it was done before."""
         return self._replace_records(through, make, None, carry, self._early_tries)
 
     def void(self, through: int, make: MakeBatch, epoch: str | None = None, carry: Carry | None = None) -> bool:
@@ -339,10 +333,7 @@ class Store(ABC):
         return self._read(work)
 
     def begin_epoch(self, through: int, make: MakeNote, epoch: str) -> bool:
-        """Change the epoch and append the note of it; open cohorts are kept. Return False if it was done before.
-
-        Posts that were made for another epoch are refused from now on.
-        """
+        """Change the epoch and append the note of it; open cohorts are kept. Return False if it was done before."""
 
         def work(db: Any) -> bool:
             if self._value(db, "SELECT epoch FROM store") == epoch:

@@ -20,7 +20,7 @@ from kanab.collector.http.app import Collector
 from kanab.collector.http.service import Service, due_through
 from kanab.collector.readiness import Problem, ready_answer
 from kanab.collector.sealing import stored_ledger
-from kanab.collector.stores.memory import MemoryStore
+from kanab.collector.stores.sqlite import MemoryStore
 from kanab.errors import StoreError
 from kanab.plan.model import Cohorts
 
