@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,15 +15,14 @@ from tests.collector.test_sealing import PLAN, VERSIONS, cohort, people, posts, 
 
 from kanab import count
 from kanab.cli.main import cli
-from kanab.collector.counting.plan_versions import Version, Versions
+from kanab.collector.counting.plan_versions import Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.restoring import missing_entries, rehearse
+from kanab.collector.restoring import missing_entries
 from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.errors import LedgerError, StoreError
 from kanab.plan.file import parse_plan
-from kanab.plan.model import Budget, Plan
 from kanab.privacy.ledger import Ledger, LedgerNote, ledger_text
 from kanab.privacy.release import Release
 
@@ -297,56 +296,3 @@ def test_notes_of_refused_releases_after_the_batches_do_not_matter_and_between_t
 
 
 # ── with ε ─────────────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass
-class NoisySite(Site):
-    """A site whose plan has an ε."""
-
-    plan: Plan = field(default_factory=lambda: replace(PLAN, budget=Budget(4.0)))
-
-    def seal(self, store: SqliteStore, week: int) -> Release:
-        versions = Versions((Version(0, self.plan),))
-        sealed = seal_cohorts(store, self.cipher, versions, cohort(MONDAY + timedelta(weeks=week)))
-        assert sealed.release is not None
-        return sealed.release
-
-
-def test_batches_with_epsilon_come_back_as_they_were_drawn_and_nothing_is_drawn_again(tmp_path: Path) -> None:
-    site = NoisySite(tmp_path / "site")
-    site.data.mkdir(parents=True)
-    store = SqliteStore(site.data / "store.db")
-    Versions().record(store, site.plan, 0)
-    store.claim(site.cipher.keyring.fingerprint)
-    for week in range(2):
-        site.fill(store, week)
-        if week == 1:
-            store.tidy()
-            shutil.copy(site.data / "store.db", site.folder / "backup.db")
-        site.seal(store, week)
-    drawn = stored_ledger(store)
-    store.close()
-    assert [release.receipt.noise is not None for release in drawn.releases] == [True, True]
-    shutil.rmtree(site.data)
-    site.data.mkdir()
-    shutil.copy(site.folder / "backup.db", site.data / "store.db")
-
-    path, key = site.export(drawn), Keyring.from_file(site.folder / "data.key")
-    without = rehearse(site.data / "store.db", key, None, NOW)
-    assert (without.works, "its batch is not in it" in without.text) == (False, True)
-    report = rehearse(site.data / "store.db", key, drawn, NOW)
-    assert "The exported ledger continues it: 1 entry is put back (kanab restore)." in report.lines
-    assert report.works, report.text
-    store = SqliteStore(site.data / "store.db")
-    with pytest.raises(StoreError, match="the key of a cohort has been erased"):
-        site.seal(store, 1)
-    store.close()
-    assert site.restore(path).startswith("1 sealed batch put back.\nA new epoch: ")
-    store = SqliteStore(site.data / "store.db")
-    ledger = stored_ledger(store)
-    assert ledger.hashes[:2] == drawn.hashes
-    site.fill(store, 2)
-    third = site.seal(store, 2)
-    store.close()
-    assert third.receipt.noise is not None
-    assert (third.receipt.noise.epsilon, third.receipt.noise.spent) == (4.0, pytest.approx(4.0))

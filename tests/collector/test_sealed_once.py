@@ -8,13 +8,12 @@ import random
 import shutil
 import signal
 import time
-from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.closing import Keep
-from tests.collector.collector_process import Done, ForkServer, Place, Server, turn, until
-from tests.collector.many_visitors import PLAN_TEXT, Filled, Visitors, after_everything, cohort_label
+from tests.collector.collector_process import Done, Place, Server, turn, until
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, cohort_label
 
 from kanab.collector.keys.keyring import Keyring, read_key_file
 from kanab.collector.protocol.nonces import make_nonce
@@ -52,25 +51,6 @@ def check_sealed_once(place: Place, truth: dict[str, Tally]) -> None:
     assert records == 0
     check_tables(release, truth)
     assert read_key_file(place.key).period == through + 1
-
-
-def test_a_collector_erases_the_keys_that_a_crash_left(
-    filled: Filled, tmp_path: Path, fork_server: ForkServer, closing: Keep
-) -> None:
-    def committed(step: int) -> bool:
-        place = filled.copy(tmp_path / str(step), fork_server)
-        seal(place, die_at=step)
-        return bool(state(place)[1])
-
-    first = bisect_left(range(200), True, key=committed)  # the first crash after the commit
-    place = filled.copy(tmp_path / "place", fork_server)
-    assert seal(place, die_at=first).code == -signal.SIGKILL
-    _, batches, through = state(place)
-    assert batches
-    assert read_key_file(place.key).period == 0
-    server = closing(Server(place, "--plan", place.root / "kanab.toml", "--data", place.data)).start(healthy=False)
-    assert read_key_file(place.key).period == through + 1
-    server.kill()
 
 
 def test_the_collectors_own_seal_may_be_killed_and_is_done_by_the_next_start(place: Place, closing: Keep) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import sqlite3
+import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -694,3 +696,86 @@ def test_a_memory_store_writes_of_an_open_cohort_only_that_there_is_one(tmp_path
     store.seal(4, joined)
     store.close()
     assert closing(SqliteStore(tmp_path / "store.sqlite")).sealed() == [b"50 records after 0 batches"]
+
+
+def total(store: Store, key: Path) -> Counters:
+    return RecordCipher(Keyring.from_file(key)).genuine(store.records()).counters
+
+
+# ── a full disk ─────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def tiny_disk(folder: Path) -> Iterator[Callable[[], Any]]:
+    """A folder on a disk of one megabyte, and what makes it larger."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "kanab", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small disk needs rights")
+    try:
+        yield lambda: subprocess.run(["mount", "-o", "remount,size=9m", str(folder)], check=True)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_is_an_error_and_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    encrypt = RecordCipher(Keyring.create(key)).encrypt
+    (tmp_path / "disk").mkdir()
+    with tiny_disk(tmp_path / "disk") as enlarge:
+        store = SqliteStore(tmp_path / "disk" / "store.sqlite")
+        number = 0
+        with suppress(StoreError):
+            while number < 999 and store.append([entry(number)], encrypt):
+                number += 1
+        assert 10 < number < 999
+        with pytest.raises(StoreError, match="disk"):
+            store.append([entry(number)], encrypt)
+        assert total(store, key)["banner|on|n"] == number
+        enlarge()
+        assert store.append([entry(number), entry(number - 1)], encrypt).outcomes == [
+            PostOutcome.NEW,
+            PostOutcome.DUPLICATE,
+        ]
+        store.close()
+        again = SqliteStore(tmp_path / "disk" / "store.sqlite")
+        assert total(again, key) == {"banner|on|n": number + 1, "banner|on|spend|s": sum(range(number + 1))}
+        again.close()
+
+
+# ── what is left on the disk ────────────────────────────────────────────────────────────────────
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+
+
+def test_the_disk_holds_as_much_after_ten_times_as_many_posts(tmp_path: Path) -> None:
+    sizes = []
+    for number in (1_000, 10_000):
+        folder = tmp_path / str(number)
+        cipher = RecordCipher(Keyring(KeyChain.new()))
+        store = SqliteStore(folder / "store.sqlite")
+        for at in range(0, number, 50):
+            store.append([entry(one) for one in range(at, at + 50)], cipher.encrypt)
+        grown = sum(files(folder).values())
+        store.compact(4, cipher.merge)
+        while store.forget_nonces(HOUR + 1):
+            pass
+        store.tidy()
+        sizes.append(files(folder))
+        assert sum(sizes[-1].values()) < grown / 3
+        store.close()
+    assert sizes[0] == sizes[1]
+
+
+def test_a_postgresql_keeps_one_record_and_no_nonce_once_all_is_over(postgres_url: str, closing: Keep) -> None:
+    cipher = RecordCipher(Keyring(KeyChain.new()))
+    store = closing(PostgresStore(postgres_url))
+    for at in range(0, 3_000, 100):
+        store.append([entry(one) for one in range(at, at + 100)], cipher.encrypt)
+    store.compact(4, cipher.merge)
+    while store.forget_nonces(HOUR + 1, most=1_000):
+        pass
+    store.tidy()
+    assert store.sizes() == {4: 1}
+    assert store._open().execute("SELECT count(*) FROM kanab_nonces").fetchone() == (0,)

@@ -9,23 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab import count, release
+from kanab import count
 from kanab.collector import sealing
 from kanab.collector.counting.counters import Counters
 from kanab.collector.sealing import Passed, release_what_holds
 from kanab.collector.store_ledger import (
     destroyed_counters,
-    noted_accounts,
     people_accounts,
-    shown_accounts,
-    would_be_destroyed,
 )
 from kanab.counted import Counted
 from kanab.errors import PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, Plan
 from kanab.privacy.gate import make_release
-from kanab.privacy.ledger import Ledger, LedgerNote
+from kanab.privacy.ledger import Ledger
 from kanab.privacy.release import Release
 
 PLAN = parse_plan("""
@@ -146,24 +143,3 @@ def test_people_in_counters_are_held_back_or_were_destroyed_and_names_are_decode
     }
     assert destroyed_counters(ENDING, COUNTERS, ["a/b c"]) == {"a%2Fb%20c/!|n": 11}
     assert destroyed_counters(ENDING, COUNTERS, []) == {"a%2Fb%20c/!|n": 7}
-
-
-def test_an_experiment_that_has_ended_is_lost_where_an_arm_is_below_k_and_somebody_is_in_it() -> None:
-    assert would_be_destroyed(ENDING, {"checkout", "a/b c"}, COUNTERS) == ["checkout", "a/b c"]
-    assert would_be_destroyed(ENDING, {"checkout"}, {}) == []
-    assert would_be_destroyed(ENDING, {"checkout"}, {"checkout|A|n": 20, "checkout|B|n": 10}) == []
-
-
-def test_a_void_after_the_last_batch_destroys_who_was_held_back() -> None:
-    batch = release(count({"checkout": ["A", "B"] * 20}, arm="checkout", metrics=[]))
-    people = {"checkout": {"published": 40, "held_back": 10, "destroyed": 0}}
-    batch = replace(batch, receipt=replace(batch.receipt, people=people))
-    after = {
-        "checkout": {"published": 40, "held_back": 0, "destroyed": 20},
-        "a/b c": dict.fromkeys(people["checkout"], 0),
-    }
-    note = LedgerNote("voided", "a test", {"through": "2026-W46", **noted_accounts(after)})
-    assert shown_accounts(Ledger((batch,))) == people
-    assert shown_accounts(Ledger((batch, note))) == {"checkout": after["checkout"]}
-    new = LedgerNote("voided", "a test", noted_accounts({"banner": {"destroyed": 30}}))
-    assert shown_accounts(Ledger((new,))) == {"banner": {"published": 0, "held_back": 0, "destroyed": 30}}

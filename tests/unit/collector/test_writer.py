@@ -312,41 +312,12 @@ def test_the_clock_for_old_nonces_is_read_once_a_second_and_not_for_every_commit
     assert all(later - earlier > 0.9 for earlier, later in itertools.pairwise(read))
 
 
-@pytest.mark.usefixtures("hurried")
-def test_the_key_moves_when_another_collector_seals(
-    store: Held, begin: Callable[..., Writer], keyring: Keyring
-) -> None:
-    begin()
-    other = SqliteStore(store._path)
-    close_cohorts(other, 6)
-    other.close()
-    until(lambda: keyring.period == 7)
-    with pytest.raises(StoreError, match="has been erased"):
-        Keyring.from_file(store._path.parent.with_name("data.key")).key(6)
-
-
 def test_a_key_left_behind_by_a_crash_is_erased_at_the_start(
     store: Held, begin: Callable[..., Writer], keyring: Keyring
 ) -> None:
     close_cohorts(store, 6)
     begin()
     assert keyring.period == 7
-
-
-@pytest.mark.usefixtures("hurried")
-def test_a_key_that_cannot_be_erased_is_said_and_tried_again(
-    store: Held, begin: Callable[..., Writer], keyring: Keyring
-) -> None:
-    own = begin()
-    file = store._path.parent.with_name("data.key")
-    file.rename(file.with_name("away"))
-    close_cohorts(store, 6)
-    until(lambda: own.trouble is not None)
-    assert own.trouble is not None
-    assert own.trouble.fact == "there is no key file 'data.key'"
-    assert outcomes([submit(own, nonce(1), {7: {"banner|on|n": 1}})]) == [PostOutcome.NEW]
-    file.with_name("away").rename(file)
-    until(lambda: own.trouble is None and keyring.period == 7)
 
 
 @pytest.mark.usefixtures("hurried")

@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kanab.collector.counting.accept import Accepted, PostAcceptor
+from kanab.collector.counting.apply import ENROLLED, ClassCounters, increment
 from kanab.collector.counting.cohorts import Calendar
 from kanab.collector.counting.counters import CONTRIBUTORS, Counters
+from kanab.collector.counting.layout import layouts
 from kanab.collector.protocol.nonces import make_nonce, seconds_of
 from kanab.collector.protocol.reasons import Reason
 from kanab.errors import MessageError, PlanError
@@ -338,3 +340,28 @@ def test_without_cohorts_there_is_one_that_stays_open() -> None:
     assert calendar.number(None) == 0
     assert calendar.opening(at(11, 15)) == (0, 0, 0, 0)
     assert calendar.last_due(at(11, 15)) is None
+
+
+# ── contributors ───────────────────────────────────────────────────────────────────────────────────
+
+
+PLAN = Plan(
+    (MetricPlan("minutes", (-600, 600), 1),),
+    (ExperimentPlan("checkout", (("A", 1), ("B", 1)), segments=("tier",)),),
+    (CovariatePlan("tier", (1, 2, 3)),),
+)
+PLACE = ClassCounters(layouts(PLAN)[0], ("B", 3))
+MINUTES = 0
+
+
+def test_somebody_contributes_while_a_total_is_not_zero_and_forged_moves_may_count_below() -> None:
+    name = "checkout/tier|B:3|minutes|c"
+    assert [increment(PLACE, {MINUTES: move}).get(name) for move in ((0, 9), (9, -3), (9, 0), (0, 0))] == [
+        1,
+        None,
+        -1,
+        None,
+    ]
+    plan = Plan((MetricPlan("bought", binary=True),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
+    place = ClassCounters(layouts(plan)[0], ("B",))
+    assert increment(place, {ENROLLED: (None, None), 0: (0, 1)}) == {"checkout|B|n": 1, "checkout|B|bought|s": 1}

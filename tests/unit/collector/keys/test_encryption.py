@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import hmac
-
 import pytest
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.collector.counting.counters import Counters, pack
+from kanab.collector.counting.counters import Counters
 from kanab.collector.keys.encryption import PADDED_BYTES, RecordCipher
 from kanab.collector.keys.keyring import KeyChain, Keyring
 from kanab.errors import StoreError
@@ -69,21 +66,6 @@ def test_merging_records_adds_their_counters() -> None:
     merged, places = CIPHER.merge(5, ciphertexts)
     assert places == [*range(300)]
     assert CIPHER.decrypt(5, merged) == {"a|n": 300} | {f"b{index}|n": index for index in range(1, 300)}
-
-
-def test_records_of_an_earlier_version_decrypt_in_the_first_generation() -> None:
-    """A ciphertext as it was written before generations, with the key of KeyChain.from_secret("07" * 32)."""
-    keyring = Keyring(KeyChain.from_secret("07" * 32))
-    salt, nonce, text = bytes(range(16)), bytes(12), pack({"a|n": 3})
-    aes = AESGCM(hmac.digest(keyring.key(5), b"kanab/1 box" + salt, "sha256"))
-    old = b"\x01" + salt + nonce + aes.encrypt(nonce, len(text).to_bytes(4, "big") + text, b"kanab/1 cohort 5")
-    cipher = RecordCipher(keyring)
-    assert cipher.decrypt(5, old) == {"a|n": 3}
-    young = cipher.encrypt(5, {"a|n": 1})
-    assert cipher.genuine([(5, old), (5, young)])[:3] == ({"a|n": 4}, [0, 1], 0)
-    assert cipher.genuine([(5, old), (5, young)]).missing == 0  # it has no number
-    merged, _ = cipher.merge(5, [old, young], "5f3a9c01", 1)
-    assert cipher.genuine([(5, old), (5, merged)])[:3] == ({"a|n": 4}, [1], 1)
 
 
 def test_copies_moved_records_and_those_from_before_a_merge_do_not_count() -> None:
