@@ -179,9 +179,8 @@ def test_a_column_called_like_a_word_of_sql_can_be_filtered_by(engine: Loader) -
 def test_the_statement_can_be_shown(engine: Loader) -> None:
     plan = make_plan("variant", [Mean("spend", bounds=(0, 500), resolution=0.01)], adjust=["tier"])
     text = show_sql(engine.load(SHOP), plan, where="tier > 1")
-    assert text.count("UNION ALL") == 4
-    assert ("* 200.0" if engine.name == "duckdb" else "* 100.0") in text
-    assert "GROUP BY" in text
+    assert "* 100.0" in text
+    assert text.count("GROUP BY") == 2  # signatures, and all tables in one pass over them
 
 
 @pytest.mark.parametrize("window", ["14", "two weeks", "-1d", "1y"])

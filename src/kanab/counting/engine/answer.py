@@ -431,8 +431,8 @@ def _values_off(rows: AnswerRows, measure: Measure) -> SignatureValues:
     sums = rows.array(f"s{measure.place}", object)
     squares = (_square_sums(rows, measure) - 2 * commonest * sums + commonest**2 * people).astype(np.float64)
     off, largest = rows.array(f"o{measure.place}"), rows.floats(f"m{measure.place}")
-    fourth = rows.floats(f"f{measure.place}") / measure.unit**4
-    return SignatureValues(commonest, off, squares, largest, bound_second(off, largest, fourth))
+    second = bound_second(off, largest, rows.floats(f"f{measure.place}"))
+    return SignatureValues(commonest, off, squares, largest, second)
 
 
 def other_than_truths(answer: QueryAnswer) -> frozenset[str]:
@@ -556,7 +556,7 @@ def _amount_shapes(answer: QueryAnswer, view: View, table: Tally, by_arm: ByArm)
             mean = _floats(sums - usual * n) / people
             second = _floats(squares - 2 * usual * sums + usual**2 * n)
             away = _floats(n * squares - sums * sums) / people
-            cubes = by_arm(f"k{measure.place}") / measure.unit**3 - 3 * mean * second + 2 * _floats(n) * mean**3
+            cubes = by_arm(f"k{measure.place}") - 3 * mean * second + 2 * _floats(n) * mean**3
             if not away.any() or second.sum() <= FARTHEST**2 * away.sum():
                 off = int(by_arm(f"o{measure.place}").sum())
                 shapes[moments.metric.name] = CountedShape(_skewness(away, cubes, n), off, int(n.sum()))
@@ -572,10 +572,7 @@ def _ratio_shapes(answer: QueryAnswer, view: View, table: Tally, by_arm: ByArm) 
         y, z = (answer.query.measure(view.metrics[name]) for name in pair)
         turned = (y.place, z.place) not in placed  # another plan has the pair the other way round
         place = placed[z.place, y.place] if turned else placed[y.place, z.place]
-        yyy, yyz, yzz, zzz = (
-            by_arm(f"z{place}_{word}") / (y.unit ** (3 - power) * z.unit**power)
-            for power, word in enumerate(THIRD[::-1] if turned else THIRD)
-        )
+        yyy, yyz, yzz, zzz = (by_arm(f"z{place}_{word}") for word in (THIRD[::-1] if turned else THIRD))
         above, below = map(_floats, cross.sums)
         ratio = np.divide(above, below, out=np.zeros(len(below)), where=below != 0)
         (yy, zz), yz = map(_floats, cross.squares), _floats(cross.products)

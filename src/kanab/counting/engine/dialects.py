@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,8 +19,6 @@ import ibis
 import ibis.expr.operations as ops
 import numpy as np
 import sqlglot
-from ibis.backends import BaseBackend
-from ibis.common.graph import Graph
 from numpy.typing import NDArray
 from sqlglot import exp
 
@@ -29,8 +27,6 @@ from kanab.errors import QueryError, SourceError
 
 _ROWS_AT_ONCE = 50_000
 _INTERRUPTED = ("Query interrupted", "interrupted")  # what DuckDB and SQLite raise an error of their own for
-_MOST_TEXTS = 500  # statements that are remembered, a few kilobytes each
-_TEXTS: dict[Hashable, str] = {}
 
 Sums = Literal["wide", "decimal", "words"]
 
@@ -103,15 +99,13 @@ class Engine:
     ``sums_fail``: the sum of 64-bit integers is an error where it is too large, and so need not be exact by other means
     for the rows of one person.
     ``casts_fail``: an infinite or too large double is an error when cast to an integer, not another number.
-    ``repeats``: a subquery that is used five times runs five times, unless it is cached.
-    ``crossed``: it would run five times and cannot be cached, or there are no GROUPING SETS: the second stage reads
-    it once, next to a list of what to group by.
+    ``repeats``: people made of many rows are made again by every statement, unless they are cached.
     ``adds_doubles``: the sum of doubles is plain addition, and much quicker than that of integers.
     ``has_nan``: a double may be NaN, and there is a test for it.
     ``has_infinity``: a double may be infinite.
     ``quantiles``: there is an exact quantile.
     ``has_lists``: rows can be collected into a list.
-    ``at_hand``: it runs in this process, and hands out some rows as Arrow columns for next to nothing.
+    ``at_hand``: it runs in this process, and keeps a table for next to nothing.
     ``native``: numbers leave with all their digits as they are, but not as texts.
     ``exact_text``: a function that makes texts equal only where they are the same, letter by letter.
     ``microseconds``: a function that makes whole numbers of points in time, which are texts there.
@@ -130,7 +124,6 @@ class Engine:
     sums_fail: bool = False
     casts_fail: bool = False
     repeats: bool = False
-    crossed: bool = False
     adds_doubles: bool = False
     has_nan: bool = True
     has_infinity: bool = True
@@ -187,16 +180,14 @@ _ENGINES = (
     Engine("pyspark", sums_fail=True, repeats=True, fetch=lambda frame: map(tuple, frame.collect())),
     Engine(
         "clickhouse",
-        crossed=True,
         standard=clickhouse.standard_node,
         run=clickhouse.run,
         fetch=lambda result: result.result_rows,
     ),
-    Engine("datafusion", crossed=True, quantiles=False, subtracts_days=False, fetch=_by_batches),
+    Engine("datafusion", quantiles=False, subtracts_days=False, fetch=_by_batches),
     Engine(
         "mysql",
         "wide",
-        crossed=True,
         has_nan=False,
         has_infinity=False,
         quantiles=False,
@@ -208,17 +199,16 @@ _ENGINES = (
         cancel=_by_killing,
     ),
     Engine("polars", in_memory=True),
-    Engine("snowflake", crossed=True),
-    Engine("databricks", crossed=True),
-    Engine("bigquery", crossed=True, quantiles=False, fetch=lambda rows: (tuple(row.values()) for row in rows)),
-    Engine("trino", crossed=True, quantiles=False),
+    Engine("snowflake"),
+    Engine("databricks"),
+    Engine("bigquery", quantiles=False, fetch=lambda rows: (tuple(row.values()) for row in rows)),
+    Engine("trino", quantiles=False),
     Engine("redshift", refused="Ibis does not know it"),
     Engine("mssql", refused="its texts of floats have six digits, and its texts are compared without their case"),
     Engine(
         "sqlite",
         "words",
         sums_fail=True,
-        crossed=True,
         has_nan=False,
         quantiles=False,
         has_lists=False,
@@ -260,8 +250,6 @@ def query_text(expression: Any) -> str:
         if engine.standard is not None:
             expression = expression.op().replace(engine.standard).to_expr()
         backend._run_pre_execute_hooks(expression)
-        if engine.at_hand:
-            return _remembered_text(backend, expression)
         if engine.rewrite is None:
             return str(backend.compile(expression))
         return str(backend.compiler.to_sqlglot(expression).transform(engine.rewrite).sql(dialect=backend.dialect))
@@ -270,42 +258,6 @@ def query_text(expression: Any) -> str:
             f"{engine.name} cannot do what this plan needs ({type(problem).__name__})",
             "Count with another engine, such as DuckDB: export the table to a Parquet file.",
         ) from None
-
-
-def _remembered_text(backend: Any, expression: Any) -> str:
-    """Return the SQL of an expression, written once: Ibis takes longer over it than DuckDB over a small file."""
-    graph = Graph.from_bfs(expression.op())
-    if any(isinstance(node, ops.InMemoryTable) for node in graph):  # whose rows would be remembered, too
-        return str(backend.compile(expression))
-    outline = _outline(graph)
-    text = _TEXTS.get(outline)
-    if text is None:
-        text = str(backend.compile(expression))
-        if len(_TEXTS) >= _MOST_TEXTS:
-            _TEXTS.clear()
-        _TEXTS[outline] = text
-    return text
-
-
-def _outline(graph: Graph) -> Hashable:
-    """Return all that decides the SQL of an expression: its nodes, which name each other by their places.
-
-    It does not hold the connection, and tells 1 from true, 1.0 and -0.0 from 0.0, which are equal to Python.
-    """
-    places = {node: place for place, node in enumerate(graph)}
-
-    def plain(value: Any) -> Hashable:
-        if isinstance(value, ops.Node):
-            return places[value]
-        if isinstance(value, tuple):
-            return tuple(map(plain, value))
-        if isinstance(value, Mapping):
-            return tuple((name, plain(part)) for name, part in value.items())
-        if isinstance(value, BaseBackend):
-            return str(value.name)
-        return type(value), repr(value) if isinstance(value, float) else value
-
-    return tuple((type(node), tuple(map(plain, node.args))) for node in graph)
 
 
 def _without_nan(node: Any, changed: Any) -> Any:
@@ -373,13 +325,6 @@ def fetch_numbers(expression: Any) -> dict[str, NDArray[np.float64]]:
     return {name: np.array(column, dtype=np.float64) for name, column in zip(names, columns, strict=True)}
 
 
-def fetch_arrow(expression: Any) -> Any:
-    """Return the rows of a query as an Arrow table, from an engine that is at hand."""
-    text, backend = query_text(expression), expression.get_backend()
-    with asking(backend):
-        return backend.raw_sql(text).fetch_arrow_table()
-
-
 def arrow_batches(expression: Any, rows: int) -> Generator[Any]:
     """Yield the rows of an Ibis table as Arrow batches of so many rows, whichever engine holds them."""
     backend = expression.get_backend()
@@ -440,27 +385,20 @@ def spark_setting(table: Any, name: str, value: str) -> Iterator[None]:
 
 
 @contextmanager
-def cached(stage: Any, engine: Engine) -> Iterator[Any]:
-    """Give a subquery that is used several times; cached by the engine where it would run as often."""
-    if not engine.repeats:
-        yield stage
-        return
-    with asking(stage.get_backend()):
-        cached_stage = stage.cache()
-    try:
-        yield cached_stage
-    finally:
-        cached_stage.release()
-
-
-@contextmanager
 def kept(people: Any) -> Iterator[Any]:
-    """Give people made of many rows, of whom several statements ask: made once where the engine is at hand."""
+    """Give people made of many rows, of whom several statements ask: made once where the engine can keep them."""
     backend = people.get_backend()
     engine = named_engine(backend.name)
-    if not engine.at_hand:
-        with cached(people, engine) as stage:
+    if engine.repeats:
+        with asking(backend):
+            stage = people.cache()
+        try:
             yield stage
+        finally:
+            stage.release()
+        return
+    if not engine.at_hand:
+        yield people
         return
     text, name = query_text(people), f"kanab_{uuid4().hex}"
     with asking(backend):

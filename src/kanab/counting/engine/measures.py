@@ -7,10 +7,6 @@ careful form leaves out nothing.
 Doubles add whole numbers exactly, in any order, while no partial sum reaches 2^53. Squares only
 grow as they are added, and Σ |r| is at most Σ r²: so a sum of squares below 2^53 proves that it and
 the sum beside it are exact. That is much quicker than 128-bit integers, wherever it is enough.
-
-Values that are known to lie near their steps, such as money in cents, need no FLOOR: an engine rounds when it casts to
-an integer. Twice their steps are cast, so that an odd number shows where that was not enough, and summed. That
-pays where integers are needed anyway, for the largest number of a signature.
 """
 
 from __future__ import annotations
@@ -68,9 +64,8 @@ class Measure:
     ``profile`` is what is known of the values beforehand. Counting checks that everybody's keep
     ``limits``, where there are any, and lie on the grid (``fits``); it looks up the ``open_ends`` of
     their range, in steps or, where the grid depends on it (``implied``), in units.
-    ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers. ``near``: then
-    the steps are summed as integers of twice their size, as long as all of these are even. ``commonest`` is the value
-    that most people of a sample share; ``asked`` where a rule asks how far everybody is off it.
+    ``doubles``: squares are added as doubles, and so are steps that are not the column's own integers. ``commonest`` is
+    the value that most people of a sample share; ``asked`` where a rule asks how far everybody is off it.
     """
 
     place: int
@@ -84,14 +79,8 @@ class Measure:
     implied: bool = False
     fits: bool = False
     doubles: bool = False
-    near: bool = False
     commonest: int = 0
     asked: bool = False
-
-    @property
-    def unit(self) -> int:
-        """What a step counts for in the column that is summed."""
-        return 2 if self.near and self.doubles and not self.careful else 1
 
     @property
     def name(self) -> str:
@@ -122,8 +111,6 @@ class Measure:
         """Return unclamped grid steps of a number: an integer, or a double with a whole value."""
         if self.whole:
             return value.cast("int64")
-        if self.unit == 2:
-            return (value.cast("float64") * float(2 * self.metric.scale)).cast("int64")
         steps = grid_steps(value, self.metric.scale)
         return steps if self.careful or self.doubles else steps.cast("int64")
 
@@ -156,15 +143,15 @@ class Measure:
         elif high is not None:
             yield value <= (math.floor(high) if whole else high)
         if self.fits:
-            yield raw.cast("float64") / float(self.metric.scale * self.unit) == value
+            yield raw.cast("float64") / float(self.metric.scale) == value
 
     def sums(self, steps: Any, engine: Engine) -> dict[str, Any]:
         """Return the exact sum of everybody's steps, and the terms of that of their squares."""
         in_doubles = self.doubles and not self.as_is
-        total = _part(steps.cast("float64").sum(), self.unit) if in_doubles else engine.total(steps)
+        total = steps.cast("float64").sum().cast("int64") if in_doubles else engine.total(steps)
         squares: tuple[Any, ...] = ()
         if self.products is not None and self.doubles:
-            squares = (_part(_double_squares(steps), self.unit**2),)
+            squares = (_double_squares(steps).cast("int64"),)
         elif self.products is not None:
             squares = tuple(engine.total(term) for term in product_terms(steps, steps, self.products))
         return {f"s{self.place}": total} | {f"q{self.place}_{term}": square for term, square in enumerate(squares)}
@@ -179,14 +166,14 @@ class Measure:
             return {}
         if self.commonest and not self.leaves_out:
             steps = steps.fill_null(0)  # who lacks a value that counts as 0 is off another one
-        shifted = steps - self.commonest * self.unit if self.commonest else steps
+        shifted = steps - self.commonest if self.commonest else steps
         double = shifted.cast("float64")
         third = {f"k{self.place}": (double * double * double).sum()}
         if not self.asked:
             return {f"o{self.place}": (shifted != 0).cast("int32").sum()} | third
         low = self.limits[0] if self.metric.grid_bounds is None else self.metric.grid_bounds[0]
         away = shifted.abs() if self.commonest or low is None or low < 0 else shifted
-        signs = _part(away.sign().cast("float64").sum(), 1)  # DuckDB adds doubles in half the time of true and false
+        signs = away.sign().cast("float64").sum().cast("int64")  # quicker in DuckDB than true and false
         return third | {
             f"o{self.place}": signs if self.doubles else (away != 0).cast("int32").sum(),
             f"m{self.place}": self.largest(away),
@@ -226,16 +213,11 @@ class Measure:
 
     def smallest(self, steps: Any) -> Any:
         """Return the smallest step."""
-        return _part(steps.cast("int64").min(), self.unit)
+        return steps.cast("int64").min()
 
     def largest(self, steps: Any) -> Any:
         """Return the largest step; doubles are compared slowly."""
-        return _part(steps.cast("int64").max(), self.unit)
-
-    def even(self, steps: Any) -> Iterator[Any]:
-        """Yield the condition that rounding by a cast was enough: nobody is near the middle between two steps."""
-        if self.unit == 2:
-            yield steps.bit_or() & 1 == 0
+        return steps.cast("int64").max()
 
     def exact(self, steps: Any) -> Iterator[Any]:
         """Yield conditions on the sums without which doubles were not enough."""
@@ -319,11 +301,6 @@ def check_finite(name: str, low: float, high: float) -> None:
     """Raise `SourceError` for infinite values, as every other source does."""
     if not (math.isfinite(low) and math.isfinite(high)):
         raise SourceError(f"metric {name!r} holds infinite values", "Remove them or declare them missing.")
-
-
-def _part(total: Any, unit: int) -> Any:
-    """Return a total in steps, as a 64-bit integer; below 2^53 dividing by a power of two is exact."""
-    return total.cast("int64") if unit == 1 else (total.cast("float64") / float(unit)).cast("int64")
 
 
 def fourth_powers(numbers: Any) -> Any:

@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 
 from kanab.counting.engine.dialects import (
     engine_of,
-    fetch_arrow,
     fetch_numbers,
     fetch_texts,
     first_row,
-    query_text,
-    run_query,
     strict_arithmetic,
 )
 from kanab.counting.engine.group_keys import Key, Kind, as_plain, read_level
@@ -102,13 +99,8 @@ def profile_columns(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key
 def profile_sample(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
 ) -> SampleProfiles:
-    """Profile some of the people by their values; ``grids`` are the columns whose grid and ends are looked up.
-
-    The ends are everybody's where a file states those that a sample leaves open.
-    """
-    if not columns and not keys:
-        return SampleProfiles({}, {})
-    values, levels = _first_people(people, columns, keys)
+    """Profile some of the people by their values; ``grids`` are the columns whose grid and ends are looked up."""
+    values, levels = sample_values(people, columns), profile_columns(people.limit(SAMPLE_SIZE), {}, keys).levels
     metrics = {}
     for name, kind in columns.items():
         known = values[name][~np.isnan(values[name])]
@@ -126,30 +118,7 @@ def profile_sample(
                 low |= first <= profile.low + near and not 0 < profile.low < near
                 high |= last >= profile.high - near and not -near < profile.high < 0
         metrics[name] = SampledMetric(profile, square, (low, high))
-    unsure = [name for name, metric in metrics.items() if name in grids and not all(metric.steady)]
-    for name, (least, most) in _stated_ends(people, unsure).items():
-        profile = replace(metrics[name].profile, low=least, high=most)
-        metrics[name] = replace(metrics[name], profile=profile, steady=(True, True))
     return SampleProfiles(metrics, levels, values)
-
-
-def _first_people(
-    people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]
-) -> tuple[Mapping[str, NDArray[np.float64]], Mapping[str, int]]:
-    """Return values of some people, and how many levels keys have: in one query where the engine is at hand."""
-    few = people.limit(SAMPLE_SIZE)
-    if not engine_of(people).at_hand:
-        return sample_values(people, columns), profile_columns(few, {}, keys).levels
-    wanted = {
-        f"y{place}": as_number(people[name], kind, careful=False).cast("float64").fill_null(math.nan)
-        for place, (name, kind) in enumerate(columns.items())
-    }
-    table = fetch_arrow(few.select(**wanted, **{key.column: as_plain(people[key.name], key.kind) for key in keys}))
-    values = {}
-    for place, name in enumerate(columns):
-        array = np.from_dlpack(table.column(f"y{place}").combine_chunks())  # Arrow's own way would load pandas
-        values[name] = array.astype(np.float64, copy=False)
-    return values, {key.name: len(table.column(key.column).drop_null().unique()) for key in keys}
 
 
 def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray[np.float64]]:
@@ -159,26 +128,6 @@ def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray
     table = _numbers(people.limit(SAMPLE_SIZE), columns, ())
     numbers = fetch_numbers(table.select(**{name: table[name].cast("float64") for name in table.columns}))
     return {name: numbers[f"y{place}"] for place, name in enumerate(columns)}
-
-
-def _stated_ends(people: Any, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Return everybody's smallest and largest values, where DuckDB takes them from a file's own statistics."""
-    if not names or engine_of(people).name != "duckdb":
-        return {}
-    ends = people.aggregate(
-        **{f"lo{place}": people[name].min() for place, name in enumerate(names)},
-        **{f"hi{place}": people[name].max() for place, name in enumerate(names)},
-    )
-    plan = "".join(str(line) for line in run_query(people.get_backend(), f"EXPLAIN {query_text(ends)}"))
-    if "COLUMN_DATA_SCAN" not in plan or "AGGREGATE" in plan:  # it would read everybody
-        return {}
-    row = first_row(ends)
-    stated = {name: (row[f"lo{place}"], row[f"hi{place}"]) for place, name in enumerate(names)}
-    return {
-        name: (float(low), float(high))
-        for name, (low, high) in stated.items()
-        if low is not None and high is not None and math.isfinite(low) and math.isfinite(high)
-    }
 
 
 def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:

@@ -33,7 +33,6 @@ from kanab.counting.engine.answer import (
 )
 from kanab.counting.engine.dialects import (
     asking,
-    cached,
     engine_of,
     first_row,
     kept,
@@ -260,15 +259,6 @@ def _quick_query(query: CountQuery, sample: SampleProfiles) -> CountQuery | None
     return _with_measures(query, measures, sample)
 
 
-def _near(measure: Measure, sample: SampleProfiles) -> bool:
-    """Return whether a sample lies near the steps of a grid, which are fractions of the column's numbers."""
-    values = sample.values.get(measure.name)
-    if values is None or not measure.doubles or measure.whole or measure.products is None:
-        return False
-    twice = np.rint(values[np.isfinite(values)] * (2.0 * measure.metric.scale))
-    return not np.any(twice % 2)
-
-
 def _careful_query(people: Any, query: CountQuery, sample: SampleProfiles) -> CountQuery:
     """Return the query in its careful form, the open ranges looked up over everybody."""
     metrics = query.plan.counted_metrics
@@ -298,10 +288,7 @@ def _with_measures(query: CountQuery, measures: Sequence[Measure], sample: Sampl
         return replace(query, measures=tuple(measures), crosses=tuple(crosses))
     multiplying = {name for pair in query.plan.products for name in pair} - query.other_values
     cut = frozenset(each.name for each in measures if each.name in multiplying and _seems_true_or_false(each, sample))
-    asked = [
-        measure if _unasked(measure, query.plan, cut) else replace(measure, asked=True, near=_near(measure, sample))
-        for measure in measures
-    ]
+    asked = [measure if _unasked(measure, query.plan, cut) else replace(measure, asked=True) for measure in measures]
     related = [measure for measure in measures if measure.name in _comparable(query.plan)]
     relations = find_relations([_sampled(measure, sample) for measure in related])
     return replace(query, measures=tuple(asked), crosses=tuple(crosses), cut=cut, relations=relations)
@@ -385,12 +372,9 @@ def _quick_answer(people: Any, query: CountQuery, sample: SampleProfiles) -> Que
         return None
     try:
         answer = _ask(people, quick)
-        forms: tuple[dict[str, Any], ...] = ({"near": False}, {"doubles": False})
-        for form in forms:
-            plainer = tuple(replace(measure, **form) for measure in answer.query.measures)
-            short = "false" in (answer.only("inside").get(proof) for proof in ("even", "exact"))
-            if short and plainer != answer.query.measures and _fits(answer):
-                answer = _ask(people, replace(quick, measures=plainer))
+        if answer.only("inside").get("exact") == "false" and _fits(answer):
+            in_integers = tuple(replace(measure, doubles=False) for measure in quick.measures)
+            answer = _ask(people, replace(quick, measures=in_integers))
     except QueryError:
         return None
     return answer if _fits(answer) else None
@@ -400,10 +384,8 @@ def _ask(people: Any, query: CountQuery) -> QueryAnswer:
     stage = first_stage(people, query)
     parts = query_parts(stage, query)
     backend = people.get_backend()
-    with cached(stage, query.engine) as first:
-        text = write_statement(query_text(first), parts, query, backend.dialect)
-        rows = run_query(backend, text)
-        return read_answer(query.engine.text_rows(rows), parts, query)
+    text = write_statement(query_text(stage), parts, query, backend.dialect)
+    return read_answer(query.engine.text_rows(run_query(backend, text)), parts, query)
 
 
 def _fits(answer: QueryAnswer) -> bool:

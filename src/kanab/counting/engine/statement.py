@@ -1,7 +1,7 @@
 """Write the one statement: people grouped by all arms and levels, and every table added up from that.
 
 The first stage holds one row per signature, with counts, sums and squares. The second is a list of
-parts over it, one below the other: signatures with their people and what the rules for amounts ask of
+parts over it, in one pass: signatures with their people and what the rules for amounts ask of
 them, classes with their sums, and squares on marginals only. So the source is read once, and what is
 not published of a signature goes no further than the process that counts.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import combinations
 from typing import Any
 
@@ -202,7 +202,6 @@ def _proofs(table: Any, query: CountQuery) -> dict[str, Any]:
     proofs = {
         "ok": [reduce(operator.and_, each).all()] if each else [],
         "exact": [proof for measure in query.measures for proof in measure.exact(steps[measure])],
-        "even": [proof for measure in query.measures for proof in measure.even(steps[measure])],
     }
     return {name: reduce(operator.and_, conditions) for name, conditions in proofs.items() if conditions}
 
@@ -250,11 +249,7 @@ def _cross_sums(table: Any, place: int, cross: CrossSum, query: CountQuery) -> d
     total = query.engine.total
     if cross.shared and all(measure.doubles for measure in measures):  # at most half of Σ y² + Σ z², which are proven
         product = (first.cast("float64") * second.cast("float64")).sum()
-        return {f"z{place}_yz0": (product / float(measures[0].unit * measures[1].unit)).cast("int64")}
-    first, second = (
-        steps // measure.unit if measure.unit > 1 else steps
-        for steps, measure in zip((first, second), measures, strict=True)
-    )
+        return {f"z{place}_yz0": product.cast("int64")}
     if cross.shared:
         terms = product_terms(first, second, cross.products[2])
         return {f"z{place}_yz{part}": total(term) for part, term in enumerate(terms)}
@@ -273,7 +268,7 @@ def _third_powers(table: Any, place: int, cross: CrossSum, query: CountQuery) ->
     steps = [_present(table, measure) for measure in measures]
     both = steps[0].notnull() & steps[1].notnull()
     off = {
-        f"z{place}_off{part}": (both & (each != measure.commonest * measure.unit)).cast("int32").sum()
+        f"z{place}_off{part}": (both & (each != measure.commonest)).cast("int32").sum()
         for part, (each, measure) in enumerate(zip(steps, measures, strict=True))
     }
     y, z = (ibis.ifelse(both, each, ibis.null(each.type())).cast("float64") for each in steps)
@@ -290,7 +285,7 @@ def _left(table: Any, relation: Relation, query: CountQuery) -> Any:
 
     def units(name: str) -> Any:
         measure = query.measure(name)
-        return _present(table, measure).fill_null(0).cast("float64") / float(measure.metric.scale * measure.unit)
+        return _present(table, measure).fill_null(0).cast("float64") / float(measure.metric.scale)
 
     left = units(relation.target)
     for name, weight in relation.weights:
@@ -311,7 +306,7 @@ def _number_ranges(table: Any, query: CountQuery) -> dict[str, Any]:
         ranges[f"h{measure.place}"] = measure.largest(steps)
     for first, second in query.other_products:
         parts = (_present(table, each).cast("float64") for each in (first, second))
-        ranges[f"w{first.place}_{second.place}"] = operator.mul(*parts).sum() / float(first.unit * second.unit)
+        ranges[f"w{first.place}_{second.place}"] = operator.mul(*parts).sum()
     return ranges
 
 
@@ -349,7 +344,7 @@ def query_parts(stage: Any, query: CountQuery) -> tuple[QueryPart, ...]:
     flags = tuple((flag, "SUM") for flag in query.flags)
     of_signatures = dict.fromkeys(("n", *_presence(query), *(_for_rules(query) if query.for_release else ())))
     parts = [
-        QueryPart("signatures", (query.keys,), tuple((name, "") for name in of_signatures)),
+        QueryPart("signatures", (query.keys,), tuple((name, "MAX") for name in of_signatures)),
         QueryPart("inside", ((),), (("n", "SUM"), *flags, *_check_values(stage, query))),
         QueryPart("outside", ((),), (("n", "SUM"), *flags), outside=True),
     ]
@@ -392,7 +387,7 @@ def _table_parts(stage: Any, query: CountQuery, experiments: tuple[str, ...]) ->
 def _check_values(stage: Any, query: CountQuery) -> list[tuple[str, str]]:
     checks = {"c": "SUM", "lo": "MIN", "hi": "MAX", "cl": "SUM"}
     values = [(f"{word}{measure.place}", how) for measure in query.measures for word, how in checks.items()]
-    values += [(proof, "BOOL_AND") for proof in ("ok", "exact", "even")]
+    values += [(proof, "BOOL_AND") for proof in ("ok", "exact")]
     return [value for value in values if value[0] in stage.columns]
 
 
@@ -411,103 +406,45 @@ def _square_names(
 def write_statement(
     first: str, parts: Sequence[QueryPart], query: CountQuery, dialect: Any, *, pretty: bool = False
 ) -> str:
-    """Return the whole statement: the first stage as a named subquery, the parts one below the other."""
-    arms = []
-    for name, key in query.arms.items():
-        declared = query.plan.experiment(name).arms
-        arms.append((key, None if declared is None else as_values(declared, key.kind)))
-    layout = _Layout(query.keys, tuple(arms), _presence(query), query.engine)
+    """Return the whole statement: the first stage as a named subquery, and one pass over it for all parts."""
     name = exp.to_identifier(_STAGE, quoted=True).sql(dialect=dialect)
-    return f"WITH {name} AS (\n{first}\n)\n{_second_stage(tuple(parts), layout, dialect, pretty)}"
+    second = _second_stage(parts, query).sql(dialect=dialect, pretty=pretty, copy=False)
+    return f"WITH {name} AS (\n{first}\n)\n{second}"
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """What the parts of a query share: all keys, those of arms with the arms that are declared, who has a value."""
+def _second_stage(parts: Sequence[QueryPart], query: CountQuery) -> exp.Select:
+    """Return the rows of all parts out of one pass: every signature next to every set of keys that it belongs to.
 
-    keys: tuple[Key, ...]
-    arms: tuple[tuple[Key, tuple[Level, ...] | None], ...]
-    present: tuple[str, ...]
-    engine: Engine
-
-
-@lru_cache(maxsize=128)
-def _second_stage(parts: tuple[QueryPart, ...], layout: _Layout, dialect: Any, pretty: bool) -> str:
-    """Return the SQL of the parts, written once: the data have no part in it."""
-    slots = max(len(part.values) for part in parts)
-    selects = (
-        [_crossed(parts, slots, layout)]
-        if layout.engine.crossed
-        else [_select(place, part, slots, layout) for place, part in enumerate(parts)]
-    )
-    return "\nUNION ALL\n".join(select.sql(dialect=dialect, pretty=pretty, copy=False) for select in selects)
-
-
-def _select(place: int, part: QueryPart, slots: int, layout: _Layout) -> exp.Select:
-    """Return a select of the part's place, which of its sets (a bit per key not in it), keys and numbers as texts."""
-    keys = part.keys
-    bits: list[Any] = [exp.func("GROUPING", _column(key.column)) * (1 << bit) for bit, key in enumerate(keys)]
-    several = len(part.sets) > 1
-    mask = reduce(operator.add, bits) if several else exp.Literal.number(0)
-    text = layout.engine.text
-    columns = [text(_column(key.column)) if key in keys else _nothing(place) for key in layout.keys]
-    numbers = [text(_aggregate(*value, layout.engine)) for value in part.values]
-    nothing = [_nothing(place) for _ in range(slots - len(numbers))]
-    select = exp.Select(
-        expressions=_named([exp.Literal.number(place), mask, *columns, *numbers, *nothing]),
-        from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
-        where=exp.Where(this=_people(part, layout)),
-    )
-    if part.name == "signatures" or not keys:
-        return select
-    sets = [[_column(key.column) for key in group] for group in part.sets]
-    grouping = exp.GroupingSets(expressions=[exp.Tuple(expressions=columns) for columns in sets])
-    select.set("group", exp.Group(grouping_sets=[grouping]) if several else exp.Group(expressions=sets[0]))
-    return select
-
-
-def _nothing(place: int) -> Any:
-    """Return a value that is not there; the first part says that columns are texts."""
-    return exp.null() if place else exp.Cast(this=exp.null(), to=exp.DataType(this=exp.DType.TEXT))
-
-
-def _named(columns: Iterable[Any]) -> list[Any]:
-    """Return columns with names, which some engines need: of their own, as some read a name as what it names here."""
-    return [exp.alias_(column, f"answer{place}", quoted=True, copy=False) for place, column in enumerate(columns)]
-
-
-def _crossed(parts: Sequence[QueryPart], slots: int, layout: _Layout) -> exp.Select:
-    """Return the same rows out of one pass: every signature next to every set of keys, without those not in it."""
+    Each row has the part's place, which of its sets (a bit per key not in it), and keys and numbers as texts.
+    """
     sets = [(place, part, keys) for place, part in enumerate(parts) for keys in part.sets]
-    masked = {
-        key.column: [number for number, (_, _, keys) in enumerate(sets) if key in keys] for key in layout.keys
-    } | {name: [0] for name in layout.present}  # these split signatures, which are no groups of keys alone
+    masked = {key.column: [number for number, (_, _, keys) in enumerate(sets) if key in keys] for key in query.keys}
+    masked |= {name: [0] for name in _presence(query)}  # these split signatures, which are no groups of keys alone
     own = []  # of a key, nothing next to sets without it
     for name, numbers in masked.items():
-        value: exp.Expr = exp.null()
-        if numbers:
-            value = exp.Case(ifs=[exp.If(this=_column("number").isin(*numbers), true=_column(name))])
+        value = exp.Case(ifs=[exp.If(this=_column("number").isin(*numbers), true=_column(name))])
         own.append(exp.alias_(value, f"own_{name}", quoted=True))
     about = []
     for place, part in enumerate(parts):
         of_part = exp.EQ(this=_column("place"), expression=exp.Literal.number(place))
-        about.append(exp.and_(of_part, _people(part, layout)))
+        about.append(exp.and_(of_part, _people(part, query)))
     values = dict.fromkeys(name for part in parts for name, _ in part.values)
     inner = exp.Select(
-        expressions=[
-            *(_column(name) for name in ("place", "mask")),
-            *own,
-            *(_column(name) for name in values),
-        ],
+        expressions=[_column("place"), _column("mask"), *own, *map(_column, values)],
         from_=exp.From(this=exp.table_(_STAGE, quoted=True)),
         joins=[exp.Join(this=_list_of(sets), kind="CROSS")],
         where=exp.Where(this=exp.or_(*about)),
     )
-    text = layout.engine.text
     groups = [_column(name) for name in ("place", "mask", *(f"own_{name}" for name in masked))]
-    keys = [text(_column(f"own_{key.column}")) for key in layout.keys]
+    keys = [query.engine.text(_column(f"own_{key.column}")) for key in query.keys]
+    slots = [_slot(number, parts, query.engine) for number in range(max(len(part.values) for part in parts))]
+    # answers have names of their own, as some engines read a name as what it names here
+    answers = [
+        exp.alias_(column, f"answer{place}", quoted=True, copy=False)
+        for place, column in enumerate([*groups[:2], *keys, *slots])
+    ]
     return exp.Select(
-        expressions=_named([*groups[:2], *keys, *(_slot(number, parts, layout.engine) for number in range(slots))]),
+        expressions=answers,
         from_=exp.From(this=inner.subquery("kanab_rows", copy=False)),
         group=exp.Group(expressions=groups),
     )
@@ -530,15 +467,15 @@ def _list_of(sets: Sequence[tuple[int, QueryPart, tuple[Key, ...]]]) -> Any:
 def _slot(number: int, parts: Sequence[QueryPart], engine: Engine) -> Any:
     """Return the number that each part has in the same slot, as text."""
     ifs = [
-        exp.If(this=exp.Literal.number(place), true=engine.text(_aggregate(name, how or "MAX", engine)))
+        exp.If(this=exp.Literal.number(place), true=engine.text(_aggregate(name, how, engine)))
         for place, part in enumerate(parts)
         for name, how in part.values[number : number + 1]
     ]
     return exp.Case(this=_column("place"), ifs=ifs)
 
 
-def _people(part: QueryPart, layout: _Layout) -> Any:
-    arms = {key.name: _in_experiment(key, declared) for key, declared in layout.arms}
+def _people(part: QueryPart, query: CountQuery) -> Any:
+    arms = {name: _in_experiment(key, query.plan.experiment(name).arms) for name, key in query.arms.items()}
     inside = [arms[name] for name in part.experiments or part.group or arms]
     if part.experiments:
         return exp.and_(*inside)
@@ -550,7 +487,8 @@ def _in_experiment(key: Key, declared: tuple[Level, ...] | None) -> Any:
     arm = _column(key.column)
     if declared is None:
         return exp.Not(this=exp.Is(this=arm, expression=exp.null()))
-    return arm.isin(*(exp.convert(level) for level in declared)) if declared else exp.false()
+    values = as_values(declared, key.kind)
+    return arm.isin(*map(exp.convert, values)) if values else exp.false()
 
 
 def _column(name: str) -> exp.Column:
@@ -560,4 +498,4 @@ def _column(name: str) -> exp.Column:
 def _aggregate(name: str, how: str, engine: Engine) -> Any:
     if how == "SUM" and engine.sums == "words":
         return exp.Anonymous(this="kanab_sum", expressions=[_column(name)])
-    return _AGGREGATES[how](this=_column(name)) if how else _column(name)
+    return _AGGREGATES[how](this=_column(name))
