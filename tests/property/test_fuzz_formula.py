@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kanab import KanabError, count_columns
 from kanab.errors import FormulaError
-from kanab.stats import adjusted_effect, fit, nested_f, pooled_f
+from kanab.stats import adjusted_effect, fit, pooled_f
 from kanab.stats.regression.formula import parse
 
 LONGEST = 1.0  # seconds of processor time; a reading takes well under a millisecond
@@ -86,13 +86,6 @@ def test_every_well_formed_formula_is_read(formula):
 @given(text=sentences | formulas)
 def test_adjusting_gives_an_effect_or_an_error_of_ours(text):
     outcome(lambda: adjusted_effect(TALLY, covariates=text))
-
-
-@pytest.mark.slow
-@settings(fuzz, max_examples=150)
-@given(main=sentences | formulas, full=formulas)
-def test_comparing_gives_a_test_or_an_error_of_ours(main, full):
-    outcome(lambda: nested_f(TALLY, main, full))
 
 
 @settings(fuzz, max_examples=150)

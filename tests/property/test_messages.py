@@ -337,11 +337,3 @@ def test_no_body_raises_anything_but_an_error_that_says_nothing_of_it() -> None:
         "nonce", "counted or dropped",
     }  # fmt: skip
     assert {reason for reason, times in reasons.items() if times > 20} >= expected
-
-
-@pytest.mark.slow
-@settings(max_examples=500)
-@given(body=st.binary(max_size=200), kind=st.sampled_from([None, "application/json"]))
-def test_noise_is_refused(body: bytes, kind: str | None) -> None:
-    with pytest.raises(MessageError):
-        PostAcceptor(FUZZED).accept(body, kind, NOW, None)

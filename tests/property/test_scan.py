@@ -160,21 +160,6 @@ def crowd(seed, experiments=6, people=1_500, most=4, enrolled=0.8):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_row_is_that_of_the_pairs_own_tally(seed):
-    pairs = crowd(seed)
-    scan = scan_pairs(pairs)
-    assert len(scan.rows) == 30
-    for row in scan:
-        tally = pairs.tally(pairs.place(row.a), pairs.place(row.b))
-        for test, f, df, p in (
-            (pooled_f, row.F, row.df, row.p),
-            (robust_f, row.F_robust, row.df_robust, row.p_robust),
-        ):
-            expected = test(tally, metric=row.metric)
-            assert (f, df, p) == (near(expected.F), near(expected.df), near(expected.p, rel=1e-10))
-
-
-@pytest.mark.parametrize("seed", range(4))
 def test_stored_tables_give_the_same_rows(seed):
     pairs = crowd(seed)
     names = [factor.name for factor in pairs.experiments]

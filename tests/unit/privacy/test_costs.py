@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -38,22 +39,39 @@ def spread_within(tally: kb.Tally) -> float:
     return float(np.sqrt(left / (n.sum() - filled.sum())))
 
 
+def said_and_true(draw: Callable[[], dict[str, Any]], runs: int) -> tuple[list[float], list[float]]:
+    """How much wider an interval is said to be because levels are merged, and how much wider it really is."""
+    said, true = [], []
+    for _ in range(runs):
+        counted = kb.count(draw(), **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
+        released = kb.release(counted)
+        table = released.tables["arm/x"]
+        share = wider_by(table, released.receipt.maps["arm/x"], table.moments_of("y"))
+        assert share is not None
+        said.append(share)
+        true.append(spread_within(table) / spread_within(counted.tallies["arm/x"]) - 1)
+    return said, true
+
+
 @pytest.mark.parametrize(("spread", "least", "most"), [(0.0, 0.0, 0.02), (0.5, 0.01, 0.05), (1.0, 0.05, 0.14)])
 @pytest.mark.slow
 def test_the_cost_of_merging_is_near_what_the_unmerged_table_would_have_shown(spread, least, most) -> None:
     rng = np.random.default_rng(3)
-    said, true = [], []
-    for _ in range(60):
-        counted = kb.count(people(rng, spread), **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
-        released = kb.release(counted)
-        table = released.tables["arm/x"]
-        levels = released.receipt.maps["arm/x"]
-        share = wider_by(table, levels, table.moments_of("y"))
-        assert share is not None
-        said.append(share)
-        true.append(spread_within(table) / spread_within(counted.tallies["arm/x"]) - 1)
+    said, true = said_and_true(lambda: people(rng, spread), 60)
     assert np.median(said) == pytest.approx(np.median(true), abs=max(0.005, 0.25 * np.median(true)))
     assert least <= np.median(said) <= most
+
+
+@pytest.mark.slow
+def test_neighbouring_numbers_cost_what_their_trend_says() -> None:
+    rng = np.random.default_rng(1)
+
+    def ages() -> dict[str, Any]:
+        age = rng.integers(18, 78, 900)
+        return {"arm": rng.choice(["A", "B"], 900), "x": age, "y": np.round(age / 18 + rng.normal(0, 1, 900), 2)}
+
+    said, true = said_and_true(ages, 40)
+    assert np.mean(said) == pytest.approx(np.mean(true), abs=0.005)
 
 
 def test_the_cost_follows_from_the_file_alone_and_says_nothing_of_what_was_merged() -> None:
@@ -117,23 +135,6 @@ def test_where_merging_costs_little_a_smaller_k_is_said_to_gain_nothing() -> Non
         "merging levels of x makes adjusted intervals less than 1 % wider, if merged levels differ as much as the "
         "others do: a smaller k would gain next to nothing"
     ]
-
-
-@pytest.mark.slow
-def test_neighbouring_numbers_cost_what_their_trend_says() -> None:
-    rng = np.random.default_rng(1)
-    said, true = [], []
-    for _ in range(40):
-        age = rng.integers(18, 78, 900)
-        rows = {"arm": rng.choice(["A", "B"], 900), "x": age, "y": np.round(age / 18 + rng.normal(0, 1, 900), 2)}
-        counted = kb.count(rows, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
-        released = kb.release(counted)
-        table, levels = released.tables["arm/x"], released.receipt.maps["arm/x"]
-        share = wider_by(table, levels, table.moments_of("y"))
-        assert share is not None
-        said.append(share)
-        true.append(spread_within(table) / spread_within(counted.tallies["arm/x"]) - 1)
-    assert np.mean(said) == pytest.approx(np.mean(true), abs=0.005)
 
 
 def test_nothing_merged_costs_nothing() -> None:

@@ -22,7 +22,6 @@ from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.leverage import Leverage, leverage
-from kanab.privacy.merging import SAFETY_FACTOR
 from kanab.privacy.numbers.design import Weights
 from kanab.privacy.overlap import Column
 from kanab.privacy.release_json import release_to_dict
@@ -185,30 +184,3 @@ def test_an_attacker_reads_the_levels_of_pairs_as_they_were_merged() -> None:
     assert axis.merged is not None
     assert {old for _, olds in axis.merged.groups for old in olds} >= {1, 2, 3, 4}
     assert all(new in made.tables["arm/x/z"].factor("z").levels for new, _ in axis.merged.groups)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_levels_of_pairs_are_merged_as_if_every_trial_were_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs_module, "MOST_CELLS", 60)
-    rng = np.random.default_rng(seed)
-    rows = people(3_000, seed) | {"x": rng.choice([*"abcdefghij"], 3_000), "z": rng.zipf(1.5, 3_000) % 12}
-    counted = kb.count(rows, plan("x", "z"))
-    assert counted.signatures is not None
-    columns = dict(zip(counted.signatures.tables, counted.signatures.cells.T, strict=True))
-    singles = pairs_module.SingleTables(counted.tallies, columns, counted.signatures.people)
-    (pair,) = planned_pairs(counted.plan).values()
-    trial: pairs_module.Maps | None = singles.unmerged()
-    steps = 0
-    while trial is not None:
-        tally = singles.table(pair, trial)
-        assert tally.people.shape == singles.shape(pair, trial)
-        assert np.array_equal(tally.people, singles.people_in(pair, trial))
-        pooled = tally.people.sum(axis=0)
-        few = np.any((pooled > 0) & (pooled < 2 * SAFETY_FACTOR * counted.plan.k))
-        if not few and not np.any((tally.people > 0) & (tally.people < counted.plan.k)) and tally.people.size <= 60:
-            break
-        trial, steps = singles.coarser(pair, trial), steps + 1
-    assert trial is not None
-    assert steps > 5
-    assert pairs_module._merged_to_k(counted, singles, pair, singles.unmerged()) == trial

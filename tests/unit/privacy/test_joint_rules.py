@@ -140,9 +140,6 @@ def test_a_rare_sensitive_metric_is_not_in_more_tables_than_hide_who_has_it(tmp_
     assert found.receipt.left_out["arm/z: d"].startswith("d is withheld in arm/z: it is sensitive")
 
 
-# ── inside a class ─────────────────────────────────────────────────────────────────────────────
-
-
 # ── a ledger ───────────────────────────────────────────────────────────────────────────────────
 
 

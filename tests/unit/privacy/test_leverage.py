@@ -71,9 +71,6 @@ def test_where_nobody_is_published_effective_k_is_infinite(cells: Any, people: A
     assert holds(leverage(cells, people), 10)
 
 
-# ── k, up to rounding ──────────────────────────────────────────────────────────────────────────
-
-
 # ── how it is computed ─────────────────────────────────────────────────────────────────────────
 
 

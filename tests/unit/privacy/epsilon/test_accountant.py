@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.shop import shop_rows
 from tests.unit.cli.program import Program
 
 import kanab as kb
@@ -39,15 +40,11 @@ adjust = ["device"]
 EXACT = PLAN.replace("bought", "visited")
 
 
-def shop(n: int = 2000, seed: int = 1) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    return {
-        "variant": rng.choice(["A", "B"], n).tolist(),
-        "device": rng.choice(["phone", "desktop"], n).tolist(),
-        "bought": (rng.random(n) < 0.3).astype(int).tolist(),
-        "visited": (rng.random(n) < 0.6).astype(int).tolist(),
-        "enrolled": [f"2026-09-{day:02d}" for day in rng.integers(7, 28, n)],
-    }
+def shop(n: int = 2000) -> dict[str, list[Any]]:
+    rng = np.random.default_rng(2)
+    days = [f"2026-09-{day:02d}" for day in rng.integers(7, 28, n)]
+    rows = shop_rows(n, visited=(rng.random(n) < 0.6).astype(int), enrolled=days)
+    return {name: np.asarray(rows[name]).tolist() for name in ("variant", "device", "bought", "visited", "enrolled")}
 
 
 ROWS = shop()
