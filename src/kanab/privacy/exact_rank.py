@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import scipy
@@ -100,34 +99,6 @@ def _inverted(root: Floats) -> Floats:
         return np.asarray(inverse)
     inverse, _ = scipy.linalg.lapack.dtrtri(root, lower=1)
     return np.tril(inverse.T @ inverse)
-
-
-def exact_inverse(gram: Floats) -> tuple[NDArray[Any], int]:
-    """Return a generalised inverse in whole numbers and their common denominator, for small matrices.
-
-    Elimination without fractions: a zero is exactly zero, so that superfluous classes are recognised;
-    their rows and columns are zero.
-
-    >>> exact_inverse(np.array([[4.0, 4, 1], [4, 4, 1], [1, 1, 2]]))
-    (array([[2, 0, -1],
-           [0, 0, 0],
-           [-1, 0, 4]], dtype=object), 7)
-    """
-    size = len(gram)
-    table = np.hstack([gram.astype(np.int64), np.eye(size, dtype=np.int64)]).astype(object)
-    last = 1
-    basis = []
-    for column in range(size):
-        pivot = table[column, column]
-        if pivot == 0:
-            continue
-        rest = np.arange(size) != column
-        table[rest] = (table[rest] * pivot - np.outer(table[rest, column], table[column])) // last
-        last = pivot
-        basis.append(column)
-    inverse = np.zeros((size, size), dtype=object)
-    inverse[np.ix_(basis, basis)] = table[np.ix_(basis, [size + column for column in basis])]
-    return inverse, int(last)
 
 
 # ── proof by coefficients ──────────────────────────────────────────────────────────────────────

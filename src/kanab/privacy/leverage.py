@@ -7,9 +7,9 @@ is 1 / max h. For one table h = 1/n, and the rule is plain k-anonymity.
 
 What must never happen is that one person among millions is taken for a rounding error. So nothing
 is left out because of floating point alone: a class counts as a combination of others only if whole
-numbers prove it. Where that proof or the bound on rounding errors fails, small tables are computed
-in exact fractions, and large ones get what holds without any computation: people hide at least
-among those who share their whole signature.
+numbers prove it. What rounding may have added is deducted; where that proof or the bound on rounding
+errors fails, what holds without any computation is left: people hide at least among those who share
+their whole signature.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -46,7 +45,6 @@ is more than this for every k up to a million.
 """
 
 DOUBTFUL = 0.1  # a relative error from which on a computed leverage is worth nothing
-EXACT = 64, 2_000_000  # classes and look-ups for which exact fractions take about a second
 PACK = 48  # classes: small blocks are computed together, which is quicker than one by one
 REFINEMENTS = 4  # of a fit: each leaves a tenth of what was left, or less
 ROUNDS = 200  # of an approximation that is good enough to choose by
@@ -280,12 +278,8 @@ def _block(columns: Columns, people: Ints, sums: Floats, weights: Floats) -> Exp
     """Explain the rows of one block; where in doubt nobody hides among more than is certain."""
     from kanab.privacy.exact_rank import inverse_of  # noqa: PLC0415 - `import kanab` stays light
 
-    tables = len(columns)
     gram = _gram(columns, people)
-    inverse = inverse_of(gram, tables)
-    in_doubt = inverse is None or inverse.error > SLACK
-    if in_doubt and len(gram) <= EXACT[0] and len(people) * tables**2 <= EXACT[1]:
-        return _exactly(gram, columns, people, sums, weights)
+    inverse = inverse_of(gram, len(columns))
     if inverse is None or inverse.error > DOUBTFUL:
         unknown = np.full_like(sums, np.nan)
         return Explained(people.astype(float), unknown, unknown, 1 / weights)
@@ -301,23 +295,6 @@ def _block(columns: Columns, people: Ints, sums: Floats, weights: Floats) -> Exp
         return Explained(sizes / (1 + inverse.error), *fits, shares)
     near = np.rint(sizes)
     return Explained(np.where(np.abs(sizes - near) <= inverse.error * sizes, near, sizes), *fits, shares)
-
-
-def _exactly(gram: Floats, columns: Columns, people: Ints, sums: Floats, weights: Floats) -> Explained:
-    """Explain a block without any rounding but the last."""
-    from kanab.privacy.exact_rank import exact_inverse  # noqa: PLC0415 - `import kanab` stays light
-
-    numerators, denominator = exact_inverse(gram)
-    padded = np.zeros((len(gram) + 1, len(gram) + 1), dtype=object)
-    padded[:-1, :-1] = numerators
-    h = sum(padded[first, second] for first in columns for second in columns)
-    matrix = np.array([[x / denominator for x in row] for row in numerators.tolist()])
-    sizes = np.array([float(Fraction(denominator, int(x))) for x in h])
-    basis = np.flatnonzero(np.diag(matrix) > 0)
-    place = np.full(len(gram) + 1, -1, dtype=np.int32)
-    place[basis] = np.arange(len(basis))
-    shares = _shares(place[columns], people, weights, 1 / sizes)
-    return Explained(sizes, *_fitted(columns, matrix, people, sums), shares)
 
 
 def _shares(columns: Columns, people: Ints, weights: Floats, h: Floats) -> Floats:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.property.test_leverage import solutions
 
 from kanab.privacy import exact_rank
-from kanab.privacy.exact_rank import exact_inverse, inverse_of
+from kanab.privacy.exact_rank import inverse_of
 
 
 def indicators(cells: Any) -> Any:
@@ -129,8 +131,9 @@ def test_the_bound_on_the_error_holds_where_much_is_lost() -> None:
         gram = gram_of(x, people)
         found = inverse_of(gram, 4)
         assert found is not None
-        numerators, denominator = exact_inverse(gram)
-        for row in x:
-            exact = int(row.astype(int) @ numerators @ row.astype(int)) / denominator
-            kept = row[found.basis]
-            assert kept @ symmetric(found.matrix) @ kept == pytest.approx(exact, rel=found.error, abs=0)
+        whole = [[Fraction(int(number)) for number in row] for row in gram[np.ix_(found.basis, found.basis)]]
+        rights = [[int(number) for number in row[found.basis]] for row in x]
+        for row, solved in zip(rights, solutions(whole, rights), strict=True):
+            exact = sum((a * b for a, b in zip(row, solved, strict=True)), Fraction(0))
+            kept = np.array(row, dtype=float)
+            assert kept @ symmetric(found.matrix) @ kept == pytest.approx(float(exact), rel=found.error, abs=0)

@@ -157,9 +157,7 @@ def test_whoever_has_the_hash_alone_cannot_confirm_a_guess_of_the_tables(tmp_pat
     """The attack: write the release of a guess, and compare its hash with the one that was published."""
     write_release(shop_release(), tmp_path / "a.json")
     published = json.loads((tmp_path / "a.json").read_text())
-    right_guess = json.loads(
-        json.dumps(release_to_dict(shop_release()))
-    )  # all digits are right
+    right_guess = json.loads(json.dumps(release_to_dict(shop_release())))  # all digits are right
     assert right_guess["tables"] == published["tables"]
     assert right_guess["hash"] != published["hash"]
     assert len(bytes.fromhex(published["salt"])) == 16
