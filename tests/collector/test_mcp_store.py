@@ -13,7 +13,7 @@ from tests.unit.cli.several.test_mcp import START
 from tests.unit.dashboard.shop_releases import entries
 
 from kanab.agents.answers import NOTHING_YET, Answers
-from kanab.cli.stores import store_to_read
+from kanab.cli.stores import Place
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.dashboard.release_sources import StoreReleases
 from kanab.errors import StoreError
@@ -22,7 +22,7 @@ from kanab.errors import StoreError
 @pytest.mark.slow
 def test_batches_of_a_shared_database_are_answered(postgres_url: str, closing: Keep) -> None:
     store = closing(PostgresStore(postgres_url))
-    answers = Answers(StoreReleases(lambda: store_to_read(None, postgres_url)))
+    answers = Answers(StoreReleases(Place(None, postgres_url).read))
     assert answers.list_experiments().text == NOTHING_YET
     for number, batch in enumerate(entries()):
         store.seal(number, lambda *_, batch=batch: batch)
@@ -39,4 +39,4 @@ def test_batches_of_a_shared_database_are_answered(postgres_url: str, closing: K
 
 def test_a_database_that_is_not_there_is_said_at_the_start() -> None:
     with pytest.raises(StoreError):
-        StoreReleases(lambda: store_to_read(None, "postgresql://127.0.0.1:1/nothing"))
+        StoreReleases(Place(None, "postgresql://127.0.0.1:1/nothing").read)

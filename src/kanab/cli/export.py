@@ -8,7 +8,7 @@ import click
 
 from kanab.atomicfile import write_whole
 from kanab.cli.output import LEDGER, output_option
-from kanab.cli.stores import place_options, store_to_read
+from kanab.cli.stores import Place, place_options
 from kanab.errors import SourceError
 
 
@@ -18,7 +18,7 @@ from kanab.errors import SourceError
     "-o", "--output", mark=LEDGER, words="Ledger to write: a file, or an address such as s3://… (fsspec).",
     default="kanab.ledger", show_default=True,
 )  # fmt: skip
-def export(data: str | None, store: str | None, output: str) -> None:
+def export(place: Place, output: str) -> None:
     """Write a collector's sealed batches to a ledger.
 
     No key is needed.
@@ -31,7 +31,7 @@ def export(data: str | None, store: str | None, output: str) -> None:
     from kanab.collector.sealing import stored_ledger
     from kanab.privacy.ledger import ledger_text
 
-    with closing(store_to_read(data, store)) as opened:
+    with closing(place.read()) as opened:
         ledger = stored_ledger(opened)
     if not ledger.entries:
         raise SourceError("nothing is sealed yet", "A cohort is sealed at the first tick after it is ripe.")

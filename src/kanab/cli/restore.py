@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from kanab.cli.stores import keyring_at_hand, opened_store, store_options, witness_of
+from kanab.cli.stores import Place, store_options, witness_of
 from kanab.errors import StoreError
 
 if TYPE_CHECKING:
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 def restore(
     ledger: str | None,
-    data: str | None,
-    store: str | None,
-    key: str | None,
+    place: Place,
     witness: str | None,
     *,
     keep_open: bool,
@@ -56,8 +53,8 @@ def restore(
     from kanab.privacy.ledger import read_ledger
 
     now = datetime.now(UTC)
-    with closing(opened_store(data, store)) as opened:
-        keyring = keyring_at_hand(key, None if data is None else Path(data))
+    with closing(place.open()) as opened:
+        keyring = place.keyring_at_hand()
         if keyring is not None:
             opened.claim(keyring.fingerprint)
         seen = None if keyring is None else witness_of(keyring, witness)

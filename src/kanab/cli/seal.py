@@ -9,7 +9,7 @@ import click
 
 from kanab.cli.operating.notify import channels_of, notifier_of
 from kanab.cli.source_options import moment
-from kanab.cli.stores import clock_options, opened_keyring, opened_store, plan_options, store_options, witness_of
+from kanab.cli.stores import Place, clock_options, plan_options, store_options, witness_of
 from kanab.errors import PrivacyError, need_extra
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 def seal(
     plan_file: str,
     replace_plan: int | None,
-    data: str | None,
-    store: str | None,
-    key: str | None,
+    place: Place,
     *,
     accept_clock: bool,
     clock_peers: tuple[str, ...],
@@ -56,8 +54,8 @@ def seal(
     need_extra("sealing", "server", "cryptography")
     plan = read_plan(plan_file)
     channels_of(plan.notify)  # a secret that is missing is said before anything is sealed
-    with closing(opened_store(data, store, plan.durability)) as opened:
-        cipher = RecordCipher(opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True)))
+    with closing(place.open(plan.durability)) as opened:
+        cipher = RecordCipher(place.keyring(opened))
         witness = witness_of(cipher.keyring) if plan.durability == "disk" else None
         if (older := older_error(opened, cipher.keyring, witness)) is not None:
             raise older

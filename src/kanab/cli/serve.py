@@ -10,13 +10,10 @@ import click
 from kanab.cli.operating.notify import channels_of, notifier_of
 from kanab.cli.stores import (
     NO_WITNESS,
+    Place,
     allow_host_option,
-    check_key_is_said,
-    check_place,
     clock_options,
     listening_options,
-    opened_keyring,
-    opened_store,
     plan_options,
     reading_access,
     store_options,
@@ -75,9 +72,7 @@ _ORIGINS = (
 def serve(
     plan_file: str,
     replace_plan: int | None,
-    data: str | None,
-    store: str | None,
-    key: str | None,
+    place: Place,
     *,
     accept_clock: bool,
     clock_peers: tuple[str, ...],
@@ -118,13 +113,13 @@ def serve(
     access = reading_access(host, allow_host, proxies)
     if not plan.origins and (proxies or not is_loopback(host)):
         raise StoreError(f"visitors can reach this collector, and {Path(plan_file).name} names no origins", _ORIGINS)
-    check_place(data, store)
-    check_key_is_said(data, key)  # before it is waited for a database
+    place.check()
+    place.check_key_is_said()  # before it is waited for a database
 
     def begin() -> tuple[Service, Path | None]:
-        opened = opened_store(data, store, plan.durability, new=True)
+        opened = place.open(plan.durability, new=True)
         try:
-            keyring = opened_keyring(opened, data, key, say=say)
+            keyring = place.keyring(opened, say=say)
             seen = witness_of(keyring, witness) if plan.durability == "disk" else None
             if seen is None and plan.durability == "disk":
                 say(NO_WITNESS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,17 +31,118 @@ NO_WITNESS = "The store has no witness (--witness FILE): after putting a backup 
 _KEEP = "Keep a copy of it apart from backups of the data: with both, open cohorts can be read."
 
 
-place_options = flags_together(
+say_aside = partial(click.echo, err=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a collector's open cohorts and sealed batches are, and their key, as flags say it."""
+
+    data: str | None
+    url: str | None
+    key: str | None = None
+
+    def check(self) -> None:
+        """Raise `StoreError` unless flags name a data directory or a database, and not both."""
+        if (self.data is None) == (self.url is None):
+            raise StoreError("where the store is kept is not said", "Give --data DIRECTORY or --store postgresql://….")
+        if self.url is not None and not self.url.startswith(("postgresql://", "postgres://")):
+            raise StoreError("that is not the address of a database", "Write --store postgresql://host/database.")
+
+    @property
+    def _file(self) -> Path:
+        file = Path(self.data or "") / FILE
+        if not file.exists():
+            name = file.parent.name
+            raise StoreError(f"there is no store in {name!r}", "Name the data directory of a collector (--data).")
+        return file
+
+    def open(self, durability: Literal["disk", "memory"] = "disk", *, new: bool = False) -> Store:
+        """Open the store; where a new one may begin, make a new data directory."""
+        from kanab.collector.stores.postgres import PostgresStore
+        from kanab.collector.stores.sqlite import MemoryStore, SqliteStore
+
+        self.check()
+        if self.url is not None:
+            if durability == "memory":
+                raise StoreError("durability = 'memory' keeps no open cohort in a database", "Use --data DIRECTORY.")
+            return PostgresStore(self.url)
+        file = Path(self.data or "") / FILE if new else self._file
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as problem:
+            raise StoreError(f"{file.parent.name} cannot be made: {problem.strerror}", "Check the path.") from None
+        return (MemoryStore if durability == "memory" else SqliteStore)(file)
+
+    def read(self) -> Store:
+        """Open the store to read it: nothing is written, and no table is brought up to date."""
+        from kanab.collector.stores.postgres import PostgresStore
+        from kanab.collector.stores.sqlite import SqliteStore
+
+        self.check()
+        return SqliteStore(self._file, read_only=True) if self.url is None else PostgresStore(self.url, read_only=True)
+
+    @property
+    def key_file(self) -> Path | None:
+        """The file of the key, where it comes from one: the one that is named, or the one beside a data directory."""
+        if self.key is None and (os.environ.get(KEY) or self.data is None):
+            return None
+        return key_beside(Path(self.data or "")) if self.key is None else Path(self.key)
+
+    def check_key_is_said(self) -> None:
+        """Raise `StoreError` if nothing says where the key is; a data directory has it beside it."""
+        if self.key_file is None and not os.environ.get(KEY):
+            raise StoreError(
+                "the key of the store is not said", "Give --key FILE, the same for all collectors, or KANAB_KEY."
+            )
+
+    def keyring(self, store: Store, *, say: Callable[[str], None] = say_aside) -> Keyring:
+        """Read the key of the store: a file, or KANAB_KEY; a new store with a data directory gets a new file."""
+        self.check_key_is_said()
+        path = self.key_file
+        if path is None:
+            say("The key comes from KANAB_KEY: whoever has that text can make the keys of sealed cohorts again.")
+            return Keyring(KeyChain.from_secret(os.environ[KEY]))
+        if self.data is not None:
+            check_apart(path, Path(self.data))
+        if path.exists() or store.versions():
+            return Keyring.from_file(path)
+        keyring = Keyring.create(path)
+        say(f"A new key: {path}. {_KEEP} Without it open cohorts are lost, sealed ones are not.")
+        return keyring
+
+    def keyring_at_hand(self) -> Keyring | None:
+        """Read the key of the store, or a copy of it; None where there is none beside its data."""
+        path = self.key_file
+        if path is None:
+            return Keyring(KeyChain.from_secret(os.environ[KEY])) if os.environ.get(KEY) else None
+        return Keyring.from_file(path) if self.key is not None or path.exists() else None
+
+
+_PLACE_FLAGS = flags_together(
     click.option("--data", type=click.Path(file_okay=False), help="Data directory of one collector."),
     click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors."),
 )
-"""Gives a command the flags that say where open cohorts and sealed batches are."""
+_KEY_FLAG = click.option("--key", type=click.Path(dir_okay=False), help="Key file; default beside the data directory.")
 
-store_options = flags_together(
-    place_options,
-    click.option("--key", type=click.Path(dir_okay=False), help="Key file; default beside the data directory."),
-)
-"""Those, and where their key is."""
+
+def _with_place(command: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(command)
+    def placed(*args: Any, **named: Any) -> Any:
+        place = Place(named.pop("data"), named.pop("store"), named.pop("key", None))
+        return command(*args, place=place, **named)
+
+    return placed
+
+
+def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the flags that say where open cohorts and sealed batches are, as a `Place`."""
+    return _PLACE_FLAGS(_with_place(command))
+
+
+def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command those, and where their key is."""
+    return _PLACE_FLAGS(_KEY_FLAG(_with_place(command)))
 
 
 def listening_options(port: int) -> Callable[[Any], Any]:
@@ -59,90 +162,6 @@ plan_options = flags_together(
     ),
 )  # fmt: skip
 """Gives a command the flags that say by which plan a store is kept."""
-
-
-def opened_store(
-    data: str | None, url: str | None, durability: Literal["disk", "memory"] = "disk", *, new: bool = False
-) -> Store:
-    """Open the store that flags name; where a new one may begin, make a new data directory."""
-    from kanab.collector.stores.postgres import PostgresStore
-    from kanab.collector.stores.sqlite import MemoryStore, SqliteStore
-
-    check_place(data, url)
-    if url is not None:
-        if durability == "memory":
-            raise StoreError("durability = 'memory' keeps no open cohort in a database", "Use --data DIRECTORY.")
-        return PostgresStore(url)
-    folder = Path(data or "")
-    if not new:
-        _file_in(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as problem:
-        raise StoreError(f"{folder.name} cannot be made: {problem.strerror}", "Check the path.") from None
-    return (MemoryStore if durability == "memory" else SqliteStore)(folder / FILE)
-
-
-def store_to_read(data: str | None, url: str | None) -> Store:
-    """Open the store that flags name to read it: nothing is written, and no table is brought up to date."""
-    from kanab.collector.stores.postgres import PostgresStore
-    from kanab.collector.stores.sqlite import SqliteStore
-
-    check_place(data, url)
-    if url is not None:
-        return PostgresStore(url, read_only=True)
-    return SqliteStore(_file_in(Path(data or "")), read_only=True)
-
-
-def check_place(data: str | None, url: str | None) -> None:
-    """Raise `StoreError` unless flags name a data directory or a database, and not both."""
-    if (data is None) == (url is None):
-        raise StoreError("where the store is kept is not said", "Give --data DIRECTORY or --store postgresql://….")
-    if url is not None and not url.startswith(("postgresql://", "postgres://")):
-        raise StoreError("that is not the address of a database", "Write --store postgresql://host/database.")
-
-
-def _file_in(folder: Path) -> Path:
-    if not (folder / FILE).exists():
-        raise StoreError(f"there is no store in {folder.name!r}", "Name the data directory of a collector (--data).")
-    return folder / FILE
-
-
-def check_key_is_said(data: str | None, key: str | None) -> None:
-    """Raise `StoreError` if nothing says where the key is; a data directory has it beside it."""
-    if key is None and data is None and not os.environ.get(KEY):
-        raise StoreError(
-            "the key of the store is not said", "Give --key FILE, the same for all collectors, or KANAB_KEY."
-        )
-
-
-def opened_keyring(store: Store, data: str | None, key: str | None, *, say: Callable[[str], None]) -> Keyring:
-    """Read the key of a store: a file, or KANAB_KEY; a new store with a data directory gets a new file."""
-    secret = os.environ.get(KEY)
-    if secret and key is None:
-        keyring = Keyring(KeyChain.from_secret(secret))
-        say("The key comes from KANAB_KEY: whoever has that text can make the keys of sealed cohorts again.")
-        return keyring
-    check_key_is_said(data, key)
-    path = Path(key) if key is not None else key_beside(Path(data or ""))
-    if data is not None:
-        check_apart(path, Path(data))
-    if path.exists() or store.versions():
-        return Keyring.from_file(path)
-    keyring = Keyring.create(path)
-    say(f"A new key: {path}. {_KEEP} Without it open cohorts are lost, sealed ones are not.")
-    return keyring
-
-
-def keyring_at_hand(key: str | None, place: Path | None) -> Keyring | None:
-    """Read the key of a store, or a copy of it, beside its ``place``; None where there is none."""
-    secret = os.environ.get(KEY)
-    if key is not None:
-        return Keyring.from_file(Path(key))
-    if secret:
-        return Keyring(KeyChain.from_secret(secret))
-    path = None if place is None else key_beside(place)
-    return Keyring.from_file(path) if path is not None and path.exists() else None
 
 
 allow_host_option = click.option(

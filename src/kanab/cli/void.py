@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kanab.cli.stores import opened_keyring, opened_store, store_options
+from kanab.cli.stores import Place, store_options
 from kanab.errors import SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @store_options
 @click.option("--reason", required=True, help="Why; it stands in the ledger, and in the receipt of the next batch.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def void(cohort: str, data: str | None, store: str | None, key: str | None, *, reason: str, yes: bool) -> None:
+def void(cohort: str, place: Place, *, reason: str, yes: bool) -> None:
     """Destroy open cohorts for good, and record it.
 
     All cohorts through COHORT that are still open go, with their keys: keys move forward only. Nothing of their people
@@ -35,9 +35,9 @@ def void(cohort: str, data: str | None, store: str | None, key: str | None, *, r
 
     if not reason.strip():
         raise click.UsageError("say why (--reason): it is all that is left of these cohorts.")
-    with closing(opened_store(data, store)) as opened:
+    with closing(place.open()) as opened:
         through, now = _last_to_void(opened, cohort), datetime.now(UTC)
-        keyring = opened_keyring(opened, data, key, say=lambda sentence: click.echo(sentence, err=True))
+        keyring = place.keyring(opened)
         if not yes:
             click.confirm(f"Destroy {_named(cohort)}, for good?", abort=True)
         new = void_cohorts(opened, keyring, through, reason.strip(), now)

@@ -20,9 +20,9 @@ import click
 from kanab import __version__
 from kanab.cli.operating.settings import KEY
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.stores import PEERS, check_place, store_options, store_to_read
+from kanab.cli.stores import PEERS, Place, store_options
 from kanab.collector.http.server import UnfamiliarError, fast_protocol
-from kanab.collector.keys.keyring import KeyChain, check_apart, key_beside, peek_key_file
+from kanab.collector.keys.keyring import KeyChain, check_apart, peek_key_file
 from kanab.errors import KanabError, PlanError
 
 if TYPE_CHECKING:
@@ -56,14 +56,7 @@ class Diagnosis:
 )
 @json_option
 def doctor(
-    plan_file: str | None,
-    data: str | None,
-    store: str | None,
-    key: str | None,
-    *,
-    ledger: str | None,
-    clock_peers: tuple[str, ...],
-    as_json: bool,
+    plan_file: str | None, place: Place, *, ledger: str | None, clock_peers: tuple[str, ...], as_json: bool
 ) -> None:
     """Look for what is wrong with a collector.
 
@@ -75,11 +68,11 @@ def doctor(
     kanab doctor --plan kanab.toml --data ./kanab-data
     kanab doctor --store postgresql://localhost/kanab --key kanab.key --ledger kanab.ledger --json
     """
-    check_place(data, store)
-    findings = [*_machine(), *_disk(data)]
+    place.check()
+    findings = [*_machine(), *_disk(place.data)]
     try:
-        with closing(store_to_read(data, store)) as opened:
-            findings += [*_store(opened), *_plan(opened, plan_file), *_key(opened, data, key)]
+        with closing(place.read()) as opened:
+            findings += [*_store(opened), *_plan(opened, plan_file), *_key(opened, place)]
             findings += [*_clock(opened, clock_peers), *_database(opened), *_backup(opened, ledger)]
             findings += _notifications(opened, plan_file)
     except KanabError as problem:
@@ -212,23 +205,23 @@ def _notifications(store: Store, plan_file: str | None) -> Iterator[Diagnosis]:
             yield Diagnosis("notifications", "ok", f"{who} {says}")
 
 
-def _key(store: Store, data: str | None, key: str | None) -> Iterator[Diagnosis]:
+def _key(store: Store, place: Place) -> Iterator[Diagnosis]:
     from kanab.collector.store_ledger import closed_through
 
-    secret = os.environ.get(KEY)
+    path = place.key_file
+    secret = os.environ.get(KEY) if path is None else None
     try:
-        if secret and key is None:
+        if secret:
             chain = KeyChain.from_secret(secret)
             yield Diagnosis(
                 "key", "warning", "it comes from KANAB_KEY", "A seal erases a key file, and cannot erase this."
             )
-        elif key is None and data is None:
+        elif path is None:
             yield Diagnosis("key", "skipped", "no key file is named", "Give --key FILE.")
             return
         else:
-            path = Path(key) if key is not None else key_beside(Path(data or ""))
-            if data is not None:
-                check_apart(path, Path(data))
+            if place.data is not None:
+                check_apart(path, Path(place.data))
             chain = peek_key_file(path)
             yield Diagnosis("key", "ok", "it is there, apart from the data, and nobody else may read it")
     except KanabError as problem:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from kanab.cli.operating.settings import has_password
-from kanab.cli.stores import FILE, keyring_at_hand, store_to_read
+from kanab.cli.stores import FILE, Place
 from kanab.errors import StoreError
 
 
@@ -39,15 +39,16 @@ def drill(backup: str, *, key: str | None, ledger: str | None) -> None:
         if has_password(backup):
             remedy = "Leave it out, and give it in PGPASSWORD or ~/.pgpass."
             raise StoreError("the password in the address would stand in the list of processes", remedy)
-        with closing(store_to_read(None, backup)) as database:
-            report = rehearse(database, keyring_at_hand(key, None), exported, now)
+        place = Place(None, backup, key)
+        with closing(place.read()) as database:
+            report = rehearse(database, place.keyring_at_hand(), exported, now)
     else:
-        place = Path(backup)
-        file = place / FILE if place.is_dir() else place
+        copy = Path(backup)
+        file = copy / FILE if copy.is_dir() else copy
         if not file.exists():
             remedy = "Name a copy of a data directory, or of its store.db."
-            raise StoreError(f"there is no store in {place.name!r}", remedy)
-        report = rehearse(file, keyring_at_hand(key, place), exported, now)
+            raise StoreError(f"there is no store in {copy.name!r}", remedy)
+        report = rehearse(file, Place(backup, None, key).keyring_at_hand(), exported, now)
     click.echo(report.text)
     if not report.works:
         sys.exit(1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kanab.cli.operating.settings import secret_of
-from kanab.cli.stores import opened_store
+from kanab.cli.stores import Place, place_options
 from kanab.errors import KanabError, PlanError, StoreError
 
 if TYPE_CHECKING:
@@ -25,10 +25,9 @@ LATER = "A running collector, the next kanab seal or kanab notify tries again."
 
 @click.command()
 @click.option("--plan", "plan_file", required=True, type=click.Path(dir_okay=False), help="Plan file with [notify].")
-@click.option("--data", type=click.Path(file_okay=False), help="Data directory of one collector.")
-@click.option("--store", metavar="URL", help="PostgreSQL database shared by several collectors.")
+@place_options
 @click.option("--test", "trial", is_flag=True, help="Send a test message to everybody; no store is needed.")
-def notify(plan_file: str, data: str | None, store: str | None, *, trial: bool) -> None:
+def notify(plan_file: str, place: Place, *, trial: bool) -> None:
     """Tell people what was sealed and not told yet.
 
     A running collector does so by itself. Exits with 2 if somebody could not be told.
@@ -45,7 +44,7 @@ def notify(plan_file: str, data: str | None, store: str | None, *, trial: bool) 
     if trial:
         _try(plan.notify)
         return
-    with closing(opened_store(data, store, plan.durability)) as opened:
+    with closing(place.open(plan.durability)) as opened:
         notifier = notifier_of(plan, opened)
         done = notifier is None or notifier.tell(opened.sealed(), (), plan)
     if not done:

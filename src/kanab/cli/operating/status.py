@@ -13,7 +13,7 @@ import click
 
 from kanab.cli.operating.settings import TOKEN, TOKEN_FILE, secret_of
 from kanab.cli.output import echo_json, json_option
-from kanab.cli.stores import check_place, place_options, store_to_read
+from kanab.cli.stores import Place, place_options
 from kanab.errors import SourceError, StoreError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SHOWN = ("kanab_seal_lag_seconds", "kanab_clock_step_seconds", "kanab_waiting_p
 @place_options
 @click.option("--url", metavar="URL", help="Address of a collector that runs: is it ready?")
 @json_option
-def status(data: str | None, store: str | None, url: str | None, *, as_json: bool) -> None:
+def status(place: Place, url: str | None, *, as_json: bool) -> None:
     """Show how collecting stands.
 
     Of a store: the plan, the epoch, open cohorts and when they are ripe, the next seal, the ledger, and in steps of k
@@ -45,9 +45,8 @@ def status(data: str | None, store: str | None, url: str | None, *, as_json: boo
     kanab status --store postgresql://localhost/kanab --url http://localhost:8000 --json
     """
     state: dict[str, Any] = {}
-    if url is None or data is not None or store is not None:
-        check_place(data, store)
-        with closing(store_to_read(data, store)) as opened:
+    if url is None or place != Place(None, None):
+        with closing(place.read()) as opened:
             state["store"] = store_state(opened, datetime.now(UTC))
     if url is not None:
         state["collector"] = _collector_state(url)

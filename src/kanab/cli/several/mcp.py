@@ -7,7 +7,7 @@ import signal
 import click
 from click.core import ParameterSource
 
-from kanab.cli.stores import FILE, allow_host_option, reading_access, store_to_read
+from kanab.cli.stores import FILE, Place, allow_host_option, reading_access
 from kanab.errors import MissingExtraError
 
 
@@ -51,7 +51,7 @@ def mcp(
     except ImportError:
         raise MissingExtraError("answering assistants", "mcp") from None
     log = Log()
-    source: ReleaseSource = FileReleases(places, FILE) if places else StoreReleases(lambda: store_to_read(None, store))
+    source: ReleaseSource = FileReleases(places, FILE) if places else StoreReleases(Place(None, store).read)
     answers = Answers(source)
     log.take_over()
     if access is None:
