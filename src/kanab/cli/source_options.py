@@ -109,8 +109,8 @@ def numbers(texts: tuple[str, ...], flag: str, read: Callable[[str], float] = fl
 def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
     """Read planned shares: ratios such as ``A=9,B=1``, parts of 1, or percentages that add up to 100.
 
-    >>> shares_of(("A=90%,B=10%",))
-    {'A': 90.0, 'B': 10.0}
+    >>> shares_of(("A=90%,B=10%",)), shares_of(("1=0.33,2=0.33,3=0.33",))
+    ({'A': 90.0, 'B': 10.0}, {1: 0.33, 2: 0.33, 3: 0.33})
     """
     example = "A=50%,B=50%"
     written = pairs(texts, "--shares", example)
@@ -194,7 +194,11 @@ def claimed(flag: str, claim: Any, text: str, better: Any = "higher", *, relativ
 
 
 def level(text: str | None) -> Level:
-    """Read an arm on the command line: a number if it looks like one, true/false, else a text."""
+    """Read an arm on the command line: a number if it looks like one, true/false, else a text.
+
+    >>> [level(text) for text in ("A", "1", "0.5", "False")]
+    ['A', 1, 0.5, False]
+    """
     if text is None:
         return None
     if text.lower() in ("true", "false"):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.approved import assert_approved
 
+from kanab.collector.counting.layout import layouts
 from kanab.errors import PlanError
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict, plan_to_dict, read_plan
 from kanab.plan.model import Cohorts, CovariatePlan, DecisionRule, ExperimentPlan, MetricPlan, Plan, make_plan
@@ -181,6 +182,27 @@ def test_quantiles_and_bins_of_metrics_are_read_and_written() -> None:
         parse_plan(
             "[metrics]\nspend = { bounds = [0, 9] }\n[experiments.checkout]\narms = { A = 1, B = 1 }\nquantiles = 1"
         )
+
+
+WITH_A_NUMBER = """
+[covariates]
+tier = [1, 2, 3]
+[metrics]
+spend = { bounds = [0, 300], resolution = 0.01 }
+before = { bounds = [0, 150], resolution = 0.01 }
+[experiments.variant]
+arms = { A = 1, B = 1 }
+adjust = ["tier", "before"]
+"""
+
+
+def test_a_metric_to_adjust_for_comes_back_from_plain_data_and_a_collector_takes_none() -> None:
+    plan = parse_plan(WITH_A_NUMBER)
+    assert (plan.numbers, plan.experiment().adjust, plan.outcomes) == (("before",), ("tier",), ("spend",))
+    assert plan_to_dict(plan)["experiments"]["variant"]["adjust"] == ["tier", "before"]
+    assert plan_from_dict(plan_to_dict(plan)) == plan
+    with pytest.raises(PlanError, match="adjust names a metric, which needs products that messages do not carry"):
+        layouts(plan)
 
 
 def test_without_cohorts_there_are_none() -> None:
