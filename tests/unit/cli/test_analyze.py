@@ -237,10 +237,12 @@ def test_people_of_other_arms_are_reported_exactly_and_by_the_gate_in_steps_of_k
 def test_numbers_are_named_by_a_flag_or_by_bounds_and_a_ledger_takes_a_second_release(
     program: Program, tmp_path: Path
 ) -> None:
-    head = f"release visits.csv {SPEND} --bounds prior_spend=0:999,user_id=0:2000 --adjust user_id,prior_spend,tier --number user_id"
+    numbers = "--bounds prior_spend=0:999,user_id=0:2000 --adjust user_id,prior_spend,tier --number user_id"
     plans, tables = [], []
     for name, more in (("1.json", " --new-ledger"), ("2.json", "")):
-        done = program(*f"{head} --ledger {tmp_path}/kanab.ledger -o {tmp_path}/{name}{more}".split())
+        done = program(
+            *f"release visits.csv {SPEND} {numbers} --ledger {tmp_path}/kanab.ledger -o {tmp_path}/{name}{more}".split()
+        )
         assert done.code == 0, done
         released = json.loads((tmp_path / name).read_text())
         plans.append(plan_from_dict(released["plan"]))
