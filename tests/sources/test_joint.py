@@ -22,7 +22,6 @@ from kanab.counting.engine.sql import count_table
 from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean
 from kanab.errors import KanabError, SourceError
-from kanab.plan.file import plan_to_dict
 from kanab.plan.joint_plan import join_plans
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
@@ -240,19 +239,6 @@ def test_each_experiment_has_its_own_first_exposure(engine: Loader, duckdb_loade
 
 
 # ── through the front door ─────────────────────────────────────────────────────────────────────
-
-
-def test_files_and_frames_give_the_same_parts(parquet: Any) -> None:
-    frame = SHOP.to_pydict()
-    by_file = kb.count(parquet(frame), DECLARED, earlier=OTHERS)
-    by_rows = kb.count(SHOP, DECLARED, earlier=OTHERS)
-    assert_same(by_file, by_rows)
-    assert [one.plan for one in by_file.earlier] == [one.plan for one in by_rows.earlier]
-    assert [plan_to_dict(one.plan)["experiments"] for one in by_rows.earlier] == [
-        plan_to_dict(plan)["experiments"] for plan in OTHERS
-    ]
-    for found, expected in zip(by_file.earlier, by_rows.earlier, strict=True):
-        assert_same(found, expected)
 
 
 def test_names_that_look_like_aliases_are_left_alone(parquet: Any) -> None:

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from tests.approved import assert_approved
 
-from kanab import KanabError
 from kanab.errors import PlanError
-from kanab.plan.check import check_plan, find_mistakes, nearest, path_to
+from kanab.plan.check import check_plan, find_mistakes, path_to
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 
@@ -101,22 +100,6 @@ def test_every_mistake_is_found_with_its_path() -> None:
     assert_approved("plan/mistaken_values.txt", "\n".join("\n  ".join(mistakes) for mistakes in found) + "\n")
 
 
-def test_all_mistakes_come_together_one_to_a_line() -> None:
-    plan = plan_of(ExperimentPlan("checkout", (("A", 1),), "C"), k=0)
-    with pytest.raises(KanabError) as refused:
-        check_plan(plan)
-    assert str(refused.value).splitlines() == [
-        "3 mistakes in the plan:",
-        "  k must be a whole number, at least 2",
-        "  experiments.checkout.arms must name at least two arms",
-        "  experiments.checkout.control is not one of its arms; declared: A.",
-    ]
-
-
-def test_k_below_five_is_for_the_gate_to_refuse() -> None:
-    assert list(find_mistakes(plan_of(SHOP, k=2))) == []
-
-
 def test_what_is_no_plan_is_refused() -> None:
     with pytest.raises(PlanError, match="a plan is needed"):
         check_plan({"k": 10})  # type: ignore[arg-type]
@@ -125,8 +108,3 @@ def test_what_is_no_plan_is_refused() -> None:
 def test_paths_are_written_as_in_the_file() -> None:
     assert path_to("metrics", "größe", "bounds") == "metrics.größe.bounds"
     assert path_to("metrics", 'a "b"') == 'metrics."a \\"b\\""'
-
-
-def test_the_nearest_name_is_suggested_or_all_are_listed() -> None:
-    assert nearest("devcie", ["device", "tier"]) == "nearest: device"
-    assert nearest("zzz", ["device", "tier"]) == "declared: device, tier"

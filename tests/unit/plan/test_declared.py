@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kanab.description import Covariate
-from kanab.plan.declared import bin_labels, declared_arms, declared_levels
-from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.declared import declared_arms, declared_levels
+from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
 
 
 def test_arms_are_declared_with_shares_or_alone_or_not_at_all() -> None:
@@ -42,13 +41,3 @@ def test_bins_of_a_metric_have_a_missing_level_only_where_it_may_be_missing() ->
         metrics = (MetricPlan("latency", (0, 30), bins=3, missing=rule),)
         binned = Plan(metrics, (ExperimentPlan("x", quantiles={"latency": (0.5,)}),))
         assert declared_levels(binned, "latency").levels == ("< 0", "0 – 10", "10 – 20", "20 – 30", "≥ 30", *gone)
-
-
-def test_labels_of_bins_are_those_of_counting() -> None:
-    assert bin_labels(()) == ("any",)
-    assert bin_labels((1.5,)) == ("< 1.5", "≥ 1.5")
-    assert declared_levels(make_plan("x", ["y"], adjust=[Covariate("z", bins=[1.5])]), "z").levels == (
-        "< 1.5",
-        "≥ 1.5",
-        None,
-    )

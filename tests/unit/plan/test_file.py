@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.approved import assert_approved
 from kanab.collector.counting.layout import layouts
 from kanab.errors import PlanError
 from kanab.plan.file import parse_plan, plan_digest, plan_from_dict, plan_to_dict, read_plan
-from kanab.plan.model import Cohorts, CovariatePlan, DecisionRule, ExperimentPlan, MetricPlan, Plan, make_plan
+from kanab.plan.model import make_plan
 from kanab.plan.values import duration
 
 SHOP = """\
@@ -114,52 +115,12 @@ def changed(old: str, new: str, text: str = SHOP) -> str:
 # ── what is read ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_file_of_the_design_is_this_plan() -> None:
-    assert parse_plan(SHOP) == Plan(
-        (
-            MetricPlan("bought", binary=True),
-            MetricPlan("minutes", (0, 600), 0.01),
-            MetricPlan("spend", (0, 500), 0.01, of="bought"),
-        ),
-        (
-            ExperimentPlan("checkout", (("A", 1), ("B", 1)), "A", ("tier",), ("device",)),
-            ExperimentPlan("banner", (("off", 9), ("on", 1)), "off", interactions=("checkout",)),
-        ),
-        (CovariatePlan("tier", (1, 2, 3)), CovariatePlan("device", ("phone", "desktop", "other"))),
-        10,
-        Cohorts("7d", "7d", "7d"),
-    )
-
-
 def test_every_key_is_read() -> None:
-    plan = parse_plan(EVERYTHING)
-    assert (plan.k, plan.durability, plan.nonce_life) == (20, "memory", "48h")
-    assert plan.origins == ("https://shop.example", "http://localhost:8000")
-    assert plan.cohorts == Cohorts("1d", "14d", "end")
-    assert plan.covariates == (
-        CovariatePlan("tier", (1, 2.5)),
-        CovariatePlan("member", (True, False)),
-        CovariatePlan("age", bins=5),
-        CovariatePlan("prior", bins=(10, 20.5)),
-        CovariatePlan("country", top=20),
-        CovariatePlan("city"),
-    )
-    assert plan.metrics == (
-        MetricPlan("bought", binary=True, sensitive="both", min_events=20),
-        MetricPlan("orders", (0, 50), 1, missing="exclude"),
-        MetricPlan("revenue", (0, 500), 0.01, of="bought", sensitive="yes", squares="class"),
-        MetricPlan("basket", ratio=("revenue", "orders")),
-    )
-    checkout, banner, footer = plan.experiments
-    assert checkout == ExperimentPlan(
-        "checkout", (("A", 1), ("B", 1), ("C", 0.5)), "B", ("age", "tier"), ("tier", "member"), ("banner",),
-        "2026-11", (), 0.1, {"revenue": 0.5}, 4, primary=("orders",), guardrails=("revenue", "bought"),
-        lower_is_better=("bought",), non_inferiority={"revenue": (0.025, True), "bought": (0.01, False)},
-        decision=DecisionRule("all", "non-inferior", 20000, "2%"),
-    )  # fmt: skip
-    assert (banner.arms, banner.control, banner.exclude_with) == ((0, 1), 0, ("footer",))
-    assert banner.tolerance == {"bought": 0.25, "orders": 0.25, "revenue": 0.25, "basket": 0.25}
-    assert footer.control == "off"
+    plan, lines = parse_plan(EVERYTHING), []
+    for field in fields(plan):
+        value = getattr(plan, field.name)
+        lines += [f"{field.name}:", *(f"    {part}" for part in (value if isinstance(value, tuple) else [value]))]
+    assert_approved("plan/everything.txt", "\n".join(lines) + "\n")
 
 
 def test_quantiles_and_bins_of_metrics_are_read_and_written() -> None:
@@ -479,13 +440,6 @@ def plan_or_refusal(text: str) -> None:
         assert len(str(problem)) < 100_000
     else:
         assert plan_from_dict(plan_to_dict(plan)) == plan
-
-
-@pytest.mark.slow
-@settings(max_examples=150, deadline=None)
-@given(st.lists(WORDS, max_size=40).map(" ".join))
-def test_any_heap_of_words_is_a_plan_or_refused(text: str) -> None:
-    plan_or_refusal(text)
 
 
 @pytest.mark.slow

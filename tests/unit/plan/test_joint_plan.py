@@ -18,7 +18,6 @@ from kanab.plan.joint_plan import (
     people_of,
     populations,
     tables_about,
-    views_of,
 )
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, make_plan
 
@@ -74,21 +73,6 @@ def test_what_another_plan_says_about_privacy_makes_no_alias() -> None:
     assert join_plans([PLAN, other]).copies == {}
     assert counting_terms(PLAN) == counting_terms(other) == counting_terms(replace(PLAN, k=20))
     assert counting_terms(PLAN) != counting_terms(replace(PLAN, metrics=(SPEND,)))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        replace(SPEND, resolution=0.5),
-        replace(SPEND, bounds=(0, 499)),
-        replace(SPEND, missing="exclude"),
-        replace(SPEND, squares="class"),
-        MetricPlan("spend"),
-    ],
-)
-def test_every_part_of_a_metrics_definition_counts(other: MetricPlan) -> None:
-    joint = join_plans([replace(PLAN, metrics=(SPEND,)), replace(PLAN, metrics=(other,))])
-    assert joint.copies == {"spend#2": "spend"}
 
 
 def test_true_is_not_the_number_one() -> None:
@@ -156,17 +140,6 @@ def test_the_order_of_experiments_makes_no_other_people() -> None:
     assert tables(joint) == ["checkout/tier", "banner", "banner/checkout"]
 
 
-def test_a_plan_by_itself_is_its_only_view() -> None:
-    (view,) = views_of(PLAN)
-    assert view.plan is PLAN
-    assert view.experiments == {"checkout": "checkout", "banner": "banner"}
-    assert [view.table(own) for own in PLAN.linkages] == list(PLAN.linkages)
-    assert populations(PLAN) == (("checkout", "banner"),)
-    assert people_of(PLAN, "spend") == ("checkout", "banner")
-    assert column_of(PLAN, "spend") == "spend"
-    assert tables_about(PLAN)["banner"] == {"spend", "bought"}
-
-
 def test_a_name_in_two_roles_is_two_names() -> None:
     first = make_plan("checkout", ["tier"])
     second = make_plan("checkout", [], adjust=["tier"])
@@ -189,13 +162,6 @@ def test_an_alias_of_a_long_name_is_short_enough_for_every_engine() -> None:
         make_plan("v", **as_values("make_plan", metrics=["y"], adjust=[name], bins={name: bins})) for bins in (2, 3)
     )
     assert join_plans([one, other]).copies == {f"{'ö' * 25}#2": name}
-
-
-def test_a_product_is_kept_once_for_both_directions() -> None:
-    visits = MetricPlan("visits", (0, 9), 1)
-    there = replace(PLAN, metrics=(SPEND, visits, MetricPlan("r", ratio=("spend", "visits"))))
-    back = replace(PLAN, metrics=(SPEND, visits, MetricPlan("r", ratio=("visits", "spend"))))
-    assert join_plans([there, back]).products == (("spend", "visits"),)
 
 
 def test_both_directions_of_a_pair_are_tables_of_their_own() -> None:

@@ -15,37 +15,19 @@ def plan_of(*experiments: ExperimentPlan, **parts: Any) -> Plan:
     return Plan(parts.pop("metrics", (MetricPlan("spend"),)), experiments, **parts)
 
 
-def names(plan: Plan) -> list[str]:
-    return list(plan.linkage_names)
-
-
 # ── linkages ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_experiment_without_covariates_needs_one_table_of_its_arms() -> None:
-    assert names(plan_of(ExperimentPlan("checkout"))) == ["checkout"]
-
-
-def test_covariates_are_separate_tables_and_never_crossed() -> None:
-    plan = plan_of(ExperimentPlan("checkout", adjust=("tier", "age"), segments=("device",)))
-    assert names(plan) == ["checkout/tier", "checkout/age", "checkout/device"]
-
-
-def test_a_covariate_that_is_adjusted_for_and_segmented_by_is_one_table_with_both_marginals() -> None:
-    plan = plan_of(ExperimentPlan("checkout", adjust=("tier", "age"), segments=("tier",)))
-    assert plan.linkages == (Linkage(("checkout",), "tier", "marginals"), Linkage(("checkout",), "age", "arm"))
-
-
-def test_the_shop_of_the_design_needs_these_four_tables() -> None:
-    checkout = ExperimentPlan("checkout", adjust=("tier",), segments=("device",))
-    banner = ExperimentPlan("banner", interactions=("checkout",))
-    assert names(plan_of(checkout, banner)) == ["checkout/tier", "checkout/device", "banner", "banner/checkout"]
-
-
-def test_a_pair_that_both_sides_ask_for_is_one_table() -> None:
-    one = ExperimentPlan("one", interactions=("two",))
-    two = ExperimentPlan("two", interactions=("one",))
-    assert names(plan_of(one, two)) == ["one", "one/two", "two"]
+def test_the_tables_that_plans_need_are_of_one_covariate_each_and_every_pair_is_one() -> None:
+    checkout = ExperimentPlan("checkout", adjust=("tier", "age"), segments=("tier", "device"))
+    banner = ExperimentPlan("banner", interactions=("checkout", "font"))
+    plan = plan_of(checkout, banner, ExperimentPlan("font", interactions=("banner",)))
+    assert plan.linkages == (
+        Linkage(("checkout",), "tier", "marginals"), Linkage(("checkout",), "age", "arm"),
+        Linkage(("checkout",), "device", "marginals"), Linkage(("banner",)), Linkage(("banner", "checkout")),
+        Linkage(("banner", "font")), Linkage(("font",)),
+    )  # fmt: skip
+    assert plan.covariates_in_use == ("tier", "age", "device")
 
 
 # ── looking things up ──────────────────────────────────────────────────────────────────────────
@@ -128,11 +110,6 @@ SHOP = plan_of(
     metrics=(MetricPlan("spend", squares="class"), MetricPlan("orders"), MetricPlan("each", ratio=("spend", "orders"))),
     covariates=(CovariatePlan("age", bins=3), CovariatePlan("country", top=5)),
 )
-
-
-def test_covariates_in_use_are_those_of_the_experiments_each_once() -> None:
-    assert SHOP.experiment("checkout").covariates == ("tier", "age", "device")
-    assert SHOP.covariates_in_use == ("tier", "age", "device")
 
 
 def test_a_ratio_is_no_metric_that_is_counted() -> None:
