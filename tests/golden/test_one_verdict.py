@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.unit.dashboard.shop_releases import PLAN, FixedSource, ask, plain, release_weeks
 
+from kanab.analysis.compare import verdict
 from kanab.analysis.effect_rows import EffectRow
-from kanab.analysis.verdicts import verdict
 from kanab.dashboard.dashboard import Dashboard
 from kanab.dashboard.experiment_list import summarize
 from kanab.dashboard.releases import RawSource

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kanab.analysis import methods
-from kanab.analysis.cluster_rows import clusters_of, hidden_metrics, per_person
-from kanab.analysis.compare import AnalyzedTables, by_role, effect_rows, metric_means, with_off_commonest, with_worth
+from kanab.analysis.compare import (
+    AnalyzedTables,
+    by_role,
+    clusters_of,
+    effect_rows,
+    hidden_metrics,
+    metric_means,
+    per_person,
+    with_off_commonest,
+    with_worth,
+)
 from kanab.analysis.looks import current_look
 from kanab.analysis.methods.base import Facts, read_methods
 from kanab.analysis.metric_shapes import shapes_of
 from kanab.analysis.options import (
     Looks,
-    PlannedRoles,
     ResolvedOptions,
     named_arm,
     read_contrast,
@@ -33,7 +41,7 @@ from kanab.description import Reading, Role
 from kanab.errors import AnalysisError, PrivacyError, flag, listed
 from kanab.plan.declared import control_of
 from kanab.plan.joint_shares import are_independent
-from kanab.plan.model import DecisionRule, ExperimentPlan, Plan
+from kanab.plan.model import DecisionRule, ExperimentPlan
 from kanab.privacy.costs import experiment_costs, merging_costs
 from kanab.privacy.release import OwnRows, Receipt, Release, Tables, concerns, refuse_own_rows
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
@@ -212,15 +220,17 @@ def _resolved(
     ratios = (f"{y}/{z}" for y, z in released.plan.ratios if z not in hidden_metrics(released))
     metrics = list(dict.fromkeys([*_metric_names(tables), *ratios]))
     _check_outcomes(options, plan.numbers, metrics)
-    planned = _planned_roles(released.plan, plan)
-    roles = read_roles(options.primary, options.guardrails, metrics, planned)
-    lower = read_lower(options.lower_is_better, metrics, options.margins) | {*planned.lower} & {*metrics}
+    called = {metric.name: "/".join(metric.ratio or (metric.name,)) for metric in released.plan.metrics}
+    primary, guardrails, less = (
+        [called.get(name, name) for name in names] for names in (plan.primary, plan.guardrails, plan.lower_is_better)
+    )
+    roles = read_roles(options.primary, options.guardrails, metrics, primary, guardrails)
+    lower = read_lower(options.lower_is_better, metrics, options.margins) | {*less} & {*metrics}
     asked = read_margins(options.margins, metrics, lower)
-    limits = {
-        name: replace(margin, better="lower" if name in lower else "higher")
-        for name, margin in planned.margins.items()
-        if name in metrics
-    }
+    limits: dict[str, Margin] = {}
+    for planned, (size, relative) in plan.non_inferiority.items():
+        if (name := called.get(planned, planned)) in metrics:
+            limits[name] = Margin(NON_INFERIORITY, size, "lower" if name in lower else "higher", relative=relative)
     limits |= {name: margin for name, claims in asked.items() for margin in claims if margin.claim == NON_INFERIORITY}
     margins = dict(asked)
     if options.looks is None:  # over several looks, their interval decides
@@ -244,19 +254,6 @@ def _check_outcomes(options: Reading, numbers: Sequence[str], metrics: Sequence[
                 f"{name} was measured before the experiment and is adjusted for, so there is no effect on it",
                 f"Name a metric: {listed(metrics)}.",
             )
-
-
-def _planned_roles(plan: Plan, experiment: ExperimentPlan) -> PlannedRoles:
-    called = {metric.name: "/".join(metric.ratio) if metric.ratio else metric.name for metric in plan.metrics}
-    primary, guardrails, lower = (
-        tuple(called.get(name, name) for name in names)
-        for names in (experiment.primary, experiment.guardrails, experiment.lower_is_better)
-    )
-    margins = {
-        called.get(name, name): Margin(NON_INFERIORITY, size, relative=relative)
-        for name, (size, relative) in experiment.non_inferiority.items()
-    }
-    return PlannedRoles(primary, guardrails, lower, margins)
 
 
 def _check_limits(rule: DecisionRule, roles: Mapping[str, Role], limits: Mapping[str, Margin]) -> None:
@@ -328,11 +325,13 @@ def _cautions(
     released: Tables, plan: ExperimentPlan, tables: Mapping[str, Tally], *, sequential: bool
 ) -> list[Caution]:
     """Collect what numbers alone do not say: about batches, about bounds, about each metric."""
-    batches = _batches(released, plan)
+    joined = [part for part in released.parts if plan.name in part.plan.experiment_names]  # others came later, or ended
+    batches = [part.totals(plan.name) for part in joined]
     cautions = [*map(rows_not_people, released.receipt.repeats), *changed_shares(batches, plan.name)]
     units = "clusters" if "assigned_by" in (released.receipt.choices or {}) else "people"
     cautions += small_arms(next(iter(tables.values())).people_by(plan.name), released.receipt.k, units)
-    others = [name for name in released.plan.experiment_names if _depend(released.plan, plan.name, name)]
+    joint = {name: released.plan.joint_shares(plan.name, name) for name in released.plan.experiment_names}
+    others = [name for name, shares in joint.items() if shares is not None and not are_independent(shares)]
     cautions += [assigned_jointly(plan.name, others)] if others else []
     cautions += [
         replace(caution, sentence=BATCHES.format(batches=len(batches)))
@@ -342,21 +341,12 @@ def _cautions(
     cautions += map(forged_messages, dict.fromkeys(metric for _, _, metric in about if metric))
     by_metric = {metric.name: tally for tally in reversed([*tables.values()]) for metric in tally.metrics}
     # several experiments may be about different people: taking them all errs on the side of a smaller share
-    everyone = sum(tally.total for tally in _one_per_experiment(released))
+    by_experiment = {tally.arms[0].name: tally for tally in released.tables.values() if len(tally.arms) == 1}
+    everyone = sum(tally.total for tally in by_experiment.values())
     cautions += clamped_values({name: released.receipt.clamped.get(name, 0) for name in by_metric}, everyone)
     for metric in _metric_names(tables):
         cautions += metric_cautions(by_metric[metric], metric, released.ranges.get(metric))
     return cautions
-
-
-def _depend(plan: Plan, experiment: str, other: str) -> bool:
-    """Return whether two experiments are planned with joint shares that are not those of independent assignments."""
-    shares = plan.joint_shares(experiment, other)
-    return shares is not None and not are_independent(shares)
-
-
-def _one_per_experiment(released: Tables) -> Iterable[Tally]:
-    return {tally.arms[0].name: tally for tally in released.tables.values() if len(tally.arms) == 1}.values()
 
 
 def _notes(released: Tables, plan: ExperimentPlan, options: ResolvedOptions, arms: Factor) -> list[str]:
@@ -407,8 +397,3 @@ def _missing(released: Tables, tables: Mapping[str, Tally]) -> dict[str, tuple[M
     rules = {metric.name: metric.missing for tally in tables.values() for metric in tally.metrics}
     people = released.receipt.missing
     return {name: (rule, people[name]) for name, rule in rules.items() if people.get(name)}
-
-
-def _batches(released: Tables, plan: ExperimentPlan) -> list[Tally]:
-    """Return the arms of one experiment in every batch that it is in: it may have joined later, or ended earlier."""
-    return [part.totals(plan.name) for part in released.parts if plan.name in part.plan.experiment_names]

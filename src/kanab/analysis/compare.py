@@ -6,19 +6,23 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from typing import Any
 
 from kanab.analysis.effect_rows import EffectRow
 from kanab.analysis.options import ROLES, Looks, ResolvedOptions, Weights
-from kanab.analysis.verdicts import carriers, verdict
+from kanab.counting.clusters import PEOPLE
 from kanab.description import SIZE, Reading, Role
 from kanab.errors import AnalysisError, DesignError
 from kanab.plan.model import ExperimentPlan
 from kanab.plan.paired_covariates import Pair
 from kanab.privacy.merging import LevelMap
+from kanab.privacy.release import Tables
+from kanab.report.words import Kind
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts
 from kanab.stats.cautions import count_nonmodal
+from kanab.stats.cluster_robust import between_clusters, effective_clusters
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.multiplicity import Simultaneous, correct, excludes, simultaneous_intervals
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
@@ -49,19 +53,6 @@ class MetricMeans:
         """Return an effect between these arms as it may be read at this look."""
         fewest = min((self.nonmodal.get(arm, math.inf) for arm, _ in effect.contrast), default=math.inf)
         return looks.at(effect, self.people, fewest, self.worth)
-
-
-@dataclass(frozen=True)
-class _Functions:
-    """How the means of a metric or of a ratio are made: plain, adjusted, adjusted for several covariates and numbers.
-
-    ``crossed`` says whether one table of classes is enough to adjust for one covariate.
-    """
-
-    plain: Callable[[Tally], ArmMeans]
-    adjusted: Callable[[Tally], ArmMeans]
-    joint: Callable[[list[Tally], list[str], list[str]], ArmMeans]
-    crossed: bool
 
 
 @dataclass(frozen=True)
@@ -108,15 +99,13 @@ def metric_means(
     known = dict.fromkeys(m.name for tally in tables.values() for m in tally.metrics)
     for metric in [name for name in known if name not in analyzed.plan.numbers]:
         holding = {name: tally for name, tally in tables.items() if metric in tally.metric_names}
-        functions = _of_metric(metric, options, analyzed.totals(holding))
-        measured += _plain_and_adjusted(analyzed, holding, metric, functions, notes)
-    for y, z in ratios:
-        holding = {name: tally for name, tally in tables.items() if (y, z) in [cross.pair for cross in tally.crosses]}
-        if not holding:
-            notes.append(f"{y}/{z} is not given: the products of its two parts are not in the release.")
-            continue
-        functions = _of_ratio(y, z, options, analyzed.totals(holding))
-        measured += _plain_and_adjusted(analyzed, holding, f"{y}/{z}", functions, notes)
+        measured += _Metric((metric,), holding, analyzed, options).means(notes)
+    for pair in ratios:
+        holding = {name: tally for name, tally in tables.items() if pair in [cross.pair for cross in tally.crosses]}
+        if holding:
+            measured += _Metric(pair, holding, analyzed, options).means(notes)
+        else:
+            notes.append(f"{'/'.join(pair)} is not given: the products of its two parts are not in the release.")
     return measured
 
 
@@ -125,103 +114,76 @@ def by_role(measured: Sequence[MetricMeans], roles: Mapping[str, Role]) -> list[
     return sorted(measured, key=lambda metric: ROLES.index(roles.get(metric.means.metric, "primary")))
 
 
-def _of_metric(metric: str, options: Reading, totals: Tally | None) -> _Functions:
-    """Return how means of a metric are made; ``totals`` are what adjusted ones start from where there is noise."""
-    return _Functions(
-        lambda tally: plain_means(tally, metric, test=options.test),
-        lambda tally: adjusted_means(tally, metric, variance=options.variance, totals=totals),
-        lambda tables, covariates, numbers: additive_means(
-            tables,
-            metric,
-            covariates,
-            variance=options.variance,
-            numbers=numbers,
-            slopes=options.slopes,
-            totals=totals,
-        ),
-        options.slopes == "own",
-    )
+@dataclass(frozen=True)
+class _Metric:
+    """A metric, or the two parts of a ratio, with the tables that hold it, and how its means are made."""
 
+    parts: tuple[str, ...]
+    holding: Mapping[str, Tally]
+    analyzed: AnalyzedTables
+    options: Reading
 
-def _of_ratio(y: str, z: str, options: Reading, totals: Tally | None) -> _Functions:
-    return _Functions(
-        lambda tally: ratio_means(tally, y, z),
-        lambda tally: adjusted_ratio_means(tally, y, z, variance=options.variance, totals=totals),
-        lambda tables, covariates, numbers: additive_ratio_means(
-            tables, y, z, covariates, variance=options.variance, numbers=numbers, slopes=options.slopes, totals=totals
-        ),
-        options.slopes == "own",
-    )
-
-
-def _plain_and_adjusted(
-    analyzed: AnalyzedTables, holding: Mapping[str, Tally], metric: str, functions: _Functions, notes: list[str]
-) -> list[MetricMeans]:
-    """Return the means from any table that has the metric, then those adjusted for all covariates together."""
-    any_table = next(iter(holding.values()))
-    measured: list[MetricMeans] = []
-    shape = analyzed.shapes.get(metric)
-    try:
-        measured.append(MetricMeans(replace(functions.plain(any_table), shape=shape), any_table.total))
-    except (DesignError, AnalysisError) as problem:  # a fit that cannot be done is a note, not a failure
-        notes.append(f"An effect on {metric} is not given: {problem.fact}.")
-    numbers = analyzed.plan.numbers
-    planned = sorted({*analyzed.plan.adjust, *numbers})
-    covariates = [name for name in planned if name in numbers or analyzed.of(name) in holding]
-    if len(planned) > 1:
-        without = [name for name in planned if name not in covariates]
-        notes += [f"The effect on {metric} is not adjusted for {name}: there is no table of it." for name in without]
-    try:
-        adjusted = _adjusted(analyzed, holding, covariates, functions)
-    except (DesignError, AnalysisError) as problem:
-        if len(covariates) == 1 and not numbers:
-            noisy = any(table.noise is not None for table in holding.values())
-            what = (
-                f"The effect on {metric} is not adjusted for {covariates[0]}"
-                if noisy
-                else f"An effect on {metric} is not given"
-            )
-            notes.append(f"{what}: {problem.fact}.")
-            return measured
-        adjusted, reasons = _as_far_as_possible(analyzed, holding, covariates, functions)
-        notes += [f"The effect on {metric} is not adjusted for {name}: {reason}." for name, reason in reasons.items()]
-    if adjusted is not None:
-        measured.append(MetricMeans(replace(adjusted, shape=shape), any_table.total))
-    return measured
-
-
-def _adjusted(
-    analyzed: AnalyzedTables, holding: Mapping[str, Tally], covariates: Sequence[str], functions: _Functions
-) -> ArmMeans | None:
-    """Return means adjusted for one covariate, or for several and for numbers together; None for none."""
-    if not covariates:
-        return None
-    numbers = [name for name in covariates if name in analyzed.plan.numbers]
-    categories = [name for name in covariates if name not in numbers]
-    if len(covariates) == 1 and categories and functions.crossed:
-        return functions.adjusted(holding[analyzed.of(covariates[0])].as_categories(analyzed.categories))
-    tables = analyzed.crossed(categories, holding) if categories else [next(iter(holding.values()))]
-    return replace(functions.joint(tables, categories, numbers), covariates=tuple(covariates))
-
-
-def _as_far_as_possible(
-    analyzed: AnalyzedTables, holding: Mapping[str, Tally], covariates: Sequence[str], functions: _Functions
-) -> tuple[ArmMeans | None, dict[str, str]]:
-    """Return means adjusted for as many covariates as can be, and why not for the others.
-
-    They are tried in the order of their names: neither the order in which they were written nor any
-    result decides.
-    """
-    means: ArmMeans | None = None
-    kept: list[str] = []
-    reasons: dict[str, str] = {}
-    for name in covariates:
+    def means(self, notes: list[str]) -> list[MetricMeans]:
+        """Return plain means, then those adjusted for all covariates together; what cannot be had is a note."""
+        any_table, name = next(iter(self.holding.values())), "/".join(self.parts)
+        measured: list[ArmMeans] = []
         try:
-            means = _adjusted(analyzed, holding, [*kept, name], functions)
-            kept.append(name)
+            measured.append(self._plain(any_table))
+        except (DesignError, AnalysisError) as problem:  # a fit that cannot be done is a note, not a failure
+            notes.append(f"An effect on {name} is not given: {problem.fact}.")
+        numbers = self.analyzed.plan.numbers
+        planned = sorted({*self.analyzed.plan.adjust, *numbers})
+        covariates = [each for each in planned if each in numbers or self.analyzed.of(each) in self.holding]
+        if len(planned) > 1:
+            without = [each for each in planned if each not in covariates]
+            notes += [f"The effect on {name} is not adjusted for {each}: there is no table of it." for each in without]
+        try:
+            adjusted = self._adjusted(covariates)
         except (DesignError, AnalysisError) as problem:
-            reasons[name] = problem.fact
-    return means, reasons
+            if len(covariates) == 1 and not numbers:
+                adjusted, noisy = None, any(table.noise is not None for table in self.holding.values())
+                lost = f"The effect on {name} is not adjusted for {covariates[0]}"
+                notes.append(f"{lost if noisy else f'An effect on {name} is not given'}: {problem.fact}.")
+            else:
+                adjusted, reasons = self._as_far_as_possible(covariates)
+                notes += [f"The effect on {name} is not adjusted for {each}: {why}." for each, why in reasons.items()]
+        measured += [] if adjusted is None else [adjusted]
+        shape = self.analyzed.shapes.get(name)
+        return [MetricMeans(replace(means, shape=shape), any_table.total) for means in measured]
+
+    def _plain(self, tally: Tally) -> ArmMeans:
+        if len(self.parts) == 2:
+            return ratio_means(tally, *self.parts)
+        return plain_means(tally, *self.parts, test=self.options.test)
+
+    def _adjusted(self, covariates: Sequence[str]) -> ArmMeans | None:
+        """Return means adjusted for one covariate, or for several and for numbers together; None for none."""
+        if not covariates:
+            return None
+        numbers = [name for name in covariates if name in self.analyzed.plan.numbers]
+        categories = [name for name in covariates if name not in numbers]
+        alone: Callable[..., ArmMeans] = adjusted_means if len(self.parts) == 1 else adjusted_ratio_means
+        joint: Callable[..., ArmMeans] = additive_means if len(self.parts) == 1 else additive_ratio_means
+        how: dict[str, Any] = {"variance": self.options.variance, "totals": self.analyzed.totals(self.holding)}
+        if len(covariates) == 1 and categories and self.options.slopes == "own":  # one table of classes is enough
+            table = self.holding[self.analyzed.of(covariates[0])]
+            return alone(table.as_categories(self.analyzed.categories), *self.parts, **how)
+        tables = self.analyzed.crossed(categories, self.holding) or [next(iter(self.holding.values()))]
+        means = joint(tables, *self.parts, categories, numbers=numbers, slopes=self.options.slopes, **how)
+        return replace(means, covariates=tuple(covariates))
+
+    def _as_far_as_possible(self, covariates: Sequence[str]) -> tuple[ArmMeans | None, dict[str, str]]:
+        """Return means adjusted for as many covariates as can be, in the order of their names; why not for others."""
+        means: ArmMeans | None = None
+        kept: list[str] = []
+        reasons: dict[str, str] = {}
+        for name in covariates:
+            try:
+                means = self._adjusted([*kept, name])
+                kept.append(name)
+            except (DesignError, AnalysisError) as problem:
+                reasons[name] = problem.fact
+        return means, reasons
 
 
 def with_off_commonest(
@@ -408,3 +370,129 @@ def _dunnett(family: Family, options: ResolvedOptions) -> Iterator[Simultaneous]
         for simultaneous, row in zip(joint, rows, strict=True):
             p = simultaneous.p_adjusted
             yield replace(simultaneous, effect=row.effect, p_adjusted=None if p is None else min(1.0, metrics * p))
+
+
+# ── arms of clusters ────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class ClusterCounts:
+    """By what arms were assigned, and per arm how many of these there are, and how many people in them.
+
+    People are None where their number is withheld. ``rates`` are the metrics that lie between 0 and 1 for every person.
+    """
+
+    by: tuple[str, ...]
+    clusters: Mapping[Level, int]
+    people: Mapping[Level, int] | None
+    rates: tuple[str, ...] = ()
+
+
+def clusters_of(released: Tables, table: Tally, experiment: str) -> ClusterCounts | None:
+    """Return what arms were assigned by, where that is no person; None for people."""
+    by = (released.receipt.choices or {}).get("assigned_by")
+    if by is None:
+        return None
+    clusters, people = table.people_by(experiment), None
+    if PEOPLE in table.metric_names:
+        people = dict(zip(clusters, map(int, table.keep().moments_of(PEOPLE).sums), strict=True))
+    most = released.plan.metrics_by_name[PEOPLE].bounds
+    bounded = [each.name for each in released.plan.counted_metrics if most is not None and each.bounds == most]
+    rates = [name for name in (*bounded, *released.rates) if name != PEOPLE]
+    return ClusterCounts(tuple(by.split(", ")), clusters, people, tuple(rates))
+
+
+def hidden_metrics(released: Tables) -> tuple[str, ...]:
+    """Return the metrics that are counted but not compared: the people of clusters."""
+    return (PEOPLE,) if "assigned_by" in (released.receipt.choices or {}) else ()
+
+
+def per_person(measured: Sequence[MetricMeans], table: Tally) -> list[MetricMeans]:
+    """Return the means per person under the names of their metrics, and other ratios; not those per cluster."""
+    end = f"/{PEOPLE}"
+    ratios = [metric for metric in measured if "/" in metric.means.metric]
+    if PEOPLE not in table.metric_names:
+        return ratios
+    effective = effective_clusters(table, PEOPLE)
+    return [
+        replace(metric, means=replace(between_clusters(metric.means, effective), metric=name.removesuffix(end)))
+        if (name := metric.means.metric).endswith(end)
+        else metric
+        for metric in ratios
+    ]
+
+
+# ── what every effect amounts to, decided once: every text, page and picture reads it from here ─────
+
+MOST_ADDED_NOISE = 0.05
+"""Adjusted effects carry verdicts if they have at most so much more noise, as a share of the plain one's variance."""
+
+
+def carriers(rows: Sequence[EffectRow]) -> list[int]:
+    """Return the places of the rows that carry verdicts: of each comparison the adjusted one, else the plain one.
+
+    Where two rates have so few events that the exact test is needed, a regression cannot decide: the plain one does.
+    So it does where adjusting adds more noise than `MOST_ADDED_NOISE`.
+    """
+    leading: dict[tuple[object, ...], int] = {}
+    thin = {_comparison(row) for row in rows if row.effect.rates is not None and row.effect.rates.thin}
+    noisier = _noisier(rows)
+    for place, row in enumerate(rows):
+        name = _comparison(row)
+        leads = _is_adjusted(row) and name not in thin and row.effect.metric not in noisier
+        if name not in leading or (leads and not _is_adjusted(rows[leading[name]])):
+            leading[name] = place
+    return sorted(leading.values())
+
+
+def verdict(row: EffectRow, alpha: float) -> Kind:
+    """Return what the corrected p decides; a hint is clear only before the correction.
+
+    A guardrail that is worse by the usual test alone is to be watched: to miss harm is the costlier mistake.
+    """
+    if row.p is None:
+        return "untestable"
+    side: Kind = "up" if row.effect.estimate > 0 else "down"
+    if (row.p if row.p_adjusted is None else row.p_adjusted) < alpha:
+        return side
+    usual = row.p_usual_adjusted
+    if row.role == "guardrail" and side == row.worse and usual is not None and usual < alpha:
+        return "watch"
+    return "hint" if row.p < alpha else "unclear"
+
+
+def _comparison(row: EffectRow) -> tuple[object, ...]:
+    return row.effect.metric, row.effect.contrast
+
+
+def _noisier(rows: Sequence[EffectRow]) -> set[str]:
+    """Return the metrics to whose effects adjusting adds more noise than it may, over all arms together.
+
+    The noise is known, so that nothing that chance makes of an effect or of its error decides, least of all p.
+    """
+    plain = {_comparison(row): row.effect for row in rows if row.effect.method == "difference"}
+    added: dict[str, float] = {}
+    for row in rows:
+        effect, beside = row.effect, plain.get(_comparison(row))
+        if _is_adjusted(row) and effect.se_noise and beside is not None:
+            more = effect.se_noise**2 - beside.se_noise**2 - MOST_ADDED_NOISE * beside.se_population**2
+            added[effect.metric] = added.get(effect.metric, 0.0) + more
+    return {metric for metric, more in added.items() if more > 0}
+
+
+def _is_adjusted(row: EffectRow) -> bool:
+    return row.effect.method == "adjusted" and row.p is not None
+
+
+def family_verdicts(
+    tests: Sequence[tuple[float | None, float | None]], options: ResolvedOptions
+) -> list[tuple[float | None, Kind]]:
+    """Return corrected p-values and verdicts of tests that are a family by themselves, from p and what has its sign."""
+    adjusted = correct([p for p, _ in tests], options.stepwise)
+    verdicts: list[tuple[float | None, Kind]] = []
+    for (_, sign), p in zip(tests, adjusted, strict=True):
+        if p is None or sign is None:
+            verdicts.append((p, "untestable"))
+        else:
+            verdicts.append((p, "unclear" if p > 1 - options.confidence else "up" if sign > 0 else "down"))
+    return verdicts

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
-from kanab.analysis.looks_file import Design, plain_design, read_looks, record_look, recorded_design
+import msgspec
+
 from kanab.analysis.options import Looks, read_rule
+from kanab.atomicfile import read_text, write_whole
 from kanab.counting.clipping import clipped_metrics
 from kanab.description import Reading
-from kanab.errors import AnalysisError
+from kanab.errors import AnalysisError, SourceError, listed
 from kanab.plan.model import ExperimentPlan, Plan
 from kanab.privacy.batches import add_releases
 from kanab.privacy.release import Tables
@@ -35,10 +41,7 @@ class CurrentLook:
 
 
 def current_look(released: Tables, experiment: str | None, options: Reading) -> CurrentLook:
-    """Return what is read at this look, of one experiment of a release.
-
-    Raises `AnalysisError` where planned looks are read and it is not known which of them this is.
-    """
+    """Return what is read at this look, of one experiment of a release."""
     looks, plan = options.looks, released.plan.experiment(experiment)
     if looks is None:
         return CurrentLook(released, looks)
@@ -144,3 +147,99 @@ def _design(released: Tables, plan: ExperimentPlan, options: Reading, looks: Loo
         control=None if control is None else str(control),
         pooled=sorted(map(str, options.pool or ())),
     )
+
+
+# ── the looks file: how many people were counted at each look, and by which design ──────────────────
+
+FORMAT = "kanab-looks/1"
+
+Design = dict[str, Any]
+
+
+class RecordedLook(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One look: everybody counted up to it, the day (UTC), and whether it ended the design."""
+
+    people: int
+    on: str
+    last: bool = False
+
+
+class RecordedLooks(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The looks at one experiment, in their order, and the design that they belong to."""
+
+    design: Design
+    looks: tuple[RecordedLook, ...] = ()
+
+    @property
+    def ended(self) -> bool:
+        """Whether its last look has been."""
+        planned = self.design["looks"]
+        return bool(self.looks) and (self.looks[-1].last or (planned is not None and len(self.looks) >= planned))
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    format: str
+    experiments: dict[str, RecordedLooks]
+
+
+def read_looks(path: str | PathLike[str], experiment: str, design: Design) -> RecordedLooks:
+    """Return the looks at an experiment so far, none where there is no file yet."""
+    recorded = _experiments(path).get(experiment, RecordedLooks(design))
+    changed = [name for name in recorded.design | design if recorded.design.get(name) != design.get(name)]
+    if changed:
+        before = listed(f"{name} was {_spoken(recorded.design.get(name))}" for name in changed)
+        raise AnalysisError(
+            f"the looks at {experiment} in {Path(path).name} belong to another design: {before}",
+            "Read it as it was planned; another design needs other people and a looks file of its own.",
+        )
+    return recorded
+
+
+def recorded_design(path: str | PathLike[str], experiment: str) -> Design:
+    """Return the design that an experiment's looks belong to; empty where there was none yet."""
+    recorded = _experiments(path).get(experiment)
+    return {} if recorded is None else recorded.design
+
+
+def record_look(
+    path: str | PathLike[str], experiment: str, recorded: RecordedLooks, people: int, *, last: bool
+) -> None:
+    """Add a look to the file, whole or not at all; one with the same people as the last is the same look."""
+    if recorded.looks and recorded.looks[-1].people == people:
+        before, on = recorded.looks[:-1], recorded.looks[-1].on
+    else:
+        before, on = recorded.looks, datetime.now(UTC).date().isoformat()
+    experiments = _experiments(path)
+    if experiments.get(experiment, recorded) != recorded:
+        raise SourceError(f"another look at {experiment} was added to {Path(path).name} meanwhile", "Run it again.")
+    looks = (*before, RecordedLook(people, on, last))
+    experiments[experiment] = RecordedLooks(recorded.design, looks)
+    text = msgspec.json.format(msgspec.json.encode(_File(FORMAT, experiments)), indent=2).decode()
+    write_whole(path, f"{text}\n")
+
+
+def _experiments(path: str | PathLike[str]) -> dict[str, RecordedLooks]:
+    if not Path(path).exists():
+        return {}
+    otherwise = "is not a looks file", "Name the file that --looks-file wrote, or a new one."
+    try:
+        file = msgspec.json.decode(read_text(path, otherwise=otherwise), type=_File)
+    except msgspec.MsgspecError:
+        file = None
+    if file is None or file.format != FORMAT or not all("looks" in own.design for own in file.experiments.values()):
+        raise SourceError(f"{Path(path).name} {otherwise[0]}", otherwise[1])
+    return file.experiments
+
+
+def _spoken(value: Any) -> str:
+    if isinstance(value, dict):  # what was clipped: the point, not the bound that the data gave
+        return listed(f"{name}={point}" for name, (point, _) in value.items())
+    if isinstance(value, list):
+        return listed(map(str, value)) if value else "none"
+    return "not given" if value is None else str(value)
+
+
+def plain_design(**parts: Any) -> Design:
+    """Return a design as the file holds it: tuples are lists, names are texts."""
+    plain: Mapping[str, Any] = msgspec.json.decode(msgspec.json.encode(parts))
+    return dict(plain)

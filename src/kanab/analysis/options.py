@@ -28,16 +28,6 @@ Weights = dict[Level, float]
 """A contrast: what each arm's mean is multiplied by."""
 
 
-@dataclass(frozen=True)
-class PlannedRoles:
-    """The roles that a plan gives, in the names that an analysis has: a ratio is called by its two parts."""
-
-    primary: tuple[str, ...] = ()
-    guardrails: tuple[str, ...] = ()
-    lower: tuple[str, ...] = ()
-    margins: Mapping[str, Margin] = field(default_factory=dict)
-
-
 @check_arguments()
 @dataclass(frozen=True)
 class Looks:
@@ -153,11 +143,7 @@ class ResolvedOptions:
 
 
 def named_arm(arms: Factor, name: Any) -> Level:
-    """Return the arm of this name, as itself or as it is written: "1" is the number 1 where no text is called so.
-
-    >>> named_arm(Factor("variant", (0, 1), "arm"), "1")
-    1
-    """
+    """Return the arm of this name, as itself or as it is written: "1" is the number 1 where no text is called so."""
     try:
         return arms.levels[arms.index(name)]
     except LevelError:
@@ -186,10 +172,6 @@ def read_contrast(arms: Factor, contrast: str | Mapping[Any, float]) -> Weights:
     """Read ``"B - C"``, or weights: ``"B=0.5,C=0.5,A=-1"`` or ``{"B": 0.5, "C": 0.5, "A": -1}``.
 
     Names may hold hyphens: the cut is where both sides are arms.
-
-    >>> mail = Factor("mail", ("No E-Mail", "Mens E-Mail", "Womens E-Mail"), "arm")
-    >>> read_contrast(mail, "Mens E-Mail - Womens E-Mail")
-    {'Mens E-Mail': 1.0, 'Womens E-Mail': -1.0}
     """
     if isinstance(contrast, Mapping):
         return {named_arm(arms, arm): weight for arm, weight in contrast.items()}
@@ -243,22 +225,23 @@ def read_lower(lower: Sequence[str] | str, metrics: Sequence[str], margins: Mapp
 
 
 def read_roles(
-    primary: Sequence[str] | str, guardrails: Sequence[str] | str, metrics: Sequence[str], plan: PlannedRoles
+    primary: Sequence[str] | str,
+    guardrails: Sequence[str] | str,
+    metrics: Sequence[str],
+    planned: Sequence[str] = (),
+    planned_guardrails: Sequence[str] = (),
 ) -> dict[str, Role]:
     """Return the role of every metric: as asked, else as planned; none where nobody named any.
 
     Where no metric is primary and only one is left that is not a guardrail, it is.
-
-    >>> read_roles((), "latency", ["orders", "latency"], PlannedRoles())
-    {'orders': 'primary', 'latency': 'guardrail'}
     """
     first, guards = _names(primary), _names(guardrails)
     _check_metrics(first, metrics, "primary")
     _check_metrics(guards, metrics, "guardrails")
     if set(first) & set(guards):
         raise AnalysisError("a metric is primary and a guardrail", "It has one role.")
-    first = first or [name for name in plan.primary if name in metrics and name not in guards]
-    guards = guards or [name for name in plan.guardrails if name in metrics and name not in first]
+    first = first or [name for name in planned if name in metrics and name not in guards]
+    guards = guards or [name for name in planned_guardrails if name in metrics and name not in first]
     rest = [name for name in metrics if name not in guards]
     first = first or (rest if len(rest) == 1 else [])
     if not first and not guards:

@@ -39,10 +39,7 @@ _EVERY_NAME = 0
 
 
 def is_gated(plan: Plan | None = None) -> bool:
-    """Return whether the gate answers here also where nothing leaves, by the plan or by the environment.
-
-    Raises `PlanError` where the environment says something else.
-    """
+    """Return whether the gate answers here also where nothing leaves, by the plan or by the environment."""
     said = os.environ.get(VARIABLE, Plan.own_rows)
     if said not in ("internal", "gated"):
         raise PlanError(f"{VARIABLE} is neither internal nor gated", f"Set {VARIABLE}=gated, or leave it out.")

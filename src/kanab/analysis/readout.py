@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any, ClassVar
 
 from kanab.analysis import methods
-from kanab.analysis.cluster_rows import ClusterCounts
+from kanab.analysis.compare import ClusterCounts
 from kanab.analysis.decision import Decision, decide
 from kanab.analysis.effect_rows import EFFECT_COLUMNS, EffectRow, plain
 from kanab.analysis.methods.base import Findings, plain_tables

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from kanab.analysis import methods
-from kanab.analysis.decision import decision_sentences, lead_sentences, rule_sentences
+from kanab.analysis.decision import decision_sentences, lead_sentences, look_sentences, rule_sentences
 from kanab.choices import INTERNAL
 from kanab.dataframes import flat_rows
 from kanab.errors import listed
@@ -19,7 +19,6 @@ from kanab.report.document import Alert, Fold, Part, Section
 from kanab.report.effect_tables import arms_table, balance_table, effects_table, metric_note
 from kanab.report.figure import Figure, chosen_figure
 from kanab.report.html_page import Page, fragment_html, header_html, marked, page_sections
-from kanab.report.look_words import look_sentences
 from kanab.report.noise_words import noise_table
 from kanab.report.pictures import effect_figure
 from kanab.report.text import mapped, printable, sections_markdown, sections_text, unmarked, wrapped
@@ -164,13 +163,7 @@ def _more(share: float, units: str) -> str:
 
 
 def odds_sentences(data: Data, metric: str) -> list[str]:
-    """Return the odds ratios of a 0/1 metric's plain effects, in one line.
-
-    >>> row = {"metric": "bought", "arm": "B", "control": "A", "method": "difference", "carries_verdict": True}
-    >>> row |= {"odds_ratio": 1.254, "odds_ratio_interval": [1.02, 1.541]}
-    >>> odds_sentences({"effects": [row], "confidence": 0.95}, "bought")
-    ['Odds ratio against A: B 1.25 (95 % interval 1.02 to 1.54).']
-    """
+    """Return the odds ratios of a 0/1 metric's plain effects, in one line."""
     rows = [row for row in data["effects"] if row["metric"] == metric and row.get("odds_ratio_interval")]
     parts = []
     for row in rows:

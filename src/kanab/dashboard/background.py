@@ -20,12 +20,7 @@ class NotYetError(Exception):
 
 
 class BackgroundCache:
-    """Computes each value once, in a thread of its own, and keeps it until the bytes that it is about change.
-
-    >>> cache = BackgroundCache()
-    >>> cache.get("digest", "sum", lambda: 1 + 1, wait=5)
-    2
-    """
+    """Computes each value once, in a thread of its own, and keeps it until the bytes that it is about change."""
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
         self._slots = threading.Semaphore(at_once)
@@ -37,10 +32,7 @@ class BackgroundCache:
         self._drawing = 0
 
     def get(self, digest: str, key: Hashable, make: Callable[[], _T], *, wait: float) -> _T:
-        """Return the value; ``digest`` names the bytes that it is about.
-
-        Raises `NotYetError` where it is not there within ``wait`` seconds, and whatever ``make`` raised.
-        """
+        """Return the value; ``digest`` names the bytes that it is about."""
         with self._lock:
             if digest != self._digest:
                 self._digest, self._jobs = digest, {}

@@ -50,14 +50,7 @@ def collection_status(store: Store, plan: Plan | None, now: datetime) -> Collect
 
 
 def next_seal(plan: Plan, cohort: int, now: datetime) -> datetime | None:
-    """Return the next tick at which a cohort is ripe; None where somebody has to seal by hand.
-
-    >>> from kanab.plan.model import Cohorts
-    >>> plan = Plan((), (), cohorts=Cohorts("7d", "7d", "7d"))
-    >>> week = Periods("7d").number("2026-W46")                                # ends on November 16
-    >>> next_seal(plan, week, datetime(2026, 11, 11, 12, tzinfo=UTC)).isoformat()
-    '2026-11-30T00:00:00+00:00'
-    """
+    """Return the next tick at which a cohort is ripe; None where somebody has to seal by hand."""
     if plan.cohorts is None or plan.cohorts.seal == "end":
         return None
     ticks, calendar = Periods(plan.cohorts.seal), Calendar(plan)
@@ -71,11 +64,7 @@ def next_seal(plan: Plan, cohort: int, now: datetime) -> datetime | None:
 
 
 def moment_text(moment: datetime | None) -> str:
-    """Return a moment as people read it.
-
-    >>> moment_text(datetime(2026, 11, 30, tzinfo=UTC))
-    'Mon 30 Nov 2026, 00:00 UTC'
-    """
+    """Return a moment as people read it."""
     if moment is None:
         return ""
     utc = moment.astimezone(UTC)

@@ -139,10 +139,7 @@ def privacy_sections(account: Data) -> tuple[Sections, int]:
 
 
 def requested_experiment(view: RequestView, request: Request) -> ExperimentView:
-    """Return the experiment that the address names, and which of its readouts (``?of=``).
-
-    Raises `UnknownExperimentError` where it was neither planned nor released.
-    """
+    """Return the experiment that the address names, and which of its readouts (``?of=``)."""
     return view.experiment(request.path_params["name"], request.query_params.get("of", ""))
 
 

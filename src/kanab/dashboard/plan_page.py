@@ -163,21 +163,7 @@ def _positive(text: str) -> float | None:
 
 
 def plan_toml(plan: Plan) -> str:
-    """Return the plan as the file that ``kanab serve --plan`` reads.
-
-    >>> from kanab.plan.file import parse_plan
-    >>> text = 'metrics.spend = { bounds = [0, 500] }\\nexperiments.checkout.arms = { A = 1, B = 1 }'
-    >>> print(plan_toml(parse_plan(text)))
-    k = 10
-    <BLANKLINE>
-    [metrics]
-    spend = { bounds = [0, 500] }
-    <BLANKLINE>
-    [experiments.checkout]
-    arms = { A = 1, B = 1 }
-    control = "A"
-    <BLANKLINE>
-    """
+    """Return the plan as the file that ``kanab serve --plan`` reads."""
     plain = plan_to_dict(plan)
     experiments = plain.pop("experiments", {})
     lines = [f"{key} = {_toml(value)}" for key, value in plain.items() if not isinstance(value, dict)]

@@ -77,10 +77,7 @@ class CollectorReleases(_LastRead):
 
 
 class StoreReleases(_LastRead):
-    """The sealed batches of a collector's store, opened to be read each time; ``open_store`` opens it.
-
-    Raises `StoreError` where it cannot be opened at first.
-    """
+    """The sealed batches of a collector's store, opened to be read each time; ``open_store`` opens it."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open = open_store

@@ -70,12 +70,7 @@ class Contents:
 
 
 def read_contents(sources: Sequence[RawSource]) -> Contents:
-    """Read and verify everything; what cannot be shown is named.
-
-    >>> contents = read_contents([RawSource("shop.release.json", (b"{}",))])
-    >>> contents.alarms
-    ('shop.release.json is not shown: this is not a release. Give a file that kanab release wrote.',)
-    """
+    """Read and verify everything; what cannot be shown is named."""
     ledgers = [_LedgerReader(source) for source in sources if source.ledger]
     unchained: dict[str, Release] = {}
     hashes: dict[str, str] = {}

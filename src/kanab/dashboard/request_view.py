@@ -21,40 +21,28 @@ from kanab.dashboard.results import (
     Results,
     officer_accounts,
 )
-from kanab.dashboard.timeline import main_effect, trend_of
+from kanab.dashboard.timeline import trend_of
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
 from kanab.planning.epsilon import PersonAccount, person_account
 from kanab.planning.forecast import Baseline, baseline_from_release
-from kanab.report.digits import figures_of, is_share
 from kanab.scan.scan_readout import PairReadout
 
 
 @dataclass(frozen=True)
 class OpenCohort:
-    """The open cohort of one experiment: people per arm are floored to multiples of k, and none with ε.
+    """The open cohort of one experiment: people per arm whom the collector shows anyway, less what was sealed.
 
-    People are what the collector shows anyway, less what was sealed; the interval is computed from sealed batches
-    alone. ``width`` is that of the main effect's interval now, ``width_then`` after the next seal, if that brings as
-    many people as those before it did on average.
+    They are floored to multiples of k; there are none with ε.
     """
 
     cohort: str | None
     days: int | None
     people: Mapping[str, int]
-    metric: str = ""
-    arm: str = ""
-    width: float | None = None
-    width_then: float | None = None
-    share: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, ready for JSON."""
-        return {
-            "cohort": self.cohort, "days_to_seal": self.days, "people": dict(self.people),
-            "metric": self.metric or None, "arm": self.arm or None,
-            "interval_width": self.width, "expected_interval_width": self.width_then,
-        }  # fmt: skip
+        return {"cohort": self.cohort, "days_to_seal": self.days, "people": dict(self.people)}
 
     @property
     def seal_words(self) -> str:
@@ -63,46 +51,19 @@ class OpenCohort:
             return ""
         return "in less than a day" if self.days < 1 else f"in {self.days} {'day' if self.days == 1 else 'days'}"
 
-    @property
-    def width_words(self) -> str:
-        """The width of the interval now and then; empty before the first seal."""
-        if self.width is None or self.width_then is None:
-            return ""
-        row = {"estimate": 0.0, "interval": [-self.width_then / 2, self.width_then / 2]}
-        figures = figures_of([row], share=self.share)
-        return f"{figures.bare(self.width)} wide now, about {figures.change(self.width_then)} wide then"
-
 
 def open_cohort(name: str, readout: ExperimentReadout | None, collection: CollectionStatus | None) -> OpenCohort | None:
     """Return the open cohort of an experiment; None where it is not collected."""
     if collection is None or not collection.runs(name):
         return None
-    data = None if readout is None or readout.readout is None else readout.data
-    days = None
+    days, people = None, {}
     if collection.next_seal is not None and collection.now is not None:
         days = max(math.floor((collection.next_seal - collection.now) / timedelta(days=1)), 0)
-    people = _open_people(name, {} if data is None else data["arms"], collection)
-    cohort = OpenCohort(collection.cohort, days, people)
-    row = None if data is None else main_effect(data)
-    if data is None or readout is None or row is None or collection.next_seal is None:
-        return cohort
-    (low, high), look = row["interval"] or (None, None), row["sequential"]
-    over = look and look["looks"] and look["look"] >= look["looks"]  # so that no later seal changes the interval
-    if over or low is None or high is None:
-        return cohort
-    then, seals = high - low, len(readout.bundle.releases)
-    then *= math.sqrt(seals / (seals + 1))
-    share = is_share(data, row["metric"])
-    return replace(cohort, metric=row["metric"], arm=row["arm"], width=high - low, width_then=then, share=share)
-
-
-def _open_people(name: str, sealed: Mapping[str, int], collection: CollectionStatus) -> dict[str, int]:
-    """Return people per arm in open cohorts, from two numbers that are shown: all, in steps of k, and sealed ones."""
-    if collection.live is None or collection.plan.budget is not None:
-        return {}
-    k = collection.plan.k
-    people = collection.live.people.get(name) or {}
-    return {arm: max(count - sealed.get(arm, 0), 0) // k * k for arm, count in people.items()}
+    if collection.live is not None and collection.plan.budget is None:
+        sealed = {} if readout is None or readout.readout is None else readout.data["arms"]
+        k, live = collection.plan.k, collection.live.people.get(name) or {}
+        people = {arm: max(count - sealed.get(arm, 0), 0) // k * k for arm, count in live.items()}
+    return OpenCohort(collection.cohort, days, people)
 
 
 _T = TypeVar("_T")
@@ -172,10 +133,7 @@ class RequestView:
         return replace(line, trend=trend_of(readout.data, points, arm))
 
     def experiment(self, name: str, number: str = "") -> ExperimentView:
-        """Return one experiment by name; ``number`` is that of another readout than the newest.
-
-        Raises `UnknownExperimentError` where it was neither planned nor released.
-        """
+        """Return one experiment by name; ``number`` is that of another readout than the newest."""
         released = name in self._results.bundles_of(self.contents)
         make = partial(self._results.readouts_of, self.contents, name)
         readouts = tuple(self.cached(("readouts", name), make)) if released else ()

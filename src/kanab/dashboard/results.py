@@ -114,10 +114,7 @@ class Results:
         self._stopped.set()
 
     def warm(self) -> None:
-        """Begin to compute what the first page will ask for.
-
-        Raises `NotYetError` while it is being computed.
-        """
+        """Begin to compute what the first page will ask for."""
         contents = self.read()
         self._cache.get(contents.digest, "readouts", lambda: self._readouts_ahead(contents), wait=0)
         self._cache.get(contents.digest, "histories", lambda: self.histories(contents), wait=0)
@@ -137,10 +134,7 @@ class Results:
         return False
 
     def cached(self, contents: Contents, key: Any, make: Callable[[], _T], patience: float = 1.0) -> _T:
-        """Return something about the same bytes that takes a while, made once.
-
-        Raises `NotYetError` where it takes longer than a page waits, or than so much of that.
-        """
+        """Return something about the same bytes that takes a while, made once."""
         return self._cache.get(contents.digest, key, make, wait=patience * self._patience)
 
     def drawing(self) -> AbstractContextManager[None]:

@@ -15,7 +15,7 @@ from kanab.report.digits import Digits, figures_of, is_share, scaled
 from kanab.report.drawing import ChartAxis, Point, axis_around
 from kanab.report.figure import Area, Dots, Figure, Line, Mark, Plot, bar_of
 from kanab.report.pictures import colour_of
-from kanab.report.words import headlines, metrics_of
+from kanab.report.words import headlines, verdict_rows
 from kanab.tabular import Table
 
 MOST_DESCRIBED = 12
@@ -27,8 +27,7 @@ Steps = list[tuple[str, Row]]
 
 def lines_of(points: Sequence[HistoryPoint]) -> list[tuple[str, str]]:
     """Return every metric and arm of the newest point."""
-    newest = points[-1].data
-    return [(metric, row["arm"]) for metric in metrics_of(newest) for row in headlines(newest, metric)]
+    return [(row["metric"], row["arm"]) for row in verdict_rows(points[-1].data)]
 
 
 def steps_of(points: Sequence[HistoryPoint], metric: str, arm: str) -> Steps:
@@ -120,17 +119,12 @@ class Trend:
         return {"metric": self.metric, "arm": self.arm, "steps": steps}
 
 
-def main_effect(data: Row, arm: str | None = None) -> Mapping[str, Any] | None:
-    """Return the row of the first primary metric, or of the first metric: of an arm, or of the first one."""
-    rows = [row for metric in metrics_of(data) for row in headlines(data, metric)]
+def trend_of(data: Row, points: Sequence[HistoryPoint] = (), arm: str | None = None) -> Trend | None:
+    """Return the effect on the first primary metric, or on the first one, over the history or alone; None without."""
+    rows = verdict_rows(data)
     rows = [row for row in rows if row.get("role") == "primary"] or rows
     main = [row for row in rows if row["metric"] == rows[0]["metric"]]
-    return next((row for row in main if row["arm"] == arm), main[0] if main else None)
-
-
-def trend_of(data: Row, points: Sequence[HistoryPoint] = (), arm: str | None = None) -> Trend | None:
-    """Return the main effect of a readout over its history, or alone; None where it could not be computed."""
-    row = main_effect(data, arm)
+    row = next((row for row in main if row["arm"] == arm), main[0] if main else None)
     if row is None or row["estimate"] is None:
         return None
     steps = steps_of(points, row["metric"], row["arm"]) or [("", row)]
@@ -153,12 +147,7 @@ def sparkline(trend: Trend) -> Figure:
 
 
 def _label(trend: Trend) -> str:
-    """Return the newest effect in words.
-
-    >>> row = {"estimate": 0.05, "interval": [0.03, 0.07]}
-    >>> _label(Trend("bought", "B", True, [("2026-W45", row), ("2026-W46", row)]))
-    'Effect of B on bought: +5.0 points (3.0 to 7.0), over 2 seals'
-    """
+    """Return the newest effect in words."""
     rows = [row for _, row in trend.steps]
     seals = f", over {len(rows)} seals" if len(rows) > 1 else ""
     return (

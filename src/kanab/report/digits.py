@@ -30,11 +30,7 @@ class Digits:
     decimals: int | None = None
 
     def bare(self, value: float | None, *, signed: bool = False) -> str:
-        """Return the number without its unit.
-
-        >>> Digits(share=True, decimals=2).bare(0.0765896, signed=True), Digits().bare(None)
-        ('+7.66', '–')
-        """
+        """Return the number without its unit."""
         return fixed(scaled(value, self.share), self.decimals, signed=signed)
 
     def mean(self, value: float | None) -> str:
@@ -48,11 +44,7 @@ class Digits:
         return f"{text} points" if self.share and value is not None else text
 
     def between(self, interval: Sequence[float | None] | None) -> str:
-        """Return an interval, short enough for a table; one with an open end is "at least" or "at most" the other.
-
-        >>> Digits(decimals=1).between([-0.25, None]), Digits(decimals=1).between([-0.25, 1])
-        ('at least −0.2', '−0.2 to 1.0')
-        """
+        """Return an interval, short enough for a table; one with an open end is "at least" or "at most" the other."""
         if interval is None:
             return "–"
         low, high = interval
@@ -63,11 +55,7 @@ class Digits:
         return f"{self.bare(low)} to {self.bare(high)}"
 
     def spoken(self, interval: Sequence[float | None]) -> str:
-        """Return an interval in words.
-
-        >>> Digits().spoken([None, None]), Digits(decimals=1).spoken([None, 1])
-        ('any number', 'at most 1.0')
-        """
+        """Return an interval in words."""
         return "any number" if tuple(interval) == (None, None) else self.between(interval)
 
 
@@ -77,11 +65,7 @@ def scaled(value: float | None, share: bool) -> float | None:
 
 
 def fixed(value: float | None, decimals: int | None, *, signed: bool = False) -> str:
-    """Return a number to so many decimals, with a true minus and never a negative zero.
-
-    >>> fixed(-0.004, 2), fixed(-1234.5, 1), fixed(0.25, 1, signed=True), fixed(2.5e-9, 10)
-    ('0.00', '−1,234.5', '+0.2', '2.50e-09')
-    """
+    """Return a number to so many decimals, with a true minus and never a negative zero."""
     if value is None or not math.isfinite(value):
         return "–"
     rounded = value if decimals is None else round(value, decimals)
@@ -152,11 +136,7 @@ def _decimals(size: float | None) -> int | None:
 
 
 def spoken_p(p: float | None) -> str:
-    """Return a p-value with its sign, for a sentence.
-
-    >>> spoken_p(1.36e-112), spoken_p(0.0412), spoken_p(None)
-    ('p < 1e-100', 'p = 0.0412', 'p unknown')
-    """
+    """Return a p-value with its sign, for a sentence."""
     if p is None or math.isnan(p):
         return "p unknown"
     return "p < 1e-100" if p < _TINY else f"p = {p_value(p)}"
@@ -168,11 +148,7 @@ def bind_numbers(sentence: str) -> str:
 
 
 def percent(value: float, decimals: int = 0) -> str:
-    """Return a proportion in percent; as few decimals as tell it from a rounder one.
-
-    >>> percent(0.95), percent(0.995), percent(1 / 3, 1)
-    ('95 %', '99.5 %', '33.3 %')
-    """
+    """Return a proportion in percent; as few decimals as tell it from a rounder one."""
     size = value * 100
     return f"{size:.{decimals}f} %" if decimals else f"{size:.6g} %"
 

@@ -34,11 +34,7 @@ class ChartAxis:
     ratio: bool = False
 
     def part(self, value: float) -> float:
-        """Return how far along the axis a value stands, from 0 to 1; what is beyond an end stands there.
-
-        >>> round(ChartAxis(10, 1000, ratio=True).part(100), 9)
-        0.5
-        """
+        """Return how far along the axis a value stands, from 0 to 1; what is beyond an end stands there."""
         low, at, high = (math.log(each) if self.ratio else each for each in (self.least, value, self.most))
         return min(max((at - low) / (high - low), 0.0), 1.0) if high > low else 0.5
 
@@ -56,12 +52,7 @@ def axis_around(values: Iterable[float | None], title: str) -> ChartAxis:
 
 
 def round_axis(least: float, most: float, title: str, count: int = TICKS) -> ChartAxis:
-    """Return an axis that begins and ends at round numbers around two values.
-
-    >>> axis = round_axis(0, 2.03, "effect")
-    >>> axis.least, axis.most, [label for _, label in axis.ticks]
-    (0.0, 2.5, ['0.0', '0.5', '1.0', '1.5', '2.0', '2.5'])
-    """
+    """Return an axis that begins and ends at round numbers around two values."""
     most = most if most > least else least + 1.0
     step = _step(least, most, count)
     ends = math.floor(least / step + 1e-9) * step, math.ceil(most / step - 1e-9) * step
@@ -74,11 +65,7 @@ def percent_axis(title: str, step: int = 20) -> ChartAxis:
 
 
 def round_numbers(least: float, most: float, count: int = TICKS, step: float | None = None) -> list[Tick]:
-    """Return about so many round numbers between two, or those of a step, and how they are written.
-
-    >>> round_numbers(-0.12, 1.8)
-    [(0.0, '0.0'), (0.5, '0.5'), (1.0, '1.0'), (1.5, '1.5')]
-    """
+    """Return about so many round numbers between two, or those of a step, and how they are written."""
     step = step or _step(least, most, count)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     places = range(math.ceil(least / step - 1e-9), math.floor(most / step + 1e-9) + 1)
@@ -95,11 +82,7 @@ def _step(least: float, most: float, count: int) -> float:
 
 
 def element(tag: str, body: str = "", **attributes: str | float) -> str:
-    """Return an element; attributes that are empty are left out.
-
-    >>> element("path", d="M1 2h0", stroke_width=0.5, fill="")
-    '<path d="M1 2h0" stroke-width="0.5"/>'
-    """
+    """Return an element; attributes that are empty are left out."""
     shown = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(value) if isinstance(value, str) else f"{value:g}"}"'
         for name, value in attributes.items()

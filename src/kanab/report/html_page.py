@@ -40,15 +40,7 @@ _MARK = (
 
 @dataclass(frozen=True)
 class PageSection:
-    """One section of a page: its anchor, its heading as text, and its body as HTML.
-
-    >>> print(PageSection("notes", "Notes & more", "<p>None.</p>").to_html())
-    <section aria-labelledby="notes">
-    <h2 id="notes">Notes &amp; more</h2>
-    <p>None.</p>
-    </section>
-    <BLANKLINE>
-    """
+    """One section of a page: its anchor, its heading as text, and its body as HTML."""
 
     name: str
     heading: str

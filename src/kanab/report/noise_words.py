@@ -13,12 +13,7 @@ Data = Mapping[str, Any]
 
 
 def promise(noise: Data) -> str:
-    """Return what ε and δ promise, in a sentence.
-
-    >>> noise = {"epsilon": 1.0, "delta": 1e-6, "mechanism": "discrete Gaussian"}
-    >>> promise(noise)[-60:]
-    'by at most a factor of 2.7, but for one chance in 1,000,000.'
-    """
+    """Return what ε and δ promise, in a sentence."""
     factor = math.exp(noise["epsilon"])
     spoken = f"{factor:.3g}" if factor < 1.5 else f"{factor:,.1f}" if factor < 100 else f"{factor:,.0f}"
     return (
@@ -29,11 +24,7 @@ def promise(noise: Data) -> str:
 
 
 def account(noise: Data) -> str:
-    """Return what was spent and is left.
-
-    >>> print(account({"epsilon": 0.5, "total": 1.0, "spent": 0.7, "left": 0.2}))
-    Spent: ε = 0.7 of 1 in all; left: 0.2, for one more release.
-    """
+    """Return what was spent and is left."""
     left = f"{noise['left']:.3g}, for one more release" if noise["left"] >= 0.001 else "nothing"
     return f"Spent: ε = {noise['spent']:.3g} of {noise['total']:g} in all; left: {left}."
 
@@ -50,12 +41,7 @@ def widened(effects: Sequence[Data]) -> dict[str, float]:
 
 
 def price(data: Data) -> str:
-    """Return what the noise costs, once and for all metrics: how much wider it makes intervals.
-
-    >>> row = {"metric": "spend", "se_population": 1.04, "se_noise": 0.2857, "carries_verdict": True}
-    >>> price({"effects": [row]})
-    'Noise makes intervals 4 % wider than they would be without (spend): as if 8 % fewer people had come.'
-    """
+    """Return what the noise costs, once and for all metrics: how much wider it makes intervals."""
     wider = widened(data["effects"])
     if not wider:
         return ""

@@ -64,11 +64,7 @@ def printable(text: str) -> str:
 
 
 def mapped(value: Any, change: Callable[[str], str]) -> Any:
-    """Return the same plain data with every text changed, names of arms among them.
-
-    >>> mapped({"arms": {"<A>": 1}, "notes": ["A > B"]}, lambda text: text.replace(">", "›"))
-    {'arms': {'<A›': 1}, 'notes': ['A › B']}
-    """
+    """Return the same plain data with every text changed, names of arms among them."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -77,17 +73,7 @@ def mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def folded(table: Table, width: int | None) -> list[Table]:
-    """Return the table cut into several, each within the width and each starting with the first column.
-
-    >>> [print(part) for part in folded(Table(("arm", "n", "mean"), (("A", "10", "1.25"),)), 10)]
-    arm   n
-    ───  ──
-    A    10
-    arm  mean
-    ───  ────
-    A    1.25
-    [None, None]
-    """
+    """Return the table cut into several, each within the width and each starting with the first column."""
     sizes = [max(len(row[i]) for row in (table.header, *table.rows)) for i in range(len(table.header))]
     if width is None or sum(sizes) + 2 * (len(sizes) - 1) <= width:
         return [table]

@@ -67,11 +67,7 @@ def title(data: Data) -> str:
 
 
 def counted_units(data: Data) -> str:
-    """Return how many people were counted, or how many clusters of people.
-
-    >>> counted_units({"people": 60, "clusters": {"by": ["city", "hour"], "people": {"A": 900, "B": 1100}}})
-    '60 clusters (city and hour) of 2,000 people'
-    """
+    """Return how many people were counted, or how many clusters of people."""
     clusters = data.get("clusters")
     if not clusters:
         return f"{data['people']:,} people"
@@ -430,11 +426,7 @@ def spoken_ps(row: Row) -> str:
 
 
 def spoken_arm(arm: str) -> str:
-    """Return an arm as the subject of a sentence; "arm 1" where its name does not read as one.
-
-    >>> spoken_arm("Mens E-Mail"), spoken_arm("1"), spoken_arm("on")
-    ('Mens E-Mail', 'arm 1', 'arm on')
-    """
+    """Return an arm as the subject of a sentence; "arm 1" where its name does not read as one."""
     return arm if arm[:1].isalpha() and arm.lower() not in _NO_NAMES else f"arm {arm}"
 
 
@@ -507,11 +499,7 @@ def privacy_sentences(data: Data) -> list[str]:
 
 
 def account_words(states: Mapping[str, int]) -> str:
-    """Return what became of the people of a collector's experiment.
-
-    >>> account_words({"published": 1200, "held_back": 0, "destroyed": 30})
-    '1,200 published, 0 held back, 30 destroyed'
-    """
+    """Return what became of the people of a collector's experiment."""
     return ", ".join(f"{people:,} {state.replace('_', ' ')}" for state, people in states.items())
 
 

@@ -80,6 +80,37 @@ def test_over_several_looks_a_margin_is_kept_once_the_interval_over_all_looks_li
     assert readings(data)["latency"] == "not shown"
 
 
+def at_the_margin(seed: int, arms: int = 6, people: int = 400) -> dict[str, Any]:
+    """No arm of these is any better than .02 below the control, and costs are alike."""
+    rng = np.random.default_rng(seed)
+    variant = np.repeat(np.arange(arms + 1), people)
+    return {
+        "variant": variant,
+        "speed": rng.normal(1, 0.2, len(variant)) - 0.02 * (variant > 0),
+        "costs": rng.normal(1, 0.2, len(variant)),
+    }
+
+
+def test_over_several_looks_a_claim_is_read_at_the_level_of_all_arms() -> None:
+    counted = kb.release(kb.count(at_the_margin(1), arm="variant", metrics=["speed", "costs"], control=0))
+    for relative in (False, True):
+        limits = dict.fromkeys(("speed", "costs"), (0.5, relative))
+        planned = replace(counted.plan.experiment(), non_inferiority=limits, primary=("speed",), guardrails=("costs",))
+        limited = replace(counted, plan=replace(counted.plan, experiments=(planned,)))
+        rows = kb.analyze(limited, reading=kb.Reading(looks=kb.Looks("spending", looks=2, earlier=[]))).effects
+        ends = [row.limit_interval[1] for row in rows]
+        wide = kb.analyze(
+            limited,
+            reading=kb.Reading(
+                looks=kb.Looks("spending", looks=2, earlier=[]), confidence=1 - 0.05 / 6, correction="none"
+            ),
+        )
+        same = [row.relative.interval[1] if relative else row.interval[1] for row in wide.effects[:6]]
+        assert ends[:6] == pytest.approx(same)
+        alone = [row.relative.interval[1] if relative else row.interval[1] for row in rows[6:]]
+        assert ends[6:] == pytest.approx(alone)
+
+
 def test_a_ratio_may_have_a_role_by_its_name_in_the_plan() -> None:
     plan = parse_plan(PLAN + 'primary = ["pace"]\nlower_is_better = ["pace"]\n')
     effects = kb.analyze(kb.release(kb.count(rows(), plan))).to_dict()["effects"]

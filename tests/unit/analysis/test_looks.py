@@ -13,7 +13,7 @@ import pytest
 from tests.described import count_of, readout_of
 
 import kanab as kb
-from kanab.analysis.looks_file import plain_design, read_looks, record_look
+from kanab.analysis.looks import plain_design, read_looks, record_look
 from kanab.errors import AnalysisError, SourceError
 
 TEN = [f"metric {number}" for number in range(10)]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
+from kanab.analysis.compare import carriers
 from kanab.analysis.effect_rows import EffectRow
-from kanab.analysis.verdicts import carriers
 from kanab.errors import DesignError
 from kanab.privacy.epsilon.combined import combine_arms
 from kanab.stats.adjust import adjusted_means

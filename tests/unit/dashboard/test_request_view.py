@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import pytest
 from tests.unit.dashboard.shop_releases import NOON, PLAN, WEEKLY, FixedSource, ask, plain, words
 
 from kanab.collector.health import LiveHealth
@@ -23,18 +21,14 @@ def collection(plan: Plan = PLAN, live: LiveHealth | None = LIVE) -> CollectionS
     return CollectionStatus(plan, datetime(2026, 11, 30, tzinfo=UTC), "2026-W46", live, now=NOON)
 
 
-def test_people_are_those_not_sealed_yet_in_steps_of_k_and_the_interval_narrows_with_the_root(results: Results) -> None:
+def test_people_are_those_not_sealed_yet_in_steps_of_k(results: Results) -> None:
     readout = results.readouts(results.read())["banner"][-1]
     status = open_cohort("banner", readout, collection())
     assert status is not None
     sealed = readout.data["arms"]
     assert status.people == {"off": (1700 - sealed["off"]) // 10 * 10, "on": (1620 - sealed["on"]) // 10 * 10}
     assert all(count % 10 == 0 and count > 0 for count in status.people.values())
-    assert (status.days, status.seal_words, status.metric) == (18, "in 18 days", "bought")
-    low, high = next(row for row in readout.data["effects"] if row["carries_verdict"])["interval"]
-    assert status.width == pytest.approx(high - low)
-    assert status.width_then == pytest.approx((high - low) * math.sqrt(3 / 4))
-    assert status.width_words.endswith("points wide then")
+    assert (status.days, status.seal_words) == (18, "in 18 days")
 
 
 def test_fewer_people_than_were_sealed_are_nobody(results: Results) -> None:
@@ -42,13 +36,6 @@ def test_fewer_people_than_were_sealed_are_nobody(results: Results) -> None:
     status = open_cohort("checkout", readout, collection())
     assert status is not None
     assert status.people["B"] == 0
-
-
-def test_after_the_last_planned_look_no_width_is_promised(results: Results) -> None:
-    readout = results.readouts(results.read())["checkout"][-1]
-    status = open_cohort("checkout", readout, collection())
-    assert status is not None
-    assert (status.width, status.width_then, status.width_words) == (None, None, "")
 
 
 def test_with_epsilon_nothing_is_said_of_people(results: Results) -> None:
@@ -69,7 +56,5 @@ def test_the_page_and_the_plain_data_say_it() -> None:
     page = words(ask(dashboard, "/experiments/banner"))
     assert "Open cohort 2026-W46: next seal Mon 30 Nov 2026, 00:00 UTC, in 18 days." in page
     assert "are not sealed yet, in steps of 10." in page
-    assert "if as many people come as at earlier seals" in page
     told = plain(ask(dashboard, "/v1/experiments/banner"))["open_cohort"]
-    assert (told["days_to_seal"], told["cohort"], told["metric"]) == (18, "2026-W46", "bought")
-    assert told["expected_interval_width"] < told["interval_width"]
+    assert (told["days_to_seal"], told["cohort"]) == (18, "2026-W46")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from kanab.analysis.decision import look_sentences
 from kanab.analysis.sections import readout_text, report_html
-from kanab.report.look_words import look_sentences
 
 Readout = dict[str, Any]
 Maker = Callable[..., Readout]

@@ -64,11 +64,7 @@ def _table(data: Data, rows: Sequence[Row], method: str) -> Table:
 
 
 def contrast_name(weights: Mapping[str, float]) -> str:
-    """Return the contrast as a sum.
-
-    >>> contrast_name({"B": 0.5, "C": 0.5, "A": -1})
-    '0.5 B + 0.5 C − A'
-    """
+    """Return the contrast as a sum."""
     words = " ".join(
         f"{'+' if weight > 0 else '−'} {'' if abs(weight) == 1 else f'{abs(weight):g} '}{arm}"
         for arm, weight in weights.items()

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import ClassVar
 
+from kanab.analysis.compare import family_verdicts
 from kanab.analysis.effect_rows import typed
 from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode
 from kanab.analysis.options import ResolvedOptions
-from kanab.analysis.verdicts import family_verdicts
 from kanab.arguments import check_arguments
 from kanab.counting.levels import Bins
 from kanab.dataframes import Row, Tables
@@ -139,11 +139,7 @@ class QuantileEffects(Method):
 
 
 def quantile_name(probability: float) -> str:
-    """Return what a quantile is called.
-
-    >>> quantile_name(0.5), quantile_name(0.99), quantile_name(0.999)
-    ('median', 'p99', 'p99.9')
-    """
+    """Return what a quantile is called."""
     return "median" if probability == 0.5 else f"p{100 * probability:.10g}"
 
 
