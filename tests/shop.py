@@ -15,6 +15,7 @@ from kanab.counted import Counted
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
 from kanab.privacy.release import Release
+from kanab.scan.pair_tables import Pairs
 
 METRICS = {"bought": 'kind = "binary"', "spend": "bounds = [0, 500], resolution = 0.01"}
 COVARIATES = {"tier": "levels = [1, 2, 3]", "device": 'levels = ["desktop", "phone"]'}
@@ -76,3 +77,16 @@ def shop_counted(rows: Mapping[str, Any] | None = None, plan: Plan | None = None
 def shop_release(rows: Mapping[str, Any] | None = None, plan: Plan | None = None, **parts: Any) -> Release:
     """What passes the gate of `shop_counted`."""
     return kb.release(shop_counted(rows, plan, **parts))
+
+
+def assert_same_pairs(counted: Pairs, expected: Pairs) -> None:
+    """Compare the tables of all pairs, integer by integer."""
+
+    def plain(pairs: Pairs) -> tuple[Any, ...]:
+        sums = [
+            (part.metric, *(cells.tolist() for cells in (part.counts, part.sums, part.squares)))
+            for part in pairs.moments
+        ]
+        return pairs.experiments, pairs.people.tolist(), sums, pairs.total, pairs.missing, pairs.unusual
+
+    assert plain(counted) == plain(expected)

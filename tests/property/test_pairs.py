@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.shop import assert_same_pairs
 
 import kanab as kb
 from kanab.scan.count import counter, people_batches
@@ -84,16 +85,6 @@ def assert_like_grouping(pairs: Pairs, rows: dict[str, list[Any]]) -> None:
             assert np.diag(part.counts[block, block]).tolist() == expected_part.counts.tolist()
 
 
-def assert_same(found: Pairs, expected: Pairs) -> None:
-    assert found.experiments == expected.experiments
-    assert found.people.tolist() == expected.people.tolist()
-    for one, two in zip(found.moments, expected.moments, strict=True):
-        assert one.metric == two.metric
-        for name in ("counts", "sums", "squares"):
-            assert getattr(one, name).tolist() == getattr(two, name).tolist(), (one.metric.name, name)
-    assert (found.total, found.missing) == (expected.total, expected.missing)
-
-
 experiments = st.lists(
     st.tuples(st.sampled_from(sorted(KINDS)), st.integers(2, 8), st.sampled_from([0.0, 0.0, 0.2, 0.9])),
     min_size=2,
@@ -155,7 +146,7 @@ def test_batches_of_any_size_and_any_number_of_threads_give_the_same(
         patch.setattr(people_batches, "_workers", lambda: workers)
         if full:  # as if 64 bits were used up after every batch
             patch.setattr(counter, "_FULL", 1)
-        assert_same(count_pairs(rows, names, ["y", "z"]), expected)
+        assert_same_pairs(count_pairs(rows, names, ["y", "z"]), expected)
 
 
 @settings(max_examples=60)

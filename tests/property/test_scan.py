@@ -1,7 +1,6 @@
 """A scan gives what single tests give, and what exact arithmetic gives; and it rings as often as it says."""
 
 from dataclasses import replace
-from fractions import Fraction
 from itertools import combinations, product
 
 import numpy as np
@@ -28,48 +27,6 @@ def near(value, rel=TOLERANCE):
 
 
 # ── exact arithmetic ───────────────────────────────────────────────────────────────────────────
-
-
-def exact_f(people):
-    """The pooled partial F in fractions, from the values of every class; None where there is no test."""
-    cells = {key: values for key, values in people.items() if values}
-    width = max(b for _, b in people) + 1
-    columns = [("a", a) for a in sorted({a for a, _ in cells})] + [("b", b) for b in sorted({b for _, b in cells})]
-    design = {key: [int(key["ab".index(side)] == at) for side, at in columns] for key in cells}
-    size = len(columns)
-    gram = [
-        [Fraction(sum(len(v) * design[k][i] * design[k][j] for k, v in cells.items())) for j in range(size)]
-        + [Fraction(sum(design[k][i] * sum(v) for k, v in cells.items()))]
-        for i in range(size)
-    ]
-    b, rank = solved(gram, size)
-    fitted = {key: sum(x * c for x, c in zip(design[key], b, strict=True)) for key in cells}
-    means = {key: Fraction(sum(values), len(values)) for key, values in cells.items()}
-    extra = sum(len(values) * (means[key] - fitted[key]) ** 2 for key, values in cells.items())
-    rss = sum((value - means[key]) ** 2 for key, values in cells.items() for value in values)
-    q, df = len(cells) - rank, sum(map(len, cells.values())) - len(cells)
-    assert width >= 2
-    return None if q < 1 or df < 1 or rss == 0 else ((extra / q) / (rss / df), q, df)
-
-
-def solved(gram, size):
-    """One solution of the normal equations and their rank; unknowns without a pivot are 0."""
-    row, b = 0, [Fraction(0)] * size
-    pivots = []
-    for column in range(size):
-        lead = next((at for at in range(row, size) if gram[at][column]), None)
-        if lead is None:
-            continue
-        gram[row], gram[lead] = gram[lead], gram[row]
-        gram[row] = [value / gram[row][column] for value in gram[row]]
-        for at in range(size):
-            if at != row and gram[at][column]:
-                gram[at] = [x - gram[at][column] * y for x, y in zip(gram[at], gram[row], strict=True)]
-        pivots.append(column)
-        row += 1
-    for at, column in enumerate(pivots):
-        b[column] = gram[at][-1]
-    return b, row
 
 
 def table(people, shape, squares="marginals"):
@@ -102,21 +59,6 @@ def pair(draw):
         values = np.rint(rng.normal(0, 8 * (1 + a % 2), n)).astype(int)
         people[a, b] = [int(value) + 8 * (mean + int(rows[a]) + int(columns[b])) for value in values]
     return shape, people
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(pair())
-def test_f_is_that_of_rational_arithmetic_whatever_the_means_and_the_empty_classes(drawn):
-    shape, people = drawn
-    (row,) = scan_pairs({("a", "b"): table(people, shape)}, Rules(k=1)).rows
-    expected = exact_f(people)
-    if expected is None:
-        assert row.F is None
-        return
-    f, q, df = expected
-    assert row.df == (q, df)
-    assert near(float(f)) == row.F
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from tests.shop import assert_same_pairs
 
-import kanab as kb
 from kanab.errors import GridError, QueryError, SourceError
 from kanab.scan.count import engine_people
 from kanab.scan.count.pair_counting import count_pairs
@@ -63,44 +62,23 @@ METRICS = ["spend", "balance", "orders", "bought", "huge", "rating"]
 CHOICES: dict[str, Any] = {"missing": {"rating": "exclude"}, "bounds": {"balance": (-100, 100)}}
 
 
-def assert_same(found: Pairs, expected: Pairs) -> None:
-    assert found.experiments == expected.experiments
-    assert found.people.tolist() == expected.people.tolist()
-    for one, two in zip(found.moments, expected.moments, strict=True):
-        assert one.metric == two.metric
-        for name in ("counts", "sums", "squares"):
-            assert getattr(one, name).tolist() == getattr(two, name).tolist(), (one.metric.name, name)
-    assert found.total == expected.total
-    assert (found.missing, found.unusual) == (expected.missing, expected.unusual)
-
-
 @pytest.fixture(scope="module")
 def expected() -> Pairs:
     return count_pairs(PEOPLE, "test_*", METRICS, **CHOICES)
-
-
-def test_every_pair_is_what_grouping_by_its_two_columns_gives(expected: Pairs) -> None:
-    metrics = {part.metric.name: part.metric for part in expected.moments}
-    names = [factor.name for factor in expected.experiments]
-    assert names == [f"test_{place:02d}" for place in range(TESTS)]
-    for i, j in itertools.combinations(range(TESTS), 2):
-        both = PEOPLE.filter(pc.and_(PEOPLE[names[i]].is_valid(), PEOPLE[names[j]].is_valid()))
-        assert expected.tally(i, j) == kb.count_columns(both, arm=[names[i], names[j]], metrics=metrics, squares="arm")
-    assert expected.missing["rating"] > 0
 
 
 def test_every_engine_gives_the_same_integers(engine: Loader, expected: Pairs) -> None:
     calls = []
     table = engine.load(PEOPLE)
     found = count_pairs(table, "test_*", METRICS, progress=lambda *seen: calls.append(seen), **CHOICES)
-    assert_same(found, expected)
+    assert_same_pairs(found, expected)
     assert calls[-1] == (700, 700)
 
 
 def test_a_filter_chooses_people_in_every_engine(engine: Loader) -> None:
     some = PEOPLE.filter(pc.greater(PEOPLE["orders"], 0))
     found = count_pairs(engine.load(PEOPLE), ["test_0?"], ["spend", "bought"], where="orders > 0")
-    assert_same(found, count_pairs(some, ["test_0?"], ["spend", "bought"]))
+    assert_same_pairs(found, count_pairs(some, ["test_0?"], ["spend", "bought"]))
 
 
 def test_several_rows_of_a_person_become_one_in_every_engine(engine: Loader) -> None:
@@ -127,7 +105,7 @@ def test_several_rows_of_a_person_become_one_in_every_engine(engine: Loader) -> 
         once, ["test_01", "test_04", "test_07"], ["spend", "bought"], missing={"spend": "zero", "bought": "zero"}
     )
     found = count_pairs(engine.load(rows), ["test_01", "test_04", "test_07"], ["spend", "bought"], unit="who")
-    assert_same(found, expected)
+    assert_same_pairs(found, expected)
 
 
 def long_shape() -> tuple[pa.Table, pa.Table]:
@@ -165,46 +143,10 @@ def test_a_row_per_assignment_becomes_a_row_per_person_in_every_engine(engine: L
     rules = {"spend": "zero", "bought": "zero", "rating": "exclude"}
     expected = count_pairs(wide, names, ["spend", "bought", "rating"], missing=rules)
     assert alone.min() > 0
-    assert_same(found, expected)
+    assert_same_pairs(found, expected)
 
 
 # ── everybody at once, against SQL ─────────────────────────────────────────────────────────────
-
-
-def test_random_pairs_of_a_million_people_are_what_sql_gives(tmp_path: Path) -> None:
-    file = tmp_path / "people.parquet"
-    arms = ", ".join(
-        f"if(random() < 0.1, NULL, floor(random() * {2 + place % 3}))::TINYINT AS t{place}" for place in range(30)
-    )
-    with duckdb.connect() as connection:
-        connection.execute("SELECT setseed(0.7)")
-        connection.execute(
-            f"""COPY (SELECT {arms}, if(random() < 0.2, NULL, round(random() * 300, 2)) AS spend,
-                random() < 0.1 AS bought FROM range(1000000)) TO '{file}' (FORMAT parquet)"""
-        )
-        pairs = count_pairs(
-            file, "t*", {"spend": Metric("spend", 100, missing="exclude"), "bought": Metric("bought", 1, (0, 1))}
-        )
-        spend, bought = pairs.moments
-        for i, j in (
-            np.random.default_rng(1)
-            .choice(list(itertools.combinations(range(len(pairs.experiments)), 2)), 12, replace=False)
-            .tolist()
-        ):
-            rows = connection.execute(
-                f"""SELECT t{i}, t{j}, count(*), count(spend), sum(round(spend * 100)::BIGINT)::VARCHAR,
-                    sum(round(spend * 100)::BIGINT ** 2)::BIGINT, sum(bought::INTEGER)
-                    FROM '{file}' WHERE t{i} IS NOT NULL AND t{j} IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"""
-            ).fetchall()
-            one, two = pairs.slice_of(i), pairs.slice_of(j)
-            assert pairs.people[one, two].ravel().tolist() == [row[2] for row in rows]
-            assert spend.counts[one, two].ravel().tolist() == [row[3] for row in rows]
-            assert spend.sums[one, two].ravel().tolist() == [int(row[4]) for row in rows]
-            assert bought.sums[one, two].ravel().tolist() == [row[6] for row in rows]
-            for arm, number in enumerate(range(one.start, one.stop)):
-                assert spend.squares[number, j] == sum(row[5] for row in rows if row[0] == arm)
-            for arm, number in enumerate(range(two.start, two.stop)):
-                assert spend.squares[number, i] == sum(row[5] for row in rows if row[1] == arm)
 
 
 # ── one engine at a time ───────────────────────────────────────────────────────────────────────
@@ -213,14 +155,14 @@ def test_random_pairs_of_a_million_people_are_what_sql_gives(tmp_path: Path) -> 
 def test_a_connection_is_read_by_its_url(postgres_url: str, postgres_loader: Loader, tmp_path: Path) -> None:
     table = postgres_loader.load(PEOPLE)
     expected = count_pairs(PEOPLE, "test_0*", ["spend"])
-    assert_same(count_pairs(postgres_url, "test_0*", ["spend"], table=table.get_name()), expected)
+    assert_same_pairs(count_pairs(postgres_url, "test_0*", ["spend"], table=table.get_name()), expected)
     with duckdb.connect(tmp_path / "shop.duckdb") as connection:
         connection.register("arrow", PEOPLE)
         connection.execute("CREATE TABLE people AS SELECT * FROM arrow")
     place = f"duckdb://{tmp_path / 'shop.duckdb'}"
-    assert_same(count_pairs(place, "test_0*", ["spend"], table="people"), expected)
+    assert_same_pairs(count_pairs(place, "test_0*", ["spend"], table="people"), expected)
     found = count_pairs(place, "test_0*", ["spend"], sql="SELECT * FROM people WHERE orders > 0")
-    assert_same(found, count_pairs(PEOPLE.filter(pc.greater(PEOPLE["orders"], 0)), "test_0*", ["spend"]))
+    assert_same_pairs(found, count_pairs(PEOPLE.filter(pc.greater(PEOPLE["orders"], 0)), "test_0*", ["spend"]))
 
 
 def test_what_is_wrong_with_the_data_comes_back_from_every_engine(engine: Loader) -> None:
@@ -272,9 +214,9 @@ def test_assignments_are_read_from_files_and_frames(tmp_path: Path) -> None:
         tmp_path / "values.parquet", "test_*", ["spend"], unit="who",
         assignments=(tmp_path / "assigned.parquet", *columns),
     )  # fmt: skip
-    assert_same(found, expected)
+    assert_same_pairs(found, expected)
     found = count_pairs(values, "test_*", ["spend"], unit="who", assignments=(assigned.to_pydict(), *columns))
-    assert_same(found, expected)
+    assert_same_pairs(found, expected)
 
 
 @pytest.mark.parametrize("kind", ["whole", "number", "truth"])

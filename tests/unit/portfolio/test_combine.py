@@ -76,11 +76,6 @@ def test_a_sum_of_batches_is_combined_each_with_its_own_control() -> None:
     assert effect == combine(batches).effects[0]
 
 
-def test_the_same_people_are_not_combined(regions: dict[str, Release]) -> None:
-    with pytest.raises(PrivacyError, match="two of these releases are about the same people"):
-        combine({"a": regions["de"], "b": regions["de"]})
-
-
 def test_further_refusals_say_what_to_do(regions: dict[str, Release], make_release) -> None:
     with pytest.raises(AnalysisError, match=r"no release has an effect on this metric\. Name one of: spend"):
         combine(regions, metric="sepnd")

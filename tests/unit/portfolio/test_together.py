@@ -76,9 +76,3 @@ def test_lower_may_be_better() -> None:
     assert [row.winner for row in read.effects] == [True, True, True]
     assert read.to_dict()["better"] == "lower"
     assert "clearly better by themselves: −" in str(read)
-
-
-def test_the_report_draws_shrinkage(folder: dict[str, Release]) -> None:
-    page = read_portfolio(folder, "spend").to_html()
-    assert page.count("<svg") == 1
-    assert "<title>Effects on spend, seen and after shrinkage</title>" in page

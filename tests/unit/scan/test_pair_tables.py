@@ -7,7 +7,7 @@ import pytest
 
 from kanab.errors import LevelError
 from kanab.scan.count.pair_counting import count_pairs
-from kanab.scan.pair_tables import Pairs, arm_places, fitting, largest, plus, spread
+from kanab.scan.pair_tables import Pairs, fitting, largest, plus
 from kanab.tally.metric import Metric
 
 ROWS = {
@@ -22,32 +22,6 @@ NAMES = ["red", "blue", "green"]
 
 def pairs_of(rows: dict[str, list] = ROWS, **metrics: Metric) -> Pairs:
     return count_pairs(rows, NAMES, metrics or ["spend", "bought"])
-
-
-def test_the_arms_are_numbered_through() -> None:
-    pairs = pairs_of()
-    assert pairs.starts == (0, 2, 4, 7)
-    assert [factor.levels for factor in pairs.experiments] == [("off", "on"), (0, 1), (1, 2, 3)]
-    assert (pairs.slice_of(1), pairs.place("green")) == (slice(2, 4), 2)
-    assert pairs.people[0:2, 2:4].tolist() == [[1, 1], [1, 2]]
-    assert pairs.people[0:2, 0:2].tolist() == [[2, 0], [0, 3]]
-    assert pairs.total == 6
-
-
-def test_a_pair_is_an_ordinary_tally() -> None:
-    tally = pairs_of().tally(0, 2, ["spend"])
-    assert tally.people.tolist() == [[1, 1, 0], [1, 1, 1]]
-    assert [metric.name for metric in tally.metrics] == ["spend"]
-    spend = tally.moments_of("spend")
-    assert spend.metric.scale == 10
-    assert spend.sums.tolist() == [[40, 25, 0], [10, 15, 0]]
-    assert spend.squares[("red",)].tolist() == [25**2 + 40**2, 10**2 + 15**2]
-    assert spend.squares[("green",)].tolist() == [10**2 + 40**2, 25**2 + 15**2, 0]  # who is in no red arm is not in it
-
-
-def test_squares_are_of_the_people_in_both() -> None:
-    spend = pairs_of().moments[0]
-    assert spend.squares[6].tolist() == [0, 90**2, 90**2]  # green 3: in red nobody but who spent 0
 
 
 def test_an_unknown_experiment_is_told_with_the_known_ones() -> None:
@@ -75,11 +49,3 @@ def test_whole_numbers_go_back_to_64_bits_where_they_fit() -> None:
     assert fitting(np.array([-(2**63)], dtype=object)).dtype == object
     assert fitting(np.array([2**63], dtype=object)).tolist() == [2**63]
     assert (largest(np.array([], dtype=np.int64)), largest(np.array([-(2**63), 5]))) == (0, 2**63)
-
-
-def test_blocks_are_spread_over_more_arms() -> None:
-    into = arm_places([("b",), ("x", "y")], [("a", "b"), ("x", "y")])
-    assert spread(np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]]), into, 4).tolist() == [
-        [0, 0, 0, 0], [0, 1, 2, 3], [0, 4, 5, 6], [0, 7, 8, 9],
-    ]  # fmt: skip
-    assert spread(np.array([[1], [2], [3]]), into, 4, both=False).tolist() == [[0], [1], [2], [3]]

@@ -101,10 +101,7 @@ def test_whole_numbers_keep_their_codes_when_others_come() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.arange(9), "'red' has more than 8 arms"),
         (pa.array([f"user {place}" for place in range(1000)]), "'red' has more than 8 arms"),
-        ([f"user {place}" for place in range(1000)], "'red' has more than 8 arms"),
-        (np.array([0.5, 1.5]), "'red' has arms that are numbers with a fraction"),
         (pa.array([Decimal("0.5")]), "'red' has arms that are numbers with a fraction"),
         (pa.array([datetime.date(2024, 1, 1)]), "'red' holds values that are not levels"),
         (pa.array([[1, 2]]), "'red' holds values that are not levels"),
@@ -120,13 +117,6 @@ def test_what_cannot_be_arms_is_refused(values: Any, message: str) -> None:
 def test_infinite_arms_are_refused() -> None:
     with pytest.raises(LevelError, match="finite"):
         ArmCodes("red").read(np.array([np.inf, 1]))
-
-
-def test_true_and_one_are_not_mixed_over_batches() -> None:
-    codes = ArmCodes("red")
-    codes.read(np.array([0, 1]))
-    with pytest.raises(SourceError, match="mixes true/false with numbers"):
-        codes.read(np.array([True]))
 
 
 def test_a_dictionary_may_name_more_than_anybody_has() -> None:
@@ -165,3 +155,10 @@ def test_frames_are_read_without_arrow_too(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("kanab.scan.count.codes.importlib.util.find_spec", lambda _name: None)
     assert names(pd.Series(TEXTS)) == TEXTS
     assert names(pl.Series([3, 1])) == [3, 1]
+
+
+def test_true_and_one_are_not_mixed_over_batches() -> None:
+    codes = ArmCodes("red")
+    codes.read(np.array([0, 1]))
+    with pytest.raises(SourceError, match="mixes true/false with numbers"):
+        codes.read(np.array([True]))

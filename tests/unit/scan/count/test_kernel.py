@@ -11,7 +11,7 @@ import pytest
 
 from kanab.scan.count import kernel
 from kanab.scan.count.counter import count_buckets, square_parts, value_parts
-from kanab.scan.count.kernel import NOT_IN, ROWS, ArmLayout, choose_kernels, pack
+from kanab.scan.count.kernel import NOT_IN, ROWS, ArmLayout, choose_kernels
 
 BOTH = [choose_kernels("numpy"), choose_kernels("numba")]
 
@@ -54,16 +54,6 @@ def test_people_sums_and_squares_of_any_two_arms(layout: ArmLayout, loops: kerne
     assert layout.all_arms(counts).tolist() == (arms @ arms.T).tolist()
     assert layout.sums(sums).tolist() == ((arms * steps) @ arms.T).tolist()
     assert layout.squares(squares).tolist() == ((arms * steps**2) @ inside.T).tolist()
-
-
-def test_bits_are_counted_alike_by_all_loops() -> None:
-    rng = np.random.default_rng(3)
-    left, right = (rng.integers(0, 2**63, (34, 1300), dtype=np.uint64) for _ in range(2))
-    expected = np.array([[int(np.bitwise_count(a & b).sum()) for b in right] for a in left])
-    for one in BOTH:
-        found = np.zeros((34, 34), dtype=np.int64)
-        one.count_bits(left, right, found)
-        assert np.triu(found).tolist() == np.triu(expected).tolist()
 
 
 def test_before_numpy_2_bits_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,11 +112,6 @@ def test_the_commonest_value_is_looked_for_in_buckets_that_are_never_too_small()
         assert int(found.sum()) == len(values)
         assert commonest <= int(found.max()) <= commonest + 20
     assert count_buckets(np.array([0, 1, 1]), binary=True).tolist() == [1, 2]
-
-
-def test_bits_beyond_the_last_person_are_empty() -> None:
-    words = pack([np.ones(70, dtype=bool)], 2, 70)
-    assert words.tolist() == [[2**64 - 1, 2**6 - 1], [0, 0]]
 
 
 def test_numba_is_taken_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

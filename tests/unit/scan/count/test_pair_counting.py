@@ -13,11 +13,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.shop import assert_same_pairs
 
 from kanab.errors import GridError, KanabError, MissingExtraError, PlanError, SourceError
 from kanab.scan.count import people_batches
 from kanab.scan.count.pair_counting import count_pairs
-from kanab.scan.pair_tables import Pairs
 from kanab.tally.metric import Metric
 
 PEOPLE = 300
@@ -36,16 +36,6 @@ def shop(people: int = PEOPLE, seed: int = 5) -> dict[str, Any]:
 
 
 SHOP = shop()
-
-
-def assert_same(found: Pairs, expected: Pairs) -> None:
-    assert found.experiments == expected.experiments
-    assert found.people.tolist() == expected.people.tolist()
-    for one, two in zip(found.moments, expected.moments, strict=True):
-        assert one.metric == two.metric
-        for name in ("counts", "sums", "squares"):
-            assert getattr(one, name).tolist() == getattr(two, name).tolist(), (one.metric.name, name)
-    assert (found.total, found.unusual) == (expected.total, expected.unusual)
 
 
 # ── names ──────────────────────────────────────────────────────────────────────────────────────
@@ -277,7 +267,7 @@ def test_frames_of_all_kinds_give_the_same(frame: str, monkeypatch: pytest.Monke
     expected = count_pairs(SHOP, ["test_?", "other"], ["spend", "test_spend"])
     monkeypatch.setattr(people_batches, "ROWS", 70)
     monkeypatch.setattr(people_batches, "rows_at_once", lambda _: 70)
-    assert_same(count_pairs(FRAMES[frame](SHOP), ["test_?", "other"], ["spend", "test_spend"]), expected)
+    assert_same_pairs(count_pairs(FRAMES[frame](SHOP), ["test_?", "other"], ["spend", "test_spend"]), expected)
 
 
 def test_parquet_files_give_the_same(tmp_path: Path) -> None:
@@ -291,7 +281,7 @@ def test_parquet_files_give_the_same(tmp_path: Path) -> None:
         found = count_pairs(
             place, ["test_?", "other"], ["spend", "test_spend"], progress=lambda *seen: calls.append(seen)
         )
-        assert_same(found, expected)
+        assert_same_pairs(found, expected)
         assert calls[-1] == (PEOPLE, PEOPLE)
     assert all(total == PEOPLE for _, total in calls)
 
@@ -302,7 +292,7 @@ def test_parquet_files_whose_columns_differ_are_left_to_an_engine(tmp_path: Path
     pq.write_table(table.slice(0, 100), tmp_path / "part1.parquet")
     wider = table.slice(100).set_column(2, "test_a", table.slice(100)["test_a"].cast(pa.int8()))
     pq.write_table(wider, tmp_path / "part2.parquet")
-    assert_same(count_pairs(str(tmp_path / "*.parquet"), ["test_?"], ["spend"]), expected)
+    assert_same_pairs(count_pairs(str(tmp_path / "*.parquet"), ["test_?"], ["spend"]), expected)
 
 
 def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
@@ -330,7 +320,7 @@ def test_csv_files_give_the_same_with_and_without_an_engine(
     frame.iloc[100:].to_csv(tmp_path / "part2.csv", index=False)
     if not installed:
         hide(monkeypatch, "ibis")
-    assert_same(count_pairs(str(tmp_path / "*.csv"), ["test_?", "other"], ["spend"]), expected)
+    assert_same_pairs(count_pairs(str(tmp_path / "*.csv"), ["test_?", "other"], ["spend"]), expected)
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
@@ -345,18 +335,6 @@ def test_what_needs_an_extra_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
         count_pairs(tmp_path / "people.parquet", "test_?")
     with pytest.raises(MissingExtraError, match="choosing rows"):
         count_pairs(SHOP, "test_?", where="id > 3")
-
-
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"table": "people"}, "the source is a table by itself"),
-        ({"aggregate": "sum"}, "the column of the person is not named"),
-    ],
-)
-def test_choices_that_mean_nothing_are_told(choices: dict[str, Any], message: str) -> None:
-    with pytest.raises(SourceError, match=message):
-        count_pairs(SHOP, "test_?", ["spend"], **choices)
 
 
 def test_an_interruption_stops_the_threads() -> None:

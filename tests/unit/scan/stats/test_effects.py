@@ -54,14 +54,6 @@ def test_both_experiments_are_told():
     ]
 
 
-def test_the_difference_of_two_effects_is_the_same_from_both_sides():
-    found = effects_within(table(people()))
-    effect = {(one.experiment, one.arm, one.level): one.effect for one in found.effects}
-    one = effect["price", "low", "on"] - effect["price", "low", "off"]
-    other = effect["banner", "on", "low"] - effect["banner", "on", "control"]
-    assert one == pytest.approx(other, rel=1e-12)
-
-
 def test_an_empty_class_has_no_mean_and_no_effect():
     rows = people()
     keep = ~((rows["price"] == "high") & (rows["banner"] == "on"))

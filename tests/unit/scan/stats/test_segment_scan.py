@@ -94,28 +94,9 @@ def test_a_covariate_that_the_arm_changed_is_broken_assignment():
     assert scan.rows[0].follow_ups == ()
 
 
-def test_small_classes_are_not_tested():
-    rows = {name: values[:40] for name, values in people().items()}
-    scan = scan_covariates([table(rows, "checkout", "tier")])
-    assert {row.note for row in scan} == {"a class holds fewer than k = 10 people"}
-    assert scan.tested == 0
-    assert scan.families == {"spend": 0, "bought": 0}
-
-
 def test_a_tolerance_makes_segments_clear():
     scan = scan_covariates([table(people(), "banner", "device")], Rules(correction="bh", tolerance={"spend": 20.0}))
     assert [row.verdict for row in scan] == ["clear within tolerance", "nothing found"]
-
-
-@pytest.mark.slow
-def test_many_levels_are_compared_too():
-    rng = np.random.default_rng(3)
-    rows = {"arm": rng.integers(0, 3, 60_000), "city": rng.integers(0, 150, 60_000), "y": rng.normal(0, 1, 60_000)}
-    tally = count_columns(rows, arm="arm", covariates=["city"], metrics={"y": Metric("y", 1000)}, squares="marginals")
-    (row,) = scan_covariates([tally]).rows
-    expected = effect_differs(tally)
-    assert (row.F_robust, row.p_robust) == pytest.approx((expected.F, expected.p), rel=1e-10)
-    assert row.could_miss > 0
 
 
 def test_what_cannot_be_compared_is_refused():
