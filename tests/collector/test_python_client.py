@@ -258,26 +258,6 @@ def test_two_processes_with_one_key_may_serve_the_same_people(collector: Server,
     assert any("two processes went on from one state" in shop.errors for shop in shops)
 
 
-def test_two_processes_that_share_states_lose_no_amount_of_parallel_requests(
-    collector: Server, place: Place, closing: Keep
-) -> None:
-    shared = str(place.root / "states.db")
-    shops = [closing(Shop("flask", collector, place.root, KANAB_SHARED=shared)) for _ in range(2)]
-    for shop in shops:
-        shop.wait_ready()
-    rng = random.Random(8)
-    visitors = [Visitor(rng.choice([1, 2, 3])) for _ in range(12)]
-    for visitor in visitors:
-        visitor.open(shops[0])
-        for _ in range(2):
-            visitor.buy_at_once(shops, amounts(rng, 4))
-    _wait_for(place, visitors)
-    for shop in shops:
-        shop.stop()
-        assert "two processes" not in shop.errors
-    assert b"checkout" not in Path(shared).read_bytes()
-
-
 def test_a_store_that_begins_another_epoch_freezes_who_was_there_and_counts_newcomers(
     collector: Server, place: Place, closing: Keep
 ) -> None:

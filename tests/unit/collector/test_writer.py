@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -199,35 +198,6 @@ async def all_of(heard: list[Reported], count: int) -> list[Reported]:
     return heard
 
 
-def test_an_event_loop_is_woken_once_for_a_group(
-    store: Held, begin: Callable[..., Writer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = begin()
-    wakes: list[int] = []
-
-    async def send() -> list[Reported]:
-        heard: list[Reported] = []
-        loop = asyncio.get_running_loop()
-        real = loop.call_soon_threadsafe
-
-        def woken(call: Any, *given: Any, **options: Any) -> Any:
-            if call is writer._call_back:
-                wakes.append(len(given[0]))
-            return real(call, *given, **options)
-
-        monkeypatch.setattr(loop, "call_soon_threadsafe", woken)
-        store.go.clear()
-        own.post(nonce(0), DELTAS, heard.append)
-        await asyncio.to_thread(store.begun.wait, 10)
-        for number in range(1, 500):
-            own.post(nonce(number), DELTAS, heard.append)
-        store.go.set()
-        return await all_of(heard, 500)
-
-    assert asyncio.run(send()) == [PostOutcome.NEW] * 500
-    assert wakes == [1, 499]
-
-
 def test_a_sender_that_went_away_does_not_stop_the_others(
     store: Held, begin: Callable[..., Writer], keyring: Keyring
 ) -> None:
@@ -294,22 +264,6 @@ def test_old_nonces_are_forgotten_by_the_clock(store: Held, begin: Callable[...,
     store.append([CountedPost(bytes(15) + bytes([h % 256]), h, DELTAS) for h in hours], RecordCipher(keyring).encrypt)
     begin()
     until(lambda: store._db.execute("SELECT hour FROM nonces").fetchall() == [(h,) for h in hours[2:]])
-
-
-def test_the_clock_for_old_nonces_is_read_once_a_second_and_not_for_every_commit(store: Held, keyring: Keyring) -> None:
-    read: list[float] = []
-
-    def clock() -> float:
-        read.append(time.monotonic())
-        return NOW
-
-    own = Writer(store, keyring, life=86_400, clock=clock)
-    for number in range(40):
-        submit(own, nonce(number), DELTAS).result(10)
-    own.close()
-    assert read
-    assert len(store.groups) == 40
-    assert all(later - earlier > 0.9 for earlier, later in itertools.pairwise(read))
 
 
 def test_a_key_left_behind_by_a_crash_is_erased_at_the_start(

@@ -84,7 +84,9 @@ def address_of(listening: socket.socket, host: str) -> str:
 def serve(app: Any, listening: socket.socket, *, stop_within: int = 20, say: Say = say_nothing) -> None:
     """Serve until SIGINT or SIGTERM; then finish what is under way."""
     server = server_of(app, stop_within=stop_within, say=say)
-    collect_garbage_rarely()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)  # posts leave no cycles behind: there is nothing to find after every few
     with suppress(KeyboardInterrupt), ended_by_signals():  # uvicorn raises the signal again when it has finished
         server.run(sockets=[listening])
 
@@ -105,8 +107,7 @@ def server_of(app: Any, *, stop_within: int = 20, plain: bool | None = None, say
         import uvicorn  # noqa: PLC0415 - only collectors need it
     except ImportError:
         raise MissingExtraError("serving", "server") from None
-    disable_core_dumps()
-    allow_many_files()
+    set_limits()
     http: Any = "auto"
     if plain is None and os.environ.get(PLAIN_HTTP):
         plain = True
@@ -140,26 +141,12 @@ class UnfamiliarError(Exception):
     """The installed uvicorn lacks something that the fast path uses."""
 
 
-def disable_core_dumps() -> None:
-    """Turn core dumps off: a crash must not write memory, with what is in flight, to a disk."""
-    with suppress(ImportError):
-        import resource  # noqa: PLC0415 - not on Windows, which writes none unless told to
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def collect_garbage_rarely() -> None:
-    """Collect garbage rarely: posts leave no cycles behind, so there is nothing to find after every few of them."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-
-
-def allow_many_files() -> None:
-    """Allow many open files: a thousand silent connections must not use up what a shell allows by default."""
+def set_limits() -> None:
+    """Write no memory to a disk in a crash, and allow more files than shells do: silent connections use them up."""
     with suppress(ImportError, ValueError, OSError):
         import resource  # noqa: PLC0415 - not on Windows
 
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, MOST_FILES)), hard))
 

@@ -98,7 +98,7 @@ class Keyring:
 
     def __init__(self, chain: KeyChain, path: str | PathLike[str] | None = None) -> None:
         self._chain = chain
-        self._path = None if path is None else Path(path)
+        self.path = None if path is None else Path(path)
         self._keys: dict[int, bytes] = {}
         self._nonces = hashlib.blake2b(key=chain.nonce_key, digest_size=16)
         self._lock = threading.Lock()
@@ -117,12 +117,7 @@ class Keyring:
     @property
     def erasable(self) -> bool:
         """Whether a seal destroys its key: not where the secret comes from the environment."""
-        return self._path is not None
-
-    @property
-    def path(self) -> Path | None:
-        """The key file, if there is one."""
-        return self._path
+        return self.path is not None
 
     @property
     def period(self) -> int:
@@ -154,8 +149,8 @@ class Keyring:
             if through < self._chain.period:
                 return
             chain = self._chain.forward(through + 1)
-            if self._path is not None:
-                move_key_file(self._path, chain)
+            if self.path is not None:
+                move_key_file(self.path, chain)
             self._chain = chain
             self._keys = {period: key for period, key in self._keys.items() if period > through}
 

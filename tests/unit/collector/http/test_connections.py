@@ -520,37 +520,26 @@ def test_a_variable_turns_the_fast_path_off_and_is_answered_by_a_sentence(
     assert served_by(app, plain=False) == (TimeoutProtocol, [])
 
 
-class WithoutKeepAlive(HttpToolsProtocol):
-    _unset_keepalive_if_required = None
+def unfamiliar(**parts: Any) -> type[HttpToolsProtocol]:
+    return type("Unfamiliar", (HttpToolsProtocol,), parts)
 
 
-class WithMoreArguments(HttpToolsProtocol):
-    def on_header(self, name: bytes, value: bytes, position: int) -> None: ...
-
-
-class WithOtherConstructor(HttpToolsProtocol):
-    def __init__(self, config: Any, server_state: Any, app_state: Any, limits: Any) -> None: ...
-
-
-class WithoutPipeline(HttpToolsProtocol):
-    def __init__(self, **named: Any) -> None:
-        super().__init__(**named)
-        del self.pipeline
-
-
-class WithRicherCycles(HttpToolsProtocol):
-    def shutdown(self) -> None:
-        self.cycle.cancel()
+def without_pipeline(self: Any, **named: Any) -> None:
+    HttpToolsProtocol.__init__(self, **named)
+    del self.pipeline
 
 
 @pytest.mark.parametrize(
     ("protocol", "missing"),
     [
-        (WithoutKeepAlive, ["_unset_keepalive_if_required", "working connection (TypeError)"]),
-        (WithMoreArguments, ["on_header"]),
-        (WithOtherConstructor, ["working connection (TypeError)"]),
-        (WithoutPipeline, ["pipeline"]),
-        (WithRicherCycles, ["working connection (AttributeError)"]),
+        (
+            unfamiliar(_unset_keepalive_if_required=None),
+            ["_unset_keepalive_if_required", "working connection (TypeError)"],
+        ),
+        (unfamiliar(on_header=lambda _self, _name, _value, _position: None), ["on_header"]),
+        (unfamiliar(__init__=lambda _self, _config, _limits: None), ["working connection (TypeError)"]),
+        (unfamiliar(__init__=without_pipeline), ["pipeline"]),
+        (unfamiliar(shutdown=lambda self: self.cycle.cancel()), ["working connection (AttributeError)"]),
     ],
 )
 def test_parts_of_an_unfamiliar_uvicorn_are_missed_by_name(protocol: type[Any], missing: list[str]) -> None:
