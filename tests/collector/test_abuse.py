@@ -26,7 +26,7 @@ from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.limits import REQUEST_SECONDS
 from kanab.collector.stores.sqlite import SqliteStore
 
-MANY = 40_000
+MANY = 15_000
 PLAIN = {"type": "http", "method": "POST", "path": "/v1/t", "headers": [], "client": None}
 
 

@@ -28,14 +28,15 @@ from kanab.errors import StoreError
 Opener = Callable[[], Store]
 
 HOUR = 498_600
+NEW, DUPLICATE, LATE, EXPIRED, EPOCH = PostOutcome
 
 
 def cipher() -> RecordCipher:
     return RecordCipher(Keyring(KeyChain.from_secret("5e" * 32)))
 
 
-def entry(number: int, cohort: int = 4, *, hour: int = HOUR, by: int = 1) -> CountedPost:
-    return CountedPost(number.to_bytes(16, "big"), hour, {cohort: {"banner|on|n": by, "banner|on|spend|s": number}})
+def entry(number: int, cohort: int = 4, *, hour: int = HOUR) -> CountedPost:
+    return CountedPost(number.to_bytes(16, "big"), hour, {cohort: {"banner|on|n": 1, "banner|on|spend|s": number}})
 
 
 def totals(store: Store) -> dict[int, Counters]:
@@ -52,7 +53,7 @@ def joined(records: list[Record], before: list[bytes]) -> bytes:
 
 def test_a_group_is_one_record_per_cohort(store: Store) -> None:
     done = store.append([entry(1), entry(2), entry(3, cohort=5)], cipher().encrypt)
-    assert done.outcomes == [PostOutcome.NEW] * 3
+    assert done.outcomes == [NEW] * 3
     assert (sorted(done.cohorts), done.sealed_through) == ([4, 5], NOTHING_SEALED)
     assert store.sizes() == {4: 1, 5: 1}
     assert totals(store) == {
@@ -63,14 +64,10 @@ def test_a_group_is_one_record_per_cohort(store: Store) -> None:
 
 def test_a_nonce_counts_once_in_a_group_and_between_groups(store: Store) -> None:
     encrypt = cipher().encrypt
-    assert store.append([entry(1), entry(2), entry(1)], encrypt).outcomes == [
-        PostOutcome.NEW,
-        PostOutcome.NEW,
-        PostOutcome.DUPLICATE,
-    ]
-    assert store.append([entry(2), entry(3)], encrypt).outcomes == [PostOutcome.DUPLICATE, PostOutcome.NEW]
+    assert store.append([entry(1), entry(2), entry(1)], encrypt).outcomes == [NEW, NEW, DUPLICATE]
+    assert store.append([entry(2), entry(3)], encrypt).outcomes == [DUPLICATE, NEW]
     again = store.append([entry(2), entry(3)], encrypt)
-    assert (again.outcomes, again.cohorts) == ([PostOutcome.DUPLICATE] * 2, [])
+    assert (again.outcomes, again.cohorts) == ([DUPLICATE] * 2, [])
     assert totals(store) == {4: {"banner|on|n": 3, "banner|on|spend|s": 6}}
     assert store.sizes() == {4: 2}
 
@@ -89,7 +86,7 @@ def test_if_wrapping_fails_no_nonce_was_used(store: Store) -> None:
 
     with pytest.raises(StoreError, match="no key"):
         store.append([entry(1)], encrypt)
-    assert store.append([entry(1)], cipher().encrypt).outcomes == [PostOutcome.NEW]
+    assert store.append([entry(1)], cipher().encrypt).outcomes == [NEW]
 
 
 def test_compacting_keeps_the_sums_in_one_record(store: Store) -> None:
@@ -121,9 +118,9 @@ def test_forgotten_nonces_are_refused_rather_than_counted_again(store: Store) ->
     assert store.forget_nonces(HOUR - 4, most=3) is True
     assert store.forget_nonces(HOUR - 4, most=3) is False
     replay = store.append([entry(number, hour=HOUR - number) for number in range(10)], encrypt)
-    assert replay.outcomes == [PostOutcome.DUPLICATE] * 5 + [PostOutcome.EXPIRED] * 5
+    assert replay.outcomes == [DUPLICATE] * 5 + [EXPIRED] * 5
     store.forget_nonces(HOUR - 100)  # a clock that went back
-    assert store.append([entry(8, hour=HOUR - 8)], encrypt).outcomes == [PostOutcome.EXPIRED]
+    assert store.append([entry(8, hour=HOUR - 8)], encrypt).outcomes == [EXPIRED]
     assert totals(store)[4]["banner|on|n"] == 10
 
 
@@ -158,7 +155,7 @@ def test_a_seal_or_a_void_that_fails_changes_nothing(store: Store, ends: str) ->
     with pytest.raises(ZeroDivisionError):
         getattr(store, ends)(4, refused)
     assert (store.sealed(), store.sealed_through(), store.sizes()) == ([], NOTHING_SEALED, {4: 1})
-    assert store.append([entry(2)], cipher().encrypt).outcomes == [PostOutcome.NEW]
+    assert store.append([entry(2)], cipher().encrypt).outcomes == [NEW]
 
 
 def test_voided_cohorts_are_gone_and_closed_and_their_note_follows_the_entries_before(store: Store) -> None:
@@ -167,7 +164,7 @@ def test_voided_cohorts_are_gone_and_closed_and_their_note_follows_the_entries_b
     assert store.void(4, lambda records, before: b"a note of %d after %d" % (len(records), len(before)))
     assert store.sealed() == [b"1 records after 0 batches", b"a note of 1 after 1"]
     assert (store.sizes(), store.sealed_through()) == ({5: 1}, 4)
-    assert store.append([entry(4, cohort=4)], cipher().encrypt).outcomes == [PostOutcome.LATE]
+    assert store.append([entry(4, cohort=4)], cipher().encrypt).outcomes == [LATE]
     assert not store.void(4, lambda *_: b"again")
     assert store.seal(5, joined)
     assert len(store.sealed()) == 3
@@ -187,7 +184,7 @@ def test_what_comes_for_a_sealed_cohort_is_late(store: Store) -> None:
     store.seal(4, joined)
     both = CountedPost(b"b" * 16, HOUR, {4: {"banner|on|n": 1}, 5: {"banner|on|n": 1}})
     done = store.append([entry(1, 4), entry(2, 5), both, entry(1, 4)], cipher().encrypt)
-    assert done.outcomes == [PostOutcome.LATE, PostOutcome.NEW, PostOutcome.LATE, PostOutcome.DUPLICATE]
+    assert done.outcomes == [LATE, NEW, LATE, DUPLICATE]
     assert done.sealed_through == 4
     assert totals(store) == {5: {"banner|on|n": 2, "banner|on|spend|s": 2}}
 
@@ -258,10 +255,10 @@ def test_what_another_collector_sealed_or_forgot_is_noticed_at_once(shared: Open
     first, second = shared(), shared()
     first.append([entry(1, 4)], cipher().encrypt)
     assert second.seal(4, joined)
-    assert first.append([entry(2, 4), entry(3, 5)], cipher().encrypt).outcomes == [PostOutcome.LATE, PostOutcome.NEW]
+    assert first.append([entry(2, 4), entry(3, 5)], cipher().encrypt).outcomes == [LATE, NEW]
     assert {record.cohort for record in second.records()} == {5}
     second.forget_nonces(HOUR + 1)
-    assert first.append([entry(4, 5)], cipher().encrypt).outcomes == [PostOutcome.EXPIRED]
+    assert first.append([entry(4, 5)], cipher().encrypt).outcomes == [EXPIRED]
     assert totals(second)[5]["banner|on|n"] == 1
 
 
@@ -316,22 +313,22 @@ def test_posts_of_another_epoch_are_refused_and_not_remembered(store: Store) -> 
     assert (store.append([entry(1)], encrypt).epoch, store.epoch()) == ("", "")
     assert store.begin_epoch(4, noted, "5f3a9c01")
     done = store.append([entry(1), entry(2), of_epoch("5f3a9c01", 2), of_epoch("00000000", 3)], encrypt)
-    assert done.outcomes == [PostOutcome.EPOCH, PostOutcome.EPOCH, PostOutcome.NEW, PostOutcome.EPOCH]
+    assert done.outcomes == [EPOCH, EPOCH, NEW, EPOCH]
     assert (done.epoch, store.epoch()) == ("5f3a9c01", "5f3a9c01")
     again = store.append([of_epoch("5f3a9c01", 2), of_epoch("5f3a9c01", 3), of_epoch("5f3a9c01", 1)], encrypt)
-    assert again.outcomes == [PostOutcome.DUPLICATE, PostOutcome.NEW, PostOutcome.DUPLICATE]  # nonces stay
+    assert again.outcomes == [DUPLICATE, NEW, DUPLICATE]  # nonces stay
     assert totals(store)[4] == {"banner|on|n": 3, "banner|on|spend|s": 6}
 
 
 def test_an_epoch_that_another_collector_began_is_noticed_in_the_same_commit(shared: Opener) -> None:
     first, second = shared(), shared()
     encrypt = cipher().encrypt
-    assert first.append([entry(1)], encrypt).outcomes == [PostOutcome.NEW]
+    assert first.append([entry(1)], encrypt).outcomes == [NEW]
     assert second.begin_epoch(4, noted, "5f3a9c01")
-    assert first.append([entry(2)], encrypt).outcomes == [PostOutcome.EPOCH]
-    assert first.append([of_epoch("5f3a9c01", 2)], encrypt).outcomes == [PostOutcome.NEW]
+    assert first.append([entry(2)], encrypt).outcomes == [EPOCH]
+    assert first.append([of_epoch("5f3a9c01", 2)], encrypt).outcomes == [NEW]
     assert second.begin_epoch(4, noted, "77777777")
-    assert first.append([of_epoch("77777777", 3)], encrypt).outcomes == [PostOutcome.NEW]  # newer than it knew of
+    assert first.append([of_epoch("77777777", 3)], encrypt).outcomes == [NEW]  # newer than it knew of
     assert totals(second)[4]["banner|on|n"] == 3
 
 
@@ -347,14 +344,9 @@ def test_whatever_collectors_do_by_turns_every_post_is_counted_once(shared: Open
     def outcome(number: int) -> PostOutcome:
         known, late = number in seen, number % 7 <= sealed_through
         seen.add(number)
-        found = (
-            PostOutcome.EXPIRED
-            if HOUR + number % 9 < forgotten
-            else PostOutcome.DUPLICATE
-            if known
-            else PostOutcome.LATE
-        )
-        return PostOutcome.NEW if found is PostOutcome.LATE and not late else found
+        if HOUR + number % 9 < forgotten:
+            return EXPIRED
+        return DUPLICATE if known else LATE if late else NEW
 
     for _ in range(150):
         at = chance.randrange(2)
@@ -364,7 +356,7 @@ def test_whatever_collectors_do_by_turns_every_post_is_counted_once(shared: Open
                 expected = [outcome(number) for number in numbers]
                 posts = [entry(number, number % 7, hour=HOUR + number % 9) for number in numbers]
                 assert stores[at].append(posts, cipher().encrypt).outcomes == expected
-                people.update(n % 7 for n, one in zip(numbers, expected, strict=True) if one is PostOutcome.NEW)
+                people.update(n % 7 for n, one in zip(numbers, expected, strict=True) if one is NEW)
             case "tidy":
                 stores[at].tidy()
             case "compact":
@@ -439,9 +431,9 @@ def test_a_group_that_meets_a_seal_is_in_it_or_late(shared: Opener) -> None:
     group.start()
     assert sealing.seal(4, slow) is True
     group.join()
-    records = 1 if outcomes == [PostOutcome.LATE] else 2
+    records = 1 if outcomes == [LATE] else 2
     assert (sealing.sealed(), sealing.sizes()) == ([b"%d records after 0 batches" % records], {})
-    assert outcomes == [PostOutcome.LATE if isinstance(sealing, SqliteStore) else PostOutcome.NEW]
+    assert outcomes == [LATE if isinstance(sealing, SqliteStore) else NEW]
 
 
 def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
@@ -462,7 +454,7 @@ def test_an_engine_that_is_held_too_long_is_an_error_and_nothing_is_lost(
 
         holder.seal(4, make)
         assert len(problems) == 1
-        assert other.append([entry(1, 5)], cipher().encrypt).outcomes == [PostOutcome.NEW]
+        assert other.append([entry(1, 5)], cipher().encrypt).outcomes == [NEW]
 
 
 # ── what is wrong with a store ──────────────────────────────────────────────────────────────────
@@ -478,8 +470,6 @@ def test_marks_of_what_people_were_told_are_kept_once_and_seen_by_every_collecto
 
 
 def test_a_store_of_a_newer_version_is_refused(tmp_path: Path, postgres_url: str, closing: Any) -> None:
-    import psycopg  # noqa: PLC0415 - slow to import
-
     closing(SqliteStore(tmp_path / "store.sqlite"))
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
         file.execute(f"PRAGMA user_version = {sqlitestore.SCHEMA + 1}")
@@ -505,11 +495,7 @@ def test_a_store_of_an_older_version_is_brought_up_to_date(tmp_path: Path, closi
     file.close()
     store = closing(SqliteStore(tmp_path / "store.sqlite"))
     posts = [entry(1, hour=HOUR + 1), entry(2, hour=HOUR + 2), entry(3)]
-    assert store.append(posts, cipher().encrypt).outcomes == [
-        PostOutcome.DUPLICATE,
-        PostOutcome.DUPLICATE,
-        PostOutcome.NEW,
-    ]
+    assert store.append(posts, cipher().encrypt).outcomes == [DUPLICATE, DUPLICATE, NEW]
     assert totals(store)[4]["banner|on|n"] == 3
     with sqlite3.connect(tmp_path / "store.sqlite") as file:
         tables = {name for (name,) in file.execute("SELECT name FROM sqlite_master")}
@@ -537,8 +523,6 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_database_user_without_rights_is_told(postgres_url: str) -> None:
-    import psycopg  # noqa: PLC0415 - slow to import
-
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute("DROP ROLE IF EXISTS guest")
         db.execute("CREATE ROLE guest LOGIN")
@@ -551,8 +535,6 @@ def test_a_database_user_without_rights_is_told(postgres_url: str) -> None:
     ("weak", "used"), [("off", "on"), ("local", "on"), ("remote_write", "on"), ("remote_apply", "remote_apply")]
 )
 def test_an_asynchronous_database_is_told_to_sync(postgres_url: str, closing: Any, weak: str, used: str) -> None:
-    import psycopg  # noqa: PLC0415 - slow to import
-
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute(f"ALTER ROLE postgres SET synchronous_commit = {weak}")
         try:
@@ -563,13 +545,11 @@ def test_an_asynchronous_database_is_told_to_sync(postgres_url: str, closing: An
 
 
 def test_a_lost_connection_is_opened_again(postgres_url: str, closing: Any) -> None:
-    import psycopg  # noqa: PLC0415 - slow to import
-
     store = closing(PostgresStore(postgres_url))
     store.append([entry(1)], cipher().encrypt)
     with psycopg.connect(postgres_url, autocommit=True) as db:
         db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'kanab'")
-    assert store.append([entry(1), entry(2)], cipher().encrypt).outcomes == [PostOutcome.DUPLICATE, PostOutcome.NEW]
+    assert store.append([entry(1), entry(2)], cipher().encrypt).outcomes == [DUPLICATE, NEW]
     assert totals(store)[4]["banner|on|n"] == 2
 
 
@@ -599,14 +579,12 @@ def test_a_commit_whose_answer_was_lost_is_counted_once(postgres_url: str, closi
         def __enter__(self) -> None: ...
 
         def __exit__(self, *_: object) -> None:
-            import psycopg  # noqa: PLC0415 - slow to import
-
             self.db.close()
             store._open = real
             raise psycopg.OperationalError("server closed the connection")
 
     store._open = lambda: Deaf(real())
-    assert store.append([entry(1)], encrypt).outcomes == [PostOutcome.DUPLICATE]
+    assert store.append([entry(1)], encrypt).outcomes == [DUPLICATE]
     assert (wrapped, totals(store)) == ([4, 4], {4: {"banner|on|n": 1, "banner|on|spend|s": 1}})
 
 
@@ -620,7 +598,7 @@ def test_rows_of_nonces_become_few_and_stay_known(tmp_path: Path, closing: Any) 
     assert store._db.execute(rows).fetchall() == [(HOUR, 640), (HOUR + 1, 320)]
     for again in (store, closing(SqliteStore(tmp_path / "store.sqlite"))):
         posts = [entry(number, hour=HOUR + number // 40) for number in range(60)]
-        assert again.append(posts, cipher().encrypt).outcomes == [PostOutcome.DUPLICATE] * 60
+        assert again.append(posts, cipher().encrypt).outcomes == [DUPLICATE] * 60
 
 
 def test_a_group_of_new_posts_is_one_statement(tmp_path: Path, closing: Any) -> None:
@@ -656,15 +634,9 @@ def test_a_group_of_new_posts_is_one_journey_to_the_database(
         return real(*given)
 
     monkeypatch.setattr(store, "_append_any", ask)
-    assert (
-        store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], cipher().encrypt).outcomes
-        == [PostOutcome.NEW] * 3
-    )
+    assert store.append([entry(2), entry(3, 5), entry(4, hour=HOUR + 1)], cipher().encrypt).outcomes == [NEW] * 3
     assert asked == []
-    assert store.append([entry(4, hour=HOUR + 1), entry(5)], cipher().encrypt).outcomes == [
-        PostOutcome.DUPLICATE,
-        PostOutcome.NEW,
-    ]
+    assert store.append([entry(4, hour=HOUR + 1), entry(5)], cipher().encrypt).outcomes == [DUPLICATE, NEW]
     assert len(asked) == 1
     assert totals(store) == {
         4: {"banner|on|n": 4, "banner|on|spend|s": 12},
@@ -732,10 +704,7 @@ def test_a_full_disk_is_an_error_and_costs_nothing_that_was_acknowledged(tmp_pat
             store.append([entry(number)], encrypt)
         assert total(store, key)["banner|on|n"] == number
         enlarge()
-        assert store.append([entry(number), entry(number - 1)], encrypt).outcomes == [
-            PostOutcome.NEW,
-            PostOutcome.DUPLICATE,
-        ]
+        assert store.append([entry(number), entry(number - 1)], encrypt).outcomes == [NEW, DUPLICATE]
         store.close()
         again = SqliteStore(tmp_path / "disk" / "store.sqlite")
         assert total(again, key) == {"banner|on|n": number + 1, "banner|on|spend|s": sum(range(number + 1))}

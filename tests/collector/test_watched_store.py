@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.closing import Keep
 from tests.collector.collector_process import Place, Server, until
-from tests.collector.many_visitors import this_week
+from tests.collector.many_visitors import PLAN_TEXT, this_week
 
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
@@ -21,20 +21,6 @@ from kanab.collector.protocol.nonces import make_nonce
 from kanab.collector.stores.postgres import PostgresStore
 from kanab.collector.stores.sqlite import MemoryStore, SqliteStore
 from kanab.errors import StoreError
-
-PLAN = """
-k = 10
-
-[cohorts]
-every = "7d"
-window = "7d"
-
-[metrics]
-bought = { kind = "binary" }
-
-[experiments.banner]
-arms = { off = 1, on = 1 }
-"""
 
 
 def message() -> bytes:
@@ -55,7 +41,7 @@ def people(place: Place, store: Any = None) -> int:
 @pytest.fixture
 def server(place: Place, closing: Keep) -> Server:
     """A collector that has taken three posts."""
-    server = closing(Server(place, "--plan", place.plan(PLAN), "--data", place.data)).start()
+    server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
     assert [server.post(message()) for _ in range(3)] == [204] * 3
     return server
 
@@ -201,7 +187,7 @@ def test_a_store_behind_a_link_is_watched_too(tmp_path: Path, closing: Keep) -> 
 def shared_server(place: Place, postgres_url: str, closing: Keep) -> Server:
     """A collector on PostgreSQL that has taken three posts."""
     Keyring.create(place.key)
-    options = ("--plan", place.plan(PLAN), "--store", postgres_url, "--key", place.key)
+    options = ("--plan", place.plan(PLAN_TEXT), "--store", postgres_url, "--key", place.key)
     server = closing(Server(place, *options)).start()
     assert [server.post(message()) for _ in range(3)] == [204] * 3
     return server

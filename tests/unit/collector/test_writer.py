@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.collector.collector_process import until
 from tests.collector.posting import submit
 
 from kanab.collector import writer
@@ -97,13 +97,6 @@ def total(store: SqliteStore, keyring: Keyring, cohort: int = 4) -> Counters:
 
 def outcomes(futures: list[Future[PostOutcome]]) -> list[PostOutcome]:
     return [one.result(10) for one in futures]
-
-
-def until(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + 10
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_what_waits_becomes_one_commit(store: Held, begin: Callable[..., Writer], keyring: Keyring) -> None:

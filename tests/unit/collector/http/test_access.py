@@ -38,15 +38,6 @@ def test_the_oldest_place_is_forgotten_before_memory_is_full(monkeypatch: pytest
     assert [tokens.delay(place) for place in ("a", "b", "c", "d")] == [1.0, 0.0, 0.5, 0.5]
 
 
-def test_a_network_of_ipv6_waits_together_and_an_ipv4_address_in_either_spelling() -> None:
-    tokens = TokenCheck("right", clock=lambda: 0.0)
-    tokens.accepts("wrong", "2001:db8::1")
-    tokens.accepts("wrong", "::ffff:192.0.2.7")
-    assert [tokens.delay(place) for place in ("2001:db8::ffff", "2001:db8:0:1::1", "192.0.2.7", "192.0.2.8")] == [
-        0.5, 0.0, 0.5, 0.0,
-    ]  # fmt: skip
-
-
 def metrics(app: Collector, token: str | None = None, address: str = "192.0.2.7", **headers: str) -> tuple[int, str]:
     given = {} if token is None else {"Authorization": f"Bearer {token}"}
     more = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -52,51 +52,11 @@ def test_every_answer_to_a_post_says_in_a_header_what_became_of_it(app: Collecto
         assert (answer.status, answer.headers["kanab-answer"]) == (status, reason)
 
 
-@pytest.mark.parametrize(
-    ("line", "reason"),
-    [
-        (f"checkout/tier:B:{SECRET}@2026-W46", "level"),
-        (f"checkout/{SECRET}:B:3@2026-W46", "linkage"),
-        (f"checkout/tier:B:3@{SECRET}", "cohort"),
-        (f"checkout/tier:B:3@2026-W46:{SECRET}:0>4", "metric"),
-        (f"checkout/tier:B:3@2026-W46:minutes:0>{SECRET}", "number"),
-        ("checkout/tier:B:3@2026-W46\ncheckout/tier:A:3@2026-W46", "incomplete"),
-    ],
-)
-def test_what_the_plan_does_not_name_is_refused_without_an_echo(
-    app: Collector, running: RunningService, line: str, reason: str
-) -> None:
-    answer = ask(app, "POST", "/v1/t", running.body(line))
-    assert answer.status == 400
-    assert drops(running) == {reason: 1}
-    assert SECRET not in repr(answer)
-    assert answer.body.count(b"\n") == 1
-    assert answer.body.endswith(b"\n")
-
-
 def test_what_lies_in_the_future_is_to_be_sent_again(app: Collector, running: RunningService) -> None:
     line = "checkout/tier:B:3@2026-W46"
     for body in (running.body(line, now=NOON.replace(year=2027)), running.body(line.replace("46", "47"))):
         answer = ask(app, "POST", "/v1/t", body)
         assert (answer.status, answer.headers["kanab-answer"], answer.headers["retry-after"]) == (503, "ahead", "2")
-
-
-def test_forms_nonces_and_types_that_are_none_are_refused(app: Collector, running: RunningService) -> None:
-    bodies: list[tuple[bytes, str, str]] = [
-        (b"", "text/plain", "format"),
-        (SECRET.encode(), "text/plain", "format"),
-        (b"\xff\xfe" + SECRET.encode(), "text/plain", "encoding"),
-        (f"kanab/1 {SECRET}\ncheckout:B\n".encode(), "text/plain", "nonce"),
-        (running.enroll(), f"image/{SECRET}", "content_type"),
-        (json.dumps({SECRET: 1}).encode(), "application/json", "format"),
-        (b"[" * 10_000, "application/json", "format"),
-    ]
-    for body, kind, reason in bodies:
-        before = drops(running).get(reason, 0)
-        answer = ask(app, "POST", "/v1/t", body, {"Content-Type": kind})
-        assert answer.status == 400
-        assert drops(running)[reason] == before + 1
-        assert SECRET not in repr(answer)
 
 
 def test_the_store_may_know_better_how_old_a_nonce_is(app: Collector, running: RunningService) -> None:
@@ -172,12 +132,6 @@ def test_a_preflight_is_for_declared_pages_only(app: Collector) -> None:
     assert answer.headers["access-control-allow-headers"] == "content-type"
     assert ask(app, "OPTIONS", "/v1/t", b"", asked | {"Origin": "https://other.example"}).status == 405
     assert ask(app, "OPTIONS", "/v1/t").status == 405
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", SECRET])
-def test_messages_are_posted(app: Collector, method: str) -> None:
-    answer = ask(app, method, "/v1/t")
-    assert (answer.status, answer.headers["allow"]) == (405, "POST")
 
 
 def test_a_store_that_cannot_write_is_told_to_clients_and_once_to_the_operator(
@@ -269,13 +223,6 @@ def test_the_config_of_two_among_a_thousand_experiments_is_small() -> None:
     assert (len(part) < 500, len(whole) > 50_000) == (True, True)
     grown = public_config(Plan((metric,), experiments), {"e3": ()})  # began before the metric: who tracks has to know
     assert {*json.loads(config_part(grown, ["e17"]))["experiments"]} == {"e3", "e17"}
-
-
-def test_other_configs_and_paths_are_not_there_and_not_repeated(app: Collector) -> None:
-    for path in (f"/v1/config/{SECRET}.json", f"/{SECRET}", "/", "/v1/t/", "/v1/config/"):
-        answer = ask(app, "GET", path)
-        assert answer.status == 404
-        assert SECRET not in repr(answer)
 
 
 def test_health_is_for_everybody(app: Collector) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.collector.collector_process import until
 from tests.unit.collector.http.conftest import NOON, PLAN, RunningService, ask
 
 from kanab.cli.operating.status import _store_lines, store_state
@@ -303,9 +303,9 @@ def test_a_key_that_cannot_be_erased_is_named(
     running.service.check_clock()
     running.service.check_clock()
     post_people(running, 1)
-    _until(lambda: running.service.readiness.problems() == [Problem.KEY])
+    until(lambda: running.service.readiness.problems() == [Problem.KEY])
     (tmp_path / "away.key").rename(tmp_path / "data.key")
-    _until(lambda: is_ready(running.service))
+    until(lambda: is_ready(running.service))
 
 
 def test_a_check_that_does_not_end_and_a_queue_that_fills_up_are_named(
@@ -323,19 +323,12 @@ def test_a_check_that_does_not_end_and_a_queue_that_fills_up_are_named(
     checking = threading.Thread(target=running.service.check_clock)
     checking.start()
     entered.wait(20)
-    _until(lambda: running.service.readiness.problems() == [Problem.STORE])
+    until(lambda: running.service.readiness.problems() == [Problem.STORE])
     held.set()
     checking.join()
     assert is_ready(running.service)
     monkeypatch.setattr("kanab.collector.writer.NEARLY_FULL", -1.0)
     assert running.service.readiness.problems() == [Problem.QUEUE]
-
-
-def _until(fact: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not fact():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_the_clock_beats_while_it_serves(running: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:

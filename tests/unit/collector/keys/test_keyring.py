@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hmac
 import os
 import stat
 import threading
@@ -32,14 +31,6 @@ def test_keys_are_the_same_on_every_machine_that_has_the_secret() -> None:
     assert chain.fingerprint.hex() == "093fc8057f85c57cbc2c83bdd6463ca3"
     assert Keyring(chain).nonce_hash(bytes(16)).hex() == "ebcde4e2c93b91392ae9811301301d69"
     assert KeyChain.from_secret(SECRET.upper() + "\n").key(3) == chain.key(3)
-
-
-def test_keys_are_derived_as_rfc_5869_expands() -> None:
-    def expand(state: bytes, purpose: bytes) -> bytes:
-        return hmac.digest(state, b"kanab/1 " + purpose + b"\x01", "sha256")
-
-    first = bytes.fromhex(SECRET)
-    assert KeyChain.from_secret(SECRET).key(1) == expand(expand(first, b"next"), b"records")
 
 
 def test_nonce_hashes_stay_when_the_chain_moves_and_differ_between_chains() -> None:
