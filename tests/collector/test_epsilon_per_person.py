@@ -24,7 +24,7 @@ from kanab.errors import PlanError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Plan
 from kanab.plan.periods import Periods
-from kanab.privacy.epsilon import accountant, noise_scales, noisy_release
+from kanab.privacy.epsilon import accountant, noisy_release, split
 from kanab.privacy.epsilon.mechanism import Scale
 from kanab.privacy.epsilon.rho import SpentRho, rho_of
 from kanab.privacy.epsilon.split import spent_by, split_budget, split_by_tables
@@ -268,9 +268,9 @@ def test_with_half_the_share_behind_its_noise_the_same_visitor_moves_more(
         spent = spent_by(plan, scales, *cohorts)
         return replace(spent, costs={name: rho / 2 for name, rho in spent.costs.items()})
 
-    for module in (noisy_release, noise_scales, accountant):
+    for module in (noisy_release, split, accountant):
         monkeypatch.setattr(module, "split_budget", lambda plan, rho: split_budget(plan, 2 * rho))
-    for module in (noise_scales, accountant):
+    for module in (split, accountant):
         monkeypatch.setattr(module, "spent_by", too_cheap)
     costs = [cost for seed in range(12) if (cost := costs_of(seed, tmp_path, moved)) is not None]
     assert sum(cost > stated for cost, stated in costs) > len(costs) / 2
