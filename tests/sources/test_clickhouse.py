@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -15,29 +14,12 @@ from kanab.counting.engine import clickhouse
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table
 from kanab.description import Mean
-from kanab.errors import QueryError, SourceError
+from kanab.errors import SourceError
 from kanab.plan.model import make_plan
 
-from . import test_binned_metrics, test_clusters, test_cohorts, test_people
+from . import test_binned_metrics, test_cohorts
 from .conftest import Loader
 from .test_engines import required
-
-SHAPES: tuple[Callable[[Loader], None], ...] = (
-    test_clusters.test_every_engine_counts_events_in_their_windows,
-    test_cohorts.test_a_person_is_of_the_cohort_of_their_earliest_row,
-    test_people.test_rows_of_a_person_are_added_up_first,
-    test_people.test_what_happened_within_the_window_after_the_first_exposure,
-    test_people.test_an_infinite_row_is_not_hidden_by_its_sum_or_its_bounds,
-    test_people.test_a_filter_is_applied_to_the_rows_and_recorded,
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-def test_clickhouse_counts_people_cohorts_and_events_as_other_engines_do(
-    shape: Callable[[Loader], None], clickhouse_loader: Loader
-) -> None:
-    shape(clickhouse_loader)
 
 
 @pytest.mark.parametrize("kind", test_cohorts.COLUMNS)
@@ -58,14 +40,6 @@ def test_a_text_that_is_no_time_is_no_other_day_and_not_missing(clickhouse_loade
 
 def test_bins_of_clickhouse_are_those_of_rows(clickhouse_loader: Loader) -> None:
     test_binned_metrics.test_every_engine_counts_the_same_people_in_bins(clickhouse_loader, "zero")
-
-
-def test_an_unsigned_number_beyond_63_bits_is_an_error_never_a_negative_one(clickhouse_loader: Loader) -> None:
-    table = pa.table({"variant": ["A", "B"] * 2, "y": pa.array([1, 2, 3, 2**63 + 5], pa.uint64())})
-    plan = make_plan("variant", [Mean("y", bounds=(0, 9), resolution=1)])
-    with pytest.raises(QueryError, match="the engine could not finish the query") as problem:
-        count_table(clickhouse_loader.load(table), plan)
-    assert str(2**63 + 5) not in str(problem.value)
 
 
 def test_people_without_events_have_none_and_not_zero(clickhouse_loader: Loader) -> None:

@@ -128,13 +128,6 @@ def test_older_plans_are_counted_again_in_one_pass(engine: Loader) -> None:
     assert_all(counted, [count_rows(SHOP, one) for one in plans], count_rows(SHOP, plans[0], plans[1:]))
 
 
-def test_an_engine_that_nobody_knows_splits_alike(duckdb_loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kanab.counting.engine.dialects._ENGINES", ())
-    plans = (OTHERS[1], DECLARED, OTHERS[2])
-    counted = joined(duckdb_loader.load(SHOP), plans)
-    assert_all(counted, [count_rows(SHOP, one) for one in plans], count_rows(SHOP, plans[0], plans[1:]))
-
-
 def test_people_of_one_plan_alone_are_in_the_signatures_of_the_other(engine: Loader) -> None:
     people = {"variant": ["A", "B", None, None], "banner": [None, None, 0, 1], "y": [1, 2, 3, 4]}
     first, second = make_plan("variant", ["y"]), make_plan("banner", ["y"])

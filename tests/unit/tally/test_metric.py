@@ -15,27 +15,26 @@ def steps(metric: Metric, *values: float) -> list[int]:
     return metric.to_grid(np.array(values, dtype=np.float64)).tolist()
 
 
-def test_ties_go_up_on_both_sides_of_zero() -> None:
-    assert steps(Metric("y"), 0.5, 1.5, 2.5, -0.5, -1.5, -2.5) == [1, 2, 3, 0, -1, -2]
+CENTS = [0.29, 1.005, 1.115, 0.285, -0.285, 4.35, 8.41, 1e9 + 0.005, -1e9 - 0.005]
 
 
-def test_values_between_ties_go_to_the_nearest_step() -> None:
-    assert steps(Metric("y"), 0.49, 0.51, -0.49, -0.51, 7.0, -7.0) == [0, 1, 0, -1, 7, -7]
-
-
-def test_the_grid_rule_is_multiply_add_one_half_floor_in_doubles() -> None:
-    cents = Metric("y", 100)
-    values = [0.29, 1.005, 1.115, 0.285, -0.285, 4.35, 8.41, 1e9 + 0.005, -1e9 - 0.005]
-    assert steps(cents, *values) == [math.floor(value * 100.0 + 0.5) for value in values]
-
-
-def test_multiplying_by_100_differs_from_dividing_by_a_hundredth() -> None:
-    assert math.floor(19.505 / 0.01 + 0.5) == 1950
-    assert steps(Metric("y", 100), 19.505) == [1951]
-
-
-def test_the_largest_grid_value_is_one_below_2_to_the_52() -> None:
-    assert steps(Metric("y"), 2.0**52 - 1, 1 - 2.0**52) == [2**52 - 1, 1 - 2**52]
+@pytest.mark.parametrize(
+    ("metric", "values", "expected"),
+    [
+        (Metric("y"), [0.5, 1.5, 2.5, -0.5, -1.5, -2.5], [1, 2, 3, 0, -1, -2]),  # ties go up
+        (Metric("y"), [0.49, 0.51, -0.49, -0.51, 7.0, -7.0], [0, 1, 0, -1, 7, -7]),
+        (Metric("y", 100), CENTS, [math.floor(value * 100.0 + 0.5) for value in CENTS]),
+        (Metric("y", 100), [19.505], [1951]),  # divided by 0.01 it would be 1950
+        (Metric("y"), [2.0**52 - 1, 1 - 2.0**52], [2**52 - 1, 1 - 2**52]),  # the largest of all
+        (Metric("y", 10, (-1, 2.5)), [-9, -1, 0, 2.5, 2.6, 1e9], [-10, -10, 0, 25, 25, 25]),
+        (Metric("y", 100, (0, 5)), [1e308, -1e308], [500, 0]),  # overflows when scaled
+        (Metric("y"), [], []),
+    ],
+)
+def test_the_grid_rule_is_multiply_add_one_half_floor_and_bounds_clamp(
+    metric: Metric, values: list[float], expected: list[int]
+) -> None:
+    assert steps(metric, *values) == expected
 
 
 @pytest.mark.parametrize("value", [2.0**52, -(2.0**52), 1e300, math.inf, -math.inf, math.nan])
@@ -47,18 +46,6 @@ def test_a_value_beyond_the_grid_is_refused(value: float) -> None:
 def test_a_value_that_overflows_when_scaled_is_refused_without_a_warning() -> None:
     with pytest.raises(GridError, match="too large for its grid"):
         steps(Metric("y", 100), 1e308)
-
-
-def test_values_outside_the_bounds_are_clamped_to_them() -> None:
-    assert steps(Metric("y", 10, (-1, 2.5)), -9, -1, 0, 2.5, 2.6, 1e9) == [-10, -10, 0, 25, 25, 25]
-
-
-def test_a_value_that_overflows_when_scaled_is_clamped_to_its_bounds() -> None:
-    assert steps(Metric("y", 100, (0, 5)), 1e308, -1e308) == [500, 0]
-
-
-def test_no_values_give_no_steps() -> None:
-    assert steps(Metric("y")) == []
 
 
 @pytest.mark.parametrize(
@@ -124,13 +111,10 @@ def test_bounds_are_kept_as_floats_and_read_as_steps() -> None:
     assert Metric("y").grid_bounds is None
 
 
-def test_declared_without_bounds_or_resolution_the_grid_is_whole_numbers() -> None:
-    assert Metric.declare("y") == Metric("y", 1, None, "zero")
-
-
 def test_declared_with_bounds_the_grid_is_the_one_they_imply() -> None:
     metric = Metric.declare("y", bounds=(0, 500), missing="exclude")
     assert (metric.scale, metric.bounds, metric.missing) == (2**22, (0.0, 500.0), "exclude")
+    assert Metric.declare("y") == Metric("y", 1, None, "zero")
 
 
 @pytest.mark.parametrize(

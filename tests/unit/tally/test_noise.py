@@ -51,6 +51,10 @@ def of(tally: Tally) -> AddedNoise:
     return tally.noise
 
 
+def squares_of(noise: AddedNoise) -> dict[Any, Any]:
+    return {by: cells.tolist() for by, cells in noise.metrics["spend"].squares.items()}
+
+
 def test_a_tally_with_noise_may_hold_what_no_people_can() -> None:
     assert noisy().people[0, 0] == -3
     with pytest.raises(TallyError):
@@ -69,10 +73,7 @@ def test_coarsening_adds_the_variances_of_what_is_merged() -> None:
     assert noise.people.tolist() == [[3, 3], [9, 6]]
     assert noise.metrics["spend"].sums.tolist() == [[6, 6], [18, 12]]
     assert noise.metrics["hit"].counts.tolist() == [[9, 9], [27, 18]]
-    assert {by: c.tolist() for by, c in noise.metrics["spend"].squares.items()} == {
-        ("arm",): [7, 8],
-        ("tier",): [19, 11],
-    }
+    assert squares_of(noise) == {("arm",): [7, 8], ("tier",): [19, 11]}
     assert noise.products[("spend", "hit"), ("arm",)].tolist() == [12, 13]
 
 
@@ -82,7 +83,7 @@ def test_collapsing_and_keeping_add_them_over_all_levels() -> None:
         assert noise.people.tolist() == [6, 15]
         assert noise.metrics["spend"].sums.tolist() == [12, 30]
         assert noise.metrics["hit"].counts.tolist() == [18, 45]
-        assert {by: c.tolist() for by, c in noise.metrics["spend"].squares.items()} == {("arm",): [7, 8]}
+        assert squares_of(noise) == {("arm",): [7, 8]}
         assert noise.products[("spend", "hit"), ("arm",)].tolist() == [12, 13]
     fine = of(noisy(fine=True).collapse("tier"))
     assert fine.metrics["spend"].squares["arm",].tolist() == [54, 135]
@@ -111,10 +112,7 @@ def test_adding_adds_variances_and_aligns_levels() -> None:
     assert of(sum([table, table])).people.tolist() == noise.people.tolist()
     fewer = Tally((ARMS, Factor("tier", (1,), "covariate", (1.0,))), cells([5], [6]), noise=AddedNoise(cells([7], [8])))
     whole = Tally((ARMS, TIER), PEOPLE, noise=AddedNoise(VARIANCES))
-    assert of(fewer + whole).people.tolist() == [
-        [8, 2, 3],
-        [12, 5, 6],
-    ]
+    assert of(fewer + whole).people.tolist() == [[8, 2, 3], [12, 5, 6]]
 
 
 def test_squares_stay_only_at_marginals_that_both_have() -> None:
@@ -143,35 +141,34 @@ def test_selecting_metrics_keeps_their_noise_and_products_of_them_all() -> None:
 def test_selecting_arms_drops_what_other_arms_are_in() -> None:
     noise = of(noisy().select_arms(["B"]))
     assert noise.people.tolist() == [[4, 5, 6]]
-    assert {by: c.tolist() for by, c in noise.metrics["spend"].squares.items()} == {("arm",): [8]}
+    assert squares_of(noise) == {("arm",): [8]}
     assert noise.products[("spend", "hit"), ("arm",)].tolist() == [13]
     pooled = of(noisy().pool_arms({"both": ["A", "B"]}))
     assert pooled.people.tolist() == [[5, 7, 9]]
 
 
-def test_numbers_with_noise_are_not_subtracted() -> None:
-    with pytest.raises(TallyError, match="numbers with noise cannot be taken out of each other") as problem:
-        noisy() - noisy()
-    assert problem.value.remedy == "Add only."
+def on_grid(scale: int) -> Tally:
+    part = Moments(Metric("y", scale, (0.0, 1.0), "zero"), PEOPLE, PEOPLE, {("arm",): cells(1, 1)})
+    noise = AddedNoise(VARIANCES, {"y": MetricNoise(None, VARIANCES, {("arm",): cells(1, 1)})})
+    return Tally((ARMS, TIER), PEOPLE, (part,), (), noise)
 
 
-def test_noise_is_not_added_to_exact_numbers() -> None:
-    people = np.abs(PEOPLE)
-    exact = Tally((ARMS, TIER), people)
-    with_noise = Tally((ARMS, TIER), people, noise=AddedNoise(VARIANCES))
-    for add in (lambda: exact + with_noise, lambda: with_noise + exact):
-        with pytest.raises(TallyError, match="one of the two tallies has noise"):
-            add()
+EXACT = Tally((ARMS, TIER), np.abs(PEOPLE))
+WITH_NOISE = Tally((ARMS, TIER), np.abs(PEOPLE), noise=AddedNoise(VARIANCES))
 
 
-def test_numbers_with_noise_on_different_grids_are_not_added() -> None:
-    def on_grid(scale: int) -> Tally:
-        part = Moments(Metric("y", scale, (0.0, 1.0), "zero"), PEOPLE, PEOPLE, {("arm",): cells(1, 1)})
-        noise = AddedNoise(VARIANCES, {"y": MetricNoise(None, VARIANCES, {("arm",): cells(1, 1)})})
-        return Tally((ARMS, TIER), PEOPLE, (part,), (), noise)
-
-    with pytest.raises(TallyError, match="on different grids"):
-        on_grid(10) + on_grid(20)
+@pytest.mark.parametrize(
+    ("combine", "fact"),
+    [
+        (lambda: noisy() - noisy(), "numbers with noise cannot be taken out of each other. Add only."),
+        (lambda: EXACT + WITH_NOISE, "one of the two tallies has noise"),
+        (lambda: WITH_NOISE + EXACT, "one of the two tallies has noise"),
+        (lambda: on_grid(10) + on_grid(20), "on different grids"),
+    ],
+)
+def test_numbers_with_noise_are_only_added_and_only_to_their_like(combine: Any, fact: str) -> None:
+    with pytest.raises(TallyError, match=fact):
+        combine()
 
 
 def test_plain_data_keep_every_number_of_a_class_that_noise_left_nobody_in() -> None:

@@ -38,6 +38,8 @@ def test_a_tally_knows_its_factors_and_metrics() -> None:
     assert [one.name for one in tally.covariates] == ["tier", "plan"]
     assert tally.metrics == (Metric("spend"), Metric("visits"))
     assert tally.total == 8
+    assert tally.people_by() == {"A": 3, "B": 3, "C": 2}
+    assert tally.people_by("tier") == {1: 2, 2: 3, 3: 3}
 
 
 def test_people_sums_and_squares_are_those_of_the_rows() -> None:
@@ -47,12 +49,7 @@ def test_people_sums_and_squares_are_those_of_the_rows() -> None:
     assert tally.squares().tolist() == [21, 70, 113]
     assert tally.squares(by=["tier"]).tolist() == [10, 69, 125]
     assert tally.squares("spend", ["tier", "arm"]).tolist() == [[1, 20, 0], [9, 0, 61], [0, 49, 64]]
-
-
-def test_people_are_counted_by_any_factor() -> None:
-    tally = count()
-    assert tally.people_by() == {"A": 3, "B": 3, "C": 2}
-    assert tally.people_by("tier") == {1: 2, 2: 3, 3: 3}
+    assert count(squares="arm").squares(by=["tier"]) is None
 
 
 def test_arm_means_the_only_experiment() -> None:
@@ -71,10 +68,6 @@ def test_an_unknown_metric_is_answered_with_the_known_ones() -> None:
         count(metrics=["spend", "visits"]).moments_of()
     with pytest.raises(LevelError, match=r"none\."):
         count(metrics=[]).moments_of()
-
-
-def test_squares_that_were_not_kept_are_none() -> None:
-    assert count(squares="arm").squares(by=["tier"]) is None
 
 
 def test_cross_products_are_found_by_pair_and_margin() -> None:
@@ -117,24 +110,18 @@ def test_squares_are_kept_at_some_marginals_as_far_as_they_are_known() -> None:
     assert binary.with_squares_at([("arm",)], axes).squares == {}
 
 
-def test_a_name_stands_for_one_thing() -> None:
+def test_what_is_no_tally_is_refused() -> None:
     arm = Factor("arm", ("A",), "arm")
     part = Moments(Metric("spend"), [1], [1], {})
-    with pytest.raises(TallyError, match=r"the same arm column or covariate is named twice. Give every name once"):
-        Tally((arm, Factor("arm", ("x",))), [[1]])
-    with pytest.raises(TallyError, match=r"the same metric is named twice. Give every name once"):
-        Tally((arm,), [1], (part, part))
-
-
-def test_a_pair_is_crossed_once() -> None:
     tally = count(metrics=["spend", "visits"], products=[("spend", "visits")])
-    with pytest.raises(KanabError):
-        Tally(tally.factors, tally.people, tally.moments, tally.crosses * 2)
-
-
-def test_a_tally_needs_arms() -> None:
-    with pytest.raises(TallyError, match=r"a tally needs arms. Name the column that holds the arm"):
-        Tally((Factor("tier", (1, 2)),), [1, 2])
+    for given, fact in (
+        (((arm, Factor("arm", ("x",))), [[1]]), "the same arm column or covariate is named twice. Give every name"),
+        (((arm,), [1], (part, part)), "the same metric is named twice. Give every name once"),
+        ((tally.factors, tally.people, tally.moments, tally.crosses * 2), "the same pair of metrics is crossed twice"),
+        (((Factor("tier", (1, 2)),), [1, 2]), "a tally needs arms. Name the column that holds the arm"),
+    ):
+        with pytest.raises(TallyError, match=fact):
+            Tally(*given)
 
 
 def test_the_names_of_a_margin_may_come_in_any_order() -> None:
@@ -213,27 +200,23 @@ def test_an_empty_tally_has_the_same_table_and_nobody_in_it() -> None:
     assert empty.cross("spend", "visits").counts.tolist() == [0, 0, 0]
 
 
+BOUNDED = {"spend": Metric("spend", 1, (0, 9))}
+
+
 @pytest.mark.parametrize(
-    "stranger",
+    ("all_of_them", "stranger", "fact"),
     [
-        {"arm": ["A"], "tier": [3], "spend": [4]},  # nobody there
-        {"arm": ["A"], "tier": [1], "spend": [2]},  # leaves a sum without people
+        ({}, {"arm": ["A"], "tier": [3], "spend": [4]}, "negative count"),
+        ({"metrics": {"spend": Metric("spend")}}, {"arm": ["A"], "tier": [1], "spend": [2]}, "without values"),
+        ({}, {"arm": ["A"], "tier": [2], "spend": [9]}, "below Σ S²/n"),
+        ({"metrics": BOUNDED}, {"arm": ["A"], "tier": [2], "spend": [7]}, "lies outside what its bounds and counts"),
     ],
 )
-def test_people_who_were_never_added_cannot_be_subtracted(stranger: dict[str, list[Any]]) -> None:
-    with pytest.raises(TallyError, match=r"negative count|without values"):
-        count() - count(stranger, metrics={"spend": Metric("spend")})
-
-
-def test_subtracting_more_squares_than_there_are_is_refused() -> None:
-    with pytest.raises(TallyError, match=r"below Σ S²/n"):
-        count() - count({"arm": ["A"], "tier": [2], "spend": [9]})
-
-
-def test_subtracting_sums_beyond_the_bounds_is_refused() -> None:
-    metric = {"spend": Metric("spend", 1, (0, 9))}
-    with pytest.raises(TallyError, match="lies outside what its bounds and counts allow"):
-        count(metrics=metric) - count({"arm": ["A"], "tier": [2], "spend": [7]}, metrics=metric)
+def test_people_who_were_never_added_cannot_be_subtracted(
+    all_of_them: dict[str, Any], stranger: dict[str, list[Any]], fact: str
+) -> None:
+    with pytest.raises(TallyError, match=fact):
+        count(**all_of_them) - count(stranger, **all_of_them)
 
 
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
@@ -318,14 +301,11 @@ def test_the_missing_level_joins_scored_ones_only_with_a_score() -> None:
     assert joined.people_by("tier") == {"1 or missing": 3, 2: 3, 3: 2}
 
 
-def test_an_unknown_level_cannot_be_coarsened() -> None:
+@pytest.mark.parametrize("scores", [{"2+": "much"}, {"2+": None}, {"2+": float("nan")}, {"2+": [1]}], ids=repr)
+def test_unknown_levels_and_scores_that_are_no_numbers_are_refused(scores: Any) -> None:
     with pytest.raises(LevelError, match=r"unknown level of 'tier'. It has: 1, 2, 3\.") as caught:
         count().coarsen("tier", {918273645: 1})
     assert "918273645" not in str(caught.value)
-
-
-@pytest.mark.parametrize("scores", [{"2+": "much"}, {"2+": None}, {"2+": float("nan")}, {"2+": [1]}], ids=repr)
-def test_a_score_is_a_finite_number(scores: Any) -> None:
     with pytest.raises(KanabError):
         count().coarsen("tier", {2: "2+", 3: "2+"}, scores)
 
@@ -336,16 +316,13 @@ def test_collapsing_forgets_a_covariate() -> None:
     assert tally.collapse("plan").collapse("tier") == count(covariates=[], squares="class")
 
 
-def test_cross_products_per_arm_outlive_a_covariate() -> None:
+def test_cross_products_per_arm_outlive_a_covariate_and_another_experiment() -> None:
     choices: dict[str, Any] = {"metrics": ["spend", "visits"], "products": [("spend", "visits")], "squares": "arm"}
-    assert count(**choices).collapse("tier") == count(**choices, covariates=[])
-
-
-def test_one_experiment_of_a_pair_can_be_collapsed() -> None:
-    choices: dict[str, Any] = {"metrics": ["spend", "visits"], "products": [("spend", "visits")], "covariates": []}
-    pair = count(arm=["arm", "plan"], **choices)
+    alone = count(**choices, covariates=[])
+    assert count(**choices).collapse("tier") == alone
+    pair = count(arm=["arm", "plan"], **choices, covariates=[])
     assert [cross.by for cross in pair.crosses] == [("arm",), ("plan",)]
-    assert pair.collapse("plan") == count(**choices)
+    assert pair.collapse("plan") == alone
 
 
 def test_the_only_experiment_cannot_be_collapsed() -> None:
@@ -380,9 +357,6 @@ def test_selecting_arms_keeps_their_people_in_the_given_order() -> None:
     assert chosen.people.tolist() == [[0, 1, 1], [1, 2, 0]]
     assert chosen.squares().tolist() == [113, 21]
     assert chosen.squares(by=["tier"]) is None  # it mixes in the people of B
-
-
-def test_selecting_arms_keeps_class_squares_and_cross_products() -> None:
     tally = count(metrics=["spend", "visits"], products=[("spend", "visits")], squares="class")
     chosen = tally.select_arms(["A", "B"])
     assert chosen.squares("spend", ["tier"]).tolist() == [10, 20, 61]
@@ -397,19 +371,19 @@ def test_selecting_arms_of_a_pair_drops_products_of_the_other_experiment() -> No
     assert chosen.squares("spend", ["plan"]).tolist() == [1 + 9 + 25 + 64]
 
 
-def test_selecting_needs_known_arms_each_once() -> None:
-    with pytest.raises(LevelError, match=r"unknown arm of 'arm'. It has: A, B, C\."):
-        count().select_arms(["A", "D"])
-    with pytest.raises(TallyError, match="the same level twice"):
-        count().select_arms(["A", "A"])
-    with pytest.raises(TallyError, match="has no levels"):
-        count().select_arms([])
-
-
-def test_only_arms_are_selected_or_pooled() -> None:
-    for call in (lambda: count().select_arms([1], "tier"), lambda: count().pool_arms({"x": [1, 2]}, "tier")):
-        with pytest.raises(LevelError, match=r"'tier' is a covariate, not an experiment. Name the arm column"):
-            call()
+@pytest.mark.parametrize(
+    ("choose", "fact"),
+    [
+        (lambda: count().select_arms(["A", "D"]), r"unknown arm of 'arm'. It has: A, B, C\."),
+        (lambda: count().select_arms(["A", "A"]), "the same level twice"),
+        (lambda: count().select_arms([]), "has no levels"),
+        (lambda: count().select_arms([1], "tier"), "'tier' is a covariate, not an experiment. Name the arm column"),
+        (lambda: count().pool_arms({"x": [1, 2]}, "tier"), "'tier' is a covariate, not an experiment"),
+    ],
+)
+def test_known_arms_are_selected_and_pooled_each_once(choose: Any, fact: str) -> None:
+    with pytest.raises(KanabError, match=fact):
+        choose()
 
 
 def test_pooling_treats_several_arms_as_one() -> None:
