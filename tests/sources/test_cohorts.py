@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
 
 import ibis
 import pyarrow as pa
 import pytest
 
-import kanab as kb
 from kanab.counting.engine.people import Events
 from kanab.counting.engine.sql import count_table, show_sql
 from kanab.counting.in_memory import count_rows
@@ -263,18 +261,3 @@ def test_nobody_is_enrolled_by_a_column_of_nothing(duckdb_loader: Loader) -> Non
             r"\d+", show_sql(duckdb_loader.load(named), PLAN, span=Span("enrolled_at", "7d", "2026-W52", "2026-W53"))
         )
     }
-
-
-def test_csv_files_hold_times_as_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = ["variant,tier,spend,at"]
-    for variant, tier, spend, at in zip(ROWS["variant"], ROWS["tier"], ROWS["spend"], texts(), strict=True):
-        lines.append(f"{variant or ''},{tier or ''},{spend},{at or ''}")
-    file = tmp_path / "people.csv"
-    file.write_text("\n".join(lines), encoding="utf-8")
-    by_engine = kb.count(file, PLAN, rows=kb.Rows(span=SPANS[0]))
-    assert_same(by_engine, count_rows(by_hand(SPANS[0]), PLAN))
-    assert by_engine.span == SPANS[0]
-    monkeypatch.setattr("kanab.counting.dispatch._installed", lambda _: False)
-    by_core = kb.count(file, PLAN, rows=kb.Rows(span=SPANS[0]))
-    assert_same(by_core, by_engine)
-    assert by_core.span == SPANS[0]

@@ -177,16 +177,6 @@ def test_cohorts_begin_at_midnight_in_utc_whatever_the_zone(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("frame", [PANDAS, POLARS], ids=["pandas", "polars"])
-def test_dates_and_zoned_times_are_no_levels(frame: Any) -> None:
-    day = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
-    for values in ([day] * PEOPLE, [day.date()] * PEOPLE):
-        dated = frame.assign(day=values) if frame is PANDAS else frame.with_columns(day=pl.Series(values))
-        for choices in ({}, {"where": "tier > 0"}):
-            with pytest.raises(SourceError, match="column 'day' holds dates, and each would be a level"):
-                kb.count(dated, **as_values("count", arm="variant", segments=["day"], **choices))
-
-
 # ── numbers ────────────────────────────────────────────────────────────────────────────────────
 
 

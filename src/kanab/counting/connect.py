@@ -243,10 +243,12 @@ def _open_csv(backend: Any, files: Sequence[Path], name: str, form: CsvForm) -> 
             raise SourceError(
                 f"{file.name} has other columns than {files[0].name}", "Give all files the same columns, in one order."
             )
+    endings = {file.suffix.lower() for file in files}  # of which DuckDB knows the small letters alone
     try:
         written = backend.read_csv(
             [str(file) for file in files],
             table_name=name,
+            compression="gzip" if endings == {".gz"} else "zstd" if endings == {".zst"} else "auto",
             columns=dict.fromkeys(names, "string"),
             header=True,
             delim=separator,

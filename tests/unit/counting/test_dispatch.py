@@ -3,14 +3,12 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 import pytest
 from tests.described import as_values
 
@@ -119,19 +117,6 @@ def test_a_control_that_is_no_arm_is_refused() -> None:
 
 # ── frames ─────────────────────────────────────────────────────────────────────────────────────
 
-FRAMES: dict[str, Callable[[], Any]] = {
-    "pandas": lambda: pd.DataFrame(ROWS),
-    "polars": lambda: pl.DataFrame(ROWS),
-    "lazy polars": lambda: pl.LazyFrame(ROWS),
-    "arrow": lambda: pa.table(ROWS),
-}
-
-
-@pytest.mark.parametrize("kind", FRAMES)
-def test_every_frame_is_counted_by_the_core(kind: str, bare: None) -> None:
-    flags: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "covariates": ["tier"]}
-    assert same(count(FRAMES[kind](), **as_values("count", **flags)), count(ROWS, **as_values("count", **flags)))
-
 
 @pytest.mark.slow
 def test_frames_are_counted_without_importing_an_engine() -> None:
@@ -147,17 +132,6 @@ def test_frames_are_counted_without_importing_an_engine() -> None:
 def test_choosing_rows_of_a_frame_without_the_extra_names_it(choice: dict[str, Any], bare: None) -> None:
     with pytest.raises(MissingExtraError, match=r"Run: pip install 'kanab\[sql\]'"):
         count(ROWS, **as_values("count", arm="variant", **choice))
-
-
-def test_a_table_of_a_frame_is_refused() -> None:
-    with pytest.raises(SourceError, match="the source is a table by itself"):
-        count(ROWS, arm="variant", rows=Rows(table="users"))
-
-
-@pytest.mark.parametrize("source", [3, None, [1, 2], object()])
-def test_what_holds_no_columns_is_refused(source: Any) -> None:
-    with pytest.raises(SourceError, match="has no named columns"):
-        count(source, arm="variant")
 
 
 # ── files, with the core alone ─────────────────────────────────────────────────────────────────
@@ -213,28 +187,6 @@ def test_no_refusal_names_a_value_of_the_data(tmp_path: Path, bare: None) -> Non
         assert "s3cr3t" not in str(refused.value)
 
 
-# ── engines ────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.slow
-def test_a_parquet_file_is_the_same_as_its_frame(tmp_path: Path) -> None:
-    pl.DataFrame(ROWS).write_parquet(tmp_path / "visits.parquet")
-    assert same(
-        count(tmp_path / "visits.parquet", **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS))
-    )
-    assert same(
-        count(str(tmp_path / "*.parquet"), **as_values("count", **FLAGS)), count(ROWS, **as_values("count", **FLAGS))
-    )
-
-
-@pytest.mark.parametrize("kind", ["dict", *FRAMES])
-def test_rows_of_a_frame_can_be_chosen(kind: str) -> None:
-    frame = ROWS if kind == "dict" else FRAMES[kind]()
-    counted = count(frame, arm="variant", metrics=["spend"], rows=Rows(where="tier > 1"))
-    assert counted.tallies["variant"].people_by() == {"A": 2, "B": 2}
-    assert counted.where == "tier > 1"
-
-
 # ── earlier plans and cohorts ──────────────────────────────────────────────────────────────────
 
 OLD = make_plan("variant", [Mean("spend", missing="zero")], adjust=["device"], control="B")
@@ -256,16 +208,6 @@ def test_earlier_plans_are_counted_again_with_controls_of_their_own(visits: Path
         assert same(counted, count(ROWS, arm="variant", metrics=["spend"], adjust=["tier"]))
         assert counted.plan.metrics[0].missing == "zero"
         assert counted.signatures.people.tolist() == counted.earlier[0].signatures.people.tolist() == [1] * 6
-
-
-@pytest.mark.slow
-def test_earlier_plans_are_counted_where_rows_are_added_up() -> None:
-    rows = {name: values * 2 for name, values in ROWS.items()} | {"who": [*range(6), 0, 2, 2, 3, 5, 4]}
-    choices: dict[str, Any] = {"unit": "who", "aggregate": {"spend": "max"}}
-    counted = count(rows, COHORTS, **as_values("count", earlier=[OLD], **choices))
-    assert same(counted, count(rows, COHORTS, **as_values("count", **choices)))
-    assert same(counted.earlier[0], count(rows, OLD, **as_values("count", **choices)))
-    assert counted.excluded == counted.earlier[0].excluded == 3  # seen in both arms
 
 
 @pytest.mark.parametrize("choices", [{}, {"cluster": "shop"}], ids=["people", "clusters"])

@@ -90,7 +90,7 @@ TABLE = [list(ROWS[0]), *(list(row.values()) for row in ROWS)]
 COLUMNS = {name: [row[name] for row in ROWS] for name in ROWS[0]}
 FILES: dict[str, bytes] = {
     "rows.csv": as_csv().encode(),
-    "rows.csv.gz": gzip.compress(as_csv().encode()),
+    "ROWS.CSV.GZ": gzip.compress(as_csv().encode()),
     "rows.tsv": as_csv("\t").encode(),
     "tabs.csv": as_csv("\t").encode(),
     "semicolons.csv": as_csv(";").encode(),

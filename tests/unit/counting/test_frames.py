@@ -39,14 +39,6 @@ FRAMES = {
 }
 
 
-@pytest.mark.parametrize("kind", FRAMES)
-def test_every_frame_has_the_same_names_and_columns(kind: str) -> None:
-    frame = FRAMES[kind]
-    assert column_names(frame) == ["a", "b"]
-    assert get_column(frame, "a").tolist() == [1, 2]
-    assert get_column(frame, "b").tolist() == ["x", "y"]
-
-
 COLUMNS = (list, tuple, np.array, iter, pd.Series, pd.Index, pl.Series, pa.array, np.ma.masked_array)
 
 

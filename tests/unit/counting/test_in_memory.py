@@ -226,16 +226,6 @@ def test_a_price_that_is_the_same_for_everybody_is_no_fault_of_its_bounds(where:
         kb.count(prices, arm="arm", metrics=[kb.Mean("price", bounds=(0, 1e10))], rows=kb.Rows(where=where))
 
 
-def test_a_missing_value_is_zero_or_left_out_as_declared() -> None:
-    zero = count_rows(ROWS, make_plan("banner", [Mean("spend", missing="zero")])).tallies["banner"]
-    assert zero.moments_of("spend").counts.tolist() == [2, 3]
-    for choices in ({}, {"missing": {"spend": "exclude"}}, {"bounds": {"spend": (0, 500)}}):
-        out = count_rows(ROWS, make_plan("banner", **as_values("make_plan", metrics=["spend"], **choices))).tallies[
-            "banner"
-        ]
-        assert out.moments_of("spend").counts.tolist() == [2, 2]
-
-
 def test_bounds_are_declared_only_if_those_of_every_metric_are() -> None:
     assert count_rows(ROWS, PLAN).bounds_declared
     assert count_rows(ROWS, make_plan("banner", ["bought"])).bounds_declared
@@ -324,10 +314,6 @@ REFUSED: list[tuple[Any, Plan, str]] = [
         make_plan("arm", ["y"]),
         "values of 'y' are infinite or too large",
     ),
-    (MANY, make_plan("arn", []), "there is no column 'arn'. Did you mean arm?"),
-    ({"arm": []}, make_plan("arm", []), "there are no rows to count"),
-    ({"arm": ["A"], "y": [1, 2]}, make_plan("arm", ["y"]), "different lengths"),
-    (3, make_plan("arm", []), "a int has no named columns"),
     ({"arm": ["A", "B"], "city": [SECRET, "x"]}, XY, "'city' holds a level that is not declared.* levels: x, y"),
 ]
 
@@ -349,9 +335,6 @@ def test_what_was_counted_prints_without_a_count() -> None:
     text = repr(count_rows(ROWS, PLAN))
     assert text.startswith("Counted, not yet released:\n  checkout/tier: Tally of checkout (A, B) × tier")
     assert "125" not in text
-
-
-# ── every kind of table ────────────────────────────────────────────────────────────────────────
 
 
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────
