@@ -43,11 +43,7 @@ def read_shares(clip: Mapping[str, Any]) -> dict[str, float]:
 def clipped_plan(
     plan: Plan, clip: Mapping[str, Any], count: Callable[[Plan], Counted], fixed: Mapping[str, float], least: int
 ) -> Plan:
-    """Return the plan with bounds from 0 to these points of its metrics, or to those that were fixed before.
-
-    Raises `PlanError` where a metric is not counted, has bounds, or has values that no bound of two digits is for, and
-    `PrivacyError` where fewer than ``least`` people are above a point.
-    """
+    """Return the plan with bounds from 0 to these points of its metrics, or to those that were fixed before."""
     shares = read_shares(clip)
     if not shares:
         return plan

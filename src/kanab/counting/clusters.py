@@ -33,8 +33,7 @@ def by_clusters(plan: Plan) -> Plan:
     """Return a plan of people as one of clusters: sums of metrics, people, and every metric per person.
 
     Bounds of a metric are a person's, as they were declared; those of a cluster's sum follow where the
-    bounds of ``people`` are declared, too. A plan of clusters stays as it is. Raises `PlanError` for what clusters
-    cannot have.
+    bounds of ``people`` are declared, too. A plan of clusters stays as it is.
 
     >>> from kanab.description import Mean
     >>> from kanab.plan.model import make_plan

@@ -152,10 +152,7 @@ def per_metric(choices: Any, names: Sequence[str], word: str) -> Mapping[str, An
 def declare_metrics(
     metrics: Any, names: Sequence[str], choices: Mapping[str, Any]
 ) -> Mapping[str, Metric | MetricPlan]:
-    """Return metrics as they were declared, or with what was chosen for each of them.
-
-    Raises `SourceError` where both are given, or a metric is not declared under its name.
-    """
+    """Return metrics as they were declared, or with what was chosen for each of them."""
     by_word = {word: per_metric(choice, names, word) for word, choice in choices.items()}
     if not isinstance(metrics, Mapping):
         return {

@@ -234,7 +234,7 @@ def _open_csv(backend: Any, files: Sequence[Path], name: str, form: CsvForm) -> 
     """Open all files, one below the other, as a table of a name, with the rules of ``csvfile``: 007 is a text.
 
     Every column is the narrowest kind that all its fields are. That is looked up over all rows,
-    because a code such as 007 may come late. Raises `SourceError` where a file is no CSV file.
+    because a code such as 007 may come late.
     """
     separator = form.separator(files[0])
     names = header_of(files[0], replace(form, sep=separator))

@@ -64,8 +64,6 @@ class CsvForm:
 
     def separator(self, file: Path) -> str:
         """Return what separates the fields of a file: as said, or what cuts its first lines into equally many fields.
-
-        Raises `SourceError` where several would.
         """
         if self.sep is not None:
             return self.sep

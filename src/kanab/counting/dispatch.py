@@ -310,10 +310,7 @@ def _name_of(table: Any) -> str:
 def explain(
     source: Any, plan: Plan, options: SourceOptions, earlier: Sequence[Plan] = (), *, for_release: bool = True
 ) -> str:
-    """Return the statement that counting would run, in the engine's own dialect.
-
-    Raises `MissingExtraError` where the [sql] extra is not installed.
-    """
+    """Return the statement that counting would run, in the engine's own dialect."""
     if not _installed("ibis"):
         raise MissingExtraError("showing the statement", "sql")
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
@@ -373,8 +370,7 @@ def _open_choices(plan: Plan) -> Iterator[str]:
 def _as_counted(counted: Counted) -> Plan:
     """Return the plan with what the rows decided: how controls are spelled ("0" may be the number 0), who is left out.
 
-    Missing values without a rule are left out, wherever somebody has none. Raises `SourceError` where a slope is
-    asked for of something other than numbers.
+    Missing values without a rule are left out, wherever somebody has none.
     """
     for factor in (factor for tally in counted.tallies.values() for factor in tally.covariates):
         if counted.plan.covariate(factor.name).score and factor.scores is None:

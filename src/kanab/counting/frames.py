@@ -42,8 +42,7 @@ def is_dataset(source: Any) -> bool:
 def load_frame(source: Any) -> Any:
     """Return a source that can be read again and again: a lazy frame is collected, an Arrow stream becomes a table.
 
-    Paths, dicts, frames and what an engine reads stay as they are. Raises `SourceError` where a stream was read
-    before, or cannot be read.
+    Paths, dicts, frames and what an engine reads stay as they are.
     """
     if type(source).__module__.partition(".")[0] == "narwhals":
         source = source.to_native()
@@ -99,10 +98,7 @@ def _keys(data: Any) -> list[Any]:
 
 
 def get_column(data: Any, name: str) -> Array:
-    """Return one column as a flat NumPy array.
-
-    Raises `SourceError` where there is no such column, several, or one that is not flat.
-    """
+    """Return one column as a flat NumPy array."""
     keys = _keys(data)
     names = [str(key) for key in keys]
     check_column(name, names)

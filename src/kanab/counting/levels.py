@@ -30,10 +30,7 @@ class Placed(NamedTuple):
 
 
 def place_arms(levels: Sequence[Level], plan: ExperimentPlan) -> Placed:
-    """Return the arms as declared, in that order; people of other arms or of none are not in the experiment.
-
-    Raises `SourceError` where no arms are declared and the column holds fewer than two.
-    """
+    """Return the arms as declared, in that order; people of other arms or of none are not in the experiment."""
     arms = plan.arms
     if arms is None:
         arms = sorted_levels({level for level in levels if level is not None})

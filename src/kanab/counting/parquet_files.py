@@ -19,11 +19,7 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_parquet(backend: Any, files: Sequence[Path], name: str) -> Any:
-    """Open Parquet files, one below the other, as a table of a name.
-
-    Raises `SourceError` where one cannot be read, lacks a column of the first, or holds another kind of value in it:
-    an engine would cast to what the first file holds, and round.
-    """
+    """Open Parquet files, one below the other, as a table of a name; types alone would be cast to the first, rounded."""
     check_no_parts(files)
     names = _check_alike(files) if len(files) > 1 else None
     partitions = partition_kinds(files)

@@ -35,10 +35,7 @@ def is_remote(place: str) -> bool:
 
 
 def remote_dataset(place: str) -> Any:
-    """Return Parquet files of an object store as an Arrow dataset; None for what has to be copied to be read.
-
-    Raises `SourceError` where there is no such file, or the store refuses.
-    """
+    """Return Parquet files of an object store as an Arrow dataset; None for what has to be copied to be read."""
     if _scheme(place) in _WEB or _name(place).lower().endswith(".zip"):
         return None
     import pyarrow.fs as stores  # noqa: PLC0415 - comes with the [sql] extra

@@ -30,10 +30,7 @@ def check_shape(shape: tuple[int, ...]) -> None:
 
 
 def as_cells(values: Any, shape: tuple[int, ...], name: str) -> Cells:
-    """Return a read-only array of Python integers of the given shape.
-
-    Raises `TallyError`, which calls the numbers by ``name``, where the shape differs or a number is not whole.
-    """
+    """Return a read-only array of Python integers of the given shape."""
     try:
         cells = np.array(values, dtype=object)
     except ValueError:

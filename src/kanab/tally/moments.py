@@ -103,10 +103,7 @@ class Moments:
         )
 
     def combine(self, other: Moments, op: Callable[[Cells, Cells], Cells], axes: By) -> Moments:
-        """Add or subtract another group of people; squares stay at the marginals that both have.
-
-        Raises `TallyError` where the metric has other bounds or another rule for missing values there.
-        """
+        """Add or subtract another group of people; squares stay at the marginals that both have."""
         scale = max(self.metric.scale, other.metric.scale)
         mine, theirs = self.refine(scale, axes), other.refine(scale, axes)
         if mine.metric != theirs.metric:

@@ -19,10 +19,7 @@ NO_SUBTRACTION = "numbers with noise cannot be taken out of each other"
 
 
 def twice_centre(metric: Metric) -> int:
-    """Return twice the middle of a metric's bounds, in grid steps: noise is of values about it.
-
-    Raises `TallyError` for a metric without bounds.
-    """
+    """Return twice the middle of a metric's bounds, in grid steps: noise is of values about it."""
     if metric.grid_bounds is None:
         raise TallyError(f"{metric.name!r} has no bounds, so nobody's influence on it is known", "Declare its bounds.")
     return sum(metric.grid_bounds)

@@ -148,10 +148,7 @@ def write(parts: Parts) -> dict[str, Any]:
 
 
 def read(data: Any) -> Parts:
-    """Read the parts of a tally from plain data.
-
-    Raises `TallyError`, with the path, where the data are not those of a tally.
-    """
+    """Read the parts of a tally from plain data."""
     try:
         document = msgspec.convert(data, Document, strict=True)
     except msgspec.ValidationError as problem:

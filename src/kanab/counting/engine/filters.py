@@ -75,8 +75,7 @@ def _unknown_column(condition: Any, table: Any) -> SourceError | None:
 def join_table(people: Any, other: Any, on: Sequence[str] | str | None) -> Any:
     """Return the rows of a table with the columns of another one, whose rows share the columns ``on``.
 
-    Every row stays; where the other table has no match its columns are missing. Raises `SourceError`
-    where it names somebody twice or nobody at all, or both tables have a further column of one name.
+    Every row stays; where the other table has no match its columns are missing.
     """
     keys = [on] if isinstance(on, str) else list(on or ())
     for table in (people, other):

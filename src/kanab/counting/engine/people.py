@@ -141,8 +141,7 @@ def known_before(plan: Plan) -> tuple[str, ...]:
 def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> Any:
     """Make one row per person: arms, covariates and metrics, and who was seen in two arms.
 
-    With a ``span`` only the people of those cohorts, each by the earliest of their rows. Raises
-    `SourceError` where a column or a choice is unfit.
+    With a ``span`` only the people of those cohorts, each by the earliest of their rows.
     """
     units.check(plan)
     kind_of(rows, units.unit)
@@ -277,10 +276,7 @@ def _exposed_to(place: int, value: Any, seen: Any, plan: Plan) -> Any:
 
 
 def metric_windows(plan: Plan, events: Events) -> dict[str, MetricWindow]:
-    """Return the columns that count a part of the window, by their names; a column of such a name counts as it is.
-
-    Raises `SourceError` where a part ends after the window, or its column is unknown.
-    """
+    """Return the columns that count a part of the window, by their names; a column of such a name counts as it is."""
     windows = {}
     for name in dict.fromkeys(column_of(plan, metric.name) for metric in _outcomes(plan)):
         window = metric_window(name)
@@ -551,7 +547,7 @@ def _scale(plan: MetricPlan) -> int | None:
 def cluster_rows(rows: Any, by: Sequence[str], clamp: Mapping[str, tuple[float, float]]) -> Any:
     """Return the rows with their cluster and their people; metrics are clamped to the bounds of its people.
 
-    Rows without a cluster have none. Raises `SourceError` where a column is unknown or cannot name a cluster.
+    Rows without a cluster have none.
     """
     for name in by:
         check_column(name, rows.columns)
@@ -571,10 +567,7 @@ def cluster_rows(rows: Any, by: Sequence[str], clamp: Mapping[str, tuple[float, 
 
 
 def find_rates(rows: Any, plan: Plan, where: str | None) -> tuple[str, ...]:
-    """Return the metrics without bounds that are 0 or 1 in every row, where a row is a person.
-
-    Raises `SourceError` where a row stands for less than one person: k clusters have to have k people.
-    """
+    """Return the metrics without bounds that are 0 or 1 in every row, where a row is a person."""
     inside = rows if where is None else filter_rows(rows, where)
     there = inside[PEOPLE]
     if there.type().is_floating():

@@ -159,10 +159,7 @@ def _profile(row: Mapping[str, Any], place: int) -> Profile:
 
 
 def find_bins(people: Any, plan: CovariatePlan, kind: Kind) -> tuple[Bins, Profile]:
-    """Return the bins of a covariate, at declared edges or at quantiles of everybody, and its profile.
-
-    Raises `SourceError` where it does not hold finite numbers, `GridError` where no grid holds them.
-    """
+    """Return the bins of a covariate, at declared edges or at quantiles of everybody, and its profile."""
     if kind == "text":
         raise not_numbers(plan.name)
     shares = quantile_shares(plan)

@@ -104,8 +104,6 @@ def count_table(table: Any, plan: Plan, **choices: Any) -> Counted:
     these become one, and ``first_by`` names the time by which covariates are those of the first row; with ``events``
     the table holds exposures, and metrics come from what happened after the first. With a ``span`` only the people of
     those cohorts are counted. Without ``for_release`` nothing is counted that only the gate asks for.
-
-    Raises `SourceError` where table or choices do not fit the plan, `QueryError` where the engine refuses.
     """
     with _prepared(table, plan, **choices) as (people, query, sample, units):
         answer = _answer(people, query, sample)
