@@ -52,7 +52,10 @@ def count_columns(
     >>> count_columns(rows, arm="variant", metrics=["spend"], covariates=["tier"], resolution={"spend": 0.5})
     Tally of variant (A, B) × tier (1, 2): spend in steps of 0.5, squares by variant, tier
     """
-    arms, crossed, named = check_column_names(arm, covariates, metrics)
+    arms = name_list([arm] if isinstance(arm, str) else arm, "arm")
+    if not arms:
+        raise SourceError("no arm column is named", "Name the column that holds the arm: arm=….")
+    crossed, named = name_list(covariates, "covariates"), name_list(metrics, "metrics")
     declared = declare_metrics(metrics, named, {"bounds": bounds, "resolution": resolution, "missing": missing})
     pairs = _pairs(products)
     if not isinstance(squares, str) or squares not in get_args(Squares):
@@ -115,14 +118,6 @@ def fill_tally(
     arms = [factor.name for factor in factors if factor.role == "arm"]
     crosses = [_cross(pair, by_name, code, factors, arm) for pair in products for arm in arms]
     return Tally(factors, _counts(code, size).reshape(shape), tuple(moments), tuple(crosses))
-
-
-def check_column_names(arm: Any, covariates: Any, metrics: Any) -> tuple[list[str], list[str], list[str]]:
-    """Return the names of the arm columns, the covariates and the metrics; raise `SourceError` where one is unfit."""
-    arms = name_list([arm] if isinstance(arm, str) else arm, "arm")
-    if not arms:
-        raise SourceError("no arm column is named", "Name the column that holds the arm: arm=….")
-    return arms, name_list(covariates, "covariates"), name_list(metrics, "metrics")
 
 
 def name_list(names: Iterable[Any], word: str) -> list[str]:

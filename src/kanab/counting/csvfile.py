@@ -63,8 +63,7 @@ class CsvForm:
         return NUMBER.replace(r"\.", re.escape(self.decimal))
 
     def separator(self, file: Path) -> str:
-        """Return what separates the fields of a file: as said, or what cuts its first lines into equally many fields.
-        """
+        """Return what separates the fields of a file: as said, or what cuts its first lines into equally many parts."""
         if self.sep is not None:
             return self.sep
         if bare_name(file).endswith((".tsv", ".tab")):

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from kanab.counted import Counted, CountedShape
 from kanab.counting.columns import MetricSteps, check_classes, fill_tally, group_sums, measure
-from kanab.counting.commonest import commonest_step, counts_things, values_of
 from kanab.counting.dates import in_span
 from kanab.counting.frames import Array, check_days, column_names, encode, get_columns, to_numbers
 from kanab.counting.grids import (
@@ -38,7 +37,14 @@ from kanab.counting.levels import (
 )
 from kanab.counting.relations import find_relations, residual_values
 from kanab.counting.repeated_ids import id_columns, repeated_in
-from kanab.counting.signature_groups import Membership, NumbersInGroups, make_signatures
+from kanab.counting.signature_groups import (
+    Membership,
+    NumbersInGroups,
+    commonest_step,
+    counts_things,
+    make_signatures,
+    values_of,
+)
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint_plan import counting_terms
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan

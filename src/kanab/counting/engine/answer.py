@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from kanab.counted import Counted, CountedShape, Relation, SignatureValues
 from kanab.counting.columns import check_classes
-from kanab.counting.commonest import among, bound_second, counts_things
 from kanab.counting.engine.group_keys import Key
 from kanab.counting.engine.measures import Measure
 from kanab.counting.engine.statement import LEFT, THIRD, CountQuery, CrossSum, QueryPart
 from kanab.counting.frames import check_days
 from kanab.counting.levels import check_arms, check_levels, place_arms, place_levels
-from kanab.counting.signature_groups import Membership, NumbersInGroups
+from kanab.counting.signature_groups import Membership, NumbersInGroups, among, bound_second, counts_things
 from kanab.errors import NobodyError, SourceError
 from kanab.plan.joint_plan import Population, View, column_of, covariates_about, populations
 from kanab.plan.model import Linkage

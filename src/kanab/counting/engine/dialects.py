@@ -47,6 +47,20 @@ def _mysql_bytes(node: Any) -> Any:
     return _BYTES.transform(lambda part: text if isinstance(part, exp.Column) else part)
 
 
+def _without_nan(node: Any, changed: Any) -> Any:
+    """Write for engines without NaN, and without a test for it."""
+    if isinstance(node, ops.IsNan):
+        return ops.Literal(False, dtype="boolean")
+    return node if changed is None else node.__recreate__(changed)
+
+
+def _finite(node: Any, changed: Any) -> Any:
+    """Replace infinity, which MySQL lacks beside NaN, by a number that is too large: an error where it is reached."""
+    if isinstance(node, ops.Literal) and node.dtype.is_floating() and node.value == math.inf:
+        return ops.Exp(ops.Literal(710.0, dtype="float64"))
+    return _without_nan(node, changed)
+
+
 def _in_utc(backend: Any) -> None:
     """Set MySQL's session to UTC, as Ibis tries to by a name that not every server knows."""
     with backend.con.cursor() as cursor:
@@ -101,8 +115,6 @@ class Engine:
     ``casts_fail``: an infinite or too large double is an error when cast to an integer, not another number.
     ``repeats``: people made of many rows are made again by every statement, unless they are cached.
     ``adds_doubles``: the sum of doubles is plain addition, and much quicker than that of integers.
-    ``has_nan``: a double may be NaN, and there is a test for it.
-    ``has_infinity``: a double may be infinite.
     ``quantiles``: there is an exact quantile.
     ``has_lists``: rows can be collected into a list.
     ``at_hand``: it runs in this process, and keeps a table for next to nothing.
@@ -125,8 +137,6 @@ class Engine:
     casts_fail: bool = False
     repeats: bool = False
     adds_doubles: bool = False
-    has_nan: bool = True
-    has_infinity: bool = True
     quantiles: bool = True
     has_lists: bool = True
     at_hand: bool = False
@@ -188,12 +198,11 @@ _ENGINES = (
     Engine(
         "mysql",
         "wide",
-        has_nan=False,
-        has_infinity=False,
         quantiles=False,
         has_lists=False,
         exact_text=as_bytes,
         rewrite=_mysql_bytes,
+        standard=_finite,
         prepare=_in_utc,
         fetch=_by_texts,
         cancel=_by_killing,
@@ -209,7 +218,7 @@ _ENGINES = (
         "sqlite",
         "words",
         sums_fail=True,
-        has_nan=False,
+        standard=_without_nan,
         quantiles=False,
         has_lists=False,
         native=True,
@@ -243,34 +252,18 @@ def query_text(expression: Any) -> str:
     backend = expression.get_backend()
     engine = named_engine(backend.name)
     try:
-        if not engine.has_nan:
-            expression = expression.op().replace(_without_nan).to_expr()
-        if not engine.has_infinity:
-            expression = expression.op().replace(_without_infinity).to_expr()
         if engine.standard is not None:
             expression = expression.op().replace(engine.standard).to_expr()
         backend._run_pre_execute_hooks(expression)
-        if engine.rewrite is None:
-            return str(backend.compile(expression))
-        return str(backend.compiler.to_sqlglot(expression).transform(engine.rewrite).sql(dialect=backend.dialect))
+        if engine.rewrite is not None:
+            expression = backend.compiler.to_sqlglot(expression).transform(engine.rewrite)
+            return str(expression.sql(dialect=backend.dialect))
+        return str(backend.compile(expression))
     except Exception as problem:
         raise SourceError(
             f"{engine.name} cannot do what this plan needs ({type(problem).__name__})",
             "Count with another engine, such as DuckDB: export the table to a Parquet file.",
         ) from None
-
-
-def _without_nan(node: Any, changed: Any) -> Any:
-    if isinstance(node, ops.IsNan):
-        return ops.Literal(False, dtype="boolean")
-    return node if changed is None else node.__recreate__(changed)
-
-
-def _without_infinity(node: Any, changed: Any) -> Any:
-    """Replace infinity by a number that is too large: an error where it is reached."""
-    if isinstance(node, ops.Literal) and node.dtype.is_floating() and node.value == math.inf:
-        return ops.Exp(ops.Literal(710.0, dtype="float64"))
-    return node if changed is None else node.__recreate__(changed)
 
 
 @contextmanager

@@ -502,7 +502,7 @@ def row_sums(rows: Any, plan: Plan, choose: Callable[[str], How | None]) -> list
         for metric in metrics
         if _scale(metric) is None and (how[metric.name] is None or _added(how[metric.name], kinds[metric.name]))
     }
-    profiles = profile_columns(rows, undeclared).profiles
+    profiles = profile_columns(rows, undeclared)
     sums = []
     for place, metric in enumerate(metrics):
         name, profile = metric.name, profiles.get(metric.name)
@@ -575,7 +575,7 @@ def find_rates(rows: Any, plan: Plan, where: str | None) -> tuple[str, ...]:
     if there.type().is_numeric():
         inside = inside.mutate(**{PEOPLE: there.fill_null(0)})
     metrics = [metric.name for metric in plan.counted_metrics if metric.bounds is None and metric.name != PEOPLE]
-    profiles = profile_columns(inside, {name: kind_of(rows, name, metric=True) for name in (*metrics, PEOPLE)}).profiles
+    profiles = profile_columns(inside, {name: kind_of(rows, name, metric=True) for name in (*metrics, PEOPLE)})
     people = profiles[PEOPLE]
     if people.low < 1 or not people.whole:
         raise SourceError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import ibis
 import numpy as np
@@ -36,13 +36,6 @@ _MOST_TIES = 100_000
 
 _EDGE = 0.01  # a crowded end: so many of the values …
 _NEAR = 0.05  # … lie within this part of the range
-
-
-class ColumnProfiles(NamedTuple):
-    """The profiles of some people's numbers, and how many levels keys have."""
-
-    profiles: Mapping[str, Profile]
-    levels: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -83,24 +76,32 @@ def _ranked(value: Any, shares: Sequence[float]) -> list[float]:
     return quantiles
 
 
-def profile_columns(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key] = ()) -> ColumnProfiles:
-    """Return ranges and grids of number columns, and the number of levels of keys."""
-    if not columns and not keys:
-        return ColumnProfiles({}, {})
-    table = _numbers(people, columns, keys)
-    aggregates = {key.column: table[key.column].nunique() for key in keys}
+def profile_columns(people: Any, columns: Mapping[str, Kind]) -> dict[str, Profile]:
+    """Return ranges and grids of number columns."""
+    if not columns:
+        return {}
+    table = _numbers(people, columns)
+    aggregates: dict[str, Any] = {}
     for place, kind in enumerate(columns.values()):
         aggregates |= _range_and_grid(table[f"y{place}"], kind, place)
     row = first_row(table.aggregate(**aggregates))
-    profiles = {name: _profile(row, place) for place, name in enumerate(columns)}
-    return ColumnProfiles(profiles, {key.name: int(row[key.column]) for key in keys})
+    return {name: _profile(row, place) for place, name in enumerate(columns)}
+
+
+def count_levels(people: Any, keys: Sequence[Key]) -> dict[str, int]:
+    """Return how many levels keys have."""
+    if not keys:
+        return {}
+    levels = {key.column: as_plain(people[key.name], key.kind).nunique() for key in keys}
+    row = first_row(people.aggregate(**levels))
+    return {key.name: int(row[key.column]) for key in keys}
 
 
 def profile_sample(
     people: Any, columns: Mapping[str, Kind], keys: Sequence[Key], grids: Container[str]
 ) -> SampleProfiles:
     """Profile some of the people by their values; ``grids`` are the columns whose grid and ends are looked up."""
-    values, levels = sample_values(people, columns), profile_columns(people.limit(SAMPLE_SIZE), {}, keys).levels
+    values, levels = sample_values(people, columns), count_levels(people.limit(SAMPLE_SIZE), keys)
     metrics = {}
     for name, kind in columns.items():
         known = values[name][~np.isnan(values[name])]
@@ -125,16 +126,14 @@ def sample_values(people: Any, columns: Mapping[str, Kind]) -> dict[str, NDArray
     """Return the values of some of the people, NaN where there is none."""
     if not columns:
         return {}
-    table = _numbers(people.limit(SAMPLE_SIZE), columns, ())
+    table = _numbers(people.limit(SAMPLE_SIZE), columns)
     numbers = fetch_numbers(table.select(**{name: table[name].cast("float64") for name in table.columns}))
     return {name: numbers[f"y{place}"] for place, name in enumerate(columns)}
 
 
-def _numbers(people: Any, columns: Mapping[str, Kind], keys: Sequence[Key]) -> Any:
-    wanted = {
-        f"y{place}": as_number(people[name], kind, careful=True) for place, (name, kind) in enumerate(columns.items())
-    }
-    return people.select(**wanted, **{key.column: as_plain(people[key.name], key.kind) for key in keys})
+def _numbers(people: Any, columns: Mapping[str, Kind]) -> Any:
+    numbers = (as_number(people[name], kind, careful=True) for name, kind in columns.items())
+    return people.select(**{f"y{place}": number for place, number in enumerate(numbers)})
 
 
 def _range_and_grid(value: Any, kind: Kind, place: int) -> dict[str, Any]:

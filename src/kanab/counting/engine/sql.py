@@ -17,7 +17,6 @@ import sqlglot
 from kanab.counted import Counted
 from kanab.counting.columns import MetricSteps
 from kanab.counting.columns import measure as measure_values
-from kanab.counting.commonest import commonest_step, counts_things
 from kanab.counting.engine.answer import (
     Places,
     QueryAnswer,
@@ -68,6 +67,7 @@ from kanab.counting.engine.people import (
 )
 from kanab.counting.engine.profiles import (
     SampleProfiles,
+    count_levels,
     find_bins,
     profile_columns,
     profile_sample,
@@ -89,7 +89,7 @@ from kanab.counting.in_memory import needed_columns
 from kanab.counting.levels import Bins, check_arms, check_levels, declare_levels
 from kanab.counting.relations import find_relations
 from kanab.counting.repeated_ids import id_columns, repeated_by_engine
-from kanab.counting.signature_groups import make_signatures
+from kanab.counting.signature_groups import commonest_step, counts_things, make_signatures
 from kanab.errors import QueryError
 from kanab.plan.joint_plan import Population, column_of, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan
@@ -231,7 +231,7 @@ def _sample(people: Any, query: CountQuery) -> SampleProfiles:
         sample = replace(sample, values=sample_values(own, query.kinds))
     for key in open_keys:
         if sample.levels[key.name] > MOST_LEVELS:
-            levels = profile_columns(inside, {}, [key]).levels[key.name]
+            levels = count_levels(inside, [key])[key.name]
             if key.name in query.arms:
                 check_arms(key.name, levels)
             elif query.declared_levels[key.name].levels is None:
@@ -261,7 +261,7 @@ def _careful_query(people: Any, query: CountQuery, sample: SampleProfiles) -> Co
     """Return the query in its careful form, the open ranges looked up over everybody."""
     metrics = query.plan.counted_metrics
     undeclared = {metric.name: query.kinds[metric.name] for metric in metrics if not metric.declared}
-    profiles = profile_columns(people.filter(query.anywhere(people)), undeclared).profiles
+    profiles = profile_columns(people.filter(query.anywhere(people)), undeclared)
     measures = []
     for place, metric in enumerate(metrics):
         profile = replace(profiles.get(metric.name, Profile()), gaps=metric.name in query.gaps)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kanab.counted import SignatureValues
 from kanab.counting.columns import MetricSteps
-from kanab.counting.commonest import add_up, values_of
+from kanab.counting.signature_groups import add_up, values_of
 from kanab.errors import SourceError
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, flat_places
 from kanab.privacy.leverage import leverages

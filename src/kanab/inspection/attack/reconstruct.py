@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 
 from kanab.counted import SignatureNumbers
-from kanab.counting.commonest import values_of
+from kanab.counting.signature_groups import values_of
 from kanab.inspection.attack.findings import Finding, in_people
 from kanab.inspection.attack.known_people import Background, Floats, MetricDesign
 from kanab.inspection.attack.published import OUT

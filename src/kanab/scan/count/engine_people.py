@@ -81,7 +81,7 @@ class EnginePeople:
     def guess(self, metrics: Sequence[str]) -> dict[str, Profile]:
         """Return what all rows say of some metrics."""
         kinds = {name: kind_of(self.table, name, metric=True) for name in metrics}
-        profiles = profile_columns(self.table, kinds).profiles
+        profiles = profile_columns(self.table, kinds)
         return {name: each for name, each in profiles.items() if math.isfinite(each.low) and math.isfinite(each.high)}
 
     def count(self, task: CountTask, progress: Progress | None) -> PairSums:
