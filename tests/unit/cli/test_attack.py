@@ -93,24 +93,6 @@ def test_values_that_the_attacker_knows_are_read_from_the_same_file(tmp_path: Pa
     assert "contributors: learnt nothing" in done.output
 
 
-def test_batches_of_cohorts_are_not_subtracted(tmp_path: Path) -> None:
-    files = []
-    for name, people in (("a", 1_000), ("b", 1_003)):
-        file = Path(release_file(tmp_path / f"{name}.json", people))
-        data = json.loads(file.read_text())
-        data["receipt"]["cohorts"] = f"batch {name}"
-        file.write_text(json.dumps(data))
-        files.append(str(file))
-    assert run(*files).exit_code == 0
-
-
-def test_files_of_the_same_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
-    for folder in ("mon", "tue"):
-        (tmp_path / folder).mkdir()
-    files = [release_file(tmp_path / folder / "r.json") for folder in ("mon", "tue")]
-    assert json.loads(run(*files, "--json").output)["releases"] == files
-
-
 def test_a_scan_is_said_not_to_be_attacked(tmp_path: Path, ours: str) -> None:
     users = {name: ROWS[name] for name in ("variant", "spend")} | {"banner": ROWS["tier"] % 2}
     shared = scan_interactions(

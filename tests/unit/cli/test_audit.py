@@ -103,6 +103,7 @@ edited.json
 monday.json tuesday.json
 kanab.ledger
 cut/shop.json
+shop.json cut/shop.json
 edited.ledger
 """
 

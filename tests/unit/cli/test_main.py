@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -43,13 +42,6 @@ def test_the_installed_script_ends_with_the_code_of_its_command(
     done = subprocess.run([script, *words], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == code
     assert told in done.stdout + done.stderr
-
-
-def test_help_names_the_commands_and_options_are_checked(program: Program) -> None:
-    assert "analyze" in program("--help").out
-    done = program("analyze", "visits.csv", "--correction", "tukey")
-    assert (done.code, done.out) == (2, "")
-    assert "Invalid value for '--correction'" in done.err
 
 
 @pytest.mark.parametrize(
@@ -122,18 +114,8 @@ def test_to_analyze_a_release_imports_neither_optimizers_nor_what_counts_and_rel
 ) -> None:
     people, file = tmp_path / "people.csv", tmp_path / "shop.release.json"
     assert program("example", str(people), "--people", "2000").code == 0
-    flags = (
-        "--arm",
-        "variant",
-        "--metric",
-        "bought,spend",
-        "--bounds",
-        "spend=0:500",
-        "--adjust",
-        "tier",
-        "--no-ledger",
-    )
-    assert program("release", str(people), *flags, "-o", str(file)).code == 0
+    flags = "--arm variant --metric bought,spend --bounds spend=0:500 --adjust tier --no-ledger"
+    assert program("release", str(people), *flags.split(), "-o", str(file)).code == 0
     done = subprocess.run([sys.executable, "-c", READS, str(file)], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
@@ -181,24 +163,14 @@ def test_tab_completes_commands_flags_and_choices(words: str, offered: list[str]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("encoding", "ruler"), [("cp1252", "---"), ("latin-1", "---"), ("utf-8", "───")])
-def test_every_encoding_can_be_printed(encoding: str, ruler: str, tmp_path: Path) -> None:
+def test_an_encoding_without_rulers_can_be_printed(tmp_path: Path) -> None:
     plan = tmp_path / "kanab.toml"
     plan.write_text('experiments.e.arms = { A = 1, B = 1 }\nmetrics.bought = { kind = "binary" }\n', "utf-8")
     script = Path(sys.executable).with_name("kanab")
-    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
     done = subprocess.run([script, "plan", plan], capture_output=True, env=environment, check=True)
-    assert ruler in done.stdout.decode(encoding)
+    assert "---" in done.stdout.decode("cp1252")
     assert done.stderr == b""
-
-
-def test_json_is_the_same_in_an_encoding_that_lacks_letters() -> None:
-    text = json.dumps({"metric": "Größe − Δ"}, ensure_ascii=True)
-    written = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
-    with contextlib.redirect_stdout(written):
-        echo_json(json.loads(text))
-    written.flush()
-    assert json.loads(written.buffer.getvalue().decode("cp1252")) == json.loads(text)  # type: ignore[attr-defined]
 
 
 def test_letters_that_an_encoding_lacks_are_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,12 +178,15 @@ def test_letters_that_an_encoding_lacks_are_spelt(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(sys, "stdout", written)
     accept_every_encoding()
     written.write("─ 0.5 − 1 … χ² ≥ Šidák č \udcff 漢")
+    echo_json({"metric": "Größe − Δ"})
     written.flush()
-    assert written.buffer.getvalue().decode("cp1252") == "- 0.5 - 1 … X² >= Šidák c ? ?"  # type: ignore[attr-defined]
+    assert written.buffer.getvalue().decode("cp1252") == (  # type: ignore[attr-defined]
+        '- 0.5 - 1 … X² >= Šidák c ? ?{\n  "metric": "Gr\\u00f6\\u00dfe \\u2212 \\u0394"\n}\n'
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", ["--help", "power --rate 0.1 --effect 0.02 --power 0.8", "attack --help"])
+@pytest.mark.parametrize("words", ["--help", "power --rate 0.1 --effect 0.02 --power 0.8"])
 def test_a_reader_that_closes_the_pipe_is_no_failure(words: str) -> None:
     script = Path(sys.executable).with_name("kanab")
     done = subprocess.run(

@@ -82,12 +82,6 @@ def test_json_is_the_forecast_itself(file: Path) -> None:
     assert data(file, "--per-day", "variant=60", "--days", "28", *flags) == json.loads(json.dumps(expected))
 
 
-def test_power_and_confidence_change_the_detectable_effects(file: Path) -> None:
-    flags = (file, *TRAFFIC, "--sd", "spend=30")
-    found = effects(data(*flags, "--power", "0.9", "--confidence", "0.99"))["spend", None]
-    assert found > effects(data(*flags))["spend", None]
-
-
 def test_a_release_gives_levels_and_variances(file: Path, earlier: Path) -> None:
     baseline = baseline_from_release(kb.read_release(earlier))
     expected = forecast_plan(read_plan(file), per_day=60, days=28, baseline=baseline).to_dict()
@@ -163,9 +157,3 @@ def test_the_page_has_tables_notes_and_a_curve_for_every_metric(file: Path, tmp_
         assert part in html
     assert "<script" not in html
     assert json.loads(said(*words, "--json", "--html", page)) == data(*words)
-
-
-def test_a_page_without_days_has_no_pictures(file: Path, tmp_path: Path) -> None:
-    page = tmp_path / "plan.html"
-    said(file, "--html", page)
-    assert "<svg" not in page.read_text(encoding="utf-8")
