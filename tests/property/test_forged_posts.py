@@ -290,7 +290,7 @@ def test_one_post_to_classes_of_nobody_costs_no_effect_and_rings_an_alarm() -> N
     assert {caution.metric for caution in cautions if caution.code == "forged-messages"} >= {*moves}
 
 
-@settings(max_examples=int(os.environ.get("KANAB_FORGED", "25")), deadline=None)
+@settings(max_examples=int(os.environ.get("KANAB_FORGED", "12")), deadline=None)
 @given(st.lists(forged_posts(), min_size=1, max_size=8))
 def test_whatever_is_posted_both_weeks_are_sealed_and_what_nobody_named_is_unchanged(posts: list[Forged]) -> None:
     extra: dict[int, Counters] = {}

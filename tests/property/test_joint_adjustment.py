@@ -114,25 +114,3 @@ def test_the_order_in_which_covariates_are_typed_changes_nothing() -> None:
         for names in permutations(["device", "tier", "country"])
     }
     assert len(found) == 1
-
-
-def test_each_metric_and_arm_has_one_adjusted_row_that_carries_the_verdict() -> None:
-    found = kb.readout(shop(3_000, 1, "ABC"), arm="variant", metrics=["spend", "bought"], adjust=["tier", "device"])
-    rows = [(row.effect.metric, row.effect.arm, row.effect.method, row.carries_verdict) for row in found.effects]
-    assert rows == [
-        (metric, arm, method, method == "adjusted")
-        for metric in ("spend", "bought")
-        for method in ("difference", "adjusted")
-        for arm in "BC"
-    ]
-    assert "adjusted for device, tier" in str(found)
-
-
-def test_joint_adjustment_narrows_intervals_more_than_each_alone() -> None:
-    rows = shop(6_000, 2)
-
-    def width(*names: str) -> float:
-        found = kb.readout(rows, arm="variant", metrics=["spend"], adjust=names)
-        return next(row.effect.se_population for row in found.effects if row.effect.method == "adjusted")
-
-    assert width("device", "tier") < min(width("device"), width("tier"))

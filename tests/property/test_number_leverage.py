@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.described import as_values
 
 from kanab.counted import SignatureNumbers
-from kanab.counting.dispatch import count
-from kanab.privacy.gate import release
 from kanab.privacy.leverage import leverage
 from kanab.privacy.numbers import design as module
 from kanab.privacy.numbers.design import NumberDesign, Weighted
@@ -144,56 +141,3 @@ def test_more_corners_than_are_tried_are_bounded_from_above(people: People) -> N
     exact = design.leverage(every).effective_k
     with patch.object(module, "MOST_CORNERS", 1):
         assert design.leverage(every).effective_k <= exact * (1 + 1e-9)
-
-
-# ── releases ───────────────────────────────────────────────────────────────────────────────────
-
-
-@st.composite
-def shops(draw: st.DrawFn) -> dict[str, NDArray[Any]]:
-    """Some hundreds of people with numbers of the shapes that such numbers have: long tails, many zeros, outliers."""
-    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    size = draw(st.sampled_from([300, 900, 2700]))
-    before = rng.gamma(draw(st.sampled_from([0.3, 1.0, 4.0])), 20, size)
-    before *= rng.random(size) < draw(st.sampled_from([0.3, 1.0]))
-    visits = before / 10 + rng.gamma(2, draw(st.sampled_from([0.1, 3.0])), size)
-    visits[: draw(st.integers(0, 3))] += draw(st.sampled_from([5, 50, 500]))
-    return {
-        "arm": rng.choice(["A", "B"], size),
-        "tier": rng.choice([1, 2, 3], size),
-        "device": rng.choice(["app", "web"], size, p=[0.9, 0.1]),
-        "before": before.round(2),
-        "visits": visits.round(2),
-        "y": rng.gamma(1, 30, size).round(2),
-    }
-
-
-@settings(max_examples=10, deadline=None, database=None)
-@given(shops())
-def test_everybody_hides_among_as_many_people_as_the_receipt_says(rows: dict[str, NDArray[Any]]) -> None:
-    bounds = {"before": (0.0, 1_000.0), "visits": (0.0, 1_000.0), "y": (0.0, 1_000.0)}
-    made = release(
-        count(
-            rows,
-            **as_values(
-                "count", arm="arm", metrics=["y"], adjust=["tier", "device", "before", "visits"], bounds=bounds
-            ),
-        )
-    )
-    columns = []
-    for table in made.tables.values():
-        levels = [made.receipt.maps.get("/".join(table.axes)) for _ in table.covariates]
-        if len(table.covariates) != 1 or levels != [None]:
-            continue  # merged levels and pairs of covariates could only lower what is computed here
-        columns += [
-            (rows["arm"] == arm) & (rows[table.covariates[0].name] == level)
-            for arm in "AB"
-            for level in table.covariates[0].levels
-        ]
-    columns += [rows["arm"] == arm for arm in "AB"]
-    weighing = {name for table in made.tables.values() for cross in table.crosses for name in cross.pair} - {"y"}
-    columns += [np.where(rows["arm"] == arm, rows[name] - rows[name].mean(), 0) for name in weighing for arm in "AB"]
-    x = np.column_stack(columns).astype(float)
-    basis, sizes, _ = np.linalg.svd(x / np.linalg.norm(x, axis=0).clip(1e-9), full_matrices=False)
-    h = (basis[:, sizes > 1e-9 * sizes[0]] ** 2).sum(axis=1)
-    assert 1 / h.max() >= (made.receipt.effective_k or 0) * (1 - 1e-6) >= 10 * (1 - 1e-6)

@@ -14,7 +14,6 @@ from kanab.privacy.audit import (
     MEANING,
     REMEDY,
     Audit,
-    Broken,
     Worst,
     audit_table,
     class_squares,
@@ -220,14 +219,6 @@ def test_amounts_have_so_many_people_with_any_also_where_it_is_withheld_who_they
     assert rules(audit_table("arm", alone, plans, whole=both)) == {"events": 1}
 
 
-def test_audits_add() -> None:
-    one = Audit((Broken("t", "y", "interval", 2),), 1, Worst("t", "y", 0.2))
-    two = Audit((Broken("u", "y", "homogeneous", 1),), 3, Worst("u", "y", 0.1))
-    both = one + two + Audit()
-    assert both == Audit(one.broken + two.broken, 4, Worst("u", "y", 0.1))
-    assert not both.passed
-
-
 AXES = ("arm", "level")
 
 
@@ -272,9 +263,3 @@ def test_two_marginals_of_a_two_arm_table_leave_what_linear_programming_leaves(s
             for sign in (1, -1)
         ]
         assert ends == pytest.approx([least.flat[place], most.flat[place]], abs=1e-6)
-
-
-def test_squares_of_a_0_1_metric_are_its_sums() -> None:
-    part = Moments(kb.Metric("y", 1, (0, 1)), cells([[3, 2]]), cells([[2, 0]]), {})
-    least, most = class_squares(part, AXES, 0, 1)
-    assert least.tolist() == most.tolist() == [[2, 0]]

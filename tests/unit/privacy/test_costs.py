@@ -125,18 +125,6 @@ def test_of_several_experiments_every_sentence_says_which_one_it_is_of() -> None
     assert [*left_out.values()] == [*named[:2], "y is withheld altogether"]
 
 
-def test_where_merging_costs_little_a_smaller_k_is_said_to_gain_nothing() -> None:
-    released = kb.release(
-        kb.count(
-            people(np.random.default_rng(5), 0), **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)
-        )
-    )
-    assert costs_of(released) == [
-        "merging levels of x makes adjusted intervals less than 1 % wider, if merged levels differ as much as the "
-        "others do: a smaller k would gain next to nothing"
-    ]
-
-
 def test_nothing_merged_costs_nothing() -> None:
     rows = {"arm": ["A", "B"] * 200, "x": ["a", "a", "b", "b"] * 100, "y": np.arange(400) % 7}
     released = kb.release(kb.count(rows, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)))

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from tests.described import as_values
 
 import kanab as kb
@@ -34,29 +32,6 @@ def people(seed: int = 1, n: int = 600, levels: int = 8, share: float = 0.5) -> 
 
 def choices(**more: Any) -> dict[str, Any]:
     return {"bounds": BOUNDS, "resolution": RESOLUTION, **more}
-
-
-def test_ols_on_the_merged_table_equals_ols_on_recoded_rows(counting: Counting) -> None:
-    rows = people(n=200)
-    found = release(counting(rows, **choices(adjust=["z"])))
-    levels = found.receipt.maps["arm/z"]
-    assert levels.merged
-    factor = found.tables["arm/z"].factor("z")
-    score = dict(zip(factor.levels, factor.scores or (), strict=True))
-    recoded = np.array([next(score[new] for new, olds in levels.groups if z in olds) for z in rows["z"]])
-    x = np.column_stack([np.ones(200), rows["arm"] == "B", recoded]).astype(float)
-    truth = sm.OLS(np.floor(rows["y"] * 100 + 0.5) / 100, x).fit()
-    fit = kb.stats.fit(found.tables["arm/z"], "arm + z")
-    np.testing.assert_allclose(fit.b, truth.params, rtol=1e-11)
-    np.testing.assert_allclose(fit.se, truth.bse, rtol=1e-11)
-
-
-def test_an_arm_below_k_is_refused_without_a_count(counting: Counting) -> None:
-    rows = people(n=200)
-    rows["arm"] = np.array(["A"] * 193 + ["B"] * 7)
-    with pytest.raises(PrivacyError, match=r"an arm of arm holds fewer than k = 10 people\. Wait") as refusal:
-        release(counting(rows, **choices(adjust=["x"])))
-    assert re.findall(r"\d+", str(refusal.value)) == ["10"]
 
 
 def test_the_map_is_the_same_for_all_arms_and_uses_planned_shares(counting: Counting) -> None:
@@ -174,15 +149,6 @@ def test_a_sensitive_metric_with_few_people_in_an_arm_is_withheld_altogether() -
         "ill is withheld altogether: a class has fewer than 10 people"
     )
     assert not any("ill" in table.metric_names for table in made.tables.values())
-
-
-@pytest.mark.parametrize(
-    ("share", "least", "shown"), [(0.06, 1, True), (0.06, 20, False), (0.5, 20, True), (0.97, 5, False)]
-)
-def test_least_events_holds_on_both_sides_of_any_0_1_metric(share: float, least: int, shown: bool) -> None:
-    rows = patients(share=share)
-    made = release(kb.count(rows, arm="trial", metrics=[kb.Mean("ill", min_events=least)], segments=["region"]))
-    assert ("ill" in made.tables["trial/region"].metric_names) is shown
 
 
 def test_amounts_follow_the_0_1_metric_that_they_are_of() -> None:

@@ -19,7 +19,6 @@ from kanab.plan.periods import Span
 from kanab.privacy.batches import add_releases
 from kanab.privacy.gate import release
 from kanab.privacy.ledger import read_ledger
-from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_to_dict
 
 BOUNDS: dict[str, Any] = {"bounds": {"y": (-50, 50)}, "resolution": {"y": 0.01}}
@@ -234,13 +233,6 @@ def test_hosts_and_salts_of_a_plan_do_not_leave() -> None:
     assert "pepper" not in text
 
 
-def test_no_release_is_made_by_hand_with_a_class_below_k() -> None:
-    few = count_rows({"arm": np.array(["A", "B"] * 3), "y": np.ones(6)}, plan())
-    receipt = release(count_rows(people(), plan())).receipt
-    with pytest.raises(PrivacyError, match="holds a class with fewer than k = 10"):
-        Release(few.plan, few.tallies, receipt)
-
-
 # ── local mode: nobody knows how the tables overlap ────────────────────────────────────────────
 
 
@@ -345,18 +337,3 @@ def test_where_an_experiment_is_unknown_nothing_is_claimed_and_no_covariates_are
     assert (made.receipt.effective_k, made.receipt.effective_k_within) == (None, "")
     assert set(made.tables) == {"arm/x", "arm/z"}
     assert "arm/x/z" in release(within_experiments(count_rows(people(), plan("x", "z")))).tables
-
-
-def test_pairs_of_experiments_keep_to_their_budget_where_only_experiments_are_known() -> None:
-    rng = np.random.default_rng(1)
-    rows = {name: rng.choice(["A", "B"], 300) for name in "abcdefgh"} | {"d0": rng.random(300) < 0.3}
-    experiments = tuple(
-        ExperimentPlan(
-            name, (("A", 1.0), ("B", 1.0)), interactions=tuple(other for other in "abcdefgh" if other < name)
-        )
-        for name in "abcdefgh"
-    )
-    crossed = count_rows(rows, Plan((MetricPlan("d0", binary=True),), experiments))
-    made = release(within_experiments(crossed))
-    assert not any("/" in name for name in made.tables)
-    assert any("too many numbers" in why for why in made.receipt.left_out.values())

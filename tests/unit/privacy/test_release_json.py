@@ -14,7 +14,6 @@ from tests.shop import shop_release, shop_rows
 
 import kanab as kb
 from kanab.analysis.api import analyze
-from kanab.atomicfile import write_whole
 from kanab.errors import KanabError, PlanError, PrivacyError, SourceError
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import hash_of, read_release, release_from_dict, release_to_dict, write_release
@@ -119,17 +118,6 @@ def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
         read_release(tmp_path / "none.json")
     with pytest.raises(SourceError, match="cannot be read"):
         read_release(tmp_path)
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    target = tmp_path / "old.json"
-    target.write_text("old")
-    with pytest.raises(SourceError, match="cannot be written"):
-        write_whole(tmp_path / "no folder" / "x.json", "new")
-    with pytest.raises(UnicodeEncodeError):
-        write_whole(target, "half a character \ud800")
-    assert target.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["old.json"]
 
 
 @pytest.mark.slow

@@ -204,29 +204,6 @@ def test_what_was_released_before_is_counted_together_with_what_is_new_or_the_ne
     }  # fmt: skip
 
 
-def test_a_number_of_other_people_is_not_said_to_stand_in_the_way(tmp_path: Path) -> None:
-    path, rows = tmp_path / "a.ledger", shop()
-    half = np.arange(4000) % 2 == 0
-    rows |= {"arm": np.where(half, rows["arm"], None), "other": np.where(half, None, rows["arm"])}
-    released(path, rows, ["before"])
-    rows["visits"][1] = 900
-    bounds = {"visits": (0.0, 1000.0), "y": (0.0, 300.0)}
-    asked = count(
-        rows,
-        **as_values(
-            "count",
-            arm="other",
-            metrics=["y"],
-            adjust=["visits"],
-            bounds=bounds,
-            resolution=dict.fromkeys(bounds, 0.01),
-            earlier=read_ledger(path).plans,
-        ),
-    )
-    why = release(asked, ledger=path).receipt.left_out["other: visits"]
-    assert "narrower bounds may keep it, beyond which values are clamped (--bounds visits=0:500)" in why
-
-
 def test_new_classes_give_way_to_products_that_were_released_before(tmp_path: Path) -> None:
     rows, band = shop(), np.arange(4000) % 4
     rows["before"] = 10 * band + np.random.default_rng(3).choice([0.25, 0.75], 4000)
