@@ -10,7 +10,9 @@ import kanab as kb
 from kanab.analysis.api import analyze
 from kanab.analysis.from_source import readout
 from kanab.counting.dispatch import count
-from kanab.errors import AnalysisError, PlanError
+from kanab.datasets import shop_rows
+from kanab.errors import AnalysisError, PlanError, PrivacyError
+from kanab.plan.file import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.privacy.gate import release
 
@@ -143,3 +145,86 @@ def test_levels_that_are_taken_as_one_are_named_and_the_test_is_called_what_it_i
         assert "The χ² test says that the effect differs." in words
         assert "Exploratory: the F test does not say" in words
         assert "The F test" not in words
+
+
+# ── a formula ──────────────────────────────────────────────────────────────────────────────────
+
+
+FITTED = shop_rows(4000)
+COUNTED = kb.count(FITTED, arm="variant", metrics=["bought", "spend"], segments=["device", "tier"])
+FITTED_RELEASE = kb.release(COUNTED)
+
+
+def test_a_release_is_fitted_by_its_table_of_what_the_formula_names():
+    table = FITTED_RELEASE.tables["variant/device"]
+    fitted = kb.fit(FITTED_RELEASE, "arm * device", "bought")
+    assert np.array_equal(fitted.b, kb.stats.fit(table, "arm * device", "bought").b)
+    assert np.array_equal(fitted.se, kb.fit(table, "variant * device", "bought").se)
+
+
+def test_without_covariates_the_smallest_table_is_taken():
+    assert kb.fit(FITTED_RELEASE, "arm", "spend", experiment="variant").n == 4000
+
+
+def test_a_cross_that_no_table_holds_is_refused_with_the_tables_that_there_are():
+    with pytest.raises(AnalysisError, match=r"crosses what the formula names\. Its tables: variant/device"):
+        kb.fit(FITTED_RELEASE, "arm + device + country", "bought")
+
+
+def test_what_was_counted_but_not_released_is_refused():
+    for source in (COUNTED, FITTED):
+        with pytest.raises(PrivacyError, match=r"only a Tally or a Release can be fitted\. Call release\(\)"):
+            kb.fit(source, "arm", "bought")
+
+
+# ── a release with ε ───────────────────────────────────────────────────────────────────────────
+
+
+PLAN = parse_plan("""
+[metrics.bought]
+bounds = [0, 1]
+resolution = 1
+missing = "zero"
+[metrics.spend]
+bounds = [0, 100]
+resolution = 1
+missing = "zero"
+bins = [0, 10, 20, 30, 50, 100]
+[covariates]
+tier = { levels = ["1", "2", "3"] }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+segments = ["tier"]
+quantiles = { spend = [0.5] }
+""")
+
+
+@pytest.fixture(scope="module")
+def released():
+    pytest.importorskip("opendp")
+    rng, people = np.random.default_rng(1), 8_000
+    rows = {
+        "checkout": rng.choice(["A", "B"], people),
+        "tier": rng.choice(["1", "2", "3"], people),
+        "bought": rng.random(people) < 0.3,
+        "spend": np.minimum(100, rng.exponential(20, people)).astype(int),
+    }
+    return kb.release(kb.count(rows, PLAN), epsilon=8.0)
+
+
+@pytest.fixture(scope="module")
+def answer(released):
+    return kb.analyze(released)
+
+
+def test_quantiles_have_intervals_and_bins_of_which_none_is_below_nothing(answer):
+    (row,) = answer.to_dict()["quantiles"]
+    low, high = row["interval"]
+    assert low < row["estimate"] < high
+    (bins,) = answer.to_dict()["distributions"]
+    assert all(min(people) >= 0 for people in bins["people"].values())
+
+
+def test_formulas_are_refused(released):
+    with pytest.raises(AnalysisError, match="a fit of a formula cannot be had from numbers with noise"):
+        kb.fit(released, "arm + tier", "spend")

@@ -78,32 +78,6 @@ def test_a_release_that_keeps_everything_differs_in_nothing() -> None:
     assert run.stays_out == {}
 
 
-@pytest.mark.usefixtures("strict")
-def test_what_stays_out_is_said_in_the_sentences_of_the_receipt() -> None:
-    run = try_release(count_of(shop(), **CHOICES, adjust=["country", "tier"]))
-    assert "spend" in run.own.tables["variant/country"].metric_names
-    assert run.stays_out == {"variant/country: spend": WHY}
-    assert run.differences() == [WHY]
-    assert run.costs == ["the effect of variant on spend is not adjusted for country; the plain one stays"]
-    for sentence in (*run.costs, *run.stays_out.values()):
-        assert sentence in str(run)
-
-
-@pytest.mark.usefixtures("strict")
-def test_the_flag_that_would_keep_it_is_found_by_trying() -> None:
-    rows = shop()
-
-    def run(plan: kb.Plan) -> Any:
-        return try_release(kb.count(rows, plan))
-
-    first = run(kb.make_plan("variant", [kb.Mean("spend", bounds=(0, 500))], adjust=["country"]))
-    (name,) = first.stays_out
-    assert name == "variant/country: spend"
-    assert with_keeping_flags(first, run).keeping == {name: "--top country=2"}
-    counted = count_of(rows, **CHOICES, adjust=["country"], top={"country": 2})
-    assert "spend" in strict_release(counted).tables["variant/country"].metric_names
-
-
 def test_the_widest_bounds_that_keep_an_arm_total_are_found_by_trying() -> None:
     rows = shop()
     rows["spend"][7] = 9_000.0

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from tests.described import count_of, readout_of
 
 import kanab as kb
@@ -36,35 +35,6 @@ def chosen(adjust, **choices):
 
 def read(rows, adjust, **choices):
     return readout_of(rows, **chosen(adjust, **choices))
-
-
-def on_rows(rows, adjust, metric="spend"):
-    """Return Lin's effect and its error for the population, from the rows."""
-    columns = [rows["before"]] if "before" in adjust else []
-    for name in ("tier", "device"):
-        if name in adjust:
-            columns += [rows[name] == level for level in sorted(set(rows[name]))[1:]]
-    x = np.column_stack(columns).astype(float)
-    x = x - x.mean(axis=0)
-    fits = []
-    for arm in "AB":
-        inside = rows["variant"] == arm
-        fits.append(sm.OLS(rows[metric][inside], sm.add_constant(x[inside])).fit())
-    a, b = fits
-    slope = b.params[1:] - a.params[1:]
-    drawn = slope @ (x.T @ x) @ slope / (len(x) * (len(x) - 1))
-    return b.params[0] - a.params[0], np.sqrt(a.cov_params()[0, 0] + b.cov_params()[0, 0] + drawn)
-
-
-@pytest.mark.parametrize("adjust", [["before"], ["before", "tier"], ["before", "tier", "device"]])
-def test_one_row_is_adjusted_for_numbers_and_categories_together(adjust):
-    rows = shop()
-    answer = read(rows, adjust)
-    plain, adjusted = answer.effects
-    assert adjusted.effect.covariates == tuple(sorted(adjust))
-    assert (adjusted.effect.estimate, adjusted.effect.se_population) == pytest.approx(on_rows(rows, adjust), rel=1e-11)
-    assert adjusted.carries_verdict
-    assert not plain.carries_verdict
 
 
 def test_numbers_are_no_results():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import kanab as kb
 from kanab.collector.counting.layout import layouts
 from kanab.errors import PlanError
 from kanab.plan import parse_plan
-from kanab.plan.file import plan_from_dict, plan_to_dict
 from kanab.report.figure import Forest
 
 
@@ -30,26 +28,6 @@ def mailing(people: int = 4_000, opening: float = 0.4, anyway: float = 0.0) -> d
 
 CHOICES: dict[str, Any] = {"arm": "variant", "metrics": ["spend", "bought"], "control": "none"}
 CHOICES |= {"treatment_received": "opened"}
-
-
-def test_a_plan_file_names_what_was_received_and_releases_keep_it(tmp_path: Path) -> None:
-    plan = parse_plan(
-        """
-        [metrics]
-        spend = { bounds = [0, 500], resolution = 0.01 }
-        opened = { kind = "binary" }
-        [experiments.variant]
-        arms = { none = 1, mail = 1 }
-        received = "opened"
-        """
-    )
-    assert plan.experiment().received == "opened"
-    assert plan.products == (("opened", "spend"),)
-    assert plan_from_dict(plan_to_dict(plan)) == plan
-    file = tmp_path / "mailing.release.json"
-    kb.write_release(kb.release(kb.count(mailing(), plan), ledger=tmp_path / "l.ledger", new_ledger=True), file)
-    again = kb.analyze(kb.read_release(file))
-    assert again.to_dict()["received"] == kb.readout(mailing(), plan).to_dict()["received"]
 
 
 def test_a_plan_that_names_something_else_as_received_is_refused() -> None:
