@@ -167,14 +167,14 @@ def costly(world: World, study: Floats, truth: float, hits: Hits) -> None:
     one = tables(world, study, (0,), ratio=True)
     note(hits, "adjusted (Lin, Ding)", kb.stats.adjusted_effect(one, "y", variance="paper"), truth)
     note(hits, "adjusted, exact variance", kb.stats.adjusted_effect(one, "y", variance="exact"), truth)
-    note(hits, "ratio", kb.stats.ratio_effect(one, "y", "z"), truth / 2)
-    note(hits, "ratio, adjusted", kb.stats.adjusted_ratio_effect(one, "y", "z"), truth / 2)
+    note(hits, "ratio", kb.stats.against_control(kb.stats.ratio_means(one, "y", "z")), truth / 2)
+    note(hits, "ratio, adjusted", kb.stats.against_control(kb.stats.adjusted_ratio_means(one, "y", "z")), truth / 2)
     pairs = [tables(world, study, pair) for pair in combinations(range(3), 2)]
     note(hits, "additive, three covariates", kb.stats.against_control(kb.stats.additive_means(pairs)), truth)
     for name, fitted in (
         ("one variance (OLS)", kb.stats.fit(one, "arm + c0", "y")),
-        ("HC0", kb.stats.robust_fit(one, "arm + c0", "y", errors="HC0")),
-        ("HC3", kb.stats.robust_fit(one, "arm + c0", "y", errors="HC3")),
+        ("HC0", kb.stats.fit(one, "arm + c0", "y", errors="HC0")),
+        ("HC3", kb.stats.fit(one, "arm + c0", "y", errors="HC3")),
     ):
         low, high = fitted.intervals[1]
         hits[f"size: {name}"].append(bool(fitted.p[1] < ALPHA))

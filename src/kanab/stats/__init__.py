@@ -7,7 +7,7 @@ from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_effect, adjusted_means
 from kanab.stats.arms import joint_contrasts, many_to_one, omnibus
 from kanab.stats.balance import BalanceCheck, check_balance, check_balance_any_time
-from kanab.stats.cace import ReceivedEffect, adjusted_received_effect, received_effect
+from kanab.stats.cace import ReceivedEffect, received_effect
 from kanab.stats.cautions import (
     Caution,
     changed_shares,
@@ -24,14 +24,8 @@ from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, correct, simultaneous_intervals
 from kanab.stats.posteriors import Candidate, Posterior, best_arm, posterior
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
-from kanab.stats.ratio import (
-    additive_ratio_means,
-    adjusted_ratio_effect,
-    adjusted_ratio_means,
-    ratio_effect,
-    ratio_means,
-)
-from kanab.stats.regression.ols import Anova, Fit, RobustFit, fit, robust_fit
+from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
+from kanab.stats.regression.ols import Anova, Fit, fit
 from kanab.stats.relative import OddsRatio, Relative, odds_ratio, relative_delta, relative_effect
 from kanab.stats.score import Rates
 from kanab.stats.sequential import (
@@ -67,7 +61,6 @@ __all__ = [
     "Rates",
     "ReceivedEffect",
     "Relative",
-    "RobustFit",
     "SampleRatio",
     "SegmentEffect",
     "Simultaneous",
@@ -75,9 +68,7 @@ __all__ = [
     "additive_ratio_means",
     "adjusted_effect",
     "adjusted_means",
-    "adjusted_ratio_effect",
     "adjusted_ratio_means",
-    "adjusted_received_effect",
     "against_control",
     "against_margin",
     "any_time_look",
@@ -108,13 +99,11 @@ __all__ = [
     "posterior",
     "propose_edges",
     "quantile_effect",
-    "ratio_effect",
     "ratio_means",
     "received_effect",
     "relative_delta",
     "relative_effect",
     "robust_f",
-    "robust_fit",
     "sample_ratio",
     "sample_ratio_any_time",
     "segment_effects",

@@ -199,33 +199,6 @@ def _freedom_with_noise(received: str, parts: Floats, sides: Sequence[_ArmMoment
     return df
 
 
-@check_arguments()
-def adjusted_received_effect(
-    tables: Sequence[Tally],
-    metric: str,
-    received: str,
-    *,
-    arm: Any = None,
-    control: Any = None,
-    confidence: float = 0.95,
-    variance: Variance = "exact",
-    numbers: Sequence[str] = (),
-    slopes: Slopes = "own",
-) -> ReceivedEffect:
-    """Return the effect of receiving from adjusted means: both differences with less noise.
-
-    ``tables`` is one with a covariate, or those of `additive_means` for several and for ``numbers``, which need
-    products with both metrics. Each arm's y − effect · d is regressed on the covariates (Lin), or everybody's with
-    ``slopes="one"``. Raises what `received_effect` and the adjusted means raise.
-    """
-    whole = next((table for table in tables if table.moments), None)
-    if whole is None:
-        raise AnalysisError("no table holds the two metrics", "Give a table of each covariate.")
-    plain = received_effect(whole, metric, received, arm=arm, control=control, confidence=confidence)
-    means = means_together(tables, metric, received, variance=variance, numbers=numbers, slopes=slopes)
-    return received_from_means(plain, whole, means)
-
-
 def means_together(
     tables: Sequence[Tally], metric: str, received: str, *, variance: Variance, numbers: Sequence[str], slopes: Slopes
 ) -> Together:

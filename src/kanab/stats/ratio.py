@@ -12,16 +12,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from kanab.arguments import check_arguments
-from kanab.choices import Alternative, Slopes, Variance
+from kanab.choices import Slopes, Variance
 from kanab.errors import AnalysisError, listed
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
-from kanab.stats.effect import ArmMeans, Effect, against_control, plain_means
+from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.gram import Floats, arm_cross
 from kanab.stats.noise_variance import FEWEST_DEVIATIONS, arm_products_noise, combined_noise
 from kanab.tally.cell_arrays import Cells, marginal
@@ -156,40 +155,6 @@ def additive_ratio_means(
     return line.restored(
         additive_means(linear, line.name, covariates, variance=variance, numbers=numbers, slopes=slopes, totals=start)
     )
-
-
-@check_arguments()
-def ratio_effect(
-    tally: Tally,
-    numerator: str,
-    denominator: str,
-    *,
-    arm: Any = None,
-    control: Any = None,
-    confidence: float = 0.95,
-    alternative: Alternative = "two-sided",
-) -> Effect:
-    """Return the difference of two arms' ratios; raises what `ratio_means` raises."""
-    means = ratio_means(tally, numerator, denominator)
-    return against_control(means, arm, control, confidence=confidence, alternative=alternative)
-
-
-@check_arguments()
-def adjusted_ratio_effect(
-    tally: Tally,
-    numerator: str,
-    denominator: str,
-    covariates: str | Sequence[str] | None = None,
-    *,
-    arm: Any = None,
-    control: Any = None,
-    variance: Variance = "exact",
-    confidence: float = 0.95,
-    alternative: Alternative = "two-sided",
-) -> Effect:
-    """Return the difference of two arms' ratios after regression adjustment."""
-    means = adjusted_ratio_means(tally, numerator, denominator, covariates, variance=variance)
-    return against_control(means, arm, control, confidence=confidence, alternative=alternative)
 
 
 def _products(tally: Tally, numerator: str, denominator: str) -> Cross:

@@ -15,7 +15,6 @@ from kanab.errors import AnalysisError, LevelError
 from kanab.stats import (
     additive_means,
     adjusted_effect,
-    adjusted_received_effect,
     contrast,
     difference_in_means,
     received_effect,
@@ -198,9 +197,15 @@ def tally_of(rows, *covariates, pairs=(("opened", "spend"),), metrics=("opened",
     )  # fmt: skip
 
 
+def adjusted(table, numbers=(), slopes="own"):
+    """The effect of receiving by adjusted means, as a readout has it."""
+    means = means_together([table], "spend", "opened", variance="exact", numbers=numbers, slopes=slopes)
+    return received_from_means(received_effect(table, "spend", "opened"), table, means)
+
+
 def test_adjusted_the_error_is_that_of_each_persons_y_minus_the_effect_times_d():
     rows = with_levels()
-    effect = adjusted_received_effect([tally_of(rows, "tier")], "spend", "opened")
+    effect = adjusted(tally_of(rows, "tier"))
     y, d = (adjusted_effect(tally_of(rows, "tier"), name) for name in ("spend", "opened"))
     assert effect.covariates == ("tier",)
     assert (effect.assignment, effect.difference) == pytest.approx((y.estimate, d.estimate), rel=1e-12)
@@ -228,7 +233,7 @@ def test_numbers_are_adjusted_for_as_they_are_and_the_error_is_that_of_y_minus_t
     pairs = [("opened", "spend"), ("before", "spend"), ("before", "opened")]
     table = tally_of(rows, *covariates, pairs=pairs, metrics=names)
     asked = {"numbers": ["before"], "slopes": slopes}
-    effect = adjusted_received_effect([table], "spend", "opened", **asked)
+    effect = adjusted(table, **asked)
     y, d = (contrast(additive_means([table], name, **asked), {"B": 1, "A": -1}) for name in ("spend", "opened"))
     assert effect.estimate == pytest.approx(y.estimate / d.estimate, rel=1e-12)
     left = rows | {"left": rows["spend"] - effect.estimate * rows["opened"]}
@@ -240,31 +245,29 @@ def test_numbers_are_adjusted_for_as_they_are_and_the_error_is_that_of_y_minus_t
     assert effect.se == pytest.approx(expected.se_population / abs(d.estimate), rel=1e-7)
     assert effect.se < 0.9 * received_effect(table, "spend", "opened").se
     with pytest.raises(AnalysisError, match="products of before and opened are not in the tables"):
-        adjusted_received_effect([tally_of(rows, pairs=pairs[:2], metrics=names)], "spend", "opened", **asked)
+        adjusted(tally_of(rows, pairs=pairs[:2], metrics=names), **asked)
 
 
 def test_what_cannot_be_adjusted_is_said_with_a_remedy():
     rows = with_levels(60)
-    with pytest.raises(AnalysisError, match="no table holds the two metrics"):
-        adjusted_received_effect([tally_of(rows, "tier", pairs=(), metrics=())], "spend", "opened")
     gone = rows | {"opened": [None if i % 7 == 0 else value for i, value in enumerate(rows["opened"])]}
     with pytest.raises(AnalysisError, match="some people have only one of 'spend' and 'opened'"):
-        adjusted_received_effect([tally_of(gone, "tier", missing={"opened": "exclude"})], "spend", "opened")
+        adjusted(tally_of(gone, "tier", missing={"opened": "exclude"}))
     mixed = trial(("A", 0, 1, 2), ("A", 1, 3, 2), ("B", 0, 2, 4), ("B", 1, 5, 4))  # half of each arm opened
     other = trial(("A", 0, 1, 6), ("A", 1, 3, 2), ("B", 0, 2, 3), ("B", 1, 5, 1))  # a quarter of each
     level = {name: [*mixed[name], *other[name]] for name in mixed} | {"tier": [0] * 12 + [1] * 12}
     assert received_effect(tally_of(level), "spend", "opened").difference == pytest.approx(1 / 12)
     with pytest.raises(AnalysisError, match="both arms have the same mean of 'opened'"):
-        adjusted_received_effect([tally_of(level, "tier")], "spend", "opened")
+        adjusted(tally_of(level, "tier"))
 
 
 def test_adjusted_effects_of_what_does_not_vary_have_no_interval():
     rows = with_levels(120) | {"spend": np.ones(120)}
-    effect = adjusted_received_effect([tally_of(rows, "tier")], "spend", "opened")
+    effect = adjusted(tally_of(rows, "tier"))
     assert (effect.estimate, effect.interval, effect.ranges) == (0, None, None)
     full = with_levels(120)
     full["opened"] = (full["arm"] == "B").astype(int)
-    assert adjusted_received_effect([tally_of(full, "tier")], "spend", "opened").f == math.inf
+    assert adjusted(tally_of(full, "tier")).f == math.inf
 
 
 # ── with noise ─────────────────────────────────────────────────────────────────────────────────
@@ -289,11 +292,11 @@ def plainly(table):
 
 
 def by_tier(table):
-    return adjusted_received_effect([table], "spend", "opened")
+    return adjusted(table)
 
 
 def by_number(table):
-    return adjusted_received_effect([table.keep()], "spend", "opened", numbers=["before"])
+    return adjusted(table.keep(), numbers=["before"])
 
 
 @pytest.mark.slow
@@ -328,4 +331,4 @@ def test_noise_of_products_that_were_not_kept_is_not_made_up():
     kept = {key: cells for key, cells in noise.products.items() if key[0] != ("before", "opened")}
     fewer = replace(table, crosses=(table.crosses[0], table.crosses[2]), noise=replace(noise, products=kept))
     with pytest.raises(AnalysisError, match="the products of before and opened are not in the tables"):
-        adjusted_received_effect([fewer], "spend", "opened", numbers=["before"])
+        adjusted(fewer, numbers=["before"])

@@ -19,9 +19,7 @@ CALLS = {
     "additive_ratio_means": lambda stats, t: stats.additive_ratio_means([t], "spend", "bought", ["tier"]),
     "adjusted_effect": lambda stats, t: stats.adjusted_effect(t, "spend"),
     "adjusted_means": lambda stats, t: stats.adjusted_means(t, "spend"),
-    "adjusted_ratio_effect": lambda stats, t: stats.adjusted_ratio_effect(t, "spend", "bought"),
     "adjusted_ratio_means": lambda stats, t: stats.adjusted_ratio_means(t, "spend", "bought"),
-    "adjusted_received_effect": lambda stats, t: stats.adjusted_received_effect([t], "spend", "bought"),
     "changed_shares": lambda stats, t: stats.changed_shares([t, uneven(t)]),
     "check_balance": lambda stats, t: stats.check_balance([t]),
     "check_balance_any_time": lambda stats, t: stats.check_balance_any_time([t]),
@@ -35,17 +33,15 @@ CALLS = {
     "plain_means": lambda stats, t: stats.plain_means(t, "spend"),
     "effect_differs": lambda stats, t: stats.effect_differs(t, "tier", "spend"),
     "pooled_f": lambda stats, t: stats.pooled_f(t, "tier", "spend"),
-    "ratio_effect": lambda stats, t: stats.ratio_effect(t, "spend", "bought"),
     "ratio_means": lambda stats, t: stats.ratio_means(t, "spend", "bought"),
     "received_effect": lambda stats, t: stats.received_effect(t, "spend", "bought"),
     "robust_f": lambda stats, t: stats.robust_f(t, "tier", "spend"),
-    "robust_fit": lambda stats, t: stats.robust_fit(t, "arm", "spend"),
     "sample_ratio": lambda stats, t: stats.sample_ratio(t),
     "sample_ratio_any_time": lambda stats, t: stats.sample_ratio_any_time(t, {"A": 3, "B": 1}),
     "segment_effects": lambda stats, t: stats.segment_effects(t, "tier", "spend"),
 }  # fmt: skip
 REFUSED = {
-    "cluster_means", "fit", "nested_f", "robust_fit",
+    "cluster_means", "fit", "nested_f",
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ squares per class, at a cost to privacy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -47,7 +47,8 @@ class Anova:
 class Fit:
     """A fitted model: coefficients ``b`` with their errors, in units of the metric (paper §6–7).
 
-    ``tss`` is Σ y² as in the paper; ``rss`` the residual sum of squares; ``df`` = n − p.
+    ``tss`` is Σ y² as in the paper; ``rss`` the residual sum of squares; ``df`` = n − p. With robust ``errors`` se, t,
+    p and intervals hold for any variances; the ANOVA is the ordinary one.
     """
 
     formula: str
@@ -67,6 +68,7 @@ class Fit:
     xty: Floats
     covariance: Floats
     anova: Anova
+    errors: Literal["model"] | Errors = "model"
 
     @property
     def r2(self) -> float | None:
@@ -82,7 +84,8 @@ class Fit:
             )
         )
         header = ("term", "b", "se", "t", "p", f"{self.confidence:.0%} interval")
-        return str(Table(header, rows, f"{self.metric} ~ {self.formula}   (n = {self.n:,}, df = {self.df:,})"))
+        errors = "" if self.errors == "model" else f", {self.errors} errors"
+        return str(Table(header, rows, f"{self.metric} ~ {self.formula}   (n = {self.n:,}, df = {self.df:,}{errors})"))
 
 
 @check_arguments()
@@ -96,8 +99,10 @@ def fit(
 ) -> Fit:
     """Fit a formula on the classes by ordinary least squares.
 
-    ``errors`` are the model's, or those of ``robust_fit``. Raises `FormulaError` for what is not a formula of this
-    tally, `DesignError` where people or classes are too few for its coefficients.
+    ``errors`` are the model's, or heteroscedasticity-consistent ones: for these, covariates that the formula does not
+    name are collapsed first, so that coarser squares may do (those of ``arm`` alone are always there). Raises
+    `FormulaError` for what is not a formula of this tally, `AnalysisError` where squares are missing, `DesignError`
+    where people or classes are too few, or a class of one person fits itself (HC2, HC3).
 
     >>> from kanab.datasets import eighteen
     >>> print(fit(eighteen(), "arm + C(tier)"))
@@ -109,12 +114,16 @@ def fit(
     tier[2]        0.7211  0.4148    1.738   0.104  -0.1686 … 1.611
     tier[3]         1.116  0.4148    2.690  0.0176  0.2262 … 2.006
     """
-    if errors != "model":
-        return robust_fit(tally, formula, metric, errors=errors, confidence=confidence)
+    if errors not in ("model", *get_args(Errors)):
+        raise AnalysisError("unknown kind of errors", f"Use one of: model, {', '.join(get_args(Errors))}.")
     refuse_noise(tally, "a fit of a formula")
     check_sides(confidence, "two-sided")
+    terms = parse(formula)
+    if errors != "model":
+        named = {variable.name for term in terms for variable in term}
+        tally = tally.keep(*(factor.name for factor in tally.covariates if factor.name in named))
     classes = classes_of(tally, metric)
-    model = design(tally, parse(formula), classes)
+    model = design(tally, terms, classes)
     squares = int(arm_squares(tally, metric).sum())
     n, df, scale = classes.total, classes.total - len(model.names), classes.scale
     if df < 1:
@@ -126,15 +135,17 @@ def fit(
     solution = solve(model.matrix, classes.n, classes, model.names, within)
     rss = within + float(classes.n @ solution.residuals**2)
     covariance = solution.inverse * (rss / df / scale**2)
+    if errors != "model":
+        covariance = _robust(classes, model, classes.within_each(arm_squares(tally, metric, tally.axes)), errors)
     b = np.array([float((value + (classes.centre if not j else 0)) / scale) for j, value in enumerate(solution.exact)])
-    se = np.sqrt(np.diag(covariance))
+    se = np.sqrt(np.maximum(0.0, np.diag(covariance)))
     t, p, intervals = _coefficient_tests(b, se, df, confidence)
     return Fit(
         formula, tally.moments_of(metric).metric.name, model.names, b, se, t, p, intervals,
         confidence, n, df, squares / scale**2, rss / scale**2,
         model.matrix.T @ (model.matrix * classes.n[:, None]),
         model.matrix.T @ np.asarray((classes.sums + classes.counts * classes.centre) / scale, dtype=np.float64),
-        covariance, _anova(classes, model, rss, df),
+        covariance, _anova(classes, model, rss, df), errors,
     )  # fmt: skip
 
 
@@ -159,61 +170,22 @@ def _anova(classes: Classes, model: Design, rss: float, df: int) -> Anova:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class RobustFit(Fit):
-    """A fit whose errors, t, p and intervals hold for any variances; its ANOVA is the ordinary one."""
-
-    errors: Errors
-
-    def __str__(self) -> str:
-        head, *rest = super().__str__().split("\n")
-        return "\n".join([f"{head[:-1]}, {self.errors} errors)", *rest])
-
-
-@check_arguments()
-def robust_fit(
-    tally: Tally, formula: str, metric: str | None = None, *, errors: Errors = "HC3", confidence: float = 0.95
-) -> RobustFit:
-    """Fit a formula by OLS, with heteroscedasticity-consistent errors.
-
-    Covariates that the formula does not name are collapsed first, so that coarser squares may do:
-    the errors of ``arm`` alone need squares per arm, which are always there. Raises `AnalysisError`
-    where squares are missing, `DesignError` where a class of one person fits itself (HC2, HC3).
-
-    >>> from kanab.datasets import eighteen
-    >>> print(robust_fit(eighteen(), "arm", errors="HC2"))
-    minutes ~ arm   (n = 18, df = 16, HC2 errors)
-    term                b      se        t         p  95% interval
-    ────────────  ───────  ──────  ───────  ────────  ────────────────
-    Intercept       1.271  0.2166    5.867  2.39e-05  0.8115 … 1.730
-    treatment[B]  -0.1188  0.3921  -0.3031     0.766  -0.9501 … 0.7124
-    """
-    if errors not in get_args(Errors):
-        raise AnalysisError("unknown kind of errors", f"Use one of: {', '.join(get_args(Errors))}.")
-    terms = parse(formula)
-    named = {variable.name for term in terms for variable in term}
-    table = tally.keep(*(factor.name for factor in tally.covariates if factor.name in named))
-    plain = fit(table, formula, metric, confidence=confidence)
-    classes = classes_of(table, metric)
-    model = design(table, terms, classes)
-    within = classes.within_each(arm_squares(table, metric, table.axes))
+def _robust(classes: Classes, model: Design, within: Floats, errors: Errors) -> Floats:
+    """Return the covariance of coefficients that holds for any variances, given the squares within each class."""
     solution = solve(model.matrix, classes.n, classes, model.names, float(within.sum()))
     squares = within + classes.n * solution.residuals**2
     leverage = np.einsum("ij,jk,ik->i", model.matrix, solution.inverse, model.matrix)
-    middle = model.matrix.T @ (model.matrix * (squares * _weights(errors, leverage, plain))[:, None])
-    covariance = solution.inverse @ middle @ solution.inverse / classes.scale**2
-    se = np.sqrt(np.maximum(0.0, np.diag(covariance)))
-    t, p, intervals = _coefficient_tests(plain.b, se, plain.df, confidence)
-    changed = {"se": se, "t": t, "p": p, "intervals": intervals, "covariance": covariance}
-    return RobustFit(**({field.name: getattr(plain, field.name) for field in fields(Fit)} | changed), errors=errors)
+    grown = classes.total / (classes.total - len(model.names))
+    middle = model.matrix.T @ (model.matrix * (squares * _weights(errors, leverage, grown))[:, None])
+    return np.asarray(solution.inverse @ middle @ solution.inverse / classes.scale**2)
 
 
-def _weights(errors: Errors, leverage: Floats, plain: Fit) -> Floats:
+def _weights(errors: Errors, leverage: Floats, grown: float) -> Floats:
     """Return what squared residuals are multiplied by; a person that fits itself has none left."""
     if errors == "HC0":
         return np.ones(len(leverage))
     if errors == "HC1":
-        return np.full(len(leverage), plain.n / plain.df)
+        return np.full(len(leverage), grown)
     if np.any(leverage > 1 - 1e-9):
         raise DesignError(
             f"a class of one person fits itself, so {errors} does not exist", "Merge levels, or use HC0 or HC1."

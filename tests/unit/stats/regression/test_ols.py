@@ -9,7 +9,6 @@ from kanab import Metric, count_columns
 from kanab.datasets import eighteen, eighteen_rows
 from kanab.errors import AnalysisError, DesignError
 from kanab.stats import fit
-from kanab.stats.regression.ols import robust_fit
 
 
 def eight(y, **more):
@@ -89,7 +88,7 @@ def counted(rows, squares="class"):
 @pytest.mark.parametrize("formula", ["arm", "arm + tier", "arm * C(tier)"])
 def test_errors_are_those_of_the_rows(kind, metric, formula):
     rows = people()
-    fitted = robust_fit(counted(rows), formula, metric, errors=kind)
+    fitted = fit(counted(rows), formula, metric, errors=kind)
     oracle = smf.ols(f"{metric} ~ {formula}", rows).fit(cov_type=kind, use_t=True)
     order = [name.replace("C(tier)", "tier").replace("[T.", "[") for name in oracle.params.index]
     expected = pd.DataFrame({"b": oracle.params.to_numpy(), "se": oracle.bse.to_numpy()}, index=order).loc[
@@ -103,25 +102,26 @@ def test_errors_are_those_of_the_rows(kind, metric, formula):
 
 def test_others_need_squares_per_class_only_where_the_formula_does():
     table = counted(people(), squares="arm")
-    assert robust_fit(table, "arm", "y").se == pytest.approx(robust_fit(counted(people()), "arm", "y").se, rel=1e-12)
+    assert fit(table, "arm", "y", errors="HC3").se == pytest.approx(
+        fit(counted(people()), "arm", "y", errors="HC3").se, rel=1e-12
+    )
     with pytest.raises(AnalysisError, match="no squares by arm × tier"):
-        robust_fit(table, "arm + tier", "y")
+        fit(table, "arm + tier", "y", errors="HC3")
 
 
 def test_a_person_alone_in_a_class_has_no_hc3():
     rows = pd.DataFrame(eighteen_rows()).rename(columns={"treatment": "arm", "minutes": "y"})
     rows.loc[0, "tier"] = 4
     table = count_columns(rows, arm="arm", covariates=["tier"], metrics={"y": Metric("y", 10**9)}, squares="class")
-    assert np.isfinite(robust_fit(table, "arm + C(tier)", errors="HC0").se).all()
+    assert np.isfinite(fit(table, "arm + C(tier)", errors="HC0").se).all()
     with pytest.raises(DesignError, match="fits itself, so HC3"):
-        robust_fit(table, "arm + C(tier)")
+        fit(table, "arm + C(tier)", errors="HC3")
 
 
 def test_unknown_errors_are_refused():
     with pytest.raises(AnalysisError, match="unknown kind of errors"):
-        robust_fit(eighteen(), "arm", errors="HC4")
+        fit(eighteen(), "arm", errors="HC4")
 
 
-def test_a_fit_takes_the_kind_of_errors():
+def test_a_fit_says_what_its_errors_are():
     assert str(fit(eighteen(), "arm", errors="HC3")).startswith("minutes ~ arm   (n = 18, df = 16, HC3 errors)")
-    assert fit(eighteen(), "arm", errors="HC2").se.tolist() == robust_fit(eighteen(), "arm", errors="HC2").se.tolist()
