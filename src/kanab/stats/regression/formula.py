@@ -45,9 +45,9 @@ def parse(formula: str) -> tuple[Term, ...]:
     """
     if not isinstance(formula, str) or len(formula) > _LONGEST:
         raise FormulaError("a formula must be a short text", "For example 'arm + tier'.")
-    parser = _Parser(list(_tokens(formula)))
-    terms = [term for term in parser.sum() if term]
-    parser.end()
+    parser = _Parser([name or other for name, other in _TOKEN.findall(formula)])
+    terms = [term for term in parser.terms() if term]
+    parser.take("")
     seen: dict[Variable, int] = {}
     for term in terms:
         for variable in sorted(term):
@@ -58,97 +58,68 @@ def parse(formula: str) -> tuple[Term, ...]:
     return tuple(sorted(unique, key=len))
 
 
-def _tokens(formula: str) -> Iterator[str]:
-    position = 0
-    while position < len(formula.rstrip()):
-        match = _TOKEN.match(formula, position)
-        if match is None:  # pragma: no cover - the pattern accepts any character
-            break
-        yield match.group(1) or match.group(2)
-        position = match.end()
+_TIGHTNESS = {"+": 1, "*": 2, ":": 3}
 
 
 class _Parser:
-    """sum := product ('+' product)*;  product := crossing ('*' crossing)*;  crossing := atom (':' atom)*."""
+    """Reads names between operators, of which some bind tighter than others; brackets are read by themselves."""
 
     def __init__(self, tokens: list[str]) -> None:
-        self._tokens = tokens
+        self._tokens = [*tokens, ""]
         self._next = 0
         self._depth = 0
 
-    def _peek(self) -> str:
-        return self._tokens[self._next] if self._next < len(self._tokens) else ""
-
-    def _accept(self, token: str) -> bool:
-        """Take the next token if it is this one."""
-        accepted = self._peek() == token
-        self._next += accepted
-        return accepted
-
-    def _close(self) -> None:
-        if not self._accept(")"):
-            self._fail()
-
-    def _name(self) -> str:
-        token = self._peek()
-        if not _NAME.fullmatch(token) or not (token[0] in "`_" or token[0].isalpha()):
+    def take(self, wanted: str) -> None:
+        """Go on to the next token if this is the wanted one; raises `FormulaError` if not."""
+        if self._tokens[self._next] != wanted:
             self._fail()
         self._next += 1
-        return token
 
-    def end(self) -> None:
-        if self._peek():
+    def terms(self, least: int = 1) -> list[frozenset[Variable]]:
+        """Read up to the next operator that binds less tightly, or the end."""
+        terms = self._atom()
+        while (tightness := _TIGHTNESS.get(operator := self._tokens[self._next], 0)) >= least:
+            self._next += 1
+            other = self.terms(tightness + 1)
+            crossed = [] if operator == "+" else _products(terms, other)
+            terms = crossed if operator == ":" else terms + other + crossed
+        return terms
+
+    def _atom(self) -> list[frozenset[Variable]]:
+        token, following = self._tokens[self._next], self._tokens[self._next + 1 :]
+        if token == "1":
+            self._next += 1
+            return [frozenset()]
+        if token == "(":
+            return self._bracket()
+        categorical = token == "C" and following[:1] == ["("]
+        self._next += 2 * categorical
+        name = self._tokens[self._next]
+        if not _NAME.fullmatch(name) or not (name[0] in "`_" or name[0].isalpha()):
             self._fail()
+        self._next += 1
+        if categorical:
+            self.take(")")
+        return [frozenset([Variable(name.strip("`"), categorical)])]
+
+    def _bracket(self) -> list[frozenset[Variable]]:
+        self._next, self._depth = self._next + 1, self._depth + 1
+        if self._depth > _DEEPEST:
+            raise FormulaError("the formula is nested too deeply", "Write it with fewer brackets.")
+        terms = self.terms()
+        self.take(")")
+        self._depth -= 1
+        return terms
 
     def _fail(self) -> None:
         place = f"position {self._next + 1} of the formula"
-        if self._peek() == "~":
+        if self._tokens[self._next] == "~":
             raise FormulaError(
                 "a formula has no left side", "Name the metric separately: fit(tally, 'arm', 'spend').", at=place
             )
         raise FormulaError(
             "this is not a formula", "Use names, +, *, : and C(name); `backticks` for names with spaces.", at=place
         )
-
-    def sum(self) -> list[frozenset[Variable]]:
-        terms = self._product()
-        while self._accept("+"):
-            terms = terms + self._product()
-        return terms
-
-    def _product(self) -> list[frozenset[Variable]]:
-        terms = self._crossing()
-        while self._accept("*"):
-            other = self._crossing()
-            terms = terms + other + _products(terms, other)
-        return terms
-
-    def _crossing(self) -> list[frozenset[Variable]]:
-        terms = self._atom()
-        while self._accept(":"):
-            terms = _products(terms, self._atom())
-        return terms
-
-    def _atom(self) -> list[frozenset[Variable]]:
-        if self._accept("1"):
-            return [frozenset()]
-        if self._accept("("):
-            return self._bracket()
-        name = self._name()
-        categorical = name == "C" and self._accept("(")
-        if categorical:
-            name = self._name()
-            self._close()
-        return [frozenset([Variable(name.strip("`"), categorical)])]
-
-    def _bracket(self) -> list[frozenset[Variable]]:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise FormulaError("the formula is nested too deeply", "Write it with fewer brackets.")
-        terms = self.sum()
-        self._close()
-        self._depth -= 1
-        return terms
 
 
 def _products(left: list[frozenset[Variable]], right: list[frozenset[Variable]]) -> list[frozenset[Variable]]:
