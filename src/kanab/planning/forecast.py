@@ -475,9 +475,6 @@ def people_needed(groups: Sequence[tuple[Floats, int]], least: int = 1) -> int:
     ``groups`` are shares with the number that each must hold. The chances that one holds fewer are
     binomial, and added up, which never gives too few people. ``least`` is a floor for everybody.
     Raises `AnalysisError` where a share is not positive, or so small that `MOST_PEOPLE` would not do.
-
-    >>> people_needed([(np.array([0.5, 0.5]), 10)])
-    30
     """
     shares = np.concatenate([share for share, _ in groups])
     numbers = np.concatenate([np.full(len(share), float(number)) for share, number in groups])

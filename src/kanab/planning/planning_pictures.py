@@ -121,11 +121,7 @@ def _people_axis(rows: Sequence[Point]) -> ChartAxis:
 
 
 def _short_number(value: float) -> str:
-    """Return a number with its unit.
-
-    >>> [_short_number(value) for value in (500, 20_000, 5_000_000, 10**9)]
-    ['500', '20k', '5M', '1bn']
-    """
+    """Return a number with its unit."""
     size, unit = next(((size, unit) for size, unit in _UNITS if value >= size), (1, ""))
     return f"{value / size:g}{unit}"
 

@@ -152,11 +152,7 @@ def rounded(value: float) -> str:
 
 
 def short(value: float, *, signed: bool = False) -> str:
-    """Format a number to four digits, without zeros that say nothing.
-
-    >>> short(10.0), short(0.8992), short(1234567.0), short(8.3333, signed=True)
-    ('10', '0.8992', '1,234,567', '+8.333')
-    """
+    """Format a number to four digits, without zeros that say nothing."""
     text = number(value)
     if "." in text and "e" not in text:
         text = text.rstrip("0").rstrip(".")

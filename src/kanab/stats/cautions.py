@@ -313,11 +313,7 @@ def _sure_carriers(table: Tally, part: Moments, place: int, squares: int, end: i
 
 
 def _floored(share: float) -> str:
-    """Format a share to two digits, never more than it is.
-
-    >>> _floored(3.0), _floored(2.996), _floored(0.01278)
-    ('3', '2.9', '0.012')
-    """
+    """Format a share to two digits, never more than it is."""
     unit = 10.0 ** (math.floor(math.log10(share)) - 1)
     return f"{math.floor(share / unit + 1e-9) * unit:.2g}"
 

@@ -40,13 +40,7 @@ def cluster_means(tally: Tally, metric: str, people: str = "people") -> ArmMeans
 
 
 def effective_clusters(tally: Tally, people: str) -> dict[Level, float]:
-    """Return per arm how many clusters of one size would tell as much: (Σ n)² / Σ n² of their people (Kish).
-
-    >>> from kanab.counting.columns import count_columns
-    >>> shops = count_columns({"arm": ["A", "A", "B", "B"], "n": [5, 5, 1, 9]}, arm="arm", metrics=["n"])
-    >>> {arm: round(n, 2) for arm, n in effective_clusters(shops, "n").items()}
-    {'A': 2.0, 'B': 1.22}
-    """
+    """Return per arm how many clusters of one size would tell as much: (Σ n)² / Σ n² of their people (Kish)."""
     refuse_noise(tally, "a number of clusters")
     arms = tally.keep()
     part = arms.moments_of(people)
@@ -67,12 +61,7 @@ def between_clusters(means: ArmMeans, effective: Mapping[Level, float]) -> ArmMe
 
 
 def few_clusters(clusters: Mapping[Level, int], by: Sequence[str]) -> list[Caution]:
-    """Warn where there are fewer than 30 clusters.
-
-    >>> for caution in few_clusters({"A": 10, "B": 11}, ["shop"]):
-    ...     print(caution)
-    Arms were assigned by shop, and there are fewer than 30 of them: intervals are wide and rest on ...
-    """
+    """Warn where there are fewer than 30 clusters."""
     if sum(clusters.values()) >= FEWEST_CLUSTERS:
         return []
     return [

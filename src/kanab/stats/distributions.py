@@ -25,11 +25,7 @@ _MOST_STEPS = 500
 
 
 def t_tail(t: float, df: float, alternative: Alternative = "two-sided") -> float:
-    """Return how often |T| (or T, or −T) is at least this large if there is no effect; with infinite df, a normal.
-
-    >>> t_tail(22.620230766723257, 40593.688228635794)
-    1.36445119627...e-112
-    """
+    """Return how often |T| (or T, or −T) is at least this large if there is no effect; with infinite df, a normal."""
     square = t * t
     both = (
         math.erfc(abs(t) / math.sqrt(2))
@@ -65,9 +61,6 @@ def satterthwaite_df(variances: NDArray[np.float64], df: NDArray[np.float64]) ->
     """Return the degrees of freedom of a sum of estimated variances (Satterthwaite, as in Welch's t).
 
     Where every variance is 0, these are all the degrees of freedom together.
-
-    >>> round(satterthwaite_df(np.array([0.5, 0.25]), np.array([9.0, 4.0])), 3)
-    12.96
     """
     spread = float(np.sum(variances**2 / df))
     return float(variances.sum()) ** 2 / spread if spread > 0 else float(df.sum())
@@ -77,9 +70,6 @@ def find_root(function: Callable[[float], float], low: float, high: float) -> fl
     """Return the point between two others where a function crosses 0, by Chandrupatla's method (1997).
 
     It is as near as floats can tell. Raises `AnalysisError` where the function has the same sign at both ends.
-
-    >>> round(find_root(lambda x: x * x - 2, 0, 2), 12)
-    1.414213562373
     """
     a, b, f_a, f_b = float(high), float(low), function(high), function(low)
     if 0.0 in (f_a, f_b):
@@ -141,11 +131,7 @@ _SHIFTS, _POINTS = 8, 2048
 
 
 def joint_tail(t: float, df: float, correlations: Floats, alternative: Alternative = "two-sided") -> float:
-    """Return how often at least one of the statistics is this far out if there is no effect at all.
-
-    >>> round(joint_tail(2.2, 60, np.array([[1, 0.5], [0.5, 1]])), 6)
-    0.058112
-    """
+    """Return how often at least one of the statistics is this far out if there is no effect at all."""
     single = t_tail(t, df, alternative)
     m = len(correlations)
     if m == 1:
@@ -166,11 +152,7 @@ def joint_tail(t: float, df: float, correlations: Floats, alternative: Alternati
 
 
 def joint_quantile(confidence: float, df: float, correlations: Floats, alternative: Alternative = "two-sided") -> float:
-    """Return how far out a statistic must be so that any of them gets there with probability 1 − confidence.
-
-    >>> round(joint_quantile(0.95, 60, np.array([[1, 0.5], [0.5, 1]])), 3)     # Dunnett's table: 2.27
-    2.265
-    """
+    """Return how far out a statistic must be so that any of them gets there with probability 1 − confidence."""
     alpha, m = 1 - confidence, len(correlations)
     sides = 2 if alternative == "two-sided" else 1
     single = -t_quantile(alpha / sides, df)

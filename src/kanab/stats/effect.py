@@ -212,12 +212,7 @@ def known_control(arms: tuple[Level, ...], control: Level) -> Level:
 
 
 def differences_from(base: int, size: int) -> Floats:
-    """Return one row of weights for every place but one: that place minus the base.
-
-    >>> differences_from(1, 3)
-    array([[ 1., -1.,  0.],
-           [ 0., -1.,  1.]])
-    """
+    """Return one row of weights for every place but one: that place minus the base."""
     rows = np.delete(np.eye(size), base, axis=0)
     rows[:, base] = -1.0
     return rows

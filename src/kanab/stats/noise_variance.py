@@ -83,11 +83,7 @@ def squares_noise(tally: Tally, metric: str, by: By = ()) -> Floats:
 
 
 def freedom_with_noise(rss: Floats, df: Floats, squares: Floats) -> Floats:
-    """Return the degrees of freedom of variances whose squares carry noise: those of a χ² that varies as much.
-
-    >>> freedom_with_noise(np.array([100.0]), np.array([50.0]), np.array([400.0]))
-    array([25.])
-    """
+    """Return the degrees of freedom of variances whose squares carry noise: those of a χ² that varies as much."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(rss > 0, 2 * rss**2 / (2 * rss**2 / df + squares), df)
 

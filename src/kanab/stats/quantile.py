@@ -174,9 +174,6 @@ def without_noise(people: Sequence[int]) -> tuple[int, ...]:
     """Return people per bin of which none is below 0: those whose sums from the left are nearest to the noisy ones.
 
     Sums that fall are replaced by their mean, with as many neighbours as it takes (isotonic regression).
-
-    >>> without_noise([3, -2, 40, 60, -9, 8])
-    (2, 0, 39, 55, 0, 4)
     """
     runs: list[list[float]] = []  # mean and length
     for total in np.cumsum(people, dtype=np.float64)[:-1].tolist():

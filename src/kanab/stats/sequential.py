@@ -226,9 +226,6 @@ def chance_of_finding(z: float, fraction: float, last_z: float, sides: int, plan
 
     With the mean that z would have at the end, ``planned_z``, of the sign that makes more of it (conditional power);
     else over all means that go with the z that was seen, where nothing was expected before (predictive power).
-
-    >>> [round(chance_of_finding(0.5, 0.5, 1.96, 2, planned), 3) for planned in (2.8, None)]
-    [0.385, 0.109]
     """
     z = abs(z) if sides == 2 else z
     root = math.sqrt(fraction)
@@ -272,9 +269,6 @@ def any_time_f_p(p: float, df: float, people: int, *, confidence: float, optimal
 
     The mean is mixed over a normal distribution in each of its directions (Lindon et al., 2022): evidence is
     exp(χ² x/(2(1 + x))) / (1 + x)^(df/2), and χ² the value that has the F's p.
-
-    >>> [round(any_time_f_p(1e-5, df, 10_000, confidence=0.95), 4) for df in (1, 3)]
-    [0.0005, 0.0003]
     """
     x = tuning(1 - confidence, 2) * people / optimal_at
     chi2 = min(_LARGEST_Z**2, float(scipy.special.chdtri(df, p)))
@@ -423,9 +417,6 @@ def tuning(alpha: float, sides: int) -> float:
     """Return how strongly the mixture is spread, such that its boundary is lowest at the people it is tuned for.
 
     It solves c = ln(1 + c) − 2 ln α; the boundary there is √(1 + c). One-sided mixtures are tuned at 2α.
-
-    >>> round(tuning(0.05, 2), 4), round((1 + tuning(0.05, 2)) ** 0.5, 4)
-    (8.212, 3.0351)
     """
     level = min(alpha * 2 / sides, 0.5)
     c = -2 * math.log(level)
@@ -449,9 +440,6 @@ def mixture_z(share: Floats, alpha: float, sides: int) -> Floats:
     """Return the z at which the evidence reaches 1/α, at each share of the people it is tuned for.
 
     Two-sided this is the confidence sequence of Waudby-Smith et al. (2024).
-
-    >>> mixture_z(np.array([0.1, 1.0, 10.0, 100.0]), 0.05, 2).round(3)
-    array([3.823, 3.035, 3.246, 3.566])
     """
     x = tuning(alpha, sides) * share
     if sides == 2:

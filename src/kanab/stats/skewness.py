@@ -44,11 +44,7 @@ Shapes = Mapping[str, Mapping[str, tuple[float, float]]]
 
 
 def skewness_class(skewness: float) -> float:
-    """Return a skewness as it may be told: 0, or the next half octave away from 0, with its sign.
-
-    >>> [round(skewness_class(value), 2) for value in (0.4, 0.6, 0.8, -3.0, 8.0)]
-    [0.0, 0.71, 1.0, -4.0, 8.0]
-    """
+    """Return a skewness as it may be told: 0, or the next half octave away from 0, with its sign."""
     if not abs(skewness) >= LEAST_SKEWNESS:
         return 0.0
     octaves = max(-1, math.ceil(2 * math.log2(abs(skewness)) - 1e-9))
@@ -59,9 +55,6 @@ def unusual_class(unusual: int, people: int, k: int) -> float:
     """Return the share of people off the commonest value as it may be told: a half octave, at most what it is.
 
     So few of them that the second test is needed in any case are none: a number below k is never told.
-
-    >>> unusual_class(1_000, 10_000, 10), unusual_class(14, 10_000, 10), unusual_class(10_000, 10_000, 10)
-    (0.08838834764831845, 0.0, 1.0)
     """
     if unusual < max(FEWEST_UNUSUAL, k):
         return 0.0
@@ -78,10 +71,6 @@ def tilt(skewness: float, weights: Floats, people: Floats, sample: Floats) -> Ti
     """Return how skewed a weighted sum of arm means is: with one variance for all arms, or each with its own.
 
     Of both, the one that matters more is taken on each side. ``sample`` are the variances of the arms' means.
-
-    >>> low, high = tilt(8.0, np.array([1.0, -1.0]), np.array([200.0, 1800.0]), np.array([5e-3, 5e-4]))
-    >>> round(low, 3), high
-    (0.485, 0.0)
     """
     alike, own = weights**2 / people, weights**2 * sample
     cubed = skewness * float(np.sum(weights**3 / people**2)) / float(alike.sum()) ** 1.5
@@ -90,11 +79,7 @@ def tilt(skewness: float, weights: Floats, people: Floats, sample: Floats) -> Ti
 
 
 def corrected_t(t: float, tilted: Tilt) -> float:
-    """Return the t of a symmetric metric that is as surprising as this one.
-
-    >>> round(corrected_t(-2.0, (0.53, 0.0)), 3), corrected_t(2.0, (0.53, 0.0))
-    (-1.487, 2.0)
-    """
+    """Return the t of a symmetric metric that is as surprising as this one."""
     kappa = tilted[0] if t < 0 else tilted[1]
     if not kappa:
         return t
@@ -105,11 +90,7 @@ def corrected_t(t: float, tilted: Tilt) -> float:
 
 
 def critical_t(quantile: float, kappa: float) -> float:
-    """Return how far t has to be on a side of this skewness, where it would be ``quantile`` on a symmetric one.
-
-    >>> round(corrected_t(-critical_t(1.96, 0.53), (0.53, 0.0)), 3)
-    -1.96
-    """
+    """Return how far t has to be on a side of this skewness, where it would be ``quantile`` on a symmetric one."""
     if not kappa or quantile <= 0 or math.isinf(quantile):
         return quantile
     third = kappa * quantile / 3

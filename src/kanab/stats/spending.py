@@ -146,11 +146,7 @@ def z_of(p: float, sides: int) -> float:
 
 
 def spent_by(fraction: float, alpha: float, sides: int, spending: Spending) -> float:
-    """Return the chance of a false alarm that may be spent by a fraction of the design; all of it at the end.
-
-    >>> [round(spent_by(t, 0.05, 2, "obrien-fleming"), 5) for t in (0.2, 0.6, 1)]
-    [0.0, 0.00762, 0.05]
-    """
+    """Return the chance of a false alarm that may be spent by a fraction of the design; all of it at the end."""
     share = alpha / sides
     if fraction >= 1:
         return alpha
@@ -278,9 +274,6 @@ def smallest_alpha_of_share(p: float, fractions: tuple[float, ...], sides: int, 
 
     For statistics that do not move like one effect, such as an F: the shares of all looks add up to α
     however looks depend on each other, so that their false alarms do not add up to more.
-
-    >>> [round(smallest_alpha_of_share(0.01, fractions, 2, "pocock"), 4) for fractions in ((0.5, 1.0), (1.0,))]
-    [0.0263, 0.01]
     """
 
     def short(single: float) -> float:

@@ -31,20 +31,12 @@ FAULTY_RESIDUAL = 3.0
 
 
 def is_alarm(p: float | None, limit: float = SAMPLE_RATIO_ALARM) -> bool:
-    """Return whether a sample ratio with this p-value is an alarm; one that could not be tested is none.
-
-    >>> is_alarm(0.00099), is_alarm(0.001), is_alarm(None), is_alarm(0.00099, LIVE_SAMPLE_RATIO_ALARM)
-    (True, False, False, False)
-    """
+    """Return whether a sample ratio with this p-value is an alarm; one that could not be tested is none."""
     return p is not None and p < limit
 
 
 def alarm_limit(limit: float) -> str:
-    """Return the limit of an alarm as it stands beside every p that it judges.
-
-    >>> alarm_limit(SAMPLE_RATIO_ALARM), alarm_limit(LIVE_SAMPLE_RATIO_ALARM)
-    ('alarm below 0.001', 'alarm below 0.0001')
-    """
+    """Return the limit of an alarm as it stands beside every p that it judges."""
     return f"alarm below {limit:g}"
 
 
