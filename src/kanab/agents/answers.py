@@ -24,7 +24,6 @@ from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed
 from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
 from kanab.planning.calculator import USUAL_POWER
 from kanab.planning.power import PlannedTest, solve_power
-from kanab.planning.power_words import power_text
 from kanab.planning.spread import outcome_of, spread_of_release
 from kanab.portfolio.together import read_portfolio
 from kanab.report.words import alarm_sentences, headlines, metrics_of, note_sentences, tone
@@ -151,12 +150,9 @@ class Answers:
             relative=asked.relative,
             test=PlannedTest(asked.confidence),
         )
-        data = design.to_dict() | {"curve": None}
-        shown = {key: value for key, value in data.items() if value is not None}
-        asked_for = {"experiment": experiment, "released_as": bundle.title}
-        return _answer(
-            contents, power_text(data), asked_for | {"metric": outcome_of(released, plan, asked.metric)} | shown
-        )
+        shown = {key: value for key, value in design.to_dict().items() if value is not None}
+        named = {"experiment": experiment, "metric": outcome_of(released, plan, asked.metric)}
+        return _answer(contents, str(design), named | {"released_as": bundle.title} | shown)
 
     def privacy(self) -> Answer:
         """Return the officer's account in short: what is promised, by which rules, and what remains open."""

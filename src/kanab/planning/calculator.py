@@ -60,7 +60,8 @@ def power(
     for what has no solution.
 
     >>> print(power(rate=0.05, effect="10%"))
-    62,464 people (A 31,232, B 31,232) see an effect of 0.005000 (+10 %) with power 80 %; 95% confidence, two-sided
+    62,464 people in all (31,232 per arm) find a change of 0.5 points in a rate of 5 % (+10 %) with power 80 %.
+    95 % confidence; two-sided.
     >>> round(power(sd=30, mean=12, people=20_000, shares={"A": 9, "B": 1}).effect, 3)
     1.982
     """

@@ -16,13 +16,13 @@ from kanab.choices import OWN_ROWS, Alternative, PowerCorrection
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
 from kanab.planning.planning_pictures import curve_figure
+from kanab.planning.power_words import power_text
 from kanab.planning.spread import Spread
 from kanab.report.figure import Figure
 from kanab.stats.distributions import check_sides, find_root, joint_quantile, legendre, t_quantile
 from kanab.stats.gram import Floats
 from kanab.stats.margins import Margin
 from kanab.stats.skewness import critical_t
-from kanab.tabular import number
 from kanab.tally.factor import Level, label
 
 Solved = Literal["people", "effect", "power"]
@@ -139,27 +139,7 @@ class Power(Frames[Literal["points", "arms"]]):
         return PowerCurve([self])._tables()
 
     def __str__(self) -> str:
-        parts = ", ".join(f"{label(arm)} {n:,}" for arm, n in self.arms)
-        share = "" if self.relative is None else f" ({100 * self.relative:+.3g} %)"
-        test, size = self.test, f"an effect of {number(self.effect)}{share}"
-        several = "" if test.correction == "none" else f", {test.correction} correction"
-        sees = f"see {size}" if test.margin is None else f"show {test.margin} at {size}"
-        how = f", {test.alternative}" if test.margin is None else ""
-        return (
-            f"{self.people:,} people ({parts}) {sees} with power {100 * self.power:.3g} %; "
-            f"{test.confidence:.0%} confidence{how}{several}{self._otherwise()}"
-        )
-
-    def _otherwise(self) -> str:
-        """Return the answer for the other kind of effect, where there is one."""
-        if self.other is None:
-            return ""
-        answers = {
-            "people": f"{self.other.people:,} people",
-            "effect": f"an effect of {number(self.other.effect)}",
-            "power": f"power {100 * self.other.power:.3g} %",
-        }
-        return f"; {answers[self.solved]} if it {'multiplies' if self.other.multiplies else 'shifts'} amounts"
+        return power_text(self.to_dict() | {"curve": None})
 
 
 class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
@@ -213,7 +193,8 @@ def solve_power(
 
     >>> from kanab.planning.spread import spread_of_rate
     >>> print(solve_power(spread_of_rate(0.05), effect=0.1, relative=True, power=0.8))
-    62,464 people (A 31,232, B 31,232) see an effect of 0.005000 (+10 %) with power 80 %; 95% confidence, two-sided
+    62,464 people in all (31,232 per arm) find a change of 0.5 points in a rate of 5 % (+10 %) with power 80 %.
+    95 % confidence; two-sided.
     """
     planned = test or PlannedTest()
     check_two_of_three(people, effect, power)

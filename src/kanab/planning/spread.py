@@ -364,8 +364,8 @@ def spread_of_rows(
 
     >>> from kanab.datasets import shop_rows
     >>> from kanab.planning.power import solve_power
-    >>> print(solve_power(spread_of_rows(shop_rows(4_000), "bought"), effect=0.1, relative=True, power=0.8))
-    27,706 people (A 13,853, B 13,853) see an effect of 0.01058 (+10 %) with power 80 %; 95% confidence, two-sided
+    >>> solve_power(spread_of_rows(shop_rows(4_000), "bought"), effect=0.1, relative=True, power=0.8).people
+    27706
     """
     if control is not None and arm is None:
         raise PlanError("a control is named, and no column of arms", "Name the column, too: arm=… (--arm).")
