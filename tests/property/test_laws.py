@@ -208,17 +208,6 @@ def test_coarsening_then_collapsing_is_collapsing(people: Any, way: Way, tiers: 
     assert tally.coarsen("plan", plans).collapse("plan") == tally.collapse("plan")
 
 
-@pytest.mark.slow
-@LAW
-@given(a=crowd, b=crowd, way=ways, tiers=tier_maps, plans=name_maps)
-def test_coarsening_a_sum_is_summing_what_was_coarsened(a: Any, b: Any, way: Way, tiers: Any, plans: Any) -> None:
-    one, two = everywhere(a, way), everywhere(b, way)
-    for name, levels, scores in (("tier", tiers, SCORES), ("plan", plans, None)):
-        assert one.coarsen(name, levels, scores) + two.coarsen(name, levels, scores) == (
-            (one + two).coarsen(name, levels, scores)
-        )
-
-
 @LAW
 @given(people=crowd, way=ways, tiers=tier_maps)
 def test_coarsening_is_recoding_every_row(people: Any, way: Way, tiers: dict[int, int]) -> None:
@@ -239,15 +228,6 @@ def test_coarsening_names_is_recoding_every_row(people: Any, way: Way, plans: di
 
 
 @LAW
-@given(people=crowd, way=ways, first=tier_maps, second=tier_maps)
-def test_coarsening_twice_is_coarsening_with_both_maps(people: Any, way: Way, first: Any, second: Any) -> None:
-    tally = everywhere(people, way)
-    both = {old: second[new] for old, new in first.items()}
-    again = {old: new for old, new in second.items() if old in first.values()}
-    assert tally.coarsen("tier", first, SCORES).coarsen("tier", again, SCORES) == tally.coarsen("tier", both, SCORES)
-
-
-@LAW
 @given(people=crowd, way=ways)
 def test_collapsing_is_counting_without_the_covariate(people: Any, way: Way) -> None:
     tally = count(people, way)
@@ -258,27 +238,12 @@ def test_collapsing_is_counting_without_the_covariate(people: Any, way: Way) -> 
 
 
 @LAW
-@given(a=crowd, b=crowd, way=ways)
-def test_collapsing_a_sum_is_summing_what_was_collapsed(a: Any, b: Any, way: Way) -> None:
-    one, two = count(a, way), count(b, way)
-    assert one.collapse("tier") + two.collapse("tier") == (one + two).collapse("tier")
-
-
-@LAW
 @given(people=crowd, way=ways, arms=st.lists(st.sampled_from(ARMS), min_size=1, unique=True).map(sorted))
 def test_selecting_arms_is_filtering_rows(people: Any, way: Way, arms: list[str]) -> None:
     chosen = everywhere(people, way).select_arms(arms)
     stay = [one for one in people if one.arm in arms]
     nobody = everywhere([], way).select_arms(arms)
     assert chosen == (count(stay, way) + nobody if stay else nobody)
-
-
-@LAW
-@given(people=crowd, way=ways)
-def test_the_arms_of_a_tally_add_up_to_it(people: Any, way: Way) -> None:
-    tally = count(people, way._replace(squares="class"))
-    parts = [tally.select_arms([arm]) for arm in tally.factor("arm").levels]
-    assert sum(parts) == tally
 
 
 @LAW

@@ -81,21 +81,6 @@ def test_adjusted_ratios_are_lin_and_ding_on_each_persons_part(shop, covariates)
     assert means.covariance - np.diag(means.sample) == pytest.approx(drawn, rel=1e-7, abs=1e-9 * abs(drawn).max())
 
 
-@given(shops(), shops())
-@settings(max_examples=20)
-def test_adding_tallies_is_counting_everyone_together(one, two):
-    rows = {name: np.concatenate([one[0][name], two[0][name]]) for name in one[0]}
-    together = count_columns(
-        rows, arm="arm", covariates=["tier", "device"], metrics=["revenue", "orders"],
-        resolution={"revenue": 0.01}, products=[("revenue", "orders")], squares="arm",
-    )  # fmt: skip
-    for means in (ratio_means, adjusted_ratio_means):
-        whole, parts = means(together, "revenue", "orders"), means(one[1] + two[1], "revenue", "orders")
-        order = [parts.arms.index(arm) for arm in whole.arms]
-        assert whole.exact == tuple(parts.exact[place] for place in order)
-        assert whole.sample.tolist() == parts.sample[order].tolist()
-
-
 # ── a control near zero ────────────────────────────────────────────────────────────────────────
 
 

@@ -21,10 +21,9 @@ from kanab.datasets import shop_rows
 from kanab.errors import AnalysisError, KanabError
 from kanab.plan.file import parse_plan
 from kanab.planning.power import solve_power
-from kanab.planning.spread import spread_of_amounts, spread_of_means, spread_of_rate, spread_of_rows
+from kanab.planning.spread import spread_of_means, spread_of_rows
 
 RATE = ("--rate", "0.1")
-SD = ("--sd", "20")
 
 
 def said(*words: str) -> str:
@@ -129,21 +128,6 @@ def test_bad_input_is_a_fact_and_a_remedy(
     assert_approved("cli/power_mistakes.txt", transcript(program, "power", MISTAKES))
 
 
-def test_a_relative_effect_is_a_share_of_the_controls_mean() -> None:
-    words = ("--sd", "30", "--mean", "12", "--power", "0.8")
-    assert data(*words, "--effect", "0.05", "--relative")["people"] == data(*words, "--effect", "0.6")["people"]
-    assert data(*RATE, "--effect", "-0.1", "--relative", "--power", "0.8")["effect"] == pytest.approx(-0.01)
-
-
-def test_a_curve_runs_from_a_quarter_to_four_times_the_people() -> None:
-    rows = data(*RATE, "--people", "20000", "--effect", "0.01", "--curve")["curve"]
-    assert [row["people"] for row in rows] == [5_000, 10_000, 20_000, 40_000, 80_000]
-    noise = spread_of_rate(0.1)
-    for row in rows:
-        assert row["effect"] == solve_power(noise, people=row["people"], power=0.8).effect
-        assert row["power"] == solve_power(noise, people=row["people"], effect=0.01).power
-
-
 def shaped(means: kb.stats.ArmMeans, file: Path) -> kb.stats.ArmMeans:
     """The means with what the release knows of their metric's shape."""
     released = kb.read_release(file)
@@ -243,32 +227,6 @@ def test_a_ratio_from_a_release_needs_its_products(file: Path) -> None:
     words = ("--release", str(file), "--people", "40000", "--power", "0.8", "--metric", "spend/bought")
     assert isinstance(problem(*words), AnalysisError)
     assert isinstance(problem(*words, "--adjust", "tier"), AnalysisError)
-
-
-def test_an_effect_that_multiplies_amounts_needs_more_people_for_a_rise() -> None:
-    words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1", "--effect", "0.365", "--relative", "--power", "0.8")
-    found = data(*words, "--multiplies")
-    noise = spread_of_amounts(15.6, mean=4, shares={"A": 9, "B": 1}, grows=True)
-    assert found["people"] == solve_power(noise, effect=0.365, relative=True, power=0.8).people
-    shift = data(*words)
-    assert found["people"] > 1.7 * shift["people"]
-    assert (found["multiplies"], shift["multiplies"]) == (True, False)
-
-
-def test_where_a_mean_is_given_both_kinds_of_effect_are_answered_for() -> None:
-    words = ("--sd", "15.6", "--mean", "4", "--shares", "A=9,B=1")
-    found = data(*words, "--effect", "0.365", "--relative", "--power", "0.8")
-    other = data(*words, "--effect", "0.365", "--relative", "--power", "0.8", "--multiplies")
-    assert found["other"] == {
-        "multiplies": True, "people": 17709, "arms": {"A": 15938, "B": 1771}, "effect": found["effect"],
-        "relative": found["relative"], "power": other["power"],
-    }  # fmt: skip
-    assert other["other"]["people"] == found["people"]
-
-
-def test_without_a_positive_mean_or_for_a_rate_there_is_one_kind_of_effect() -> None:
-    for words in (("--sd", "15.6"), ("--sd", "15.6", "--mean", "-4"), ("--rate", "0.1")):
-        assert data(*words, "--effect", "0.05", "--power", "0.8")["other"] is None
 
 
 def test_a_released_amount_may_be_multiplied_and_a_rate_may_not(file: Path) -> None:
