@@ -1,13 +1,11 @@
 """The paper's worked examples beyond `examples/paper.py`, which proves every printed number from classes and from rows.
 
-Coefficients, residual sums of squares and tests equal the rational solution of the normal equations to a few units in
-the last place of a double, and its printed tables are read as the same tally.
+`property/test_exact.py` proves for any means that fits, tests and effects are the rational solution to the last digits.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -31,18 +29,9 @@ def all_to_their_digits(text: str) -> list[Any]:
     return [to_its_digits(part) for part in text.split()]
 
 
-def exactly(value: Fraction) -> Any:
-    return pytest.approx(float(value), rel=ULPS, abs=0)
-
-
 @pytest.fixture(scope="module")
 def tally() -> kb.Tally:
     return eighteen()
-
-
-@pytest.fixture(scope="module")
-def altered() -> kb.Tally:
-    return eighteen(altered=True)
 
 
 # ── Tables 1 to 3: rows, classes, squares ──────────────────────────────────────────────────────
@@ -105,71 +94,7 @@ def test_robust_f_by_arm_is_the_golden_one(tally):
     assert [test.F, *test.df, test.p] == all_to_their_digits("41.70464980289008 2 11.602611174621845 5.0364e-6")
 
 
-def _dummies(*, full: bool) -> list[list[int]]:
-    rows = []
-    for b in (0, 1):
-        for tier in (1, 2, 3):
-            two, three = int(tier == 2), int(tier == 3)
-            rows.append([1, b, two, three, *([b * two, b * three] if full else [])])
-    return rows
-
-
-@pytest.mark.parametrize(("formula", "full"), [(MAIN, False), (FULL, True)])
-@pytest.mark.parametrize("moved", [False, True])
-def test_fits_are_the_rational_solution_to_the_last_digits(exact_ols, formula, full, moved):
-    tally = eighteen(altered=moved)
-    part = tally.moments_of()
-    sums = [Fraction(value, STEPS) for value in part.sums.ravel()]
-    squares = Fraction(int(tally.squares().sum()), STEPS**2)
-    b, rss = exact_ols(_dummies(full=full), tally.people.ravel().tolist(), sums, squares)
-    fitted = kb.stats.fit(tally, formula)
-    assert fitted.b.tolist() == [exactly(value) for value in b]
-    assert fitted.rss == exactly(rss)
-
-
-def test_partial_f_is_the_rational_one_to_the_last_digits(tally, exact_ols):
-    sums = [Fraction(value, STEPS) for value in tally.moments_of().sums.ravel()]
-    squares = Fraction(int(tally.squares().sum()), STEPS**2)
-    main, full = (exact_ols(_dummies(full=full), [3] * 6, sums, squares)[1] for full in (False, True))
-    f = kb.stats.pooled_f(tally).F
-    assert f == exactly((main - full) / 2 / (full / 12))
-
-
 # ── §10: regression adjustment on the altered table ────────────────────────────────────────────
-
-
-def _arm_fit(exact_ols: Any, altered: kb.Tally, place: int) -> tuple[list[Fraction], Fraction, list[Fraction]]:
-    """Coefficients, rss and the covariate's first two moments about its pooled mean, of one arm, in fractions."""
-    counts = altered.people[place].tolist()
-    about = [tier - Fraction(35, 18) for tier in (1, 2, 3)]
-    sums = [Fraction(value, STEPS) for value in altered.moments_of().sums[place]]
-    squares = Fraction(altered.squares()[place], STEPS**2)
-    b, rss = exact_ols([[1, x] for x in about], counts, sums, squares)
-    moments = [sum((n * x**power for n, x in zip(counts, about, strict=True)), Fraction(0)) for power in (1, 2)]
-    return b, rss, moments
-
-
-def test_adjusted_effect_is_the_rational_one_to_the_last_digits(altered, exact_ols):
-    (a, rss_a, (_, xx_a)), (b, rss_b, (_, xx_b)) = (_arm_fit(exact_ols, altered, place) for place in (0, 1))
-    sample = rss_a / 63 + rss_b / 63
-    population = (xx_a + xx_b) * (b[1] - a[1]) ** 2 / (18 * 17)
-    effect = kb.stats.adjusted_effect(altered, variance="paper")
-    assert effect.estimate == exactly(b[0] - a[0])
-    assert effect.se**2 == exactly(sample)
-    assert effect.se_population**2 == exactly(sample + population)
-    assert effect.df == exactly(sample**2 / ((rss_a / 63) ** 2 / 7 + (rss_b / 63) ** 2 / 7))
-
-
-def test_exact_variance_adds_the_arms_distance_from_the_common_mean(altered, exact_ols):
-    sample = Fraction(0)
-    for place in (0, 1):
-        _, rss, (x, xx) = _arm_fit(exact_ols, altered, place)
-        sample += rss / 7 * xx / (9 * xx - x**2)
-    ding, exact = (kb.stats.adjusted_effect(altered, variance=kind) for kind in ("paper", "exact"))
-    assert exact.se**2 == exactly(sample)
-    assert (ding.se, exact.se) == (to_its_digits("0.2848"), to_its_digits("0.2856"))
-    assert exact.estimate == ding.estimate
-    assert exact.se_population**2 - exact.se**2 == pytest.approx(ding.se_population**2 - ding.se**2, rel=1e-13, abs=0)
 
 
 def test_the_printed_table_6a_gives_the_same_adjusted_effect():

@@ -25,25 +25,6 @@ def counted(rows, covariates=("tier", "device")):
     return count_columns(rows, arm="arm", covariates=list(covariates), metrics={"y": Metric("y")})
 
 
-def test_categories_make_it_post_stratification():
-    rows = people()
-    effect = adjusted_effect(counted(rows), covariates="C(tier)")
-    shares = {tier: np.mean(rows["tier"] == tier) for tier in (1, 2, 3, 4)}
-    cell = {
-        (arm, tier): rows["y"][(rows["arm"] == arm) & (rows["tier"] == tier)].mean() for arm in "AB" for tier in shares
-    }
-    expected = sum(share * (cell["B", tier] - cell["A", tier]) for tier, share in shares.items())
-    assert effect.estimate == pytest.approx(expected, rel=1e-12)
-
-
-def test_names_with_spaces_may_be_listed():
-    rows = people()
-    tally = counted(rows | {"time on app": rows["tier"]}, ["time on app"])
-    plain = counted(rows, ["tier"])
-    assert adjusted_effect(tally, covariates=["time on app"]).estimate == adjusted_effect(plain).estimate
-    assert adjusted_effect(tally, covariates=["C(`time on app`)"]).df == adjusted_effect(plain, None, ["C(tier)"]).df
-
-
 def test_fewer_people_than_coefficients_in_an_arm_are_refused():
     rows = {"arm": list("AAAAABB"), "tier": [1, 2, 1, 2, 1, 1, 2], "y": range(7)}
     with pytest.raises(DesignError, match="arm 'B' has too few people for its 2 coefficients"):

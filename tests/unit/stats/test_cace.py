@@ -163,24 +163,6 @@ def test_what_cannot_be_had_is_said_with_a_remedy():
         received_effect(counted(gone, missing={"spend": "exclude", "opened": "exclude"}), "spend", "opened")
 
 
-@pytest.mark.slow
-def test_both_intervals_cover_the_effect_on_compliers_as_often_as_they_say():
-    rng = np.random.default_rng(16)
-    covered = np.zeros(2)
-    trials = 600
-    for _ in range(trials):
-        arm = rng.permutation(np.repeat([0, 1], 150))
-        kind = rng.random(300)
-        opened = np.where(arm == 1, kind < 0.7, kind < 0.1)
-        spend = np.round(rng.normal(20, 5, 300) + 4 * opened + 6 * (kind < 0.1), 1)  # always-takers differ
-        tally = counted({"arm": arm, "opened": opened.astype(int), "spend": spend}, resolution={"spend": 0.1})
-        effect = received_effect(tally, "spend", "opened")
-        covered += [
-            any(low <= 4 <= high for low, high in effect.ranges), effect.interval[0] <= 4 <= effect.interval[1]
-        ]  # fmt: skip
-    assert (np.abs(covered / trials - 0.95) < 0.025).all(), covered / trials
-
-
 # ── adjusted ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -35,22 +35,6 @@ def inside(cells, side):
     return sum(float(np.var(values) * len(values)) for key, values in cells.items() if side in key)
 
 
-def test_by_class_is_the_sample_variance_of_every_class():
-    spread = by_class(*classes_and(CELLS, ("arm", "tier")))
-    assert spread.variances == pytest.approx([np.var(values, ddof=1) for values in CELLS.values()], rel=1e-14)
-    assert spread.df.tolist() == [3, 5, 2, 4]
-    assert spread.group.tolist() == [0, 1, 2, 3]
-    assert spread.problem == ""
-
-
-def test_by_arm_pools_the_levels_of_each_arm():
-    spread = by_arm(*classes_and(CELLS, ("arm",)))
-    assert spread.df.tolist() == [10 - 2, 8 - 2]
-    expected = [inside(CELLS, "A") / 8, inside(CELLS, "B") / 6]
-    assert spread.variances == pytest.approx(expected, rel=1e-14)
-    assert spread.group.tolist() == [0, 0, 1, 1]
-
-
 def test_two_marginals_fit_both_margins_with_one_factor_each():
     classes, rows, columns = classes_and(CELLS, ("arm",), ("tier",))
     spread = two_marginals(classes, rows, columns)

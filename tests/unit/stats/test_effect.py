@@ -30,20 +30,6 @@ def arms(**groups):
     return count_columns(rows, arm="arm", metrics={"y": Metric("y")})
 
 
-def test_the_plain_effect_is_welchs_t():
-    effect = difference_in_means(arms(A=A, B=B))
-    welch = stats.ttest_ind(B, A, equal_var=False)
-    low, high = welch.confidence_interval(0.95)
-    assert effect.estimate == 3.5
-    assert effect.se == effect.se_population == pytest.approx(math.sqrt(10 / 5 + (5 / 3) / 4), rel=1e-15)
-    assert effect.t == pytest.approx(welch.statistic, rel=1e-14)
-    assert effect.df == pytest.approx(welch.df, rel=1e-14)
-    assert effect.p == pytest.approx(welch.pvalue, rel=1e-13)
-    assert effect.interval == pytest.approx((low, high), rel=1e-13)
-    assert (effect.arm, effect.control, effect.contrast) == ("B", "A", (("B", 1.0), ("A", -1.0)))
-    assert effect.testable
-
-
 def test_one_variance_for_an_adjusted_effect_adds_what_comes_from_drawing_people():
     means = replace(adjusted_means(eighteen(altered=True)), shape=Shape(skewness=None))
     effect = against_control(means)
@@ -116,16 +102,6 @@ def test_weights_other_than_two_arms_stay_welch():
     mixed = contrast(means, {"B": 0.5, "C": 0.5, "A": -1})
     assert (mixed.test, mixed.rates) == ("welch", None)
     assert mixed.df < 210
-
-
-def test_a_p_of_1e_minus_299_is_printed_and_a_smaller_one_is_not_zero():
-    def shifted(by):
-        return arms(A=[-1000, 1000] * 5_000, B=[-1000 + by, 1000 + by] * 5_000)
-
-    effect = difference_in_means(shifted(527))
-    assert 1e-300 < effect.p < 1e-290
-    assert str(effect).endswith(f"p = {effect.p:.2e}")
-    assert str(difference_in_means(shifted(2_000))).endswith("p = < 1e-300")
 
 
 def test_nothing_varies_is_not_testable_and_none_not_nan():

@@ -4,19 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
-from statsmodels.stats.oneway import anova_oneway
 from tests.described import as_values
 from tests.unit.stats.noisy_tables import restated, shop, stated_noise, with_noise
 
 import kanab as kb
-from kanab import Metric, Tally, count_columns
+from kanab import Metric, count_columns
 from kanab.datasets import count_eighteen, eighteen, eighteen_rows
 from kanab.errors import AnalysisError, FormulaError, LevelError
 from kanab.stats import fit, nested_f, pooled_f, robust_f
 from kanab.stats.ftest import two_way
-from kanab.tally import Factor
-from kanab.tally.moments import Moments
 
 
 def table(cells, *, squares="class", scale=1):
@@ -66,38 +62,6 @@ def test_the_finest_squares_choose_the_kind_of_variance():
     assert str(kinds["arm"]) == (
         "minutes: treatment × tier (by arm) F(2, 11.6026) = 41.7046, p = 5.04e-06; assumes equal variance across levels"
     )
-
-
-def test_with_two_arms_and_two_levels_by_class_f_is_welchs_squared_t():
-    test = robust_f(table(UNEVEN))
-    variance = {key: np.var(values, ddof=1) / len(values) for key, values in UNEVEN.items()}
-    freedom = {key: len(values) - 1 for key, values in UNEVEN.items()}
-    mean = {key: np.mean(values) for key, values in UNEVEN.items()}
-    contrast = mean["B", "v"] - mean["B", "u"] - mean["A", "v"] + mean["A", "u"]
-    total = sum(variance.values())
-    satterthwaite = total**2 / sum(variance[key] ** 2 / freedom[key] for key in UNEVEN)
-    assert f_of(test) == pytest.approx(contrast**2 / total, rel=1e-13)
-    assert test.df == pytest.approx((1, satterthwaite), rel=1e-13)
-    assert test.p == pytest.approx(2 * stats.t.sf(abs(contrast) / total**0.5, satterthwaite), rel=1e-12)
-
-
-def test_beside_an_arm_that_is_known_exactly_f_is_welchs_anova_of_the_other():
-    values = [3, 1, 4, 1, 5, 9, 2, 6], [5, 3, 5, 8, 97, 9], [3, 2, 3, 8, 4], [62, 64, 33, 83, 27, 95]
-    test = robust_f(known_beside(values))
-    welch = anova_oneway(values, use_var="unequal", welch_correction=True)
-    assert f_of(test) == pytest.approx(welch.statistic, rel=1e-9)
-    assert test.df == pytest.approx((welch.df_num, welch.df_denom), rel=1e-9)
-    assert test.p == pytest.approx(welch.pvalue, rel=1e-8)
-
-
-def known_beside(values):
-    """Arm A with 2e15 people in every class, half of them 1 and half −1; arm B with the values."""
-    crowd = 2 * 10**15
-    people = np.array([[crowd] * len(values), [len(level) for level in values]], dtype=object)
-    sums = np.array([[0] * len(values), [sum(level) for level in values]], dtype=object)
-    squares = np.array([[crowd] * len(values), [sum(y * y for y in level) for level in values]], dtype=object)
-    factors = (Factor("arm", ("A", "B"), "arm"), Factor("level", tuple("uvwxyz"[: len(values)])))
-    return Tally(factors, people, (Moments(Metric("y"), people, sums, {("arm", "level"): squares}),))
 
 
 @pytest.mark.parametrize(
@@ -184,16 +148,6 @@ def pair(squares="marginals"):
         "y": rng.integers(0, 50, n),
     }
     return rows, count_columns(rows, arm=["one", "two"], covariates=["tier"], metrics=["y"], squares=squares)
-
-
-def test_two_experiments_are_tested_against_each_other():
-    rows, tally = pair()
-    as_segment = count_columns(rows, arm="one", covariates=["two"], metrics=["y"])
-    assert pooled_f(tally).between == "one × two"
-    assert f_of(pooled_f(tally)) == pytest.approx(pooled_f(as_segment).F, rel=1e-13)
-    assert robust_f(tally).variance == "two_marginals"
-    assert f_of(robust_f(tally)) == pytest.approx(robust_f(as_segment).F, rel=1e-12)
-    assert robust_f(pair("class")[1]).variance == "by_class"
 
 
 def test_a_pair_takes_no_covariate():

@@ -6,80 +6,12 @@ import numpy as np
 import pytest
 
 from kanab import Metric, count_columns
-from kanab.errors import AnalysisError, DesignError
-from kanab.stats.gram import arm_squares, classes_of, difference_of_fits, independent, refit, solve
+from kanab.stats.gram import classes_of, difference_of_fits, solve
 
 
 def four(y, *, scale=1, squares="marginals"):
     rows = {"arm": list("AABB"), "tier": [1, 2, 1, 1], "y": y}
     return count_columns(rows, arm="arm", covariates=["tier"], metrics={"y": Metric("y", scale)}, squares=squares)
-
-
-def test_classes_hold_only_combinations_with_people():
-    classes = classes_of(four([1, 2, 3, 6]))
-    assert classes.places.tolist() == [[0, 0], [0, 1], [1, 0]]
-    assert classes.counts.tolist() == [1, 1, 2]
-    assert classes.total == 4
-    assert classes.n.tolist() == [1.0, 1.0, 2.0]
-
-
-def test_sums_are_centred_about_a_whole_number_near_the_mean():
-    classes = classes_of(four([10, 20, 30, 41]))
-    assert classes.centre == 101 // 4
-    assert classes.sums.tolist() == [10 - 25, 20 - 25, 71 - 50]
-    assert classes.means.tolist() == [-15.0, -5.0, 10.5]
-
-
-def test_nobody_counted_is_an_error_that_says_so():
-    with pytest.raises(AnalysisError, match=r"^nobody has been counted\. Count some people first\.$"):
-        classes_of(four([1, 2, 3, 6]).empty())
-
-
-def test_within_is_the_squared_distance_from_class_means():
-    tally = four([1, 2, 3, 6])
-    classes = classes_of(tally)
-    assert classes.within(1 + 4 + 9 + 36) == 4.5
-    assert classes.within(9 + 36, np.array([False, False, True])) == 4.5
-    assert classes.within(1 + 4, np.array([True, True, False])) == 0
-
-
-def test_missing_squares_are_an_error_that_names_the_margin():
-    tally = four([1, 2, 3, 6], squares="arm")
-    with pytest.raises(AnalysisError, match=r"no squares by tier were kept, .*Count again with squares by tier"):
-        arm_squares(tally, None, ("tier",))
-    with pytest.raises(AnalysisError, match="no squares by arm × tier were kept"):
-        arm_squares(tally, None, ("arm", "tier"))
-
-
-def test_independent_keeps_the_first_of_columns_that_say_the_same():
-    design = np.array([[1.0, 1, 0, 0, 5], [1, 1, 0, 0, 5], [1, 0, 1, 0, 6]])
-    assert independent(design, np.ones(3)).tolist() == [True, True, False, False, False]
-
-
-def test_independent_sees_through_very_uneven_weights():
-    design = np.array([[1.0, 1, 0], [1, 0, 1], [1, 0, 0]])
-    assert independent(design, np.array([1e12, 1.0, 1e12])).tolist() == [True, True, True]
-
-
-def test_solve_gives_the_class_means_of_a_saturated_design():
-    classes = classes_of(four([1, 2, 3, 6]))
-    solution = solve(np.eye(3), classes.n, classes, ("a", "b", "c"))
-    assert [float(b + classes.centre) for b in solution.exact] == [1, 2, 4.5]
-    assert solution.residuals.tolist() == [0, 0, 0]
-    assert np.diag(solution.inverse).tolist() == pytest.approx([1, 1, 0.5], rel=1e-15)
-
-
-def test_solve_names_the_terms_that_cannot_be_told_apart():
-    classes = classes_of(four([1, 2, 3, 6]))
-    twice = np.column_stack([np.ones(3), [1.0, 2, 3], [2.0, 4, 6]])
-    with pytest.raises(DesignError, match=r"cannot tell these terms apart: double\. Drop the terms"):
-        solve(twice, classes.n, classes, ("Intercept", "x", "double"))
-
-
-def test_refit_projects_residuals_on_the_larger_model():
-    weights = np.array([1.0, 1, 2])
-    fitted = refit(np.ones((3, 1)), weights, np.array([4.0, 0, 2]))
-    assert fitted.tolist() == pytest.approx([2, 2, 2], rel=1e-15)
 
 
 def test_coefficients_of_fractional_scores_are_right_to_the_last_digit():

@@ -41,14 +41,6 @@ def test_ties_zeros_and_ones_are_those_of_statsmodels(method, theirs):
     assert correct(p, method) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("method", [*THEIRS, "none"])
-def test_what_is_not_testable_stays_out_of_the_family(method):
-    alone = correct([0.01, 0.02], method)
-    assert correct([None, 0.01, math.nan, 0.02], method) == [None, alone[0], None, alone[1]]
-    assert correct([None, None], method) == [None, None]
-    assert correct([], method) == []
-
-
 def test_holm_is_the_default_and_keeps_the_order():
     assert correct([0.04, 0.01, 0.03]) == [0.06, 0.03, 0.06]
 

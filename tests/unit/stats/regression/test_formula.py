@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from kanab import Metric, Tally, count_columns
-from kanab.datasets import eighteen
 from kanab.errors import FormulaError
 from kanab.stats.gram import classes_of
 from kanab.stats.regression.formula import design, parse
@@ -138,13 +137,6 @@ def test_columns_are_treatment_coded_with_the_first_level_as_reference():
     }
 
 
-def test_a_numeric_covariate_is_one_column_of_scores():
-    coded = columns(crossed(arm="AB", tier=[1, 2.5]), "arm * tier")
-    assert list(coded) == ["Intercept", "arm[B]", "tier", "arm[B]:tier"]
-    assert coded["tier"] == [1, 2.5, 1, 2.5]
-    assert coded["arm[B]:tier"] == [0, 0, 1, 2.5]
-
-
 def test_the_missing_level_of_a_numeric_covariate_is_a_column_of_its_own():
     coded = columns(crossed(arm="AB", tier=[1, 2, None]), "tier")
     assert coded == {
@@ -160,11 +152,6 @@ def test_a_missing_level_that_nobody_has_makes_no_column():
     missing[:, 2] = 1
     gone = Tally(tally.factors, missing, (Moments(tally.metrics[0], missing, missing, {}),))
     assert list(columns(tally - gone, "tier")) == ["Intercept", "tier"]
-
-
-def test_arm_means_the_experiment_whatever_it_is_called():
-    assert list(columns(eighteen(), "arm + treatment")) == ["Intercept", "treatment[B]"]
-    assert list(columns(eighteen(), "arm:treatment")) == ["Intercept", "treatment[B]"]
 
 
 def test_the_experiments_of_a_pair_are_called_by_their_names():
