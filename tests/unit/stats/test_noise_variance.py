@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.unit.stats.noisy_tables import shop as crossed_shop
 from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import count_columns
@@ -13,7 +12,6 @@ from kanab.stats.effect import against_control, plain_means
 from kanab.stats.gram import arm_squares
 from kanab.stats.noise_variance import (
     class_mean_noise,
-    class_noise,
     freedom_with_noise,
     lost_squares,
     measured,
@@ -103,24 +101,6 @@ def test_what_does_not_know_noise_is_refused():
     refuse_noise(tally, "it")
     with pytest.raises(AnalysisError, match="it cannot be had from numbers with noise"):
         refuse_noise(with_noise(tally, stated_noise(tally), np.random.default_rng(1)), "it")
-
-
-@pytest.mark.parametrize("metric", ["bought", "spend"])
-def test_noise_in_squares_within_classes_is_that_of_draws(metric):
-    exact = crossed_shop(4_000, np.random.default_rng(5), by_class=True)
-    noise, rng = stated_noise(exact, 0.02), np.random.default_rng(6)
-    places = np.argwhere(np.ones(exact.shape, dtype=bool))
-
-    def variances(table):
-        part = table.moments_of(metric)
-        n, s, q = (cells.astype(float).ravel() for cells in (part.counts, part.sums, table.squares(metric, table.axes)))
-        return (q - s**2 / n) / n
-
-    stated = class_noise(replace(exact, noise=noise), metric, places).within(
-        np.arange(6), squares_noise(replace(exact, noise=noise), metric, exact.axes).ravel(), variances(exact)
-    )
-    drawn = np.array([variances(with_noise(exact, noise, rng)) for _ in range(300)])
-    np.testing.assert_allclose(drawn.var(axis=0), stated / exact.people.astype(float).ravel() ** 2, rtol=0.35)
 
 
 @pytest.mark.slow

@@ -318,14 +318,6 @@ def test_the_boundary_is_the_published_confidence_sequence():
     assert mixture_z(t / best, alpha, 2) / np.sqrt(t) == pytest.approx(published, rel=1e-13)
 
 
-@pytest.mark.parametrize("sides", [1, 2])
-@pytest.mark.parametrize("alpha", [0.6, 0.05, 1e-6])
-def test_at_the_boundary_the_evidence_is_one_over_alpha(sides, alpha):
-    for share in (0.01, 1.0, 1000.0):
-        z = float(mixture_z(np.array(share), alpha, sides))
-        assert log_evidence(z, share, alpha, sides) == pytest.approx(-math.log(alpha), rel=1e-10)
-
-
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.9, 0.1), (0.5, 0.3, 0.2)])
 def test_the_evidence_of_counts_is_exactly_fair(shares):
     n = 7

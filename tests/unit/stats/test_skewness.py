@@ -12,15 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
 from tests.unit.stats.shaped_means import SIDES, drawn_means, made_means
 
 from kanab import count_columns
 from kanab.stats import ArmMeans, Effect, against_control, plain_means
 from kanab.stats.effect import alike_error
 from kanab.stats.skewness import Shape, corrected_t, critical_t, skewness_class, tilt, unusual_class
-
-STATSMODELS = {"two-sided": "two-sided", "greater": "larger", "less": "smaller"}
 
 
 def amounts(seed: int, small: int = 60, large: int = 900) -> tuple[Any, Any, ArmMeans]:
@@ -92,18 +89,6 @@ def test_the_skewness_of_a_difference_is_that_of_the_formula() -> None:
 
 
 # ── the rule ────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("side", SIDES)
-def test_without_a_shape_the_test_is_the_welch_of_statsmodels(side: Any) -> None:
-    b, a, means = amounts(1)
-    effect = against_control(means, alternative=side)
-    welch = CompareMeans(DescrStatsW(b), DescrStatsW(a))
-    t, p, df = welch.ttest_ind(alternative=STATSMODELS[side], usevar="unequal")
-    assert (effect.t, effect.p, effect.df) == pytest.approx((t, p, df), rel=1e-9)
-    ends = welch.tconfint_diff(alternative=STATSMODELS[side], usevar="unequal")
-    assert effect.interval == pytest.approx(ends, rel=1e-9)
-    assert (effect.p_usual, effect.interval_welch) == (effect.p, effect.interval)
 
 
 @pytest.mark.parametrize("side", SIDES)
