@@ -92,9 +92,7 @@ def seal_cohorts(
     then, and what does not get into the store is never seen: the batch in it is the only draw. What lacks of the
     records that the cipher knows to have been committed stands in the receipt.
     """
-    first = min(first_open(store, versions), through)
-    committed = committed_records(store, cipher, range(first, through + 1))
-    maker = _BatchMaker(cipher, versions, committed, first, through, deviations=deviations)
+    maker = _BatchMaker(store, cipher, versions, through, deviations)
     try:
         with suppress(KanabError):  # another collector may be sealing: the transaction tells
             maker.make(store.records(through), store.sealed())
@@ -128,21 +126,15 @@ class _BatchMaker:
     """Makes the batch of some cohorts, and what goes on to the cohort after them."""
 
     def __init__(
-        self,
-        cipher: RecordCipher,
-        versions: Versions,
-        committed: Mapping[Link, int],
-        first: int,
-        through: int,
-        *,
-        deviations: Sequence[str],
+        self, store: Store, cipher: RecordCipher, versions: Versions, through: int, deviations: Sequence[str]
     ) -> None:
         self.sealed = Sealed()
         self.doubts: Sequence[str] = ()  # of the records in the store
         self.has_carried = False
-        self._cipher, self._versions, self._committed = cipher, versions, committed
-        self._first, self._through, self._deviations = first, through, deviations
-        self._plan = versions.over(first, through)
+        self._cipher, self._versions, self._through, self._deviations = cipher, versions, through, deviations
+        self._first = min(first_open(store, versions), through)
+        self._committed = committed_records(store, cipher, range(self._first, through + 1))
+        self._plan = versions.over(self._first, through)
         self._seen: tuple[list[Record], list[bytes]] | None = None
         self._carried: Counters = {}
 

@@ -149,12 +149,7 @@ class Writer:
     """
 
     def __init__(
-        self,
-        store: Store,
-        keyring: Keyring,
-        *,
-        life: int,
-        clock: Callable[[], float | None] = time.time,
+        self, store: Store, keyring: Keyring, *, life: int, clock: Callable[[], float | None] = time.time
     ) -> None:
         store.claim(keyring.fingerprint)
         with suppress(LedgerError):  # the clock reports it

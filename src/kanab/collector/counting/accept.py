@@ -212,10 +212,7 @@ def _check_complete(
 
 
 def _check_experiment(
-    name: str,
-    targets: Sequence[CohortClass],
-    groups: Mapping[CohortClass, Transitions],
-    own_tables: Sequence[str],
+    name: str, targets: Sequence[CohortClass], groups: Mapping[CohortClass, Transitions], own_tables: Sequence[str]
 ) -> None:
     first, *others = targets
     names = {target.counters.layout.name for target in targets}

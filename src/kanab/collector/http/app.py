@@ -299,10 +299,11 @@ class Collector:
             only = "" if names is None else f"?experiments={','.join(encode(name) for name in known if name in names)}"
             place = f"{scope.get('root_path', '')}/v1/config/{service.digest}.json{only}".encode()
             return _response(307, b"", [(b"location", place), _FRESH, _PUBLIC])
-        config = service.config_named(path.removeprefix("/v1/config/").removesuffix(".json"))
-        if config is None:
+        if path.removeprefix("/v1/config/").removesuffix(".json") != service.digest:
             return _response(404, b"there is no such config\n", [_TEXT, _FRESH, _PUBLIC])
-        return _response(200, config if names is None else config_part(config, names), [_JSON, _FOR_EVER, _PUBLIC])
+        return _response(
+            200, service.config if names is None else config_part(service.config, names), [_JSON, _FOR_EVER, _PUBLIC]
+        )
 
     async def _get(self, path: str, scope: Scope, send: Send) -> None:
         """Serve script, config and health to everybody; numbers, however coarse, to this machine or with the token."""

@@ -247,12 +247,8 @@ class Service:
     def _publish(self) -> None:
         """Make the config of the plan in force and the store's epoch."""
         self.epoch = self._writer.epoch
-        self._config = public_config(self.plan, self._began, self.epoch)
-        self.digest = config_digest(self._config)
-
-    def config_named(self, digest: str) -> bytes | None:
-        """Return the config with this digest; None if it is not the current one."""
-        return self._config if digest == self.digest else None
+        self.config = public_config(self.plan, self._began, self.epoch)
+        self.digest = config_digest(self.config)
 
     # ── the clock ──────────────────────────────────────────────────────────────────────────────
 
