@@ -1,8 +1,8 @@
-"""An older store was put back: how that is noticed, and what goes on from there.
+"""An older store was put back: how that is noticed, what goes on from there, and the drill of it.
 
-Clients send running totals, old>new, and a store adds up what they moved by. One that has lost something would go on
-adding to less than its clients believe, and its means would be wrong. So it begins another epoch: the people of the old
-one send nothing any more, open cohorts are voided (or kept, and receipts say so), and newcomers are counted whole.
+Clients send running totals, old>new: a store that has lost something would add to less than they believe. So it begins
+another epoch: people of the old one send nothing any more, open cohorts are voided (or kept, and receipts say so), and
+newcomers are counted whole.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """What the chained ledger of a store says: which cohorts are closed, what became of people, and what was voided.
 
-A store keeps the number of the last closed cohort, too, by which posts are sorted quickly. Whoever may write the store
-can raise that: a key is erased, and records are given up, only for what the ledger has a batch or a void of.
-
-Per experiment, acknowledged = published + held back + destroyed. Published people are those of the ledger; all others
-stand in the encrypted counters: an exact number of a few destroyed people must not be read. Shown is it floored to k.
+A store keeps the number of the last closed cohort, too. Whoever may write the store can raise that: a key is erased,
+and records are given up, only for what the ledger has a batch or a void of. Per experiment, acknowledged = published +
+held back + destroyed; all but the published stand in encrypted counters, and are shown in steps of k.
 """
 
 from __future__ import annotations

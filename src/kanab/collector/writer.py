@@ -1,9 +1,7 @@
 """The writer: all posts that wait are written by one commit, and then the whole group is answered.
 
-Posts come from event loops into a bounded queue. One thread takes all that wait, appends
-them to the store in one transaction, and reports their outcomes. While it commits, the next group
-gathers: the busier the collector, the larger its groups. Between groups the thread does the
-housekeeping: it moves the key after a seal, merges records, and forgets old nonces.
+While it commits, the next group gathers: the busier the collector, the larger its groups. Between groups its thread
+does the housekeeping: it moves the key after a seal, merges records, and forgets old nonces.
 """
 
 from __future__ import annotations

@@ -1,4 +1,1 @@
-"""From an accepted post to counters, and from counters to tables.
-
-Others use ``accept.PostAcceptor``, ``tables.possible_tables``, ``counters``, ``cohorts.Calendar``, ``plan_versions``.
-"""
+"""From posts to counters and tables: ``accept.PostAcceptor``, ``cohorts.Calendar``, ``tables``, ``plan_versions``."""

@@ -1,4 +1,1 @@
-"""The collector's HTTP side: the application, the running service, and the server with its fast path.
-
-Others import ``app.Collector``, ``service.Service`` and ``server.serve``.
-"""
+"""HTTP of the collector: ``app.Collector``, the running ``service.Service``, ``server.serve`` with its fast path."""

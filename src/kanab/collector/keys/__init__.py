@@ -1,4 +1,1 @@
-"""Keys of open cohorts, and the encryption of records.
-
-Others import ``keyring.Keyring`` and ``encryption.RecordCipher``.
-"""
+"""Keys of open cohorts, and the encryption of records: ``keyring.Keyring`` and ``encryption.RecordCipher``."""

@@ -1,4 +1,1 @@
-"""What clients and the collector send each other: posts, nonces, the config of clients, and their limits.
-
-Everything here may be imported by clients.
-"""
+"""What clients and the collector send each other: posts, nonces, the config, limits. Clients may import all of it."""

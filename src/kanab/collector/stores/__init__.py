@@ -1,4 +1,1 @@
-"""Where counters and nonces are kept: SQLite, PostgreSQL, memory.
-
-Others import one of the three stores, or ``store.Store``, the interface that they share.
-"""
+"""Where counters and nonces are kept: SQLite, PostgreSQL, memory; others use them, or their interface ``store.Store``."""
