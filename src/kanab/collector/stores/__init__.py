@@ -1,1 +1,1 @@
-"""Where counters and nonces are kept: SQLite, PostgreSQL, memory; others use them, or their interface ``store.Store``."""
+"""Where counters and nonces are kept: SQLite, PostgreSQL, memory; others use these stores, or ``store.Store``."""
