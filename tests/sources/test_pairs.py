@@ -9,7 +9,6 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from tests.shop import assert_same_pairs
 
@@ -108,47 +107,6 @@ def test_several_rows_of_a_person_become_one_in_every_engine(engine: Loader) -> 
     assert_same_pairs(found, expected)
 
 
-def long_shape() -> tuple[pa.Table, pa.Table]:
-    """The same people as a row per assignment, and a row or two per person with metrics."""
-    assigned: dict[str, list[Any]] = {"user": [], "experiment": [], "arm": []}
-    for place in range(TESTS):
-        name = f"test_{place:02d}"
-        for who, arm in enumerate(PEOPLE[name].to_pylist()):
-            if arm is not None and place // 3 % 4 == 1:  # those whose arms are texts
-                for column, value in zip(assigned, (who, name, arm), strict=True):
-                    assigned[column].append(value)
-    for column, value in zip(assigned, (5, "test_05", "none of these"), strict=True):
-        assigned[column].append(value)
-    return pa.table(assigned), PEOPLE.select(["who", "spend", "bought", "rating"])
-
-
-def test_a_row_per_assignment_becomes_a_row_per_person_in_every_engine(engine: Loader) -> None:
-    assigned, values = long_shape()
-
-    def count() -> Pairs:
-        return count_pairs(
-            engine.store(values), "test_*", ["spend", "bought", "rating"], unit="who",
-            missing={"rating": "exclude"}, assignments=(engine.store(assigned), "user", "experiment", "arm"),
-        )  # fmt: skip
-
-    if engine.name in ("sqlite", "mysql"):
-        with pytest.raises(SourceError, match=r"has no lists.* Give a row per person, with a column per experiment"):
-            count()
-        return
-    found = count()
-    wide = PEOPLE.to_pandas()
-    names = [f"test_{place:02d}" for place in range(TESTS) if place // 3 % 4 == 1]
-    wide.loc[5, "test_05"] = None  # seen in two arms
-    alone = wide.groupby("who").first()[names].notna().sum(axis=1)
-    rules = {"spend": "zero", "bought": "zero", "rating": "exclude"}
-    expected = count_pairs(wide, names, ["spend", "bought", "rating"], missing=rules)
-    assert alone.min() > 0
-    assert_same_pairs(found, expected)
-
-
-# ── everybody at once, against SQL ─────────────────────────────────────────────────────────────
-
-
 # ── one engine at a time ───────────────────────────────────────────────────────────────────────
 
 
@@ -198,80 +156,3 @@ def test_workers_of_spark_without_kanab_are_told(spark_loader: Loader, monkeypat
     monkeypatch.setattr(engine_people, "_Partition", fail)
     with pytest.raises(SourceError, match="workers of Spark cannot load kanab"):
         count_pairs(spark_loader.load(PEOPLE), ["test_01", "test_02"])
-
-
-# ── assignments ────────────────────────────────────────────────────────────────────────────────
-
-
-def test_assignments_are_read_from_files_and_frames(tmp_path: Path) -> None:
-    assigned, values = long_shape()
-    pq.write_table(assigned, tmp_path / "assigned.parquet")
-    pq.write_table(values, tmp_path / "values.parquet")
-    columns = ("user", "experiment", "arm")
-    expected = count_pairs(values, "test_*", ["spend"], unit="who", assignments=(assigned, *columns))
-    assert (expected.total, len(expected.experiments)) == (700, 10)
-    found = count_pairs(
-        tmp_path / "values.parquet", "test_*", ["spend"], unit="who",
-        assignments=(tmp_path / "assigned.parquet", *columns),
-    )  # fmt: skip
-    assert_same_pairs(found, expected)
-    found = count_pairs(values, "test_*", ["spend"], unit="who", assignments=(assigned.to_pydict(), *columns))
-    assert_same_pairs(found, expected)
-
-
-@pytest.mark.parametrize("kind", ["whole", "number", "truth"])
-def test_arms_of_assignments_may_be_numbers_or_truths(kind: str) -> None:
-    values = pa.table({"user": ["u", "v", "w", "x", "nobody"], "y": [1, 2, 3, 4, 5]})
-    arms = {"whole": [0, 1, 0, 1, 0, 0, 1, 1], "number": [0.0, 1, 0, 1, 0, 0, 1, 1]}
-    arms["truth"] = [bool(arm) for arm in arms["whole"]]
-    assigned = pa.table({"user": list("uvwxuvwx"), "experiment": ["a"] * 4 + ["b"] * 4, "arm": arms[kind]})
-    found = count_pairs(values, ["a", "b"], ["y"], assignments=(assigned, "user", "experiment", "arm"))
-    assert found.experiments[0].levels == ((False, True) if kind == "truth" else (0, 1))
-    assert found.moments[0].sums[0:2, 2:4].tolist() == [[1, 3], [2, 4]]
-    assert found.total == 4
-
-
-def test_several_rows_of_metrics_are_added_up_for_assigned_people() -> None:
-    values = {"who": [1, 2, 3, 4, 4, None], "y": [1, 2, 3, 4, 10, 99]}
-    assigned = {"user": [1, 2, 3, 4, 1, 2, 3, 4], "experiment": ["a"] * 4 + ["b"] * 4, "arm": list("xyxyxxyy")}
-    columns = (assigned, "user", "experiment", "arm")
-    found = count_pairs(values, "*", ["y"], unit="who", assignments=columns)
-    assert found.moments[0].sums[0:2, 2:4].tolist() == [[1, 3], [2, 14]]
-    found = count_pairs(values, "*", ["y"], unit="who", aggregate="max", assignments=columns)
-    assert found.moments[0].sums[0:2, 2:4].tolist() == [[1, 3], [2, 10]]
-
-
-@pytest.mark.parametrize(
-    ("choices", "message"),
-    [
-        ({"assignments": "table"}, "not a table and three of its columns"),
-        ({"assignments": ({"user": [1]}, "user")}, "not a table and three of its columns"),
-        (
-            {"assignments": ({"user": [1], "e": ["a"], "arm": [0]}, "user", "experiment", "arm")},
-            "no column 'experiment'",
-        ),
-        ({"where": "y > 0"}, "a filter could mean either table"),
-        ({"experiments": ["a", "c"]}, "no column 'c'"),
-        ({"unit": "y"}, "hold different kinds of values"),
-    ],
-)
-def test_mistakes_in_assignments_are_told(choices: dict[str, Any], message: str) -> None:
-    values = {"user": ["1", "2"], "y": [1, 2]}
-    assigned = {"user": ["1", "2"] * 2, "experiment": ["a", "a", "b", "b"], "arm": [0, 1, 0, 1]}
-    given = {"experiments": ["a", "b"], "metrics": ["y"], "assignments": (assigned, "user", "experiment", "arm")}
-    with pytest.raises(SourceError, match=message):
-        count_pairs(values, **(given | choices))
-
-
-def test_an_experiment_of_too_many_arms_is_told_by_its_name() -> None:
-    assigned = {"user": list(range(40)), "experiment": ["a", "b"] * 20, "arm": list(range(20)) * 2}
-    with pytest.raises(SourceError, match=r"experiment '[ab]' has more than 8 arms"):
-        count_pairs({"user": [1], "y": [1]}, "*", ["y"], assignments=(assigned, "user", "experiment", "arm"))
-
-
-def test_assignments_and_metrics_come_from_one_place(postgres_loader: Loader, duckdb_loader: Loader) -> None:
-    assigned, values = long_shape()
-    columns = ("user", "experiment", "arm")
-    for other in (assigned, duckdb_loader.load(assigned)):
-        with pytest.raises(SourceError, match="in different places"):
-            count_pairs(postgres_loader.load(values), "*", ["spend"], unit="who", assignments=(other, *columns))

@@ -81,7 +81,6 @@ def scan_interactions(
     alpha: float = ALPHA,
     tolerance: Mapping[str, float] | None = None,
     rows: Rows | None = None,
-    assignments: Any = None,
     joint_shares: Mapping[tuple[str, str], Mapping[tuple[Any, Any], float]] | None = None,
     progress: Progress | None = None,
     ledger: str | PathLike[str] | None = None,
@@ -96,7 +95,6 @@ def scan_interactions(
     family, correction, alpha: "metric" corrects over all pairs of one metric, "all" over everything.
     tolerance: interactions below it, by metric and in its units, do not matter.
     rows: which rows count: a table or query, a filter, the person where one has several rows.
-    assignments: (table, person, experiment, arm) where arms are in a table of their own.
     joint_shares: how people were meant to be divided over two experiments that were not assigned independently:
         {("checkout", "search"): {("A", "off"): 0.4, …}}, for every pair of arms; releases take them from their plans.
     progress: called with the people counted so far, and with how many there are, if known.
@@ -114,14 +112,14 @@ def scan_interactions(
     joint = _read_joint_shares({} if joint_shares is None else joint_shares)
     releases = _as_releases(source)
     if releases is not None:
-        _check_nothing_counted(experiments, measured.values(), rows, assignments, ledger)
+        _check_nothing_counted(experiments, measured.values(), rows, ledger)
         return scan_stored_pairs(releases, [*measured], rules, joint)
     _check_shared(ledger)
     counting = _choices_of_pairs(measured, rows)
     source = load_frame(source)
-    pairs = count_pairs(source, experiments, [*measured], progress=progress, assignments=assignments, **counting)
+    pairs = count_pairs(source, experiments, [*measured], progress=progress, **counting)
     repeats: tuple[str, ...] = ()
-    if counting.get("unit") is None and assignments is None:
+    if counting.get("unit") is None:
         alone = make_plan(pairs.experiments[0].name, [], k=k)
         seen = count_source(source, alone, SourceOptions(**vars(rows or Rows())), for_release=False).repeats
         repeats = tuple(name for name in seen if name not in {part.name for part in pairs.experiments})

@@ -116,7 +116,6 @@ class Engine:
     ``repeats``: people made of many rows are made again by every statement, unless they are cached.
     ``adds_doubles``: the sum of doubles is plain addition, and much quicker than that of integers.
     ``quantiles``: there is an exact quantile.
-    ``has_lists``: rows can be collected into a list.
     ``at_hand``: it runs in this process, and keeps a table for next to nothing.
     ``native``: numbers leave with all their digits as they are, but not as texts.
     ``exact_text``: a function that makes texts equal only where they are the same, letter by letter.
@@ -138,7 +137,6 @@ class Engine:
     repeats: bool = False
     adds_doubles: bool = False
     quantiles: bool = True
-    has_lists: bool = True
     at_hand: bool = False
     native: bool = False
     exact_text: Callable[[Any], Any] | None = None
@@ -199,7 +197,6 @@ _ENGINES = (
         "mysql",
         "wide",
         quantiles=False,
-        has_lists=False,
         exact_text=as_bytes,
         rewrite=_mysql_bytes,
         standard=_finite,
@@ -220,7 +217,6 @@ _ENGINES = (
         sums_fail=True,
         standard=_without_nan,
         quantiles=False,
-        has_lists=False,
         native=True,
         exact_text=sqlite_functions.without_collation,
         microseconds=sqlite_functions.from_text,

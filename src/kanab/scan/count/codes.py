@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,17 +21,6 @@ from kanab.tally.factor import Level, as_level
 
 MOST_ARMS = 8
 """More arms are refused: the column is something else, or the pairs are too thin to test."""
-
-
-@dataclass(frozen=True, eq=False)
-class NumberedArms:
-    """Arms that are numbered already: everybody's code, and what the codes mean."""
-
-    codes: Codes
-    levels: Sequence[Level]
-
-    def __len__(self) -> int:
-        return len(self.codes)
 
 
 class ArmCodes:
@@ -49,8 +37,6 @@ class ArmCodes:
         >>> codes.read(["on", None, "off"]).tolist(), codes.levels
         ([1, 255, 0], ['off', 'on'])
         """
-        if isinstance(values, NumberedArms):
-            return self._numbered(values.codes, values.levels)
         array = as_column(values)
         if not isinstance(array, np.ndarray):
             return self._arrow(array)

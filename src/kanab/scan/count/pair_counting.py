@@ -16,7 +16,7 @@ import numpy as np
 from kanab.arguments import check_arguments
 from kanab.counting.columns import declare_metrics, name_list
 from kanab.counting.csvfile import matching_files
-from kanab.counting.dispatch import SourceOptions
+from kanab.counting.dispatch import SourceOptions, open_people
 from kanab.counting.files import read_files
 from kanab.counting.frames import get_column, is_elsewhere, load_frame
 from kanab.counting.grids import Profile, check_range, choose_metric
@@ -48,7 +48,6 @@ def count_pairs(
     sql: str | None = None,
     unit: str | None = None,
     aggregate: Mapping[str, str] | str | None = None,
-    assignments: Any = None,
     progress: Progress | None = None,
 ) -> Pairs:
     """Count people into the tables of all pairs of experiments, each with every metric.
@@ -57,8 +56,7 @@ def count_pairs(
     Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``experiments`` are
     columns that hold arms, also by patterns such as "test_*"; they come in the order of the columns.
     Somebody without an arm is not in that experiment. ``unit`` names the person where one has several
-    rows, and ``aggregate`` says how these become one. With ``assignments``, a tuple of a table, its
-    column of the person, of the experiment and of the arm, the source holds only the metrics.
+    rows, and ``aggregate`` says how these become one.
     ``progress`` is called with the people counted so far, and with how many there are, if known.
     Raises `SourceError` where the source cannot be counted, `PlanError` where names contradict each
     other or fewer than two experiments are named.
@@ -72,8 +70,7 @@ def count_pairs(
     choices = {"bounds": bounds, "resolution": resolution, "missing": missing}
     declared = list(declare_metrics(metrics, metric_names, choices).values())
     wanted = read_names(experiments, "experiments")
-    several_rows = unit is not None or assignments is not None
-    if several_rows:
+    if unit is not None:
         declared = [_with_rule(plan, aggregate) for plan in declared]
     options = SourceOptions(where=where, table=table, sql=sql, unit=unit, aggregate=aggregate)
     others = [*metric_names, *([unit] if unit is not None else [])]
@@ -82,7 +79,7 @@ def count_pairs(
         names = _match_names(wanted, columns, others)
         return Plan(tuple(map(_as_plan, declared)), tuple(ExperimentPlan(name) for name in names))
 
-    with _open(load_frame(source), options, choose, assignments) as (names, people):
+    with _open(load_frame(source), options, choose) as (names, people):
         sums, chosen = _count(people, names, declared, progress)
     return _finish(sums, names, chosen)
 
@@ -213,21 +210,20 @@ def _finish(sums: PairSums, names: Sequence[str], metrics: Sequence[Metric]) -> 
 
 @contextmanager
 def _open(
-    source: Any, options: SourceOptions, choose: Callable[[Sequence[str]], Plan], assignments: Any
+    source: Any, options: SourceOptions, choose: Callable[[Sequence[str]], Plan]
 ) -> Iterator[tuple[Sequence[str], People]]:
     """Return the experiments that are chosen from the columns of a source, and its people."""
-    simple = None if assignments is not None else _open_without_engine(source, options)
+    simple = _open_without_engine(source, options)
     if simple is not None:
         yield choose(simple.columns).experiment_names, simple
         return
     if importlib.util.find_spec("ibis") is None:
-        choosing = "choosing rows (where), several rows per person (unit) and assignments"
-        several = options.needs_engine or assignments is not None
-        raise MissingExtraError(choosing if several else "reading anything but CSV files", "sql")
-    from kanab.scan.count.engine_people import open_engine_people  # noqa: PLC0415 - needs the [sql] extra
+        choosing = "choosing rows (where) and several rows per person (unit)"
+        raise MissingExtraError(choosing if options.needs_engine else "reading anything but CSV files", "sql")
+    from kanab.scan.count.engine_people import EnginePeople  # noqa: PLC0415 - needs the [sql] extra
 
-    with open_engine_people(source, options, choose, assignments) as (plan, people):
-        yield plan.experiment_names, people
+    with open_people(source, options, choose) as (plan, table):
+        yield plan.experiment_names, EnginePeople(table)
 
 
 def _open_without_engine(source: Any, options: SourceOptions) -> FramePeople | ParquetPeople | None:

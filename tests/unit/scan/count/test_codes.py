@@ -14,7 +14,7 @@ import pytest
 
 from kanab.counting.frames import to_numbers
 from kanab.errors import LevelError, SourceError
-from kanab.scan.count.codes import ArmCodes, NumberedArms, as_numbers
+from kanab.scan.count.codes import ArmCodes, as_numbers
 
 TEXTS = ["on", None, "off", "on"]
 WHOLE = [3, None, -1, 3]
@@ -70,7 +70,6 @@ def names(values: Any, codes: ArmCodes | None = None) -> list[Any]:
         (pa.array([None, None], pa.int32()), [None, None]),
         (pa.array([None, None], pa.string()), [None, None]),
         (np.array([]), []),
-        (NumberedArms(np.array([1, 255, 0], dtype=np.uint8), ("a", "b", "nobody")), ["b", None, "a"]),
     ],
 )  # fmt: skip
 def test_a_column_of_any_kind_becomes_codes(values: Any, expected: list[Any]) -> None:
