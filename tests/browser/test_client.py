@@ -86,18 +86,6 @@ def test_pairs_carry_the_later_cohort_and_totals_since_then(site: Site, someone:
     assert f"checkout/tier:{checkout}:2@{week}:minutes:10>11" in site.counted
 
 
-def test_ratios_travel_with_their_parts_and_excluded_metrics_begin_with_nothing(site: Site, someone: Open) -> None:
-    tab = someone().start().enroll("banner")
-    for metric, amount in (("revenue", 30), ("orders", 1), ("rating", 4)):
-        tab.track(metric, amount).flush()
-    moves = [line.partition(":")[2].partition(":")[2] for line in site.counted]
-    assert moves == [
-        "", "revenue:0>30", "revenue/orders:0/0>30/0",
-        "orders:0>1", "revenue/orders:30/0>30/1",
-        "rating:>4", "rating/orders:>4/1",
-    ]  # fmt: skip
-
-
 def test_values_are_cut_to_bounds_and_put_on_the_grid_before_they_leave(site: Site, someone: Open) -> None:
     tab = someone().start().enroll("banner")
     for amount in (0.004, 0.004, 700, -200, -900):

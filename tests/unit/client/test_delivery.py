@@ -261,22 +261,6 @@ def test_lost_answers_cost_a_second_sending_and_no_second_count(client: Client, 
     assert collector.number(f"{TIER}|n") == 1
 
 
-def test_whoever_comes_back_after_days_goes_on_from_what_was_sent(
-    collector: CountingCollector, clock: Clock, closing: Keep
-) -> None:
-    """The answer came after the state was handed on, and the process that heard it is gone."""
-    first = closing(Client(collector.plan, collector, clock=clock))
-    state = enrolled(first)
-    assert first.flush(5)
-    clock.pass_by(days=3)
-    later = closing(Client(collector.plan, collector, clock=clock))
-    person = later.person(state, id="user-1")
-    person.track("minutes", 2)
-    person.flush(5)
-    assert len(collector.received) == 2
-    assert collector.number(f"{TIER}|minutes|s") == 200
-
-
 def test_an_enrollment_that_is_refused_ends_it(client: Client, collector: CountingCollector, clock: Clock) -> None:
     clock.pass_by(days=-7)
     late = client.person(id="user-1")
