@@ -1,7 +1,4 @@
-"""A client for servers: the verbs of the browser module, with the state in a cookie or held by the caller.
-
-Import from here; the modules are for this folder alone.
-"""
+"""A client for servers: the verbs of the browser module, with the state in a cookie or held by the caller."""
 
 from kanab.client.client import Client
 from kanab.client.cookies import Cookies, read_keys

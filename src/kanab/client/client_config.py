@@ -97,10 +97,7 @@ class Config(msgspec.Struct, frozen=True, dict=True):
         return self._periods.label(self._periods.of_day(now.astimezone(UTC).date()))
 
     def end(self, cohort: str | None) -> float | None:
-        """Return when the people of a cohort have been measured, in seconds since 1970; None: never.
-
-        A label that is none of this plan's cohorts is over.
-        """
+        """Return when the people of a cohort have been measured, in seconds; None: never, 0: no such cohort."""
         if self._periods is None or self.cohorts is None:
             return None
         if cohort not in self._ends:

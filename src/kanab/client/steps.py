@@ -1,8 +1,4 @@
-"""What a person does, as changes of their state: pure functions, so that a step can be repeated on a newer state.
-
-Who gets which arm, by a stable id or by numbers drawn at random, is the same in every language: the vectors are in
-tests/contract/cases.json.
-"""
+"""What a person does, as changes of their state: pure functions, so that a step can be repeated on a newer state."""
 
 from __future__ import annotations
 
@@ -159,10 +155,7 @@ Step = Remember | Enroll | Track | OptOut
 
 
 def arms_of(config: Config, state: State, id: str | None) -> dict[str, str | None]:
-    """Return arms in all experiments: those remembered, the others by the id or at random.
-
-    With an id only the arms in which somebody is counted are remembered: the others follow from it.
-    """
+    """Return arms in all experiments: remembered ones (with an id only of who is counted), the others drawn."""
     known = {name: arm for name, arm in state.arms.items() if _stays(config, state, name, arm, id)}
     numbers: Numbers = numbers_of_id(id) if id else numbers_of_root(state.root)
     return assign(config.experiments, numbers, known)

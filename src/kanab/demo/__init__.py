@@ -1,4 +1,1 @@
-"""A demonstration: a shop, its visitors, a collector and a dashboard, over the real HTTP routes.
-
-The command ``kanab demo`` uses ``running``; nothing else imports this folder.
-"""
+"""A demonstration: a shop, its visitors, a collector and a dashboard, over the real HTTP routes."""

@@ -265,10 +265,7 @@ class Demo:
 
 @contextmanager
 def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]:
-    """Start everything in this process, let the weeks pass, and keep it running.
-
-    Raises `StoreError` where the folder holds something else.
-    """
+    """Start everything in this process, let the weeks pass, and keep it running."""
     if folder.exists() and any(folder.iterdir()) and not (folder / "kanab.toml").exists():
         raise StoreError(f"{folder.name} holds something else", "Name a new folder: kanab demo FOLDER")
     data = folder / "kanab-data"
@@ -291,10 +288,7 @@ def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]
 
 
 def compare(demo: Demo) -> int:
-    """Check that arm totals of everything sealed equal those of the visitors' rows; return how many were compared.
-
-    Raises `StoreError` where one differs.
-    """
+    """Return how many arm totals of everything sealed were compared with the visitors' rows; all must be equal."""
     ledger = stored_ledger(demo.service.store)
     truth = count(demo.truth.columns(monday(datetime.now(UTC), 1)), plan=demo.service.plan).tallies
     compared = 0

@@ -1,8 +1,4 @@
-"""The ways to tell people: Slack's JSON, plain JSON with a signature, and mail; of each address its host is shown.
-
-Of redirects only those within a host are followed, and an answer is not read. What goes wrong is said in words that
-hold no address but its host, and no secret.
-"""
+"""Slack's JSON, plain JSON with a signature, and mail. Errors name no address but its host, and no secret."""
 
 from __future__ import annotations
 
@@ -356,10 +352,7 @@ def _refused_post(host: str, status: int, headers: http.client.HTTPMessage) -> D
 
 
 def send_mail(mail: EmailMessage, plan: MailPlan, password: str | None, *, seconds: float = CALL_SECONDS) -> str:
-    """Hand a mail over; return a sentence if some of its mailboxes, but not all, were refused.
-
-    Raises `DeliveryError` where nobody gets it.
-    """
+    """Hand a mail over; return a sentence if some of its mailboxes, but not all, were refused."""
     host = f"{plan.server}:{plan.port}"
     client: smtplib.SMTP | None = None
     try:

@@ -1,8 +1,4 @@
-"""What there is to tell about a sealed batch, from what was sealed alone: the same batch always gives the same notices.
-
-Nothing here sees an open cohort. The one notice about people who are not sealed yet is the alarm that a collector
-makes of counts in steps of k, and it holds no count.
-"""
+"""What there is to tell about a sealed batch, from what was sealed alone: the same batch, the same notices."""
 
 from __future__ import annotations
 

@@ -114,10 +114,7 @@ class Notifier:
         self._store.mark_sent([f"{channel.name}:{digest}" for digest in unsent.values()])
 
     def _send(self, notices: Sequence[Notice], channel: Channel) -> DeliveryError | None:
-        """Send notices in their order; return the problem of those that were refused by themselves.
-
-        Raises `DeliveryError` where the channel takes nothing at all now.
-        """
+        """Send notices in their order; return the problem of those that were refused by themselves."""
         refused: DeliveryError | None = None
         for start in range(0, len(notices), channel.most):
             sent = self._store.sent_marks()  # another collector of this store may have been quicker

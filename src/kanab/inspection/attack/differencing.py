@@ -65,11 +65,7 @@ def _small_cells(table: AttackedTable, cross: Cross, title: str, k: int) -> Iter
 
 
 def find_differences(releases: Sequence[AttackedRelease], k: int) -> list[Finding]:
-    """Find what subtracting one table from another of the same people says about fewer than k of them.
-
-    Tables are compared where the people of one are among those of the other: the same experiments,
-    or an experiment and a pair that it is in. Batches of different cohorts are different people.
-    """
+    """Find what subtracting a table from another says, where the people of one are among those of the other."""
     findings: list[Finding] = []
     for before, after, first, second in _comparable(releases):
         names = tuple(name for name in first.names if name in second.names)

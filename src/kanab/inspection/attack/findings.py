@@ -38,10 +38,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attack: what it found, or why it was not tried, and what else it ``says``, with its ``figures``.
-
-    What it finds breaks what was ``promised``, or is beyond what k covers.
-    """
+    """One attack: what it found, or why it was not tried, and whether that breaks what was ``promised``."""
 
     attack: str
     does: str

@@ -214,10 +214,7 @@ class MetricDesign:
 
 
 def known_columns(columns: Mapping[str, Sequence[Any]], releases: Sequence[AttackedRelease]) -> KnownPeople:
-    """Return what is known of people from columns that are named like axes and metrics of releases.
-
-    Raises `SourceError` where columns differ in length, or a metric's values are no numbers.
-    """
+    """Return what is known from columns named like axes and metrics; raise `SourceError` where they are none."""
     if not isinstance(columns, Mapping) or any(
         isinstance(each, str) or not isinstance(each, Sized) for each in columns.values()
     ):
@@ -238,10 +235,7 @@ def known_columns(columns: Mapping[str, Sequence[Any]], releases: Sequence[Attac
 
 
 def place_people(known: KnownPeople, releases: Sequence[AttackedRelease]) -> Background:
-    """Place people in the published tables.
-
-    Tables with an axis that is not known are left out, and so are those whose counts are not these people's.
-    """
+    """Place people in the published tables whose axes are known, and whose counts are those of these people."""
     levels = {name: _coded(values) for name, values in known.levels.items()}
     tables, sources, placed = [], [], []
     for release in releases:

@@ -1,9 +1,6 @@
 """Linked tables: what they say about classes that nobody published, without knowing anybody.
 
-Blacked-out classes, levels that were merged in two ways, and classes of crossed tables are unknown. Every published
-count is an equation about their people, every published sum one about their values. A count that can only lie between 1
-and k − 1 has been found out (linear programming), and so has a sum that follows (least squares) and rests on one or two
-people.
+Every published count is an equation about the people of unknown classes, every sum one about their values.
 """
 
 from __future__ import annotations
@@ -124,10 +121,7 @@ def _widths(table: AttackedTable) -> list[tuple[str, int]]:
 
 
 def _may_expose(tables: Sequence[AttackedTable]) -> bool:
-    """Tell whether counts could be exposed: not where plain tables hang together like a tree.
-
-    There every crossed class can be as large as the smallest published one that it is in.
-    """
+    """Tell whether counts could be exposed: not where plain tables hang together like a tree."""
     if any(table.hidden.any() for table in tables):
         return True
     versions: dict[str, Axis] = {}

@@ -1,8 +1,4 @@
-"""A release as an attacker sees it: whatever its file says, also what the gate would have refused.
-
-Reading is lenient on purpose. Classes may be small, a class may be blacked out (``"people": null``),
-tables may lack arms, and several releases may be about the same people.
-"""
+"""A release as an attacker sees it: whatever its file says, also what the gate would have refused, or blacked out."""
 
 from __future__ import annotations
 
@@ -256,10 +252,7 @@ class _Map(msgspec.Struct):
 
 
 def published_from_dict(data: Any, name: str) -> AttackedRelease:
-    """Read a release from its plain data; fields that no attack needs are not looked at.
-
-    Raises `SourceError` where it is none, or a table cannot be read, `PrivacyError` where it is internal.
-    """
+    """Read a release from its plain data; raise `SourceError` where it is none, `PrivacyError` where it is internal."""
     refuse_own_rows(data)
     if isinstance(data, dict) and (isinstance(data.get("pairs"), list) or isinstance(data.get("segments"), list)):
         raise SourceError(
@@ -288,10 +281,7 @@ def published_from_dict(data: Any, name: str) -> AttackedRelease:
 
 
 def _noise(data: Mapping[str, Any], tables: Sequence[AttackedTable]) -> StatedNoise | None:
-    """Return the noise that a file states; None where it has none, or its tables agree as exact ones do.
-
-    Raises `SourceError` where it is not that of its plan.
-    """
+    """Return the noise that a file states; None where it has none, or its tables agree as exact ones do."""
     receipt = _dict(data, "receipt")
     if receipt.get("noise") is None or _agree(tables):
         return None

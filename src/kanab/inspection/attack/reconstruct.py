@@ -100,10 +100,7 @@ def total_finding(attack: str, design: MetricDesign, signature: int, total: int)
 
 
 def find_contributors(background: Background, _k: int) -> list[Finding]:
-    """Find combinations of sums of an amount that rest on one or two people who have any, or mostly on one.
-
-    It needs everybody's values: whoever knows who has any, but not how much, can do the same.
-    """
+    """Find combinations of an amount's sums that rest on one or two people who have any, or mostly on one."""
     findings = []
     for design in background.designs:
         values, metric = design.values, design.metric

@@ -1,7 +1,4 @@
-"""Solving in whole numbers: values that only fit because they come in steps, as far as a small budget of work goes.
-
-k does not promise that this is impossible, but for metrics that are marked sensitive.
-"""
+"""Solving in whole numbers, within a small budget: k rules it out for metrics that are marked sensitive only."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ class WholeFindings:
 
 
 def find_whole_numbers(background: Background, k: int, *, sensitive: bool) -> WholeFindings:
-    """Find fewer than k people, alike in all tables, to whom sums, bounds and whole numbers leave one total only.
-
-    Classes in which everybody is at the same bound say so themselves, and what least squares find needs no steps.
-    """
+    """Find fewer than k people, alike in all tables, to whom sums, bounds and whole numbers leave one total only."""
     findings: list[Finding] = []
     unsettled = False
     for design in background.designs:

@@ -49,7 +49,10 @@ RISKS = (
 TESTS = ("tests/unit/privacy/epsilon/test_noisy_release.py", "tests/unit/privacy/epsilon/test_accountant.py")
 """Which of Kanab's own tests prove the rules behind each question."""
 
-QUESTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
+Told = dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]]
+"""Of every question the rules that bear on it, what holds, and what does not."""
+
+QUESTIONS: Told = {
     "singling out": (
         ("noise", "declared", "receipt", "account", "ledger"),
         (
@@ -69,7 +72,6 @@ QUESTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] =
         ("What is true of a whole class, such as its average, can be read, and is the purpose.",),
     ),
 }
-"""Of every question the rules that bear on it, what holds, and what does not."""
 
 
 def all_noisy(releases: Sequence[Plain]) -> bool:

@@ -1,7 +1,4 @@
-"""The privacy officer's report: the account of releases as sections, and as one self-contained page.
-
-Everything in it is in the account.
-"""
+"""The privacy officer's report: the account of releases as sections, and as one self-contained page."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The data-protection sheet of a plan, from the sections of the officer's report: fields, places, and what people say.
-
-What only people can decide (who is responsible, on which legal basis) stands in the plan's table ``[sheet]``, or is
-left open, to be filled in by hand.
-"""
+"""The data-protection sheet of a plan, from the sections of the officer's report; people fill in the rest."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""What an officer asks of releases: where the data are, what was done otherwise, what remains open.
-
-Sentences and plain data. Nothing is claimed that the releases and the checks do not bear out.
-"""
+"""What an officer asks of releases: where the data are, what was done otherwise, what remains open."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kanab.description import DEFAULT_K
@@ -323,51 +319,49 @@ def _worst(checks: Iterable[Check]) -> bool | None:
 # ── three questions ────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class _OfficerQuestion:
-    """One of three questions, with the rules that bear on it; ``partly``: they cannot settle it alone."""
-
-    name: str
-    asks: str
-    rules: tuple[str, ...]
-    holds: tuple[str, ...]
-    gaps: tuple[str, ...]
-    partly: bool = True
-    tests: tuple[str, ...] = ()
-
-    def answer(self, checks: Iterable[Check]) -> Plain:
-        """Return the question with its answer as plain data."""
-        relevant = [check for check in checks if check.rule in self.rules]
-        state = "in part" if self.partly or any(check.holds is None for check in relevant) else "covered"
-        return {
-            "question": self.name,
-            "asks": self.asks,
-            "state": "broken" if any(check.holds is False for check in relevant) else state,
-            "holds": list(self.holds),
-            "gaps": list(self.gaps),
-            "rules": list(dict.fromkeys(check.rule for check in relevant)),
-            "tests": list(self.tests or TESTS[self.name]),
-        }
+_ASKS = {
+    "singling out": "Can one person be picked out?",
+    "linkability": "Can two records about the same person be joined?",
+    "inference": "Can a person's value be worked out?",
+}
 
 
 def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequence[Check]) -> list[Plain]:
     """Return the three questions of Opinion 05/2014 (WP216): what holds, by which rules and tests, what does not."""
+    with_noise = noisy.all_noisy(releases)
+    told = noisy.QUESTIONS if with_noise else _told(releases, effective_k, checks)
+    answers = []
+    for name, (rules, holds, gaps) in told.items():
+        relevant = [check for check in checks if check.rule in rules]
+        settled = with_noise or name == "singling out"  # k alone cannot settle the other two
+        state = "covered" if settled and all(check.holds is not None for check in relevant) else "in part"
+        answers.append(
+            {
+                "question": name,
+                "asks": _ASKS[name],
+                "state": "broken" if any(check.holds is False for check in relevant) else state,
+                "holds": list(holds),
+                "gaps": list(gaps),
+                "rules": list(dict.fromkeys(check.rule for check in relevant)),
+                "tests": list(noisy.TESTS if with_noise else TESTS[name]),
+            }
+        )
+    return answers
+
+
+def _told(releases: Sequence[Plain], effective_k: int | None, checks: Sequence[Check]) -> noisy.Told:
+    """Return, for exact numbers, which rules bear on every question, what holds, and what does not."""
     alike = sum(release["homogeneous"] for release in releases)
     combinations = _combinations(releases, effective_k)
     unseen = [check.says for check in checks if check.rule == "contributors" and not check.holds]
     amounts = () if unseen else ("No amount rests on fewer than 3 people, or mostly on one.",)
-    three = (
-        _OfficerQuestion(
-            "singling out",
-            "Can one person be picked out?",
+    return {
+        "singling out": (
             ("k", "totals", "overlap", "differences", "ledger"),
             (f"Every class holds nobody or at least {_least_k(releases)} people.", combinations),
             ("Somebody who forges people, or knows all others of a class, can subtract them.",),
-            partly=False,
         ),
-        _OfficerQuestion(
-            "linkability",
-            "Can two records about the same person be joined?",
+        "linkability": (
             ("overlap", "differences", "ledger"),
             (f"There are no records of people and no identifiers. {_crossed(releases)}", combinations),
             (
@@ -375,9 +369,7 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
                 "Whoever knows a person's arm and level knows the person's class in each table, and nothing finer.",
             ),
         ),
-        _OfficerQuestion(
-            "inference",
-            "Can a person's value be worked out?",
+        "inference": (
             ("contributors", "sensitive values", "squares", "bounds"),
             (
                 *amounts,
@@ -392,14 +384,7 @@ def questions(releases: Sequence[Plain], effective_k: int | None, checks: Sequen
                 "The average of a class is the best guess about everybody in it.",
             ),
         ),
-    )
-    answered: Sequence[_OfficerQuestion] = three
-    if noisy.all_noisy(releases):
-        answered = [
-            _OfficerQuestion(question.name, question.asks, *noisy.QUESTIONS[question.name], False, noisy.TESTS)
-            for question in three
-        ]
-    return [question.answer(checks) for question in answered]
+    }
 
 
 def _collected(releases: Sequence[Plain]) -> bool:
