@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from kanab.counting import connect
-from kanab.counting.connect import open_beside, open_table, opened_table
+from kanab.counting.connect import open_table, opened_table
 from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.engine.sql import count_table
 from kanab.counting.in_memory import count_rows
@@ -193,15 +193,6 @@ def test_a_duckdb_file_is_read_and_never_made(tmp_path: Path) -> None:
     assert count_table(open_table(f"duckdb://{file}", sql=query), plan).tallies["variant"].total == 6
     with pytest.raises(SourceError, match="Did you mean people"):
         open_table(f"duckdb://{file}", table="peple")
-
-
-def test_a_second_table_of_the_same_connection(
-    duckdb_loader: Loader, parquet: Callable[[dict[str, Any]], Path]
-) -> None:
-    table = duckdb_loader.load({"a": [1]})
-    other = duckdb_loader.load({"b": [2]})
-    assert open_beside(table, other.op().name).columns == ("b",)
-    assert open_beside(table, str(parquet({"c": [3]}))).columns == ("c",)
 
 
 def test_spark_by_url(spark_session: Any, parquet: Callable[[dict[str, Any]], Path]) -> None:

@@ -8,14 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted, Signatures, SignatureValues
-from kanab.counting.dispatch import open_people, source_options
-from kanab.counting.engine.dialects import arrow_batches
 from kanab.counting.engine.sql import count_table
 from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean, Ratio
@@ -499,33 +496,3 @@ def test_an_unsigned_number_beyond_63_bits_is_never_a_negative_one(engine: Loade
         return  # they have no such numbers
     table = pa.table({"variant": ["A", "B"] * 2, "y": pa.array([1, 2, 3, 2**63 + 5], pa.uint64())})
     assert_right_or_refused(lambda: count_table(engine.load(table), LITTLE), [4, 11], 2**63 + 5)
-
-
-def test_sums_of_the_largest_numbers_of_a_grid_are_exact_or_refused(engine: Loader) -> None:
-    """Squares of 2^51 have 102 bits: 4,000 of them pass what decimals of 38 digits could still add tenfold."""
-    most = 2**51
-    columns = {"variant": ["A", "B"] * 2_000, "y": [most - place % 3 for place in range(4_000)]}
-    plan = make_plan("variant", [Mean("y", bounds=(0, most), resolution=1)])
-    try:
-        counted = count_table(engine.load(columns), plan)
-    except KanabError as problem:
-        assert str(most) not in str(problem)
-    else:
-        assert_same(counted, count_rows(columns, plan))
-
-
-def test_every_engine_yields_the_counted_relation_as_arrow_batches(engine: Loader) -> None:
-    plan = Plan((MetricPlan("spend"), MetricPlan("bought")), (ExperimentPlan("variant"), ExperimentPlan("banner")))
-    options = source_options(kb.Rows(where="orders >= 1"))
-    with open_people(engine.store(SHOP), options, lambda _: plan) as (_, people):
-        batches = list(arrow_batches(people, 100))
-    rows = pa.Table.from_batches(batches)
-    expected = SHOP.filter(pc.greater_equal(SHOP["orders"], 1)).select(["variant", "banner", "spend", "bought"])
-    assert len(batches) > 1
-    assert_same_rows(rows, expected)
-
-
-def assert_same_rows(found: pa.Table, expected: pa.Table) -> None:
-    """Check that two tables hold the same rows, in any order."""
-    assert found.column_names == expected.column_names
-    assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))

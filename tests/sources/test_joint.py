@@ -128,16 +128,6 @@ def test_older_plans_are_counted_again_in_one_pass(engine: Loader) -> None:
     assert_all(counted, [count_rows(SHOP, one) for one in plans], count_rows(SHOP, plans[0], plans[1:]))
 
 
-def test_people_of_one_plan_alone_are_in_the_signatures_of_the_other(engine: Loader) -> None:
-    people = {"variant": ["A", "B", None, None], "banner": [None, None, 0, 1], "y": [1, 2, 3, 4]}
-    first, second = make_plan("variant", ["y"]), make_plan("banner", ["y"])
-    counted = joined(engine.load(people), [first, second])
-    assert counted.signatures.cells.tolist() == [[-1], [-1], [0], [1]]
-    assert counted.earlier[0].signatures.cells.tolist() == [[0], [1], [-1], [-1]]
-    assert (counted.outside, counted.earlier[0].outside) == (2, 2)
-    assert (counted.missing, counted.earlier[0].missing) == ({"y": 0}, {"y": 0})
-
-
 def test_a_bound_above_zero_does_not_refuse_people_whom_the_metric_is_not_about(engine: Loader) -> None:
     people = {"variant": ["A", "B", None], "banner": [0, 1, 1], "y": [1.0, 2.0, None]}
     above = Mean("y", bounds=(1, 5), missing="zero")
@@ -155,20 +145,6 @@ def test_who_is_left_out_of_a_metric_is_decided_on_the_people_of_each_plan(engin
         each.tallies[name].metrics[0].missing for each, name in ((counted, "variant"), (counted.earlier[0], "banner"))
     ]
     assert rules == ["zero", "exclude"]
-
-
-def test_a_product_the_other_way_round_is_turned(engine: Loader) -> None:
-    there = Plan(
-        (MetricPlan("spend"), MetricPlan("orders", missing="exclude"), MetricPlan("r", ratio=("spend", "orders"))),
-        (ExperimentPlan("variant", adjust=("tier",)),),
-    )
-    back = replace(there, metrics=(*there.metrics[:2], MetricPlan("r", ratio=("orders", "spend"))))
-    counted = joined(engine.load(SHOP), [there, back])
-    assert_all(counted, [count_rows(SHOP, one) for one in (there, back)], count_rows(SHOP, there, [back]))
-    one, two = (part.tallies["variant/tier"].crosses[0] for part in (counted, counted.earlier[0]))
-    assert (one.pair, two.pair) == (("spend", "orders"), ("orders", "spend"))
-    assert one.products.tolist() == two.products.tolist()
-    assert one.sums[0].tolist() == two.sums[1].tolist()
 
 
 def test_a_column_of_nothing_is_missing_for_everybody(duckdb_loader: Loader) -> None:
@@ -252,8 +228,6 @@ def test_a_problem_of_an_older_plan_names_its_column(parquet: Any) -> None:
     old = Plan((MetricPlan("y"),), (ExperimentPlan("variant", adjust=("tier",)),), (CovariatePlan("tier", (1, 3)),))
     with pytest.raises(SourceError, match=r"covariate 'tier' holds a level that is not declared"):
         kb.count(parquet(rows), make_plan("variant", ["y"], adjust=["tier"]), earlier=[old])
-    with pytest.raises(SourceError, match=r"there is no column 'tiers', which earlier releases"):
-        kb.count(parquet(rows), make_plan("variant", ["y"]), earlier=[make_plan("variant", ["y"], adjust=["tiers"])])
 
 
 # ── any rows ───────────────────────────────────────────────────────────────────────────────────

@@ -147,7 +147,10 @@ def _array(values: Any) -> Array:
         kind: Any = getattr(values, "type", None)
         if hasattr(kind, "index_type"):  # as an array, a missing category would get the name of another one
             values = values.cast(kind.value_type)
-        return _exact(np.asarray(values), values.to_pylist)
+        try:
+            return _exact(np.asarray(values), values.to_pylist)
+        except ValueError:  # of arro3, where a value is missing
+            return _objects(values.to_pylist())
     if hasattr(values, "to_numpy"):  # pandas, polars
         return _exact(np.asarray(values.to_numpy()), getattr(values, "to_list", None))
     if isinstance(values, (Mapping, Set)):

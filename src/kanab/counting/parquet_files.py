@@ -19,7 +19,7 @@ _NOTHING = "__HIVE_DEFAULT_PARTITION__"
 
 
 def open_parquet(backend: Any, files: Sequence[Path], name: str) -> Any:
-    """Open Parquet files, one below the other, as a table of a name; of other types it would round."""
+    """Open Parquet files, one below the other, as a table of a name, whose columns are of one kind in all of them."""
     check_no_parts(files)
     names = _check_alike(files) if len(files) > 1 else None
     partitions = partition_kinds(files)

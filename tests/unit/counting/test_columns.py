@@ -1,13 +1,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 
 from kanab import KanabError, Metric, Tally, count_columns
@@ -32,41 +28,6 @@ CHOICES: dict[str, Any] = {
     "missing": {"spend": "zero", "visits": "exclude", "paid": "exclude"},
     "products": [("spend", "visits")],
 }
-
-
-def arrays() -> dict[str, np.ndarray]:
-    floats = {name: np.array([np.nan if v is None else v for v in ROWS[name]]) for name in ("tier", "spend", "visits")}
-    rest = {name: np.array(values, dtype=object) for name, values in ROWS.items() if name not in floats}
-    return {**rest, **floats}
-
-
-def nullable() -> pd.DataFrame:
-    kinds = {"tier": "Int64", "plan": "category", "member": "boolean", "spend": "Float64", "visits": "Int16"}
-    return pd.DataFrame(ROWS).astype({**kinds, "paid": "boolean", "arm": "string"})
-
-
-KINDS: dict[str, Callable[[], Any]] = {
-    "numpy arrays": arrays,
-    "pandas": lambda: pd.DataFrame(ROWS),
-    "pandas of objects": lambda: pd.DataFrame(ROWS, dtype=object),
-    "pandas nullable": nullable,
-    "pandas of arrow": lambda: pa.table(ROWS).to_pandas(types_mapper=pd.ArrowDtype),
-    "dict of pandas": lambda: dict(nullable().items()),
-    "polars": lambda: pl.DataFrame(ROWS),
-    "polars categorical": lambda: pl.DataFrame(ROWS).cast({"arm": pl.Categorical, "plan": pl.Enum(["y", "x"])}),
-    "polars small": lambda: pl.DataFrame(ROWS).cast({"tier": pl.UInt8, "visits": pl.Int32, "spend": pl.Float32}),
-    "arrow": lambda: pa.table(ROWS),
-    "arrow dictionary": lambda: pa.table({**ROWS, "plan": pa.array(ROWS["plan"]).dictionary_encode()}),
-    "arrow chunks": lambda: pa.concat_tables([pa.table(ROWS).slice(0, 2), pa.table(ROWS).slice(2)]),
-    "arrow batch": lambda: pa.record_batch(ROWS),
-    "dict of arrow": lambda: {name: pa.array(values) for name, values in ROWS.items()},
-    "tuples": lambda: {name: tuple(values) for name, values in ROWS.items()},
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_table_gives_the_same_tally(kind: str) -> None:
-    assert count_columns(KINDS[kind](), **CHOICES) == count_columns(ROWS, **CHOICES)
 
 
 def test_the_tally_of_the_rows_is_this_one() -> None:
