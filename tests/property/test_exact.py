@@ -309,25 +309,6 @@ def digits(tally):
     return [*numbers, repr(tests), repr(effects), repr(follow_ups(tally)), repr(nested_f(tally, "arm", "arm + tier"))]
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("mean", "gap"), [(0, 0), (10**9, 0), (10**3, 10**6)])
-def test_the_order_of_adding_never_changes_a_digit(mean, gap, seed):
-    people = world(mean, gap)
-    rng = np.random.default_rng(seed)
-    batch = rng.integers(0, 6, len(people.y))
-    parts = []
-    for number in range(6):
-        inside = np.flatnonzero(batch == number).tolist()
-        parts.append(
-            World(*(tuple(part[i] for i in inside) for part in (people.arm, people.tier, people.y))).tally()
-        )  # fmt: skip
-    expected = digits(people.tally())
-    for order in (range(6), range(5, -1, -1), rng.permutation(6)):
-        assert digits(sum(parts[i] for i in order)) == expected
-    assert digits((parts[5] + parts[2]) + ((parts[0] + parts[4]) + (parts[3] + parts[1]))) == expected
-    assert digits(people.tally() + parts[3] - parts[3]) == expected
-
-
 @pytest.mark.parametrize("mean", MEANS[1:])
 def test_a_common_shift_never_changes_a_digit_of_an_error_a_test_or_an_effect(mean):
     before, after = world(0, 0).tally(), world(mean, 0).tally()

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
-
 import pytest
+from tests.benchmarks import load_benchmark
 
-
-@pytest.fixture(scope="module")
-def bench() -> ModuleType:
-    file = Path(__file__).parents[2] / "benchmarks" / "bench_merging.py"
-    spec = importlib.util.spec_from_file_location("bench_merging", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+bench = load_benchmark("bench_merging")
 
 
 @pytest.mark.slow
-def test_one_map_from_pooled_counts_leaves_a_true_effect_of_zero_unbiased(bench: ModuleType) -> None:
+def test_one_map_from_pooled_counts_leaves_a_true_effect_of_zero_unbiased() -> None:
     found = bench.simulate([bench.pooled, bench.per_arm], runs=150, seed=7)
     bias, se = found["pooled"]
     assert abs(bias) < 3 * se
@@ -31,7 +19,7 @@ def test_one_map_from_pooled_counts_leaves_a_true_effect_of_zero_unbiased(bench:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.5, 0.2, 0.1], ids=["50/50", "80/20", "90/10"])
-def test_merging_for_an_amount_moves_no_effect_and_a_map_per_arm_does(bench: ModuleType, share: float) -> None:
+def test_merging_for_an_amount_moves_no_effect_and_a_map_per_arm_does(share: float) -> None:
     """The mean of 100 paired runs is known to ± .006 standard errors, half of what is asserted.
 
     That a test at 5 % rejects within ± .5 points of it takes 8,000 runs of each split, two to four minutes: it is left

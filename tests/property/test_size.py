@@ -3,14 +3,12 @@
 The worlds of F are those of benchmarks/bench_size.py, which runs them at full length.
 """
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from tests.benchmarks import load_benchmark
 from tests.described import as_values
 
 import kanab as kb
@@ -24,16 +22,7 @@ SIMULATIONS = 500
 ROOM = 3.5 * np.sqrt(0.05 * 0.95 / SIMULATIONS)
 
 
-def load(name):
-    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-bench, verdicts, segments = map(load, ("bench_size", "bench_verdicts", "bench_segments"))
+bench, verdicts, segments = map(load_benchmark, ("bench_size", "bench_verdicts", "bench_segments"))
 LEVELS, RATES, REVERSED, WIDE, NARROW = bench.CASES
 
 

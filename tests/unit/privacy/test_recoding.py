@@ -43,11 +43,6 @@ def levels(made: Release, covariate: str) -> list[Any]:
     return list(made.tables[f"arm/{covariate}"].factor(covariate).levels)
 
 
-def contributors(rows: dict[str, Any], metric: str, **where: str) -> int:
-    there = np.all([rows[name] == level for name, level in where.items()], axis=0)
-    return int(np.count_nonzero(rows[metric][there]))
-
-
 # ── merging ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -178,16 +173,6 @@ def test_cells_of_two_0_1_metrics_hold_nobody_or_k_people() -> None:
                 both = cross.products // (scale[cross.pair[0]] * scale[cross.pair[1]])
                 for cell in (both, y - both, z - both, cross.counts - y - z + both):
                     assert np.all((cell == 0) | (cell >= 10))
-
-
-def test_a_ratio_to_a_count_keeps_its_products_and_loses_them_to_an_outlier_in_the_count() -> None:
-    rows = shop()
-    rows["visits"] = 1 + np.random.default_rng(6).poisson(2.0, 6_000)
-    parts = [SPEND, MetricPlan("visits", bounds=(0, 10_000)), MetricPlan("spend/visits", ratio=("spend", "visits"))]
-    assert released(rows, parts, adjust=()).tables["arm"].crosses
-    rows["visits"][7] = 900
-    made = released(rows, parts, adjust=())
-    assert not any(table.crosses for table in made.tables.values())
 
 
 # ── relations ──────────────────────────────────────────────────────────────────────────────────

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from tests.unit.privacy.epsilon.shop import SHOP, SMALL, counted, few, people, silent
+from tests.unit.privacy.epsilon.test_noisy_release import scores
 
 from kanab.counting.dispatch import count
 from kanab.plan.file import parse_plan
@@ -54,19 +53,9 @@ def test_combined_totals_are_right_on_average_and_vary_as_stated_less_than_any_t
         assert noise is not None
         assert alone.noise is not None
         assert np.all(noise.people < alone.noise.people)
-        z = {"people": (totals.people - whole.people, noise.people)}
-        for part in totals.moments:
-            name, own, c = part.metric.name, noise.metrics[part.metric.name], Fraction(twice_centre(part.metric), 2)
-            old = whole.moments_of(name)
-            n, s = part.counts - old.counts, part.sums - old.sums
-            z[f"sums of {name}"] = (s - c * n, own.sums)
-            if own.counts is not None:
-                z[f"counts of {name}"] = (n, own.counts)
-            for by, cells in part.squares.items():
-                z["squares"] = (cells - old.squares_by(by, whole.axes) - 2 * c * s + c**2 * n, own.squares[by])
-        for key, (error, variance) in z.items():
-            errors.setdefault(key, []).extend(error.astype(float) / np.sqrt(variance.astype(float)))
-    assert errors.keys() == {"people", "sums of spend", "counts of spend", "squares", "sums of hit"}
+        for key, values in scores(totals, whole).items():
+            errors.setdefault(key, []).extend(values)
+    assert errors.keys() == {"people", "sums", "counts", "squares"}
     for key, values in errors.items():
         assert abs(np.mean(values)) < 5 / np.sqrt(len(values)), key
         assert abs(np.var(values) - 1) < 5 * np.sqrt(2 / len(values)), key

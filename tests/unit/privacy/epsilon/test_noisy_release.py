@@ -14,7 +14,6 @@ from tests.described import as_values
 from tests.unit.privacy.epsilon.shop import SMALL, counted, few, people, silent
 
 from kanab.counting.dispatch import count
-from kanab.description import Mean, Rows
 from kanab.errors import MissingExtraError, PrivacyError
 from kanab.plan.file import parse_plan
 from kanab.privacy.epsilon import mechanism, noisy_release
@@ -287,16 +286,6 @@ def test_what_the_data_would_decide_is_refused(
     with pytest.raises(PrivacyError, match=re.escape(fact)) as problem:
         release(made(), epsilon=1.0)
     assert remedy in problem.value.remedy
-
-
-def test_clusters_are_refused() -> None:
-    pytest.importorskip("ibis")
-    rows = ROWS | {"shop": [f"{arm}{place % 7}" for place, arm in enumerate(ROWS["variant"])]}
-    exact = count(
-        rows, arm="variant", metrics=[Mean("spend", bounds=(0, 7))], arms=["A", "B"], rows=Rows(cluster="shop")
-    )
-    with pytest.raises(PrivacyError, match="arms were assigned to clusters"):
-        release(exact, epsilon=1.0)
 
 
 def test_without_opendp_nothing_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
