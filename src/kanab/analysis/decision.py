@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from kanab.errors import flag, listed
-from kanab.report.digits import Row, figures_of, is_share, metric_figures
+from kanab.report.digits import Digits, Row, figures_of, is_share, metric_figures
 from kanab.report.words import (
     counted_units,
     faults,
@@ -288,10 +288,14 @@ def _ruled_out(data: Data, row: Row) -> list[str]:
     least, most = row["relative_interval"] or (0, 0)
     if least is None or most is None or most - least > 2 * FAR:
         return [f"Far too few people: the interval is {figures.spoken(interval)}{' points' * figures.share}."]
+    return [f"Effects of {spoken_arm(row['arm'])} on {row['metric']} {_beyond(interval, figures)} are ruled out."]
+
+
+def _beyond(interval: Sequence[float | None], figures: Digits) -> str:
+    """Return which effects an interval leaves out."""
     low, high = (None if end is None else figures.bare(end, signed=True) for end in interval)
-    beyond = f"above {high}" if low is None else f"below {low}" if high is None else f"beyond {low} … {high}"
-    unit = " points" if figures.share else ""
-    return [f"Effects of {spoken_arm(row['arm'])} on {row['metric']} {beyond}{unit} are ruled out."]
+    ends = f"above {high}" if low is None else f"below {low}" if high is None else f"beyond {low} … {high}"
+    return f"{ends}{' points' * figures.share}"
 
 
 def _by_segment(data: Data, arm: _ArmReading) -> list[str]:
@@ -412,10 +416,7 @@ def look_words(data: Data, row: Row) -> str:
     interval = row.get("interval_adjusted") or row.get("interval")
     if interval is None:
         return ended
-    figures, _ = metric_figures(data, row["metric"])
-    low, high = (None if end is None else figures.bare(end, signed=True) for end in interval)
-    ends = f"below {low}" if high is None else f"above {high}" if low is None else f"beyond {low} … {high}"
-    return f"{ended}; effects {ends}{' points' * figures.share} are ruled out"
+    return f"{ended}; effects {_beyond(interval, metric_figures(data, row['metric'])[0])} are ruled out"
 
 
 def futility_sentence(data: Data, row: Row) -> str:

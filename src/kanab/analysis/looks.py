@@ -125,7 +125,8 @@ def clipped_before(looks: Looks | None, plan: Plan, experiment: str | None) -> d
     """Return the points and bounds of metrics that were clipped at the first look, where a looks file keeps them."""
     if looks is None or looks.file is None:
         return {}
-    kept = recorded_design(looks.file, plan.experiment(experiment).name).get("clip", {})
+    recorded = _experiments(looks.file).get(plan.experiment(experiment).name)
+    kept = {} if recorded is None else recorded.design.get("clip", {})
     return {name: (point, bound) for name, (point, bound) in kept.items()}
 
 
@@ -193,12 +194,6 @@ def read_looks(path: str | PathLike[str], experiment: str, design: Design) -> Re
             "Read it as it was planned; another design needs other people and a looks file of its own.",
         )
     return recorded
-
-
-def recorded_design(path: str | PathLike[str], experiment: str) -> Design:
-    """Return the design that an experiment's looks belong to; empty where there was none yet."""
-    recorded = _experiments(path).get(experiment)
-    return {} if recorded is None else recorded.design
 
 
 def record_look(

@@ -18,9 +18,8 @@ from kanab.collector.http.app import Collector
 from kanab.dashboard import json_api
 from kanab.dashboard.access_guard import AccessGuard, Message, Receive, Scope, Send, Sessions
 from kanab.dashboard.background import NotYetError
-from kanab.dashboard.pages import LoginPages, Pages
+from kanab.dashboard.pages import LoginPages, Pages, Renderer
 from kanab.dashboard.release_sources import ReleaseSource
-from kanab.dashboard.rendering import Renderer
 from kanab.dashboard.request_view import RequestView, UnknownExperimentError
 from kanab.dashboard.results import PATIENCE, Results
 from kanab.errors import KanabError

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from kanab.collector.http.service import Service
 from kanab.collector.stores.sqlite import SqliteStore
@@ -24,18 +23,8 @@ Clock = Callable[[], datetime]
 STALE = "What is shown was read earlier."
 
 
-class ReleaseSource(Protocol):
-    """A place with releases: what is there now, and how collecting stands."""
-
-    def read(self) -> Contents:
-        """Return everything that may be shown, verified."""
-
-    def status(self) -> CollectionStatus | None:
-        """Return how collecting stands; None where nothing is collected."""
-
-
-class _LastRead(ABC):
-    """What was read last, shown with an alarm while nothing newer can be read."""
+class ReleaseSource(ABC):
+    """A place with releases; what was read last is shown with an alarm while nothing newer can be read."""
 
     _last = Contents()
 
@@ -49,12 +38,16 @@ class _LastRead(ABC):
             return replace(self._last, alarms=(f"{says}. {fact.remedy} {STALE}".replace("  ", " "), *self._last.alarms))
         return self._last
 
+    def status(self) -> CollectionStatus | None:
+        """Return how collecting stands; None where nothing is collected."""
+        return None
+
     @abstractmethod
     def _sources(self) -> Iterable[RawSource]:
         """Return what is there, not verified yet."""
 
 
-class CollectorReleases(_LastRead):
+class CollectorReleases(ReleaseSource):
     """The sealed batches of a collector that runs in this process. ``clock`` is the collector's own."""
 
     def __init__(self, service: Service, clock: Clock) -> None:
@@ -76,7 +69,7 @@ class CollectorReleases(_LastRead):
         return replace(self._last_status, live=service.live, problems=tuple(service.readiness.problems()))
 
 
-class StoreReleases(_LastRead):
+class StoreReleases(ReleaseSource):
     """The sealed batches of a collector's store, opened to be read each time; ``open_store`` opens it."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
@@ -87,12 +80,8 @@ class StoreReleases(_LastRead):
         with closing(self._open()) as store:
             return [RawSource("the store", tuple(store.sealed()), ledger=True)]
 
-    def status(self) -> CollectionStatus | None:
-        """Return nothing: only what was sealed is shown."""
-        return None
 
-
-class FileReleases(_LastRead):
+class FileReleases(ReleaseSource):
     """Release files, ledgers, folders of them, and data directories of collectors, read again each time.
 
     Raises `SourceError` where one of the paths does not exist.

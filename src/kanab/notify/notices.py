@@ -12,6 +12,7 @@ from urllib.parse import quote
 from kanab.analysis.decision import decision_words
 from kanab.dashboard.experiment_list import ExperimentSummary, ListFilter, summarize
 from kanab.dashboard.next_seal import CollectionStatus
+from kanab.dashboard.release_sources import ReleaseSource
 from kanab.dashboard.releases import Contents, RawSource, read_contents
 from kanab.dashboard.results import ExperimentReadout, Results
 from kanab.plan.model import Plan
@@ -177,14 +178,11 @@ def _decided(decision: Mapping[str, Any] | None, effects: Sequence[str]) -> list
     return [" ".join([f"Decision: {decision_words(decision)}.", *because])]
 
 
-class _NoSource:
+class _NoSource(ReleaseSource):
     """A place without releases: entries are handed over instead."""
 
-    def read(self) -> Contents:
-        return Contents()
-
-    def status(self) -> None:
-        return None
+    def _sources(self) -> Iterable[RawSource]:
+        return ()
 
 
 def trial_notice(url: str | None) -> Notice:

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import ClassVar
 
 from kanab.analysis.compare import family_verdicts
-from kanab.analysis.effect_rows import typed
+from kanab.analysis.effect_rows import row_of, typed
 from kanab.analysis.methods.base import Data, Facts, Findings, Method, Mode
 from kanab.analysis.options import ResolvedOptions
 from kanab.arguments import check_arguments
@@ -198,25 +198,12 @@ def _row(
         sides[1], sides[0], probability, confidence=options.confidence, alternative=options.alternative_for(metric)
     )
     own = [side.quantile_interval(probability, options.confidence) for side in sides]
-    return QuantileRow(
-        metric=metric,
-        probability=probability,
-        arm=label(arm),
-        control=label(options.control),
-        better=options.better(metric),
-        quantile_control=effect.values[0],
-        quantile_arm=effect.values[1],
-        interval_control=own[0],
-        interval_arm=own[1],
-        estimate=effect.estimate,
-        interval=effect.interval,
-        z=effect.z,
-        p=effect.p,
-        p_adjusted=None,
-        verdict="untestable",
-        coarse=effect.coarse,
+    return row_of(
+        QuantileRow, effect, metric=metric, probability=probability, arm=label(arm), control=label(options.control),
+        better=options.better(metric), quantile_control=effect.values[0], quantile_arm=effect.values[1],
+        interval_control=own[0], interval_arm=own[1], p_adjusted=None, verdict="untestable",
         note=_note(effect, sides, arms) or None,
-    )
+    )  # fmt: skip
 
 
 def _note(effect: QuantileEffect, sides: tuple[BinnedPeople, BinnedPeople], arms: tuple[Level, Level]) -> str:
