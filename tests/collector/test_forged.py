@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from tests.benchmarks import load_benchmark
 from tests.collector.posting import send
 
 from kanab import analyze
@@ -135,13 +135,7 @@ arms = { off = 1, on = 1 }
 
 @pytest.fixture
 def bench() -> ModuleType:
-    path = ROOT / "benchmarks" / "bench_forged.py"
-    spec = importlib.util.spec_from_file_location("bench_forged", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("bench_forged")
 
 
 @pytest.mark.slow
