@@ -82,12 +82,6 @@ def place(tmp_path: Path, fork_server: ForkServer) -> Place:
     return Place(tmp_path / "place", fork_server)
 
 
-@pytest.fixture(params=["fast", "plain"])
-def place_on_each_path(request: pytest.FixtureRequest, tmp_path: Path, fork_server: ForkServer) -> Place:
-    """The same, for collectors with the fast HTTP path and with uvicorn's own HTTP."""
-    return Place(tmp_path / "place", fork_server, {"KANAB_PLAIN_HTTP": "1"} if request.param == "plain" else {})
-
-
 @pytest.fixture(scope="session")
 def filled(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> Filled:
     """Made once; tests work on copies."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import resource
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -279,24 +277,6 @@ def test_a_secret_that_is_none_is_refused_without_an_echo(used: Place, filled: F
 
 
 # ── while it runs ──────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_full_disk_costs_time_and_no_message(place: Place, closing: Keep) -> None:
-    server = closing(Server(place, "--plan", place.plan(PLAN_TEXT), "--data", place.data)).start()
-    visitors = Visitors(32)
-    asyncio.run(visitors.for_a_while([server.port], 0.5))
-    _, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (4096, hard))  # nothing may be written after the first page
-    refused = [visitors.join() for _ in range(3)]
-    assert [server.post(visitors.next_post(person).body) for person in refused] == [503] * 3
-    assert server.ask("GET", "/healthz")[0] == 503
-    assert "kanab: the store failed (SQLITE_IOERR" in server.stderr or "the disk of the store is full" in server.stderr
-    resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (hard, hard))
-    asyncio.run(visitors.for_a_while([server.port], 0.5))
-    assert server.ask("GET", "/healthz")[0] == 200
-    server.kill()
-    check_collected(place, visitors.tallies())
-    assert "Traceback" not in server.stderr
 
 
 def test_sealing_a_mistyped_directory_begins_nothing(used: Place) -> None:

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from tests.closing import Keep
-from tests.collector.collector_process import HOST, Done, Place, Server, turn, until
+from tests.collector.collector_process import Done, Place, Server, turn, until
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, cohort_label, collected
 from tests.unit.collector.test_clock import web_server
 
-from kanab.client import Client
 from kanab.collector.http.service import Service
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
@@ -140,29 +139,6 @@ def test_while_the_clock_has_jumped_everybody_is_told_to_send_again_and_nothing_
     rehearsal.check_counted(visitors)
     assert server.stderr.count("is believed again") == 1
     assert "Traceback" not in server.stderr
-
-
-def test_what_the_python_client_sends_while_the_clock_has_jumped_is_counted_afterwards(
-    alone: Rehearsal, closing: Keep
-) -> None:
-    server, visitors = alone.start_sure(), Visitors(52)
-    client = closing(Client(f"http://{HOST}:{server.port}/"))
-    assert client.ready(10)
-    asyncio.run(visitors.for_a_while([server.port], 60, most=1))
-    turn(alone.clock, LONG)
-    people = [client.person(id=f"user-{number}") for number in range(12)]
-    for person in people:
-        person.enroll("checkout", {"tier": 1, "device": "phone"})
-        person.track("minutes", 4)
-        person.save()
-    assert not client.flush(0.5)
-    turn(alone.clock)
-    assert client.flush(20)
-    server.kill()
-    with alone.store() as store:
-        tallies = collected(store, RecordCipher(Keyring.from_file(alone.place.key)))
-    known = sum(person.enrolled for person in visitors.people)
-    assert sum(tallies["checkout/tier"].people_by("checkout").values()) == known + len(people)
 
 
 # ── starts ─────────────────────────────────────────────────────────────────────────────────────

@@ -9,46 +9,19 @@ from typing import Any
 import pytest
 from tests.closing import Keep
 from tests.collector.collector_process import Place, Server
-from tests.collector.many_visitors import PLAN_TEXT, Visitors, after_everything, check_collected
+from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
 from tests.programs import need_program
 from tests.soak.clock import pass_a_day
 from tests.soak.faults import cut_connections, fail_disks
 from tests.soak.forged import forge
-from tests.soak.kills import kill_over_postgres, kill_over_sqlite, until_killed
+from tests.soak.kills import kill_over_postgres, kill_over_sqlite
 
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.sealing import stored_ledger
 from kanab.collector.stores.postgres import PostgresStore
-from kanab.collector.stores.sqlite import SqliteStore
 
 
 def test_a_collector_killed_again_and_again_under_load_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert kill_over_sqlite(tmp_path, rounds=8).endswith("none lost, none doubled")
-
-
-def test_what_survived_the_kills_is_sealed_with_the_same_digits(place_on_each_path: Place, closing: Keep) -> None:
-    place = place_on_each_path
-    plan = place.plan(PLAN_TEXT)
-    server = closing(Server(place, "--plan", plan, "--data", place.data))
-    visitors = Visitors(2)
-    for seconds in (0.8, 0.3):
-        server.start()
-        asyncio.run(until_killed(visitors, server, seconds))
-    server.start()
-    asyncio.run(visitors.for_a_while([server.port], 60, most=600))  # enough of them for whole tables, on any machine
-    assert server.stop() == 0  # and asked to stop, it stops
-    assert "Traceback" not in server.stderr
-    sealed = place.run("seal", "--plan", plan, "--data", place.data, "--as-of", after_everything())
-    assert sealed.code == 0, sealed.err
-    store = SqliteStore(place.data / "store.db")
-    (release,) = stored_ledger(store).releases
-    assert store.records() == []
-    store.close()
-    truth = visitors.tallies()
-    assert set(release.tables) <= set(truth)
-    for name, table in release.tables.items():
-        assert table == truth[name]
-    assert any("not as of the clock" in one for one in release.receipt.deviations)
 
 
 # ── two collectors, one PostgreSQL ─────────────────────────────────────────────────────────────

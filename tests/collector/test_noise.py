@@ -98,6 +98,7 @@ def test_a_killed_seal_publishes_one_draw_with_the_stated_noise(
         assert read_key_file(place.key).period == through + 1
     assert before_commit >= 1
     assert after_commit >= 1
+    assert any("not as of the clock" in deviation for deviation in release.receipt.deviations)
     noise = release.receipt.noise
     assert noise is not None
     assert (noise.epsilon, noise.left) == (4, 0)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,9 @@ from tests.collector.collector_process import HOST, Place, Server, free_port
 from tests.unit.collector.counting.tables_of_counters import tables
 
 from kanab import count
-from kanab.client import Client
 from kanab.collector.counting.counters import Counters, add_counters
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
-from kanab.collector.restoring import begin_epoch
 from kanab.collector.stores.sqlite import SqliteStore
 from kanab.plan.file import parse_plan
 from kanab.tally.tally import Tally
@@ -256,31 +253,3 @@ def test_two_processes_with_one_key_may_serve_the_same_people(collector: Server,
     least, most = (sum(int(pick(pair) * 100) for pair in sent) for pick in (min, max))
     assert least <= found.moments_of("minutes").sums.sum() - in_turn <= most
     assert any("two processes went on from one state" in shop.errors for shop in shops)
-
-
-def test_a_store_that_begins_another_epoch_freezes_who_was_there_and_counts_newcomers(
-    collector: Server, place: Place, closing: Keep
-) -> None:
-    client = closing(Client(f"http://{HOST}:{collector.port}/"))
-    assert client.ready(10)
-    states = []
-    for number in range(3):
-        person = client.person(id=f"user-{number}")
-        person.enroll("checkout", {"tier": 1})
-        assert person.flush(10)
-        states.append(person.save())
-    store = SqliteStore(place.data / "store.db")
-    begin_epoch(store, "a test", datetime.now(UTC))
-    store.close()
-    for number, state in enumerate(states):
-        person = client.person(state, id=f"user-{number}")
-        arm = person.variant("checkout")
-        person.track("minutes", 4)
-        assert person.flush(10)
-        assert person.variant("checkout") == arm
-    newcomer = client.person(id="user-9")
-    newcomer.enroll("checkout", {"tier": 2})
-    newcomer.track("minutes", 2)
-    assert newcomer.flush(10)
-    table = collected(place)["checkout/tier"]
-    assert (table.total, table.moments_of("minutes").sums.sum()) == (1, 200)  # the others' cohort was voided

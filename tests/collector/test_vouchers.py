@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from tests.closing import Keep
 from tests.collector.collector_process import Place, Server
 
-from kanab.client import Client, mint_vouchers
+from kanab.client import mint_vouchers
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.nonces import make_nonce
@@ -73,19 +73,3 @@ def test_vouchers_count_once_and_what_else_is_sent_is_refused_for_its_reason(pla
     for voucher in vouchers:  # spent ones are remembered by a keyed hash
         assert voucher.encode() not in held
         assert bytes.fromhex(voucher)[4:] not in held
-
-
-def test_the_python_client_mints_its_own(place: Place, closing: Keep) -> None:
-    server = closing(begun(place, f"{NEW} {OLD}")).start()
-    for key in (NEW, OLD):
-        client = closing(Client(f"http://127.0.0.1:{server.port}/", voucher_key=key))
-        assert client.ready(10)
-        for _ in range(5):
-            person = client.person()
-            person.enroll("banner")
-            person.track("bought")
-            person.save()
-        assert client.flush(10)
-        assert send(server, client.voucher()) == (204, "counted")
-    assert server.stop() == 0
-    assert people(place) == 12
