@@ -43,7 +43,7 @@ from kanab.plan.model import Plan, settle_missing
 from kanab.plan.periods import Periods
 from kanab.privacy.epsilon.noisy_release import check_declared
 from kanab.privacy.ledger import verified_entries
-from kanab.privacy.release import PeopleAccounts, name_left_out
+from kanab.privacy.release import name_left_out
 from kanab.stats.srm import LIVE_SAMPLE_RATIO_ALARM
 
 CHECK_SECONDS = 15.0
@@ -158,8 +158,7 @@ class Service:
         self._due_since: datetime | None = None
         self._reported: tuple[str, float] | None = None
         self._figures = CollectorFigures()
-        self._ledger = 0, 0, 0, 0  # its entries, the batches, what these withheld as forged, and which lack records
-        self._accounts: PeopleAccounts = {}
+        self._entries = 0  # of the ledger, when the figures were made
         self._clock_task: asyncio.Task[None] | None = None
         self._check_began: float | None = None
         self._notifier = notifier
@@ -300,12 +299,15 @@ class Service:
                 if now is not None:
                     self._refresh_live(now)
                 entries = self.store.sealed()
-                if len(entries) != self._ledger[0]:
+                if len(entries) != self._entries:
                     ledger = verified_entries(entries, "the store")
-                    forged = sum(len(release.receipt.forged) for release in ledger.releases)
-                    deleted = sum(bool(release.receipt.deleted) for release in ledger.releases)
-                    self._ledger = len(entries), len(ledger.releases), forged, deleted
-                    self._accounts = shown_accounts(ledger)
+                    receipts, self._entries = [release.receipt for release in ledger.releases], len(entries)
+                    self._figures = CollectorFigures(
+                        sealed=len(receipts),
+                        forged=sum(len(receipt.forged) for receipt in receipts),
+                        deleted=sum(bool(receipt.deleted) for receipt in receipts),
+                        accounts=shown_accounts(ledger),
+                    )
                 self._measure()
             if self._export is not None:
                 self._export.offer(entries)
@@ -496,13 +498,10 @@ class Service:
         """Refresh what counts messages, in steps of k: on the clock, and not whenever somebody asks."""
         k, writer = self.plan.k, self._writer
         if self.plan.budget is not None:
-            self._figures = CollectorFigures(sealed=self._ledger[1], noisy=True)
+            self._figures = CollectorFigures(sealed=self._figures.sealed, noisy=True)
             return
-        self._figures = CollectorFigures(
-            sealed=self._ledger[1],
-            forged=self._ledger[2],
-            deleted=self._ledger[3],
-            accounts=self._accounts,
+        self._figures = replace(
+            self._figures,
             nonces=floor_to_k(self.store.remembered(), k),
             answers={"counted": floor_to_k(writer.counted, k), **self.answers.floored(k)},
             drops=self.drops.floored(k),
