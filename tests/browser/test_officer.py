@@ -45,13 +45,6 @@ def test_the_contents_lead_to_their_sections(open_page: Open, report: str) -> No
     expect(page.get_by_role("heading", name="Residual risks")).to_be_in_viewport()
 
 
-def test_on_a_phone_rows_become_cards(open_page: Open, report: str) -> None:
-    page = open_page(report, width=390)
-    cell = page.locator("td[data-label='who can see it']").first
-    assert cell.evaluate("cell => getComputedStyle(cell, '::before').content") == '"who can see it"'
-    assert cell.evaluate("cell => getComputedStyle(cell.parentElement).display") == "grid"
-
-
 def test_what_is_broken_stands_out_in_red(open_page: Open) -> None:
     page = open_page(document("crowded officer"))
     alert = page.get_by_role("alert")

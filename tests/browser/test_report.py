@@ -55,12 +55,6 @@ def test_names_that_are_markup_stay_words(open_page: Open, hillstrom: Readout) -
     expect(page.get_by_role("heading", level=3).first).to_have_text(f"visit{evil}")
 
 
-def test_dark_is_dark_in_pictures_too(open_page: Open, report: str) -> None:
-    light, dark = (open_page(report, scheme=scheme) for scheme in ("light", "dark"))
-    look = "getComputedStyle(document.querySelector('figure svg text')).fill"
-    assert (light.evaluate(look), dark.evaluate(look)) == ("rgb(31, 35, 40)", "rgb(230, 237, 243)")
-
-
 def test_on_a_phone_rows_become_cards_that_name_their_numbers(open_page: Open, report: str) -> None:
     page = open_page(report, width=390)
     cell = page.locator("td[data-label=effect]").first

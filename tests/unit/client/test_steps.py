@@ -46,28 +46,6 @@ def test_draws_have_the_planned_shares(number: Callable[[str], Numbers]) -> None
     assert stats.chisquare([drawn[name] for name in "ABC"], [12_500, 25_000, 62_500]).pvalue > 1e-4
 
 
-@pytest.mark.slow
-def test_experiments_that_exclude_each_other_share_nobody_and_divide_everybody() -> None:
-    names = ("one", "two", "three")
-    experiments = {
-        name: Experiment([("A", 1), ("B", 1)], "A", exclude_with=[other for other in names if other != name])
-        for name in names
-    }
-    taken = Counter()
-    for _ in range(4_000):
-        arms = assign(experiments, numbers_of_root(fresh_version()))
-        inside = [name for name in names if arms[name] is not None]
-        assert len(inside) == 1
-        taken[inside[0]] += 1
-    assert stats.chisquare([taken[name] for name in names]).pvalue > 1e-4
-
-
-def test_a_holdout_keeps_its_share_out() -> None:
-    experiments = {"shop": Experiment([("A", 1), ("B", 1)], "A", holdout=0.2)}
-    out = sum(assign(experiments, numbers_of_id(str(one)))["shop"] is None for one in range(8_000))
-    assert stats.binomtest(out, 8_000, 0.2).pvalue > 1e-4
-
-
 def test_what_is_known_stays_and_keeps_others_away() -> None:
     experiments = {
         "old": Experiment([("A", 1), ("B", 1)], "A", exclude_with=["new"]),

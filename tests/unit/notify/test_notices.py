@@ -75,18 +75,6 @@ def test_names_call_nobody_and_lead_nowhere_in_any_channel() -> None:
     assert name not in mail.get_content()
 
 
-@pytest.mark.slow
-def test_an_effect_is_told_once_beside_the_decision() -> None:
-    seal = next(notice for notice in notices().of(len(entries()) - 1) if notice.kind == "seal")
-    for told in seal.experiments:
-        decisions = [sentence for sentence in told.sentences if sentence.startswith("Decision: ")]
-        others = [sentence for sentence in told.sentences if sentence not in decisions]
-        reasons = (told.data["decision"] or {"because": []})["because"]
-        assert len(decisions) == (told.data["decision"] is not None)
-        for reason in reasons:  # each once, here or there
-            assert sum(reason.rstrip(".") in sentence for sentence in (*decisions, *others)) == 1, reason
-
-
 def test_a_text_is_cut_where_it_would_be_too_long_and_keeps_its_link() -> None:
     notice = Notice("1", "seal", "Sealed", tuple("word " * 50 for _ in range(200)), link="https://ab.shop.example")
     text = notice_text(notice)

@@ -26,7 +26,7 @@ from kanab.inspection.attack.run import ONLY_NOISE, play_attacker
 from kanab.plan.model import Budget
 from kanab.privacy.epsilon import mechanism
 from kanab.privacy.epsilon.noisy_release import release_with_noise
-from kanab.privacy.epsilon.rho import epsilon_of, rho_of
+from kanab.privacy.epsilon.rho import rho_of
 from kanab.privacy.gate import release
 from kanab.privacy.release import Batch
 from kanab.privacy.release_json import release_to_dict
@@ -155,15 +155,6 @@ def test_batches_of_cohorts_are_of_different_people() -> None:
     weeks = [sealed("2026-W36", "2026-W37"), sealed("2026-W37", "2026-W38")]
     assert last(play_attacker(weeks)).figures == pytest.approx(last(play_attacker(weeks[:1])).figures)
     assert "Nobody knows who is in which cohort" in last(play_attacker(weeks, known=known(few()))).says[1]
-
-
-def test_a_second_experiment_may_have_people_of_the_first() -> None:
-    """Whoever was in one experiment in one week may be in the other in the next week."""
-    other = SMALL.replace("experiments.variant", "experiments.other")
-    rows = few() | {"other": few()["variant"]}
-    first, second = sealed("2026-W36", "2026-W37"), sealed("2026-W37", "2026-W38", other, rows)
-    figures = last(play_attacker([first, second])).figures
-    assert figures["epsilon"] == pytest.approx(epsilon_of(2 * rho_of(3, 1e-6), 1e-6))
 
 
 @pytest.mark.usefixtures("seeded")
