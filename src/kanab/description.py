@@ -22,11 +22,15 @@ from kanab.fields import (
     YES,
     Kind,
     WrongValueError,
+    checked,
     describes,
+    numbers_shown,
+    numbers_text,
     one_of,
     plain_number,
     setting,
     share,
+    unchanged,
 )
 
 Role = Literal["primary", "guardrail", "secondary"]
@@ -40,10 +44,6 @@ Bins = int | Sequence[float]
 Names = Sequence[str] | str
 
 
-def _anything(value: Any) -> Any:
-    return value
-
-
 def _bins(value: Any) -> Any:
     if isinstance(value, (list, tuple, range)):
         return tuple(value)
@@ -52,28 +52,12 @@ def _bins(value: Any) -> Any:
     return int(float(value))
 
 
-def _bins_text(text: str) -> Any:
-    return [plain_number(edge) for edge in text.split(":")] if ":" in text else plain_number(text)
-
-
-def _bins_shown(bins: Any) -> str:
-    return str(bins) if isinstance(bins, int) else ":".join(f"{edge:g}" for edge in bins)
-
-
 def _shares(value: Any) -> Any:
     several = value if isinstance(value, (list, tuple, set, frozenset, range)) else [value]
     try:
         return tuple(sorted(set(several)))
     except TypeError:
         raise WrongValueError("must be shares of people between 0 and 1") from None
-
-
-def _shares_text(text: str) -> list[float]:
-    return [share(part) for part in text.split(",")]
-
-
-def _shares_shown(shares: Sequence[float]) -> str:
-    return ",".join(map(str, shares))
 
 
 def _size(value: Any) -> Any:
@@ -89,17 +73,19 @@ def _size(value: Any) -> Any:
     return size, text.endswith("%")
 
 
-def _how(value: Any) -> Any:
-    if not isinstance(value, (str, Mapping)):
-        raise WrongValueError("must be one word, or a dict of words by metric")
-    return value
-
-
-BINS = Kind(_bins, _bins_text, "N|EDGES", _bins_shown)
-SHARES = Kind(_shares, _shares_text, "SHARES", _shares_shown)
+BINS = Kind(
+    _bins,
+    lambda text: numbers_text(text) if ":" in text else plain_number(text),
+    "N|EDGES",
+    lambda bins: str(bins) if isinstance(bins, int) else numbers_shown(bins),
+)
+SHARES = Kind(_shares, lambda text: [*map(share, text.split(","))], "SHARES", lambda shares: ",".join(map(str, shares)))
 SIZE = Kind(_size, metavar="SIZE")
-SHARE = Kind(_anything, metavar="SHARE")
-HOW = Kind(_how, metavar="HOW")
+SHARE = Kind(unchanged, metavar="SHARE")
+HOW = Kind(
+    checked(lambda value: isinstance(value, (str, Mapping)), "must be one word, or a dict of words by metric"),
+    metavar="HOW",
+)
 
 
 def values_of(name: str, *, several: bool = True) -> Kind:
@@ -118,20 +104,9 @@ def values_of(name: str, *, several: bool = True) -> Kind:
     return Kind(read)
 
 
-def _by_name(value: Any) -> Any:
-    if not isinstance(value, Mapping):
-        raise WrongValueError("must be a dict")
-    return value
-
-
-def _margins(value: Any) -> Any:
-    return values_of("Margin").read(_by_name(value))
-
-
-def _contrasts(value: Any) -> Any:
-    if not isinstance(value, (list, tuple)):
-        raise WrongValueError("must be a list")
-    return tuple(value)
+_by_name = checked(lambda value: isinstance(value, Mapping), "must be a dict")
+MARGINS = Kind(lambda value: values_of("Margin").read(_by_name(value)))
+CONTRASTS = Kind(checked(lambda value: isinstance(value, (list, tuple)), "must be a list", tuple))
 
 
 # ── what is counted ────────────────────────────────────────────────────────────────────────────
@@ -288,7 +263,7 @@ class _Written(str):
 
 
 LOOKS, PRIOR = _Written("Looks('spending', looks=5)"), _Written("Prior(0, 0.01)")
-MARGINS = _Written("{'spend': Margin('non-inferiority', 0.1)}")
+CLAIMS = _Written("{'spend': Margin('non-inferiority', 0.1)}")
 
 
 @describes
@@ -316,12 +291,12 @@ class Reading:
         "Treat several arms as one.", Kind(_by_name), {"any": ["B", "C"]}, default=None
     )
     contrasts: Any = setting(
-        "Comparisons of arms with each other.", Kind(_contrasts), ["B - C"], default=(), flag="--contrast"
+        "Comparisons of arms with each other.", CONTRASTS, ["B - C"], default=(), flag="--contrast"
     )
     margins: Mapping[str, Any] | None = setting(
         "Claims by metric: Margin(…).",
-        Kind(_margins),
         MARGINS,
+        CLAIMS,
         default=None,
         flag="",
         words=("claims", "non_inferiority"),

@@ -1,27 +1,4 @@
-"""The errors of the library, as one small tree.
-
-    KanabError
-    ├── TallyError       a tally that no group of people could have produced, or two that cannot be added
-    ├── GridError        a value, bound or resolution that does not fit a metric's grid
-    ├── LevelError       an arm, covariate, level or metric that the tally does not have
-    ├── SourceError      a column, file or table that cannot be counted
-    │   ├── MissingExtraError   an optional package that is not installed
-    │   ├── NobodyError         a source without anybody in an arm of the plan
-    │   ├── NothingSealedError  a ledger or a collector that holds no release yet
-    │   └── QueryError          a query that its engine refused or could not finish
-    ├── PlanError        a plan that contradicts itself or cannot be read
-    ├── PrivacyError     a release that would break a rule
-    │   └── LedgerError         a ledger that was changed, is something else, or is in use
-    ├── MessageError     a message that the plan does not allow, or that cannot be read
-    ├── StoreError       a collector's store that cannot be used, or that belongs to something else
-    │   ├── StoreAwayError      a store that cannot be reached now, and may come back
-    │   ├── ReplacedError       a file of a store that was deleted, moved or replaced while it was in use
-    │   └── MissingLogError     a log of a store that was deleted while it was in use
-    ├── DeliveryError    a message about results that was not handed over
-    ├── FormulaError     a formula that cannot be read
-    ├── DesignError      a model that these classes cannot identify
-    ├── AnalysisError    a question that this tally cannot answer
-    └── ArgumentError    a function called with a name that it does not have, or with the wrong kind of thing
+"""The errors of the library: all are `KanabError`, and what they are for stands at each.
 
 Every error says what is wrong, where, and what to do. None contains a count, a sum or a value
 from the data: error texts reach logs and clients.

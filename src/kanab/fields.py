@@ -172,47 +172,39 @@ def meant(name: str, known: Mapping[str, Described]) -> str:
 # ── kinds ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def _anything(value: Any) -> Any:
+def unchanged(value: Any) -> Any:
+    """Return a value as it is."""
     return value
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise WrongValueError("must be a text")
-    return value
+def checked(fits: Callable[[Any], Any], words: str, make: Callable[[Any], Any] = unchanged) -> Callable[[Any], Any]:
+    """Return what reads a value: it makes something of one that fits, and says what any other must be."""
+
+    def read(value: Any) -> Any:
+        if not fits(value):
+            raise WrongValueError(words)
+        return make(value)
+
+    return read
 
 
-def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real) or not abs(value) < 1e300:  # type: ignore[operator]
-        raise WrongValueError("must be a finite number")
-    return float(value)
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and abs(value) < 1e300  # type: ignore[operator]
 
 
-def _whole(value: Any) -> Any:
-    number = _number(value)
-    if not number.is_integer() or number < 1:
-        raise WrongValueError("must be a whole number, at least 1")
-    return int(number)
-
-
-def _pair(value: Any) -> tuple[float, float]:
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise WrongValueError("must be two numbers: lower, upper")
-    return _number(value[0]), _number(value[1])
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    if not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise WrongValueError("must be a list of names")
-    return tuple(_text(name) for name in value)
-
-
-def _yes(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise WrongValueError("must be true or false")
-    return value
+_text = checked(lambda value: isinstance(value, str) and value.strip(), "must be a text")
+_number = checked(_is_finite, "must be a finite number", float)
+_counted = checked(lambda number: number.is_integer() and number >= 1, "must be a whole number, at least 1", int)
+_pair = checked(
+    lambda value: isinstance(value, (list, tuple)) and len(value) == 2,
+    "must be two numbers: lower, upper",
+    lambda pair: tuple(map(_number, pair)),
+)
+_listed = checked(
+    lambda value: isinstance(value, Iterable) and not isinstance(value, Mapping),
+    "must be a list of names",
+    lambda names: tuple(map(_text, names)),
+)
 
 
 def plain_number(text: str) -> float:
@@ -238,32 +230,29 @@ def one_of(literal: Any) -> Kind:
     'own|one'
     """
     choices = get_args(literal)
-
-    def read(value: Any) -> Any:
-        if not isinstance(value, (str, bool)) or value not in choices:
-            words = (str(choice).lower() if isinstance(choice, bool) else repr(choice) for choice in choices)
-            raise WrongValueError(f"must be {' or '.join(words)}")
-        return value
-
+    words = (str(choice).lower() if isinstance(choice, bool) else repr(choice) for choice in choices)
+    read = checked(lambda value: isinstance(value, (str, bool)) and value in choices, f"must be {' or '.join(words)}")
     return Kind(read, metavar="|".join(map(str, choices)), choices=choices)
 
 
-def _pair_text(text: str) -> Any:
+def numbers_text(text: str) -> list[float]:
+    """Return the numbers that a flag's text names: 0:500."""
     return [plain_number(part) for part in text.split(":")]
 
 
-def _pair_shown(pair: Iterable[float]) -> str:
-    return ":".join(f"{end:g}" for end in pair)
+def numbers_shown(numbers: Iterable[float]) -> str:
+    """Write numbers as a flag names them."""
+    return ":".join(f"{number:g}" for number in numbers)
 
 
-ANYTHING = Kind(_anything)
+ANYTHING = Kind(unchanged)
 NAME = Kind(_text, metavar="COLUMN")
 TEXT = Kind(_text)
 NUMBER = Kind(_number, plain_number, "NUMBER")
-WHOLE = Kind(_whole, plain_number, "N")
-BOUNDS = Kind(_pair, _pair_text, "LOW:HIGH", _pair_shown)
-NAMES = Kind(_names, metavar="COLUMNS", names=True)
-YES = Kind(_yes)
+WHOLE = Kind(lambda value: _counted(_number(value)), plain_number, "N")
+BOUNDS = Kind(_pair, numbers_text, "LOW:HIGH", numbers_shown)
+NAMES = Kind(lambda value: (value,) if isinstance(value, str) else _listed(value), metavar="COLUMNS", names=True)
+YES = Kind(checked(lambda value: isinstance(value, bool), "must be true or false"))
 
 
 def reference(cls: type) -> str:

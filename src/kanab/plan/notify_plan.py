@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
-from kanab.fields import Kind, WrongValueError, key, one_of
+from kanab.fields import Kind, checked, key, one_of
 from kanab.plan.values import MAIL_SERVER, MAILBOX, MAILBOXES, PROSE, WEB_ADDRESS
 
 Event = Literal["seal", "sample-ratio", "may-stop"]
@@ -22,10 +22,11 @@ PORTS: dict[Encryption, int] = {"tls": 465, "starttls": 587, "none": 25}
 """The ports of mail servers, by how the connection is encrypted."""
 
 
-def _events(value: object) -> tuple[object, ...]:
-    if not isinstance(value, list) or not value or not all(word in EVENTS for word in value):
-        raise WrongValueError(f"must list some of {', '.join(map(repr, EVENTS))}")
-    return tuple(dict.fromkeys(value))
+_events = checked(
+    lambda value: isinstance(value, list) and value and all(word in EVENTS for word in value),
+    f"must list some of {', '.join(map(repr, EVENTS))}",
+    lambda events: tuple(dict.fromkeys(events)),
+)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from kanab.description import BINS as ANY_BINS
 from kanab.description import SHARES as PARTS
 from kanab.description import SIZE
 from kanab.errors import PlanError
-from kanab.fields import ANYTHING, WHOLE, YES, Kind, WrongValueError, one_of
+from kanab.fields import ANYTHING, WHOLE, YES, Kind, WrongValueError, checked, one_of
 from kanab.plan.joint_shares import JointShares, nested, plain_number
 from kanab.tally.factor import Level, as_level
 from kanab.tally.metric import Missing
@@ -48,33 +48,30 @@ def unfit_name(name: object) -> str:
     return "" if name.isprintable() else "must not hold control characters"
 
 
-def _name(value: Any) -> str:
-    if problem := unfit_name(value):
-        raise WrongValueError(problem)
-    return str(value)
+def _without(problem_of: Callable[[Any], str]) -> Kind:
+    """Return the kind of a text that has no such problem."""
+
+    def read(value: Any) -> str:
+        if problem := problem_of(value):
+            raise WrongValueError(problem)
+        return str(value)
+
+    return Kind(read)
 
 
-def _prose(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > MOST_PROSE:
-        raise WrongValueError(f"must be a text of at most {MOST_PROSE:,} characters")
-    return value.strip()
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise WrongValueError("must be a list of names")
-    return tuple(value)
-
-
-def _ratio(value: Any) -> tuple[str, str]:
-    metrics = _names(value)
-    if len(metrics) != 2:
-        raise WrongValueError("must name two metrics: [numerator, denominator]")
-    return metrics[0], metrics[1]
-
-
-NAME, PROSE = Kind(_name), Kind(_prose)
-NAMES, RATIO = Kind(_names, write=list), Kind(_ratio, write=list)
+_names = checked(
+    lambda value: isinstance(value, list) and all(isinstance(name, str) for name in value),
+    "must be a list of names",
+    tuple,
+)
+_two = checked(lambda names: len(names) == 2, "must name two metrics: [numerator, denominator]")
+_prose = checked(
+    lambda value: isinstance(value, str) and value.strip() and len(value) <= MOST_PROSE,
+    f"must be a text of at most {MOST_PROSE:,} characters",
+    str.strip,
+)
+NAME, PROSE = _without(unfit_name), Kind(_prose)
+NAMES, RATIO = Kind(_names, write=list), Kind(lambda value: _two(_names(value)), write=list)
 
 
 # ── words ──────────────────────────────────────────────────────────────────────────────────────
@@ -103,21 +100,18 @@ def _level(value: Any) -> Level:
     return value if isinstance(value, (str, bool)) else as_level(REAL.read(value), "the plan")
 
 
-def _levels(value: Any) -> tuple[Level, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, (str, bool, int, float)) for item in value):
-        raise WrongValueError("must be a list of levels (texts, numbers, true/false) or a table of levels, bins or top")
-    return tuple(map(_level, value))
+_levels = checked(
+    lambda value: isinstance(value, list) and all(isinstance(item, (str, bool, int, float)) for item in value),
+    "must be a list of levels (texts, numbers, true/false) or a table of levels, bins or top",
+    lambda levels: tuple(map(_level, levels)),
+)
 
 
 def _bins(value: Any) -> Any:
     return tuple(map(REAL.read, value)) if isinstance(value, list) else ANY_BINS.read(value)
 
 
-def _proportion(value: Any) -> float:
-    share = REAL.read(value)
-    if not 0 <= share < 1:
-        raise WrongValueError("must be a share of all people: at least 0, and less than 1")
-    return float(share)
+_part = checked(lambda share: 0 <= share < 1, "must be a share of all people: at least 0, and less than 1")
 
 
 def _worth(value: Any) -> Any:
@@ -128,7 +122,7 @@ def _worth(value: Any) -> Any:
 REAL = fields.NUMBER
 NUMBER, BOUNDS = replace(REAL, write=plain_number), replace(fields.BOUNDS, write=plain_number)
 LEVEL, LEVELS = Kind(_level), Kind(_levels, write=plain_number)
-BINS, PROPORTION = Kind(_bins, write=plain_number), Kind(_proportion, write=plain_number)
+BINS, PROPORTION = Kind(_bins, write=plain_number), Kind(lambda value: _part(REAL.read(value)), write=plain_number)
 WORTH = Kind(_worth)
 
 
@@ -178,13 +172,9 @@ def _tolerance(value: Any) -> Any:
     return limits if isinstance(value, dict) else limits[""]
 
 
-def _by_name(value: Any) -> dict[str, float]:
-    return {name: REAL.read(part) for name, part in _table(value, "numbers by name", "{ checkout = 0.5 }").items()}
-
-
-def _sizes(value: Any) -> dict[str, tuple[float, bool]]:
-    sizes = _table(value, "sizes by metric", "{ latency = '2%', refunds = 0.01 }")
-    return {name: SIZE.read(amount) for name, amount in sizes.items()}
+def _by_name(of: str, example: str, kind: Kind) -> Callable[[Any], dict[str, Any]]:
+    """Return what reads a table that has a value of a kind for every name."""
+    return lambda value: {name: kind.read(part) for name, part in _table(value, of, example).items()}
 
 
 def _written_sizes(sizes: Mapping[str, tuple[float, bool]]) -> dict[str, Any]:
@@ -192,17 +182,15 @@ def _written_sizes(sizes: Mapping[str, tuple[float, bool]]) -> dict[str, Any]:
     return {name: f"{100 * size:.12g}%" if relative else plain_number(size) for name, (size, relative) in written}
 
 
-def _probabilities(value: Any) -> dict[str, tuple[float, ...]]:
-    shares = _table(value, "shares of people by metric", "{ latency = [0.5, 0.9, 0.99] }")
-    return {name: PARTS.read(parts) for name, parts in shares.items()}
-
-
 SHARES = Kind(_shares, write=_written_shares)
 JOINT_SHARES = Kind(_joint_shares, write=lambda pairs: {name: nested(shares) for name, shares in sorted(pairs.items())})
 TOLERANCE = Kind(_tolerance, write=lambda sizes: {name: plain_number(size) for name, size in sorted(sizes.items())})
-BY_NAME = Kind(_by_name, write=lambda parts: dict(sorted(parts.items())))
-SIZES = Kind(_sizes, write=_written_sizes)
-PROBABILITIES = Kind(_probabilities, write=lambda shares: {name: list(parts) for name, parts in shares.items()})
+BY_NAME = Kind(_by_name("numbers by name", "{ checkout = 0.5 }", REAL), write=lambda parts: dict(sorted(parts.items())))
+SIZES = Kind(_by_name("sizes by metric", "{ latency = '2%', refunds = 0.01 }", SIZE), write=_written_sizes)
+PROBABILITIES = Kind(
+    _by_name("shares of people by metric", "{ latency = [0.5, 0.9, 0.99] }", PARTS),
+    write=lambda shares: {name: list(parts) for name, parts in shares.items()},
+)
 
 
 # ── times ──────────────────────────────────────────────────────────────────────────────────────
@@ -270,30 +258,21 @@ def web_address_problem(address: object) -> str:
     return ""
 
 
-def _web_address(value: Any) -> str:
-    if problem := web_address_problem(value):
-        raise WrongValueError(problem)
-    return str(value)
-
-
-def _origins(value: Any) -> tuple[str, ...]:
-    for origin in _names(value):
-        if not re.fullmatch(r"https?://[^\s/?#@]+", origin):
-            raise WrongValueError("must list origins such as 'https://shop.example', without a path")
-    return tuple(value)
-
-
-def _mailbox(value: Any) -> str:
-    mailbox = isinstance(value, str) and re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.\-]+", value)
-    if not mailbox or len(value) > LONGEST_MAILBOX:
-        raise WrongValueError("must be the address of a mailbox such as 'team@shop.example'")
-    return str(value)
-
-
-def _mailboxes(value: Any) -> tuple[str, ...]:
-    if value == []:
-        raise WrongValueError("must name at least one mailbox")
-    return tuple(map(_mailbox, value if isinstance(value, list) else [value]))
+_sites = checked(
+    lambda names: all(re.fullmatch(r"https?://[^\s/?#@]+", name) for name in names),
+    "must list origins such as 'https://shop.example', without a path",
+)
+_mailbox = checked(
+    lambda value: (
+        isinstance(value, str) and re.fullmatch(r"[!-?A-~]+@[A-Za-z0-9.\-]+", value) and len(value) <= LONGEST_MAILBOX
+    ),
+    "must be the address of a mailbox such as 'team@shop.example'",
+)
+_mailboxes = checked(
+    lambda value: value != [],
+    "must name at least one mailbox",
+    lambda value: tuple(map(_mailbox, value if isinstance(value, list) else [value])),
+)
 
 
 def _mail_server(value: Any) -> tuple[str, int | None]:
@@ -305,5 +284,5 @@ def _mail_server(value: Any) -> tuple[str, int | None]:
     return match[1].strip("[]"), int(match[2]) if match[2] else None
 
 
-WEB_ADDRESS, ORIGINS = Kind(_web_address), Kind(_origins, write=list)
+WEB_ADDRESS, ORIGINS = _without(web_address_problem), Kind(lambda value: _sites(_names(value)), write=list)
 MAILBOX, MAILBOXES, MAIL_SERVER = Kind(_mailbox), Kind(_mailboxes), Kind(_mail_server)
