@@ -1,9 +1,7 @@
 """Adjust for numbers as they are, and for several covariates that were never crossed, from tables of two at a time.
 
-An additive fit per arm needs counts of arm × covariate × covariate, sums of arm × covariate and the
-squares per arm. With three covariates or more these are pair tables, far coarser than the one table
-that crosses them all. A number x from before the experiment is a metric of the same tables: it needs its sums by
-arm × covariate, and per arm its squares and its products with the metric and with other numbers.
+It takes counts of arm × covariate × covariate, sums of arm × covariate and squares per arm; of a number from before
+also its products per arm with the metric and other numbers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Balance: do the arms hold alike people, and do they have values equally often? If not, an effect compares others.
 
-Three kinds of checks. Two are a χ² of arm × level on counts of people: every covariate, its missing level among the
-others, and for every metric whose missing values are left out, who has a value. The third compares the arms' means
-of every number that effects are adjusted for: (N − 1) times the share of its squares that lie between arms, which is a
-χ² if the arms were drawn, however its values are distributed in large samples. Levels that were merged are merged
-alike in all arms, so that χ² holds for them, too. All checks of an experiment are corrected as one family (Holm).
+χ² of arm × level for covariates and for who has a value; for numbers from before (N − 1) times the share of squares
+between arms, which is a χ² too. All checks of an experiment are corrected as one family (Holm).
 """
 
 from __future__ import annotations
@@ -207,7 +204,7 @@ def _by(table: Tally, cells: Cells, keep: tuple[str, str]) -> Floats:
 def _check(counts: _Counts, control: Level) -> BalanceCheck:
     people = counts.people
     total, rows, columns = people.sum(), people.sum(axis=1), people.sum(axis=0)
-    chi2, df, residuals = _chi2(people) if counts.noise is None else independence(people, counts.noise)
+    chi2, df, residuals = independence(people, counts.noise)
     base = counts.arms.index(counts.arms.control if control is None else control)
     arm, level = _worst(residuals[:, :1] if counts.about == "values" else residuals, base)
     others = total - rows[arm]
@@ -216,18 +213,6 @@ def _check(counts: _Counts, control: Level) -> BalanceCheck:
         counts.arms.levels[arm], float(people[arm, level] / rows[arm]),
         float((columns[level] - people[arm, level]) / others), _differences(counts, base),
     )  # fmt: skip
-
-
-def _chi2(people: Floats) -> tuple[float, int, Floats]:
-    """Return Pearson's χ², its degrees of freedom and standardised residuals of people who were counted exactly."""
-    total, rows, columns = people.sum(), people.sum(axis=1), people.sum(axis=0)
-    expected = np.outer(rows, columns) / total
-    some = expected > 0
-    chi2 = float(np.sum((people - expected)[some] ** 2 / expected[some]))
-    df = (np.count_nonzero(rows) - 1) * (np.count_nonzero(columns) - 1)
-    spread = expected * np.outer(1 - rows / total, 1 - columns / total)
-    residuals = np.where(some, (people - expected) / np.sqrt(np.where(some, spread, 1.0)), 0.0)
-    return chi2, int(df), residuals
 
 
 def _number_checks(

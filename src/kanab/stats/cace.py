@@ -1,8 +1,7 @@
 """The effect of what people received, where it is not what they were assigned to (CACE, instrumental variables).
 
-Assignment moves two means: that of the metric, and that of what was received. If assignment does nothing but by what is
-received, and keeps nobody from it, their quotient is the mean effect on those who received it because of their
-arm (Wald, Bloom, Imbens and Angrist). Counts, sums, squares and products per arm are enough.
+Assignment moves the mean of the metric and that of what was received; if it acts by nothing else, their quotient is the
+mean effect on those who received it because of their arm (Wald, Bloom, Imbens and Angrist).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Tail probabilities by survival functions, so that 1e-112 is 1e-112 and not 0; quantiles, intervals and df.
 
-And the joint t of correlated estimates, such as effects that share a control: how often is any of them so large? Where
-the correlations come from one common part (every arm against one control), two nested quadratures give eight digits or
-more; otherwise a fixed lattice rule gives four (Genz's order of conditioning). Both are deterministic: the same
-question has the same answer, to the last digit.
+The joint t of correlated estimates is by two nested quadratures where one common part explains the correlations (eight
+digits), else by a fixed lattice rule (four, Genz): the same question has the same answer to the last digit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Least squares over classes, from exact integers to floating point without losing a digit on the way.
 
-Three things keep fits exact: sums are re-centred about a whole number before they become floats;
-the spread within classes is computed in integers; and where class means lie far apart, fits are
-refined on residuals computed in integers, so that nothing large is ever subtracted in floats.
+Sums are re-centred about a whole number, squares within classes are integers, and where class means lie far apart fits
+are refined on residuals in integers: nothing large is ever subtracted in floats.
 """
 
 from __future__ import annotations

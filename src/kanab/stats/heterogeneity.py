@@ -1,9 +1,6 @@
 """Segments: does the effect differ between levels, what is it at every level, and each level against the rest.
 
-Whether it differs is one answer for each arm against the control. Rates are compared by a score test: the variances are
-those of one common difference, so that a level without events has some, too. Amounts are compared by an F test with
-variances by class, as Welch's t is, and what is far out at a level is corrected for skewness as t is. Levels with so
-few people that neither is near its distribution are taken as one.
+Rates are compared by score tests, amounts by an F with variances by class, as Welch's t is; thin levels are one.
 """
 
 from __future__ import annotations
@@ -197,36 +194,23 @@ def _in_level(
         return replace(effect, note=spread.problem)
     group = spread.group[places]
     parts = spread.variances[group] / classes.n[places]
-    if spread.noise is not None:
-        return _with_noise(effect, spread, classes, places, alternative)
-    if cells.tally.moments_of(cells.metric).metric.binary:
+    noise = 0.0 if spread.noise is None else float(spread.noise[places].sum())
+    if spread.noise is None and cells.tally.moments_of(cells.metric).metric.binary:
         (control, events) = (
             int(classes.sums[place]) + classes.centre * n for place, n in zip(places, people, strict=True)
         )
         rates = Rates(events, people[1], control, people[0])
         return replace(effect, rates=rates, se=float(np.sqrt(parts.sum())), note=_FEW_EVENTS if rates.thin else "")
-    if min(people) < THIN:
+    if spread.noise is None and min(people) < THIN:
         return replace(effect, note=f"an arm has fewer than {THIN} people here: too few for an interval")
-    if np.any(parts <= 0):
+    if spread.noise is None and np.any(parts <= 0):
         return replace(effect, note="nothing varies in an arm here, so that there is no error to compare with")
-    df = satterthwaite_df(parts, spread.df[group])
     n = classes.n[places]
+    df = satterthwaite_df(np.append(parts, noise), np.append(spread.df[group], KNOWN))
     common = spread.variances[group] @ (n - 1) / (n.sum() - 2) * np.sum(1 / n)
-    se, wide = (float(np.sqrt(variance)) / classes.scale for variance in (parts.sum(), common))
-    return replace(effect, se=se, df=df, p_pooled=t_tail(effect.estimate / wide, float(n.sum() - 2), alternative))
-
-
-def _with_noise(
-    effect: SegmentEffect, spread: CellVariance, classes: Classes, places: NDArray[np.intp], alternative: Alternative
-) -> SegmentEffect:
-    """Return an effect at a level whose numbers carry noise: its error has that of people and that of the noise."""
-    assert spread.noise is not None
-    n, group, noise = classes.n[places], spread.group[places], float(spread.noise[places].sum())
-    own = spread.variances[group] / n
-    df = satterthwaite_df(np.array([*own, noise]), np.array([*spread.df[group], KNOWN]))
-    common = spread.variances[group] @ (n - 1) / (n.sum() - 2) * np.sum(1 / n)
-    se, wide = (float(np.sqrt(variance + noise)) / classes.scale for variance in (own.sum(), common))
-    return replace(effect, se=se, df=df, p_pooled=t_tail(effect.estimate / wide, df, alternative))
+    se, wide = (float(np.sqrt(variance + noise)) / classes.scale for variance in (parts.sum(), common))
+    freedom = float(n.sum() - 2) if spread.noise is None else df
+    return replace(effect, se=se, df=df, p_pooled=t_tail(effect.estimate / wide, freedom, alternative))
 
 
 def _tested(effect: SegmentEffect, confidence: float, alternative: Alternative) -> SegmentEffect:

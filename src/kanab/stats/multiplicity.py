@@ -1,10 +1,7 @@
 """Many tests at once: corrected p-values, and intervals that agree with them as far as theory goes.
 
-Bonferroni's and Šidák's intervals cover all effects together and agree with their p-values. After a
-selection by Benjamini and Hochberg (or Yekutieli), the selected ones get intervals whose expected
-share of misses is bounded (false coverage rate), and these agree too. Holm's steps have no two-sided intervals of
-their own that say more than those of the single step they begin with, so theirs are Bonferroni's, and one that holds
-0 although p is small says so.
+Holm's steps have no two-sided intervals of their own that say more than Bonferroni's, so theirs are these, and one that
+holds 0 although p is small says so.
 """
 
 from __future__ import annotations

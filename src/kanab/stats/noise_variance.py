@@ -1,8 +1,7 @@
 """What noise that was added on purpose does to estimates: its variance in them is known, and added to theirs.
 
-A tally with noise says how much (`Tally.noise`). A class mean is c + T / n, with T = Σ (y − c) and c the middle of the
-metric's bounds, so that its noise has the variance (σ_T² + (mean − c)² σ_n²) / n². Squares of residuals are those about
-a fit f, U − 2 Σ f T + Σ f² n with U = Σ (y − c)², all linear in what was measured.
+A class mean is c + T / n, T = Σ (y − c), c the middle of the bounds; its noise varies by
+(σ_T² + (mean − c)² σ_n²) / n². Squares about a fit f are U − 2 Σ f T + Σ f² n with U = Σ (y − c)².
 """
 
 from __future__ import annotations

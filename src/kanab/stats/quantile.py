@@ -1,10 +1,7 @@
 """Quantiles of an arm, and differences of quantiles, from counts of people in bins.
 
-The share of people below an edge is known exactly. Between edges it is interpolated by the monotone cubic of Fritsch
-and Carlson, which follows the shape of its neighbours where a straight line would cut corners. Whether a quantile is
-at x is a question about the share below x, so a binomial test answers it and nothing is assumed of the metric. The
-interval of a difference holds the differences that this test, over both arms together, does not reject (test
-inversion): those for which some pair of values that far apart passes. No density is estimated.
+Between edges the share of people below is interpolated by the monotone cubic of Fritsch and Carlson. Intervals invert
+binomial tests of that share, over both arms together for a difference: no density is estimated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Ratios of two metrics per arm (revenue per order, clicks per view), plain and adjusted.
 
-Per arm R = Σ y / Σ z. A person's part in it is u = (y − R z) / z̄, which has mean 0 and whose variance is
-that of R (the delta method). Its sums and squares follow from n, S, Q and C = Σ y z. So a ratio becomes
-an ordinary metric, v = y Σ z − z Σ y, in whole numbers: everything after that is done by the functions
-that plain and adjusted means have in common.
+A person's part in R = Σ y / Σ z is u = (y − R z) / z̄ (the delta method): v = y Σ z − z Σ y, in whole numbers, is an
+ordinary metric, for the functions that plain and adjusted means have in common.
 """
 
 from __future__ import annotations

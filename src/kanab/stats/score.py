@@ -1,9 +1,7 @@
 """Two rates (means of a 0/1 metric) compared by the score test and interval of Miettinen and Nurminen.
 
-Welch's t estimates each arm's variance from its own events: an arm that has had few of them by chance looks surer
-than it is, and one without any looks certain. The score test takes the variance at the value that is tested, from
-both arms together. It needs nothing but people and events; intervals hold the values that it does not reject, for
-the difference of the rates, their ratio and their odds ratio alike, so that all three agree with p.
+The variance is that at the value which is tested, from both arms together, so that an arm without events is not taken
+for certain; intervals of the difference, the ratio and the odds ratio hold what is not rejected, and agree with p.
 """
 
 from __future__ import annotations

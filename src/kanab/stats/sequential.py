@@ -1,14 +1,7 @@
 """Effects and sample ratios that are looked at more than once: may the experiment stop now?
 
-Two ways, either of which keeps the chance of any false alarm over all looks at 1 − confidence:
-
-- ``planned_look``: how many looks (or how many people) there will be is fixed before the start;
-- ``any_time_look``: nothing is fixed, every moment may be the last; the intervals are wider.
-
-The second rests on Robbins' mixtures, for a normal statistic and for counts per arm. A mixture of
-likelihood ratios against "nothing is going on" is a fair game: whoever plays it, for however long,
-multiplies the stake by 1/α with a chance of at most α. So 1/evidence is a p-value at every moment,
-also at one that was chosen because the numbers looked good.
+``planned_look`` where the number of looks (or people) is fixed before; ``any_time_look`` where every moment may be the
+last, by Robbins' mixtures: evidence is a fair game, so that 1/evidence is a p-value at every moment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Spending functions and the boundaries of planned looks (Lan and DeMets).
 
-The test statistic of a growing experiment moves like Brownian motion. Its density among the
-experiments that are still running is carried from look to look by numerical integration (Armitage,
+The density of experiments that are still running is carried from look to look by numerical integration (Armitage,
 McPherson and Rowe); each boundary is put where exactly the planned share of false alarms crosses it.
 """
 

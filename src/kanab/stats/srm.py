@@ -120,12 +120,21 @@ def noise_off_shares(shares: Floats, noise: Floats) -> Floats:
     return np.asarray((off * noise) @ off.T)
 
 
-def independence(people: Floats, noise: Floats) -> tuple[float, int, Floats]:
-    """Return χ², its degrees of freedom and standardised residuals of arms by levels that carry noise.
+def independence(people: Floats, noise: Floats | None = None) -> tuple[float, int, Floats]:
+    """Return χ², its degrees of freedom and standardised residuals of arms by levels: Pearson's, or with noise.
 
     ``noise`` is the covariance of its cells, row by row. Whether arms and levels are independent is asked of people
     less what both marginals make of them, whose covariance under independence is known; that of the noise is added.
     """
+    if noise is None:
+        total, rows, columns = people.sum(), people.sum(axis=1), people.sum(axis=0)
+        expected = np.outer(rows, columns) / total
+        some = expected > 0
+        chi2 = float(np.sum((people - expected)[some] ** 2 / expected[some]))
+        df = (int(np.count_nonzero(rows)) - 1) * (int(np.count_nonzero(columns)) - 1)
+        spread = expected * np.outer(1 - rows / total, 1 - columns / total)
+        residuals = np.where(some, (people - expected) / np.sqrt(np.where(some, spread, 1.0)), 0.0)
+        return chi2, df, residuals
     rows, columns = (np.maximum(people.sum(axis=side), 0.0) for side in (1, 0))
     p, q = rows / rows.sum(), columns / columns.sum()
     off_rows, off_columns = (np.eye(len(share)) - share[:, None] for share in (p, q))

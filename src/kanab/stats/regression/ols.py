@@ -1,9 +1,7 @@
 """Ordinary least squares from classes: the same coefficients and errors as from the rows.
 
-Robust (heteroscedasticity-consistent) errors, HC0 to HC3, are here too. The paper says that they need
-rows. They need squares per class: people of a class share their leverage, and their squared residuals
-add up to n r² plus the squares within. A 0/1 metric has them always; others only if the plan asked for
-squares per class, at a cost to privacy.
+Robust errors (HC0 to HC3) need squares per class: people of a class share their leverage, and their squared residuals
+add up to n r² plus the squares within. A 0/1 metric has them always.
 """
 
 from __future__ import annotations
