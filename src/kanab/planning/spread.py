@@ -332,17 +332,12 @@ def spread_of_release(
         replace(means, shape=shape), shares=planned if shares is None else shares, control=control, rate=binary,
         grows=grows,
     )  # fmt: skip
-    notes = (*release_notes(released, plan, name, adjust), f"Arms are compared with {label(spread.control)}.")
-    return replace(spread, chosen=chosen, notes=notes)
-
-
-def release_notes(released: Release, plan: ExperimentPlan, metric: str, adjust: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return where it is known from how a metric varies."""
     adjusted = f", adjusted for {listed(adjust)}" if adjust else ""
-    note = f"How {metric} varies is as it was found in {plan.name}{adjusted}."
-    if released.receipt.noise is None:
-        return (note,)
-    return note, "That is without noise; kanab plan --epsilon says what it adds."
+    notes = [f"How {name} varies is as it was found in {plan.name}{adjusted}."]
+    if released.receipt.noise is not None:
+        notes.append("That is without noise; kanab plan --epsilon says what it adds.")
+    notes.append(f"Arms are compared with {label(spread.control)}.")
+    return replace(spread, chosen=chosen, notes=tuple(notes))
 
 
 @check_arguments()

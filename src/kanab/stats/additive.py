@@ -82,7 +82,9 @@ def additive_means(
     if slopes not in get_args(Slopes):
         raise AnalysisError("unknown choice of slopes", "Use 'own' (every arm its own), or 'one' for all arms.")
     held = _gathered(list(tables), metric, covariates, list(numbers))
-    columns: list[Column] = [*_number_columns(held), *_class_columns(held)]
+    columns: list[Column] = [*_number_columns(held)]
+    for factor in held.factors:
+        columns += _coded(factor, held.single[factor.name][0].sum(axis=0))
     if not columns:
         raise AnalysisError("there is no covariate to adjust for", "Count with a covariate of two or more levels.")
     if held.noisy:
@@ -340,10 +342,6 @@ def _number_columns(held: Marginals) -> list[NumberColumn]:
             raise DesignError(f"{name} is the same for everybody", "Leave it out.")
         columns.append(NumberColumn(name, held.numbers.metrics[name].scale, total // held.total))
     return columns
-
-
-def _class_columns(held: Marginals) -> list[CodedColumn]:
-    return [column for factor in held.factors for column in _coded(factor, held.single[factor.name][0].sum(axis=0))]
 
 
 def _coded(factor: Factor, people: Cells) -> list[CodedColumn]:

@@ -93,7 +93,8 @@ class BinnedPeople:
         edges = np.asarray(self.edges, dtype=np.float64)
         place = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
         part = (values - edges[place]) / (edges[place + 1] - edges[place])
-        return np.where((part >= 0) & (part <= 1), self._inside(place, part), math.nan)
+        a, b, c, d = self._cubic(place)
+        return np.where((part >= 0) & (part <= 1), a + part * (b + part * (c + part * d)), math.nan)
 
     def quantile(self, probability: float) -> float:
         """Return the smallest value that this share of people is below; infinite where it lies in an open bin."""
@@ -146,11 +147,6 @@ class BinnedPeople:
         width, start = edges[place + 1] - edges[place], self.shares[place]
         rise, left, right = self.shares[place + 1] - start, self._slopes[place] * width, self._slopes[place + 1] * width
         return start, left, 3 * rise - 2 * left - right, left + right - 2 * rise
-
-    def _inside(self, place: NDArray[np.intp], part: Floats) -> Floats:
-        """Return the share below a point of each bin."""
-        a, b, c, d = self._cubic(place)
-        return np.asarray(a + part * (b + part * (c + part * d)))
 
     def _solved(self, place: NDArray[np.intp], probabilities: Floats, straight: Floats) -> Floats:
         """Return how far into its bin each quantile lies, by Newton's steps within halvings; edges stay edges."""
