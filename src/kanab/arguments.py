@@ -59,8 +59,7 @@ ORIGINS = {
 def check_arguments(skip: tuple[str, ...] = ()) -> Callable[[Target], Target]:
     """Return a decorator that raises `ArgumentError` for calls that a function or a class cannot take.
 
-    Editors and ``inspect.signature`` see the signature as it is written. Parameters in ``skip``
-    are left to the function, which says more about them than their kind; so are ``confidence``,
+    Parameters in ``skip`` are left to the function, which says more about them than their kind; so are ``confidence``,
     whose range every function checks, and choices among a few texts, which it lists.
 
     >>> @check_arguments()

@@ -188,12 +188,13 @@ def checked(fits: Callable[[Any], Any], words: str, make: Callable[[Any], Any] =
     return read
 
 
-def _is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> bool:
+    """Check for a number that is one: not a truth, not a text, not infinite."""
     return isinstance(value, Real) and not isinstance(value, bool) and abs(value) < 1e300  # type: ignore[operator]
 
 
 _text = checked(lambda value: isinstance(value, str) and value.strip(), "must be a text")
-_number = checked(_is_finite, "must be a finite number", float)
+_number = checked(is_finite, "must be a finite number", float)
 _counted = checked(lambda number: number.is_integer() and number >= 1, "must be a whole number, at least 1", int)
 _pair = checked(
     lambda value: isinstance(value, (list, tuple)) and len(value) == 2,

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 from itertools import chain, product
 
+from kanab.fields import is_finite
 from kanab.plan.model import Budget, Plan
 from kanab.plan.paired_covariates import planned_pairs
 
@@ -39,17 +40,16 @@ def epsilon_problem(epsilon: object) -> str:
     >>> epsilon_problem(1), epsilon_problem(0)
     ('', 'must lie between 0.001 and 100')
     """
-    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not math.isfinite(epsilon):
+    if not is_finite(epsilon):
         return "must be a finite number"
-    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:  # type: ignore[operator]
         return f"must lie between {SMALLEST_EPSILON:g} and {LARGEST_EPSILON:g}"
     return ""
 
 
 def delta_problem(delta: object) -> str:
     """Say what is wrong with a δ; an empty text where nothing is."""
-    number = isinstance(delta, (int, float)) and not isinstance(delta, bool)
-    if not number or not SMALLEST_DELTA <= delta <= LARGEST_DELTA:  # type: ignore[operator]
+    if not is_finite(delta) or not SMALLEST_DELTA <= delta <= LARGEST_DELTA:  # type: ignore[operator]
         return f"must be a small probability, at most {LARGEST_DELTA:g}"
     return ""
 
@@ -135,10 +135,9 @@ def budget_mistakes(plan: Plan) -> Iterator[str]:
             yield f"privacy.{name} {problem}"
     names = table_names(plan)
     for name, weight in budget.weights.items():
-        number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
         if name not in names:
             yield f"privacy.weights names an unknown table, {name!r}; tables: {', '.join(names)}"
-        elif not number or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
+        elif not is_finite(weight) or not SMALLEST_WEIGHT <= weight <= LARGEST_WEIGHT:
             yield f"privacy.weights: that of {name!r} must be a number from {SMALLEST_WEIGHT:g} to {LARGEST_WEIGHT:,g}"
     if type(budget.stores) is not int or budget.stores < 1:
         yield "privacy.stores must be a whole number: how many stores and ledgers about these people share epsilon"
@@ -150,10 +149,9 @@ def _share_mistakes(plan: Plan, budget: Budget) -> Iterator[str]:
         return
     names = account_names(plan)
     for name, share in budget.shares.items():
-        number = isinstance(share, (int, float)) and not isinstance(share, bool)
         if name not in names:
             yield f"privacy.shares names an unknown experiment, {name!r}; known: {', '.join(names)}"
-        elif not number or not SMALLEST_SHARE <= share <= 1:
+        elif not is_finite(share) or not SMALLEST_SHARE <= share <= 1:
             yield f"privacy.shares: that of {name!r} must be a part of the total, from {SMALLEST_SHARE:g} to 1"
             return
     shares = epsilon_shares(plan)

@@ -1,8 +1,4 @@
-"""Checks of a plan: every mistake in it, with its path.
-
-A plan from a file, from flags and from Python passes the same checks. That everything is declared
-(arms, bounds, covariates) is demanded of files only: see ``kanab.plan.file``.
-"""
+"""Checks of a plan, from a file, flags or Python: every mistake in it, with its path."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, pairwise
-from numbers import Real
 from typing import Any, get_args
 
 from kanab.errors import GridError, PlanError, closest, listed
+from kanab.fields import is_finite
 from kanab.plan.budget import budget_mistakes
 from kanab.plan.joint_shares import joint_share_mistakes
 from kanab.plan.model import MOST_LEVELS, SMALLEST_K, CovariatePlan, ExperimentPlan, MetricPlan, Plan
@@ -259,7 +255,7 @@ def _arm_mistakes(experiment: ExperimentPlan) -> Iterator[str]:
         here = f"{path}.arms.{path_to(arm)}"
         if isinstance(arm, str) and (problem := unfit_name(arm)):
             yield f"{here}: an arm's name {problem}"
-        if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share < 1e300:
+        if not is_finite(share) or share <= 0:
             yield f"{here} must have a positive share"
     if experiment.control is not None and experiment.control not in arms:
         yield f"{path}.control is not one of its arms; declared: {listed(arms)}"
@@ -347,9 +343,7 @@ def _quantile_mistakes(experiment: ExperimentPlan, plan: Plan) -> Iterator[str]:
             yield f"{path}: it is adjusted for, so it is no outcome; take it out of adjust or of quantiles"
         elif metric.bins is None:
             yield f"{path} needs bins to count people in: edges, or a number of bins between bounds (bins, --bin)"
-        if not shares or not all(
-            isinstance(share, Real) and not isinstance(share, bool) and 0 < share < 1 for share in shares
-        ):
+        if not shares or not all(is_finite(share) and 0 < share < 1 for share in shares):
             yield f"{path} must be shares of people between 0 and 1, such as 0.5 for the median"
 
 

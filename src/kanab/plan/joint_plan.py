@@ -1,9 +1,7 @@
-"""Several plans as one, so that one pass over the people counts them all: ``join_plans``.
+"""Several plans as one, so that one pass over the people counts them all; what means the same is shared.
 
-Experiments of the same name and arms are shared, and so are covariates and metrics of the same
-name and definition. The same name with another meaning gets an alias, such as "tier#2", which reads
-the same column. So does what is chosen on the people of a plan (a grid, bins, the commonest levels)
-if another plan is about other people.
+A name with another meaning gets an alias of its column, such as "tier#2". So does what is chosen on the people of a
+plan (a grid, bins, the commonest levels) if another plan is about other people.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from kanab.errors import KanabError, PlanError
@@ -128,19 +127,8 @@ def counting_terms(plan: Plan) -> str:
     >>> counting_terms(plan) == counting_terms(replace(plan, k=20))
     True
     """
-    experiments = [
-        (
-            each.name,
-            each.arms,
-            each.adjust,
-            each.segments,
-            each.interactions,
-            each.numbers,
-            each.received,
-            tuple(each.quantiles),
-        )
-        for each in plan.experiments
-    ]
+    parts = attrgetter("name", "arms", "adjust", "segments", "interactions", "numbers", "received")
+    experiments = [(*parts(each), tuple(each.quantiles)) for each in plan.experiments]
     covariates = [plan.covariate(name).counting for name in plan.covariates_in_use]
     return repr((experiments, covariates, [metric.counting for metric in plan.metrics]))
 

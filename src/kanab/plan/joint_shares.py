@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kanab.errors import listed
+from kanab.fields import is_finite
 from kanab.tally.factor import Level, label
 
 JointShares = tuple[tuple[Level, Level, float], ...]
@@ -45,7 +45,7 @@ def joint_share_mistakes(shares: JointShares, arms: Sequence[Sequence[Level] | N
     if gone:
         yield f"leaves out {listed(gone)}; a pair that nobody may be in has share 0"
     numbers = [share for _, _, share in shares]
-    if not all(isinstance(share, Real) and not isinstance(share, bool) and 0 <= share <= 1 for share in numbers):
+    if not all(is_finite(share) and 0 <= share <= 1 for share in numbers):
         yield "must have shares from 0 to 1"
     elif abs(math.fsum(numbers) - 1) > ROUNDING:
         yield "must add up to 1"
