@@ -128,24 +128,17 @@ def _looks(flags: Mapping[str, Any]) -> Looks | None:
             flag = wrong[0].replace("_", "-")
             raise PlanError(f"--{flag} is about several looks", "Say how they are read: --sequential spending.")
         return None
-    earlier = None if flags["looks_at"] is None else _earlier(flags["looks_at"])
+    text, earlier = flags["looks_at"], None
+    try:
+        if text is not None:
+            earlier = [] if text.strip().lower() == "none" else [int(people) for people in text.split(",")]
+    except ValueError:
+        remedy = "Write --looks-at 7500,15000; at the first look --looks-at none."
+        raise PlanError("--looks-at needs whole numbers of people", remedy) from None
     return Looks(
         flags["sequential"], flags["looks"], flags["planned"], flags["spending"] or SPENDING[0], flags["optimal_at"],
         flags["last"], earlier, flags["looks_file"],
     )  # fmt: skip
-
-
-def _earlier(text: str) -> list[int]:
-    """Read ``7500,15000``, or ``none`` for no earlier look."""
-    if text.strip().lower() == "none":
-        return []
-    try:
-        return [int(people) for people in text.split(",")]
-    except ValueError:
-        raise PlanError(
-            "--looks-at needs whole numbers of people",
-            "Write --looks-at 7500,15000; at the first look --looks-at none.",
-        ) from None
 
 
 def _margins(flags: Mapping[str, Any]) -> dict[str, list[Margin]]:
@@ -210,7 +203,14 @@ def analyze(source: tuple[str, ...], **flags: Any) -> None:
     from kanab.analysis.api import analyze_release
 
     options = reading_from(flags)
-    run = _dry_run(source, flags) if flags["as_released"] else None
+    run: DryRun | None = None
+    if flags["as_released"]:
+        from kanab.analysis.dry_run import try_release
+
+        if is_release(source[0]) or is_ledger(source[0]):
+            raise PlanError("--as-released is about rows, and this is released", "Leave out --as-released.")
+        _, count = _rows(source, flags)
+        run = try_release(count(True), flags["k"], override=flags["override"])
     tables = _tables(source, flags) if run is None else run.own
     wanted = [flags["experiment"]] if flags["experiment"] else list(tables.plan.experiment_names)
     if len(wanted) > 1 and (options.pool or options.contrasts):
@@ -274,16 +274,6 @@ def _tables(source: tuple[str, ...], flags: Mapping[str, Any]) -> Tables:
 
     plan, count = _rows(source, flags)
     return read_rows(plan, count, flags["k"], override=flags["override"])
-
-
-def _dry_run(source: tuple[str, ...], flags: Mapping[str, Any]) -> DryRun:
-    """Return what was counted beside what a release of it would give."""
-    from kanab.analysis.dry_run import try_release
-
-    if is_release(source[0]) or is_ledger(source[0]):
-        raise PlanError("--as-released is about rows, and this is released", "Leave out --as-released.")
-    _, count = _rows(source, flags)
-    return try_release(count(True), flags["k"], override=flags["override"])
 
 
 def _rows(source: tuple[str, ...], flags: Mapping[str, Any]) -> tuple[Plan, Callable[[bool], Counted]]:

@@ -358,7 +358,9 @@ def _values_of(
     said: Mapping[str, Mapping[str, Any]], flags: Mapping[str, Any]
 ) -> tuple[list[AnyMetric], list[AnyCovariate], list[AnyCovariate]]:
     """Return metrics, what is adjusted for and segments, as flags describe them; each flag is about one of these."""
-    ratios = [_parts(ratio) for ratio in names(flags["ratio"])]
+    ratios = [tuple(map(str.strip, ratio.split("/"))) for ratio in names(flags["ratio"])]
+    if any(len(parts) != 2 or "" in parts for parts in ratios):
+        raise PlanError("a ratio cannot be read", "Write it as --ratio revenue/orders.")
     received = [flags["treatment_received"]] if flags["treatment_received"] else []
     counted = list(dict.fromkeys([*names(flags["metric"]), *chain.from_iterable(ratios), *received]))
     adjust, segments = names(flags.get("adjust")), names(flags.get("segment"))
@@ -373,7 +375,7 @@ def _values_of(
         return cls(name, **of_name, **score)
 
     metrics: list[AnyMetric] = [value(Mean, name) for name in dict.fromkeys([*counted, *said["at"]])]
-    metrics += [Ratio(*pair) for pair in ratios]
+    metrics += [Ratio(parts[0], parts[1]) for parts in ratios]
     metrics += [value(Quantile, name) for name in said["at"]]
     adjusted = [value(Number if name in as_numbers else Covariate, name) for name in dict.fromkeys(adjust)]
     return metrics, adjusted, [value(Covariate, name) for name in dict.fromkeys(segments)]
@@ -416,14 +418,6 @@ def _not_counted(
     if not known:
         return PlanError(fact, "No covariates are named: name some in --adjust or --segment.")
     return PlanError(fact, f"Counted: {listed(known)}.")
-
-
-def _parts(ratio: str) -> tuple[str, str]:
-    """Split "revenue/orders" into its two metrics."""
-    first, slash, second = (part.strip() for part in ratio.partition("/"))
-    if not slash or not first or not second or "/" in second:
-        raise PlanError("a ratio cannot be read", "Write it as --ratio revenue/orders.")
-    return first, second
 
 
 def not_said(what: str, remedy: str, source: str, flags: Mapping[str, Any]) -> PlanError:

@@ -230,20 +230,16 @@ class _Names:
         """Return the joint name of something; the same for everything that means the same."""
         key = role, name, meaning
         if key not in self._known:
-            self._known[key] = self.fresh(name)
-            if self._known[key] != name:
-                self.copies[self._known[key]] = name
+            alias, number = name, 1
+            stem = name.encode()[:_LONGEST_STEM].decode(errors="ignore")
+            while alias in self._used or (number > 1 and alias in self._taken):
+                number += 1
+                alias = f"{stem}#{number}"
+            self._used.add(alias)
+            self._known[key] = alias
+            if alias != name:
+                self.copies[alias] = name
         return self._known[key]
-
-    def fresh(self, name: str) -> str:
-        """Return the name itself, or the first alias that nothing else is called."""
-        alias, number = name, 1
-        stem = name.encode()[:_LONGEST_STEM].decode(errors="ignore")
-        while alias in self._used or (number > 1 and alias in self._taken):
-            number += 1
-            alias = f"{stem}#{number}"
-        self._used.add(alias)
-        return alias
 
 
 def _typed(levels: Sequence[Level] | None) -> Hashable:
