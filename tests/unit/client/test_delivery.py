@@ -144,7 +144,7 @@ def test_while_nobody_answers_all_posts_wait_together(make_delivery: Callable[..
     assert delivery.flush(5)
 
 
-def test_no_more_is_taken_than_memory_has_room_for(make_delivery: Callable[..., Delivery]) -> None:
+def test_no_more_is_taken_than_memory_has_room_for_and_nothing_after_closing(make_delivery: Callable[..., Delivery]) -> None:
     line = Line(*[ConnectionRefusedError()] * 1000)
     delivery = make_delivery(line, most=3)
     posts = [post() for _ in range(5)]
@@ -153,6 +153,9 @@ def test_no_more_is_taken_than_memory_has_room_for(make_delivery: Callable[..., 
     line.answers.clear()
     assert delivery.flush(5)
     assert [delivery.counted(nonce_of(each)) for each in posts] == [True] * 3 + [None] * 2
+    delivery.close()
+    delivery.submit([post()])
+    assert delivery.flush(1)  # nothing is taken any more
 
 
 def test_old_outcomes_are_forgotten(make_delivery: Callable[..., Delivery], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,12 @@ def test_only_of_sensitive_metrics_it_breaks_the_promise() -> None:
     assert play_attacker(bad.releases, bad.known).broken
 
 
+def test_large_systems_are_too_much_work_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = whole_numbers()
+    monkeypatch.setattr("kanab.inspection.attack.whole_numbers.MOST_ENTRIES", 10)
+    assert find_whole_numbers(place_people(bad.known or KnownPeople({}), bad.releases), 10, sensitive=True).unsettled
+
+
 def test_a_class_in_which_everybody_is_at_a_bound_is_no_search() -> None:
     people = {"arm": ["A"] * 20 + ["B"] * 20, "tier": ([1] * 10 + [2] * 10) * 2}
     bought = np.array([0] * 20 + [1, 0] * 10)
