@@ -144,7 +144,9 @@ def test_while_nobody_answers_all_posts_wait_together(make_delivery: Callable[..
     assert delivery.flush(5)
 
 
-def test_no_more_is_taken_than_memory_has_room_for_and_nothing_after_closing(make_delivery: Callable[..., Delivery]) -> None:
+def test_no_more_is_taken_than_memory_has_room_for_and_nothing_after_closing(
+    make_delivery: Callable[..., Delivery],
+) -> None:
     line = Line(*[ConnectionRefusedError()] * 1000)
     delivery = make_delivery(line, most=3)
     posts = [post() for _ in range(5)]
