@@ -33,8 +33,8 @@ def control_of(plan: ExperimentPlan | None, arms: Factor, named: Level = None) -
 def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
     """Return one text per bin of a number that is cut at its edges, in order.
 
-    >>> bin_labels((12.5, 30.0))
-    ('< 12.5', '12.5 – 30', '≥ 30')
+    >>> bin_labels((12.5, 30.0)), bin_labels(())
+    (('< 12.5', '12.5 – 30', '≥ 30'), ('any',))
     """
     texts = [label(as_level(edge, "edge")) for edge in edges]
     if not texts:

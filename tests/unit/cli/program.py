@@ -17,10 +17,14 @@ class Ended:
 
 
 def transcript(program: Program, command: str, cases: str) -> str:
-    """What a command prints for each line of words: errors with the exit code, and answers."""
+    """What a command prints for each line of words: errors with the exit code, and answers.
+
+    Lines about usage are left out: they name the program, which is pytest here.
+    """
     shown = []
     for line in cases.strip().splitlines():
         ended = program(*shlex.split(f"{command} {line}"))
         shown += [f"$ kanab {command} {line}".rstrip(), *([f"exit {ended.code}"] if ended.code else [])]
         shown += [(ended.out + ended.err).rstrip(), ""]
-    return "\n".join(shown)
+    lines = "\n".join(shown).split("\n")
+    return "\n".join(line for line in lines if not line.startswith(("Usage: ", "Try '")))

@@ -116,6 +116,7 @@ visits.csv {FLAGS} --join regions.tsv --on user_id --where "region = 'north'" --
 strays.csv {FLAGS} --arms A,B
 three.csv {FLAGS} --pool new=B+B-2 --control new
 exposures.csv --arm variant --metric spend --unit user --events events.csv --window 7d
+visits.csv --arm variant --ratio spend/bought
 rows.json {FLAGS}
 rows.json
 visits.csv
@@ -328,6 +329,11 @@ visits.csv --shares A=1,B=-1
 visits.csv --adjust tier --bin tier=x
 visits.csv --adjust tier --bin tier=2.5
 visits.csv --bounds spend=5
+visits.csv --metric spend --bounds spend=0:5,spend=0:6
+visits.csv --ratio spend
+visits.csv --ratio spend/bought/tier
+visits.csv --number age
+visits.csv --confidence high
 visits.csv --resolution spend=x
 visits.csv --confidence 95
 visits.csv --control Z

@@ -157,3 +157,9 @@ def test_the_page_has_tables_notes_and_a_curve_for_every_metric(file: Path, tmp_
         assert part in html
     assert "<script" not in html
     assert json.loads(said(*words, "--json", "--html", page)) == data(*words)
+
+
+def test_a_page_without_days_has_no_pictures(file: Path, tmp_path: Path) -> None:
+    page = tmp_path / "plan.html"
+    said(file, "--html", page)
+    assert "<svg" not in page.read_text(encoding="utf-8")

@@ -164,6 +164,13 @@ def test_an_alias_of_a_long_name_is_short_enough_for_every_engine() -> None:
     assert join_plans([one, other]).copies == {f"{'ö' * 25}#2": name}
 
 
+def test_a_product_is_kept_once_for_both_directions() -> None:
+    visits = MetricPlan("visits", (0, 9), 1)
+    there = replace(PLAN, metrics=(SPEND, visits, MetricPlan("r", ratio=("spend", "visits"))))
+    back = replace(PLAN, metrics=(SPEND, visits, MetricPlan("r", ratio=("visits", "spend"))))
+    assert join_plans([there, back]).products == (("spend", "visits"),)
+
+
 def test_both_directions_of_a_pair_are_tables_of_their_own() -> None:
     turned = replace(
         PLAN, experiments=(replace(PLAN.experiments[0], interactions=("banner",)), ExperimentPlan("banner", AB))
