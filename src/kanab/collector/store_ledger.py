@@ -103,11 +103,6 @@ def would_be_destroyed(plan: Plan, ended: Collection[str], counters: Counters) -
     return [name for name, arms in people.items() if any(arms) and min(arms) < plan.k]
 
 
-def noted_accounts(accounts: PeopleAccounts) -> dict[str, str]:
-    """Return what the note of a void says of destroyed people."""
-    return {f"{_NOTED}{name}": str(states["destroyed"]) for name, states in accounts.items() if states["destroyed"]}
-
-
 def shown_accounts(ledger: Ledger) -> PeopleAccounts:
     """Return the accounts as of the last entry of a store's ledger, floored to multiples of k. No key is needed."""
     shown: dict[str, dict[str, int]] = {}
@@ -177,7 +172,8 @@ class VoidedPeople:
             return {}
         plan, counters = self._versions.known, self._cipher.genuine(records).counters
         self._carried = destroyed_counters(plan, counters, plan.experiment_names)
-        return noted_accounts(people_accounts(plan, ledger.releases, self._carried, self._versions.newest.k))
+        accounts = people_accounts(plan, ledger.releases, self._carried, self._versions.newest.k)
+        return {f"{_NOTED}{name}": str(n["destroyed"]) for name, n in accounts.items() if n["destroyed"]}
 
     def carry(self, epoch: str, generation: int) -> Record | None:
         """Return how many were destroyed, as a record of a later cohort."""

@@ -214,17 +214,15 @@ def _metric_bins(table: TableLayout, layout: TableLayout, plan: Plan) -> MetricB
     name = table.factors[-1].name
     measure = next(measure for measure, metric in enumerate(layout.metrics) if metric.name == name)
     metric = layout.metrics[measure]
-    edges = tuple(_first_step(edge, metric) for edge in plan.metrics_by_name[name].edges)
+    low, high = metric.grid_bounds or (0, 0)
+    grid = range(low, high + 1)  # an edge is the first step that is not below it, as when rows are counted
+    edges = tuple(
+        low + bisect_left(grid, edge, key=lambda step: step / metric.scale) for edge in plan.metrics_by_name[name].edges
+    )
     start = len(edges) + 1 if metric.missing == "exclude" else bisect_right(edges, 0)
     arms, bins = table.factors
     names = {spell(arm): tuple(table.class_key((arm, level), "n") for level in bins.levels) for arm in arms.levels}
     return MetricBins(measure, edges, start, names)
-
-
-def _first_step(edge: float, metric: Metric) -> int:
-    """Return the first step of a grid that is not below an edge, as numbers are compared when rows are counted."""
-    low, high = metric.grid_bounds or (0, 0)
-    return low + bisect_left(range(low, high + 1), edge, key=lambda step: step / metric.scale)
 
 
 def _marginals(metric: MetricPlan, linkage: Linkage, factors: Sequence[Factor]) -> tuple[By, ...]:

@@ -199,8 +199,12 @@ class Collector:
         headers = dict(scope["headers"])
         kind = headers.get(b"content-type")
         allowed = self._cors(PostingPage(*map(headers.get, (b"origin", b"sec-fetch-site", b"host"))))
+        if scope["method"] == "OPTIONS" and allowed:
+            more = [(b"access-control-allow-methods", b"POST"), (b"access-control-allow-headers", b"content-type")]
+            await _answer(send, 204, b"", [*allowed, *more, (b"access-control-max-age", b"86400")])
+            return
         if scope["method"] != "POST":
-            await self._not_post(scope["method"], allowed, send)
+            await _answer(send, 405, b"use POST\n", [_TEXT, _ANSWERS[Reason.FORMAT], (b"allow", b"POST")])
             return
         try:
             self._admit(allowed, self._access.visitor(scope))
@@ -273,13 +277,6 @@ class Collector:
         self.service.refuse(Reason.BUSY)
         more = [_TEXT, _ANSWERS[Reason.BUSY], _RETRY, *(allowed or ())]
         return _response(_BUSY, b"the collector cannot write at the moment\n", more)
-
-    async def _not_post(self, method: str, allowed: Headers | None, send: Send) -> None:
-        if method == "OPTIONS" and allowed:
-            more = [(b"access-control-allow-methods", b"POST"), (b"access-control-allow-headers", b"content-type")]
-            await _answer(send, 204, b"", [*allowed, *more, (b"access-control-max-age", b"86400")])
-        else:
-            await _answer(send, 405, b"use POST\n", [_TEXT, _ANSWERS[Reason.FORMAT], (b"allow", b"POST")])
 
     def _cors(self, page: PostingPage) -> Headers | None:
         """Return the headers that let a page read the response; None for a page that may not post."""

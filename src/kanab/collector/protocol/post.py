@@ -67,7 +67,9 @@ def read_post(body: bytes, content_type: str | None = None) -> Post:
 
 
 def _read_text(body: bytes) -> Post:
-    text = _decode(body)
+    text = None
+    with suppress(UnicodeDecodeError):  # which would repeat the body
+        text = body.decode()
     if text is None:
         raise refused(Reason.ENCODING, "a post is not UTF-8 text", "Percent-encode names.")
     if "\r" in text:
@@ -88,13 +90,6 @@ def _read_text(body: bytes) -> Post:
 def _check_epoch(epoch: str, at: str) -> None:
     if not _EPOCH.fullmatch(epoch):
         raise refused(Reason.FORMAT, "an epoch is not 8 hex digits", "Write the one of the config, or none.", at)
-
-
-def _decode(body: bytes) -> str | None:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _check_lines(count: int) -> None:
