@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from kanab.collector.counting.plan_versions import Version, Versions
 from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.sealing import seal_cohorts, stored_ledger
 from kanab.collector.store_ledger import people_accounts
+from kanab.collector.stores.sqlite import SqliteStore
 from kanab.collector.stores.store import Store
 from kanab.counted import Counted
 from kanab.plan.file import parse_plan
@@ -41,6 +43,12 @@ tier = [1, 2, 3]
 bought = { kind = "binary" }
 minutes = { bounds = [0, 600], resolution = 0.01 }
 """
+
+
+@pytest.fixture
+def store(tmp_path: Path, closing: Keep) -> Store:
+    """One kind of them; test_sealing.py has all."""
+    return closing(SqliteStore(tmp_path / "store.db"))
 
 
 def plan_of(experiments: int, *, covariate: bool) -> Plan:
