@@ -57,7 +57,7 @@ def pop_from_a_group(groups: list[Any]) -> list[Any]:
         (
             ("receipt", "noise", "scales", "checkout", "people by checkout"),
             1.0,
-            "the noise that this release states is",
+            "the noise that this release states",
         ),
         (("receipt", "noise", "epsilon"), 1.0, "the ε that this release states"),
         (("receipt", "noise", "mechanism"), "none", "the ε that this release states"),
