@@ -16,7 +16,6 @@ from kanab.privacy.audit import (
     audit_table,
     class_squares,
     extremes_on_grid,
-    in_machine_words,
 )
 from kanab.tally.moments import Moments, least_squares
 
@@ -82,38 +81,6 @@ def test_with_squares_on_margins_the_truth_is_always_inside(kind) -> None:
                 if len(y) > 1:
                     assert bottoms[0].flat[place] <= y[0] <= bottoms[1].flat[place]
                     assert tops[0].flat[place] <= y[-1] <= tops[1].flat[place]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_machine_words_and_integers_of_any_size_agree(kind) -> None:
-    rng = np.random.default_rng(8)
-    for _ in range(100):
-        _, part, bounds = table(rng, kind)
-        words = in_machine_words(part, *bounds)
-        assert words.sums.dtype == np.int64
-        found = []
-        for one in (part, words):
-            q, n = class_squares(one, AXES, *bounds), np.maximum(one.counts, 2)
-            pairs = q, *extremes_on_grid(n, one.sums, q, *bounds)
-            found.append([cells.tolist() for pair in pairs for cells in pair])
-        assert found[0] == found[1]
-
-
-def test_machine_words_hold_what_they_may_just_hold() -> None:
-    """The largest people and values for which 64 bits are used: one at a bound, the rest at the other."""
-    for n, size in ((2, 4 * 10**7), (100, 250_000), (1_000, 8_000), (100_000, 8)):
-        s, q = size * (2 - n), n * size**2
-        part = Moments(kb.Metric("y", 7), *(np.array([[value, value]], dtype=object) for value in (n, s)),
-                       {("arm",): np.array([2 * q], dtype=object)})  # fmt: skip
-        words = in_machine_words(part, -size, size)
-        assert words.sums.dtype == np.int64
-        for one in (part, words):
-            ends = class_squares(one, AXES, -size, size)
-            assert [end.tolist() for end in ends] == [[[q, q]]] * 2
-            bottom, top = extremes_on_grid(one.counts, one.sums, ends, -size, size)
-            assert [end.tolist() for end in top] == [[[size] * 2]] * 2
-            assert [end.tolist() for end in bottom] == [[[-size] * 2]] * 2
-        assert in_machine_words(part, -40 * size, 40 * size) is part
 
 
 # ── the audit ──────────────────────────────────────────────────────────────────────────────────

@@ -29,7 +29,7 @@ Bound = int | None
 ROUNDS = 4
 """How often marginals of squares narrow each other; two are exact for tables of one or two arms."""
 
-_exact_root = np.frompyfunc(math.isqrt, 1, 1)
+_root = np.frompyfunc(math.isqrt, 1, 1)
 
 Rule = Literal["interval", "homogeneous", "sensitive", "events"]
 Mask = NDArray[np.bool_]
@@ -227,24 +227,6 @@ def most_squares(n: Any, s: Any, low: int, high: int) -> Any:
     return full * width**2 + (above - full * width) ** 2 + 2 * low * s - n * low**2
 
 
-def in_machine_words(part: Moments, low: int, high: int) -> Moments:
-    """Return the numbers as 64-bit integers, if no step of the closed forms can outgrow them; else as they are.
-
-    With N people, squares up to Q and G classes, nothing below exceeds 32 Q max(N², G).
-    """
-    size = max(abs(low), abs(high), 1)
-    people = max(_most(part.counts), _most(part.sums) // size + 1)  # the latter for sums that no people have
-    squares = max(people * size**2, *(_most(cells) for cells in part.squares.values()), 0)
-    if 32 * squares * max(people**2, part.counts.size) >= 2**62:
-        return part
-    words = {by: cells.astype(np.int64) for by, cells in part.squares.items()}
-    return Moments(part.metric, part.counts.astype(np.int64), part.sums.astype(np.int64), words)
-
-
-def _most(cells: Cells) -> int:
-    return int(np.abs(cells).max()) if cells.size else 0
-
-
 def class_squares(part: Moments, axes: By, low: Bound, high: Bound) -> tuple[Cells, Cells]:
     """Return the two ends between which the squares of every class lie, given the marginals that are known.
 
@@ -300,24 +282,14 @@ def _largest(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Cells, high: Cells
     above, squares = s - n * low, least - 2 * low * s + n * low**2
     j = np.maximum(1, np.minimum(n - 1, above**2 // np.maximum(squares, 1)))
     below = -(np.minimum(0, above**2 - (j + 1) * squares) // j)
-    root = _isqrt(below)
+    root = _root(below)
     root = root + (root**2 < below)
     bottom = low - (-(above + root) // (j + 1))
-    reach = _isqrt(np.maximum(0, (n - 1) * (n * most - s**2)))
+    reach = _root(np.maximum(0, (n - 1) * (n * most - s**2)))
     excess = np.maximum(0, most - least_squares(n, s))
-    top = np.minimum((s + reach) // n, s // n + (1 + _isqrt(1 + 4 * excess)) // 2)
+    top = np.minimum((s + reach) // n, s // n + (1 + _root(1 + 4 * excess)) // 2)
     top = np.minimum(top, high)
     return np.minimum(bottom, top), top
-
-
-def _isqrt(cells: Cells) -> Cells:
-    """Return the square roots of whole numbers, rounded down; doubles are off by one at most, and put right."""
-    if cells.dtype == object:
-        return np.asarray(_exact_root(cells))
-    root = np.sqrt(cells).astype(np.int64)
-    root -= root**2 > cells
-    root += (root + 1) ** 2 <= cells
-    return root
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +312,6 @@ def _intervals(part: Moments, axes: By, bounds: Bounds) -> _Intervals:
     low, high = bounds
     if low is not None and high is None:
         bounds = low, low + 1 + int((part.sums - low * part.counts).max())  # nobody has more than the sum of all
-    part = in_machine_words(part, *edges(*bounds))
     n = np.maximum(part.counts, 2)  # what this makes of smaller classes is not looked at
     q = class_squares(part, axes, *bounds)
     return _Intervals(part, *extremes_on_grid(n, part.sums, q, *bounds))
