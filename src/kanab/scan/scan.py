@@ -37,7 +37,6 @@ from kanab.scan.count.pair_counting import count_pairs, read_names
 from kanab.scan.count.people_batches import Progress
 from kanab.scan.scan_gate import (
     COPY,
-    SharedScan,
     ask_pairs,
     ask_segments,
     find_copies,
@@ -46,8 +45,15 @@ from kanab.scan.scan_gate import (
     spend,
 )
 from kanab.scan.scan_readout import PairReadout, SegmentReadout
-from kanab.scan.stats.effects import PairEffects, effects_within
-from kanab.scan.stats.scan_kinds import PairScan, PairTest, SegmentScan, scan_covariates, scan_pairs
+from kanab.scan.stats.scan_kinds import (
+    PairEffects,
+    PairScan,
+    PairTest,
+    SegmentScan,
+    effects_within,
+    scan_covariates,
+    scan_pairs,
+)
 from kanab.scan.stats.scan_verdicts import ALPHA, PAIR_CORRECTION, Family, Rules
 from kanab.stats.cautions import rows_not_people
 from kanab.stats.multiplicity import SEGMENT_CORRECTION
@@ -128,7 +134,7 @@ def scan_interactions(
     if ledger is not None:
         pairs, gone = share_pairs(pairs, k)
         names = [factor.name for factor in pairs.experiments]
-        left_out = spend(ledger, SharedScan("pairs", names, ask_pairs(pairs, k), k), new_ledger=new_ledger)
+        left_out = spend(ledger, "pairs", names, ask_pairs(pairs, k), k, new_ledger=new_ledger)
         moments = tuple(part for part in pairs.moments if part.metric.name not in left_out)
         pairs, rules = replace(pairs, moments=moments), rules.without(left_out)
         notes = (*notes, *gone, *left_out.values())
@@ -200,7 +206,7 @@ def scan_segments(
             for table in tables
         ]
         asked = ask_segments(counted, tables, k)
-        left_out = spend(ledger, SharedScan("segments", arms, asked, k), new_ledger=new_ledger)
+        left_out = spend(ledger, "segments", arms, asked, k, new_ledger=new_ledger)
         tables = [table.select_metrics(set(table.metric_names) - left_out.keys()) for table in tables]
         rules, said = rules.without(left_out), (*left_out.values(), *said)
     shapes = {name: shape for part in counted for name, shape in part.shape_classes(k).items()}

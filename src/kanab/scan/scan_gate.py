@@ -320,32 +320,15 @@ def rests_on_several(part: Moments) -> bool:
 # ── the ledger ─────────────────────────────────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True, eq=False)
-class SharedScan:
-    """A scan that is to be shared: which experiments, and what of every metric."""
-
-    kind: Literal["pairs", "segments"]
-    experiments: Sequence[str]
-    asked: Mapping[str, Asked]
-    k: int
-
-    def why_not(self, metric: str, earlier: Iterable[LedgerNote]) -> str:
-        """Say why a metric may not be shared after some scans of it; nothing, if it may.
-
-        Whoever subtracts two scans of an experiment sees who has joined it, and what their values are.
-        """
-        spent = self.asked[metric].spends
-        known: set[str] = set()
-        for note in earlier:
-            spent += Spent(*map(float, note.asked[metric].split()[:2]))
-            known |= note.asked.keys() if note.says == self.kind else set()
-        if again := [name for name in self.experiments if name in known]:
-            verb = "was" if len(again) == 1 else "were"
-            return AGAIN.format(metric=metric, names=listed(again, most=3), verb=verb)
-        return "" if spent.within(self.k) else OVER.format(metric=metric)
-
-
-def spend(path: str | PathLike[str], scan: SharedScan, *, new_ledger: bool = False) -> dict[str, str]:
+def spend(
+    path: str | PathLike[str],
+    kind: Literal["pairs", "segments"],
+    experiments: Sequence[str],
+    asked: Mapping[str, Asked],
+    k: int,
+    *,
+    new_ledger: bool = False,
+) -> dict[str, str]:
     """Note in a ledger what a scan spends on each metric, and return why some metrics may not be shared.
 
     The same numbers may be shared again, and spend nothing. Raises `PrivacyError` where no metric is left, or the
@@ -357,17 +340,25 @@ def spend(path: str | PathLike[str], scan: SharedScan, *, new_ledger: bool = Fal
             raise PrivacyError("the ledger holds releases with ε, and a scan has no noise", "Use another ledger.")
         salt = new_salt()
         left_out, noted = {}, {}
-        for metric, asked in scan.asked.items():
+        for metric, wanted in asked.items():
             earlier = [note for note in held.notes if note.kind == "scanned" and note.asked.get(metric)]
-            if any(note.asked[metric].endswith(asked.digest(note.salt)) for note in earlier):
+            if any(note.asked[metric].endswith(wanted.digest(note.salt)) for note in earlier):
                 continue
-            if why := scan.why_not(metric, earlier):
-                left_out[metric] = why
+            spent, known = wanted.spends, set[str]()
+            for note in earlier:
+                spent += Spent(*map(float, note.asked[metric].split()[:2]))
+                known |= note.asked.keys() if note.says == kind else set()
+            # whoever subtracts two scans of an experiment sees who has joined it, and what their values are
+            if again := [name for name in experiments if name in known]:
+                verb = "was" if len(again) == 1 else "were"
+                left_out[metric] = AGAIN.format(metric=metric, names=listed(again, most=3), verb=verb)
+            elif not spent.within(k):
+                left_out[metric] = OVER.format(metric=metric)
             else:
-                noted[metric] = f"{asked.spends.per_person!r} {asked.spends.per_unusual!r} {asked.digest(salt)}"
-        if len(left_out) == len(scan.asked):
+                noted[metric] = f"{wanted.spends.per_person!r} {wanted.spends.per_unusual!r} {wanted.digest(salt)}"
+        if len(left_out) == len(asked):
             raise PrivacyError("; ".join(left_out.values()), REMEDY)
         if noted:
-            names = dict.fromkeys(scan.experiments, "")
-            append_note(path, held, LedgerNote("scanned", scan.kind, noted | names, salt=salt))
+            names = dict.fromkeys(experiments, "")
+            append_note(path, held, LedgerNote("scanned", kind, noted | names, salt=salt))
     return left_out

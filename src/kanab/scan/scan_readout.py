@@ -15,9 +15,8 @@ from kanab.plan.joint_shares import are_independent
 from kanab.report.figure import Figure
 from kanab.report.html_page import Printed, Report
 from kanab.scan.report.scan_page import PairChart, pair_figure, scan_report
-from kanab.scan.stats.effects import PairEffects
 from kanab.scan.stats.outcomes import Outcome
-from kanab.scan.stats.scan_kinds import PairScan, SegmentScan
+from kanab.scan.stats.scan_kinds import PairEffects, PairScan, SegmentScan
 from kanab.tally.factor import label
 
 PairRows = Literal[

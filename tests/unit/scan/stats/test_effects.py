@@ -6,7 +6,7 @@ from scipy import stats
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError
-from kanab.scan.stats.effects import effects_within
+from kanab.scan.stats.scan_kinds import effects_within
 
 
 def people(seed=1, size=900):
