@@ -118,7 +118,7 @@ def test_any_mix_of_arms_gaps_and_metrics_is_like_grouping_every_pair(
         if clamp:
             bounds[f"y{place}"] = (-20, 31.5)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counter, "choose_kernels", lambda _name: choose_kernels(loops))
+        patch.setattr(counter, "choose_kernels", lambda: choose_kernels(loops))
         patch.setattr(people_batches, "ROWS", 64)
         pairs = count_pairs(rows, names, list(missing), bounds=bounds, missing=missing)
     assert_like_grouping(pairs, rows)

@@ -172,7 +172,6 @@ class CountTask:
 
     experiments: tuple[str, ...]
     metrics: tuple[WantedMetric, ...]
-    loops: str | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -187,7 +186,7 @@ class PairCounter:
         self.task = task
         self.arms = [ArmCodes(name) for name in task.experiments]
         self.gaps = [False] * len(task.experiments)
-        self.kernels = choose_kernels(task.loops)
+        self.kernels = choose_kernels()
         self.tables: _PairTables | None = None
         self.done: list[PairSums] = []
 

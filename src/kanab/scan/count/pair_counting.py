@@ -52,14 +52,9 @@ def count_pairs(
 ) -> Pairs:
     """Count people into the tables of all pairs of experiments, each with every metric.
 
-    ``source`` is a dict of columns; a pandas, polars or Arrow table; the path or glob of CSV or
-    Parquet files; a connection URL with ``table`` or ``sql``; or an Ibis table. ``experiments`` are
-    columns that hold arms, also by patterns such as "test_*"; they come in the order of the columns.
-    Somebody without an arm is not in that experiment. ``unit`` names the person where one has several
-    rows, and ``aggregate`` says how these become one.
-    ``progress`` is called with the people counted so far, and with how many there are, if known.
-    Raises `SourceError` where the source cannot be counted, `PlanError` where names contradict each
-    other or fewer than two experiments are named.
+    ``experiments`` are columns that hold arms, also by patterns such as "test_*"; they come in the order of the
+    columns. Somebody without an arm is not in that experiment. Raises `SourceError` where the source cannot be
+    counted, `PlanError` where names contradict each other or fewer than two experiments are named.
 
     >>> people = {"red": [0, 0, 1, 1], "blue": ["a", "b", "a", "b"], "spend": [0.5, 2.0, 1.5, 0.0]}
     >>> pairs = count_pairs(people, ["red", "blue"], ["spend"])

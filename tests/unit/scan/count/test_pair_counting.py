@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.shop import assert_same_pairs
 
-from kanab.errors import GridError, KanabError, MissingExtraError, PlanError, SourceError
+from kanab.errors import GridError, KanabError, LevelError, MissingExtraError, PlanError, SourceError
 from kanab.scan.count import people_batches
 from kanab.scan.count.pair_counting import count_pairs
+from kanab.scan.count.people_batches import ParquetPeople
+from kanab.scan.pair_tables import Pairs, fitting, largest, plus
 from kanab.tally.metric import Metric
 
 PEOPLE = 300
@@ -343,3 +345,83 @@ def test_an_interruption_stops_the_threads() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         count_pairs(SHOP, "test_?", ["spend"], progress=stop)
+
+
+# ── the tables ────────────────────────────────────────────────────────────────────────────────────
+
+
+SIX = {
+    "red": ["on", "off", "on", "off", "on", None],
+    "blue": [0, 0, 1, 1, 1, 1],
+    "green": [1, 2, 3, 1, 2, 3],
+    "spend": [1.0, 2.5, 0.0, 4.0, 1.5, 9.0],
+    "bought": [1, 1, 0, 1, 1, 1],
+}
+COLOURS = ["red", "blue", "green"]
+
+
+def pairs_of(rows: dict[str, list] = SIX, **metrics: Metric) -> Pairs:
+    return count_pairs(rows, COLOURS, metrics or ["spend", "bought"])
+
+
+def test_an_unknown_experiment_is_told_with_the_known_ones() -> None:
+    with pytest.raises(LevelError, match="red, blue, green"):
+        pairs_of().place("yellow")
+
+
+def test_what_is_shown_holds_no_counts() -> None:
+    assert repr(pairs_of()) == "Pairs of 3 experiments (red, blue, green): spend in steps of 0.1; bought is 0/1"
+    assert (
+        repr(pairs_of().moments[0]) == "PairMoments(metric=Metric(name='spend', scale=10, bounds=None, missing='zero'))"
+    )
+
+
+def test_sums_that_outgrow_64_bits_become_python_integers() -> None:
+    large = np.array([[2**62 + 5]])
+    assert plus(large, large).tolist() == [[2**63 + 10]]
+    assert plus(np.array([[-(2**62)]]), np.array([[-(2**62) - 1]])).tolist() == [[-(2**63) - 1]]
+    assert plus(np.array([[2]]), np.array([[2**70]], dtype=object)).tolist() == [[2**70 + 2]]
+    assert plus(np.array([[2]]), np.array([[3]])).dtype == np.int64
+
+
+def test_whole_numbers_go_back_to_64_bits_where_they_fit() -> None:
+    assert fitting(np.array([2**40], dtype=object)).dtype == np.int64
+    assert fitting(np.array([-(2**63)], dtype=object)).dtype == object
+    assert fitting(np.array([2**63], dtype=object)).tolist() == [2**63]
+    assert (largest(np.array([], dtype=np.int64)), largest(np.array([-(2**63), 5]))) == (0, 2**63)
+
+
+# ── some at a time ────────────────────────────────────────────────────────────────────────────────
+
+
+MANY = 40_000
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file of 40 row groups whose numbers cannot be compressed."""
+    rng = np.random.default_rng(1)
+    columns = {"layout": rng.integers(0, 2, MANY), "price": rng.integers(0, 3, MANY), "spend": rng.random(MANY)}
+    columns |= {f"other{place}": rng.random(MANY) for place in range(20)}
+    pq.write_table(pa.table(columns), tmp_path / "people.parquet", row_group_size=1_000)
+    return tmp_path / "people.parquet"
+
+
+@pytest.mark.parametrize("rows", [700, 2_500, 1 << 17])
+def test_row_groups_are_read_in_runs_and_nobody_is_lost(file: Path, monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
+    choices = {"bounds": {"spend": (0, 1)}, "resolution": {"spend": 0.001}}
+    monkeypatch.setattr(people_batches, "rows_at_once", lambda _: rows)
+    counted = count_pairs(str(file), ["layout", "price"], ["spend"], **choices)
+    columns = pq.read_table(file, columns=["layout", "price", "spend"]).to_pydict()
+    assert counted.total == MANY
+    assert counted.tally(0, 1) == count_pairs(columns, ["layout", "price"], ["spend"], **choices).tally(0, 1)
+
+
+def test_what_was_read_of_a_file_does_not_stay_in_memory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people_batches, "rows_at_once", lambda _: 1_000)
+    people = ParquetPeople.open([file])
+    assert people is not None
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in people._batches(people.columns)]
+    assert len(held) == 40
+    assert max(held) < file.stat().st_size / 4
