@@ -216,7 +216,7 @@ def test_the_history_is_a_picture_and_a_table(go: Go) -> None:
     expect(picture).to_be_visible()
     assert picture.locator("path[stroke-linecap='round'][stroke-width='9']").count() == 3
     page.get_by_text("The same as numbers").click()
-    rows = page.get_by_role("table", name="Effects after each seal").get_by_role("row")
+    rows = page.get_by_role("table", name="The same as numbers").get_by_role("row")
     expect(rows).to_have_count(4)
 
 

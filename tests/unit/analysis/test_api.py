@@ -175,6 +175,8 @@ def test_what_was_counted_but_not_released_is_refused():
     for source in (COUNTED, FITTED):
         with pytest.raises(PrivacyError, match=r"only a Tally or a Release can be fitted\. Call release\(\)"):
             kb.fit(source, "arm", "bought")
+        with pytest.raises(PrivacyError, match=r"only a Release can be analyzed\. Call release\(\)"):
+            kb.analyze(source)
 
 
 # ── a release with ε ───────────────────────────────────────────────────────────────────────────

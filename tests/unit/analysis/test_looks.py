@@ -124,6 +124,8 @@ def test_a_table_that_may_have_grown_is_no_look_unless_one_says_which() -> None:
         kb.analyze(
             kb.release(count_of(shop(1_000), **BOUGHT)), reading=kb.Reading(looks=kb.Looks("spending", planned=4_000))
         )
+    with pytest.raises(AnalysisError, match="how many looks are planned is not said"):
+        look_of(1_000, kb.Looks("spending"))
     assert look_of(1_000, kb.Looks("spending", looks=4, earlier=[]))["look"] == 1
     third = look_of(3_000, kb.Looks("spending", looks=4, earlier=[1_000, 2_000]))
     assert (third["look"], third["fraction"]) == (3, 0.75)

@@ -116,6 +116,11 @@ def test_how_to_adjust_is_refused_where_nothing_is_adjusted_for(asked, said):
         read(shop(600), [], **asked)
 
 
+def test_one_slope_for_all_arms_is_called_cuped():
+    text = " ".join(str(read(shop(600), ["tier"], slopes="one")).split())
+    assert "one regression for all arms (CUPED), and Welch's variance of what it leaves" in text
+
+
 def test_one_slope_for_all_arms_has_no_variance_of_the_paper():
     with pytest.raises(
         AnalysisError, match=r"one slope for all arms has Welch's variance, not the paper's\. Leave out"

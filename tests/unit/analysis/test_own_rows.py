@@ -145,6 +145,7 @@ def test_classes_below_k_are_merged_and_their_levels_named() -> None:
     answer = kb.readout(rows, arm="variant", metrics=["spend"], adjust=["tier"])
     (merged,) = answer.to_dict()["privacy"]["merged"].values()
     assert {old for olds in merged.values() for old in olds} >= {"rare"}
+    assert "rare" in set(answer.to_pandas("merged")["of"])
     levels = own(rows, adjust=["tier"]).tables["variant/tier"]
     assert all(n == 0 or n >= 10 for n in levels.people.ravel())
 

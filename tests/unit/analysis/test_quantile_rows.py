@@ -53,6 +53,9 @@ def test_the_bins_that_are_published_are_all_people(answer: kb.Readout) -> None:
     assert (read["edges"][0], read["edges"][-1]) == (0, 450)  # beyond, arms have fewer than k people in a bin
     assert {arm: sum(people) for arm, people in read["people"].items()} == answer.to_dict()["arms"]
     assert min(count for people in read["people"].values() for count in people if count) >= 10
+    frame = answer.to_pandas("distributions")
+    assert frame["people"].sum() == sum(answer.arms.values())
+    assert frame["low"].isna().sum() == frame["high"].isna().sum() == 3
 
 
 def test_a_quantile_beyond_the_bins_is_a_note() -> None:

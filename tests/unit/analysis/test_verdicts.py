@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
 
+import kanab as kb
 from kanab.analysis.compare import carriers
 from kanab.analysis.effect_rows import EffectRow
 from kanab.errors import DesignError
@@ -32,6 +33,23 @@ def spend(people: int = 2_000, *, seed: int = 4, factor: float = 1.0) -> dict[st
     variant = np.where(rng.random(people) < 0.1, "B", "A")
     paid = np.exp(1.5 * rng.standard_normal(people)) * (rng.random(people) < 0.1)
     return {"variant": variant, "spend": np.round(np.where(variant == "B", factor, 1.0) * paid, 2)}
+
+
+def test_a_rate_that_is_to_be_watched_has_no_bound_to_declare() -> None:
+    data = {"variant": ["B"] * 30 + ["A"] * 270, "bought": [1] * 2 + [0] * 28 + [1] * 2 + [0] * 268}
+    readout = kb.readout(
+        data,
+        arm="variant",
+        metrics=["bought"],
+        arms={"A": 9, "B": 1},
+        reading=kb.Reading(guardrails="bought", lower_is_better="bought"),
+    )
+    (row,) = readout.effects
+    assert row.verdict == "watch"
+    assert row.interval[0] <= 0 < row.interval[1]
+    text = " ".join(str(readout).split())
+    assert "by the score test alone, which a few people can mislead: wait for more people." in text
+    assert "Declare a bound" not in text
 
 
 def noisy_pair(seed: int, *, people: int = 1_200, rho: float = 0.01, metric: str = "spend") -> list[EffectRow]:

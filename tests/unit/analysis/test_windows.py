@@ -11,6 +11,7 @@ from tests.described import readout_of
 
 import kanab as kb
 from kanab.errors import PlanError, SourceError
+from kanab.report.figure import Line, Plot
 
 PEOPLE = 2_000
 START = pd.Timestamp("2026-03-01")
@@ -58,6 +59,24 @@ def test_metrics_of_several_windows_are_those_of_the_rows_in_them() -> None:
     assert shown == pytest.approx(expected, rel=1e-9)
     again = readout_of(EXPOSURES, metrics=metrics, aggregate={"visit@7d..14d": "max"}, **CHOICES)
     assert again.effects == answer.effects
+
+
+@pytest.mark.slow
+def test_the_effect_over_time_has_a_section_and_a_picture() -> None:
+    metrics = [f"spend@{7 * week}d..{7 * week + 7}d" for week in range(4)]
+    answer = readout_of(EXPOSURES, metrics=metrics, **CHOICES)
+    (panel,) = answer.chart("windows", metric="spend").panels
+    assert isinstance(panel, Plot)
+    lines = [mark for mark in panel.marks if isinstance(mark, Line)][1:]
+    weeks = [(0, 7), (7, 14), (14, 21), (21, 28)]
+    assert [line.points for line in lines] == [
+        [(start, row.effect.estimate), (end, row.effect.estimate)]
+        for (start, end), row in zip(weeks, answer.effects, strict=True)
+    ]
+    assert lines[0].colour != lines[1].colour  # the first week is clearly better
+    alone = readout_of(EXPOSURES, metrics=metrics[:1], **CHOICES)
+    assert "How does the effect change with time?" in str(answer)
+    assert "How does the effect change with time?" not in str(alone)
 
 
 def test_what_cannot_be_counted_says_why() -> None:

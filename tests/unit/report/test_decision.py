@@ -69,6 +69,14 @@ def test_what_still_runs_without_looks_or_people_goes_on(experiment: Maker) -> N
     assert answer(experiment(look), running=True) == "ship"
 
 
+def test_a_guardrail_that_a_few_people_could_have_made_worse_ships_nothing(experiment: Maker) -> None:
+    watched = {"metric": "latency", "arm": "B", "reading": "watch", "margin": None, "relative": None}
+    decision = decide(experiment({}, guardrails=(watched,)))
+    assert decision is not None
+    said = "Guardrail latency is worse with B, but a few people could have made it."
+    assert (decision["answer"], decision["because"][-1]) == ("inconclusive", said)
+
+
 def test_colours_say_better_and_worse_where_less_is_better(small: Maker, effect: Maker) -> None:
     rise, fall = effect(better="lower"), effect(**DOWN, metric="visits")
     assert [tone(row) for row in (rise, fall, effect(**UNCLEAR))] == ["worse", "worse", "unclear"]

@@ -90,6 +90,11 @@ def test_arms_that_are_numbers_are_called_arms(small: Maker) -> None:
     assert "45.1 % of arm 1 have tier 3, but 32.0 % of arm 0; its mean in arm 1 is 0.27 standard deviations" in sentence
 
 
+def test_over_several_looks_the_sentence_says_that_p_holds_for_all(small: Maker) -> None:
+    sentence = balance_sentences(small(balance=checked(UNEVEN | {"p_any_time": 1e-60})))[0]
+    assert "p = 1.20e-80, however often you look; alarm below 0.001)" in sentence
+
+
 # ── what looks allow ───────────────────────────────────────────────────────────────────────────
 
 
