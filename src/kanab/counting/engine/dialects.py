@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +19,8 @@ import ibis
 import ibis.expr.operations as ops
 import numpy as np
 import sqlglot
+from ibis.backends import BaseBackend
+from ibis.common.graph import Graph
 from numpy.typing import NDArray
 from sqlglot import exp
 
@@ -26,6 +28,8 @@ from kanab.counting.engine import clickhouse, sqlite_functions
 from kanab.errors import QueryError, SourceError
 
 _ROWS_AT_ONCE = 50_000
+_MOST_TEXTS = 500  # statements that are remembered, a few kilobytes each
+_TEXTS: dict[Hashable, str] = {}
 _INTERRUPTED = ("Query interrupted", "interrupted")  # what DuckDB and SQLite raise an error of their own for
 
 Sums = Literal["wide", "decimal", "words"]
@@ -251,6 +255,8 @@ def query_text(expression: Any) -> str:
         if engine.standard is not None:
             expression = expression.op().replace(engine.standard).to_expr()
         backend._run_pre_execute_hooks(expression)
+        if engine.at_hand:
+            return _remembered_text(backend, expression)
         if engine.rewrite is not None:
             expression = backend.compiler.to_sqlglot(expression).transform(engine.rewrite)
             return str(expression.sql(dialect=backend.dialect))
@@ -260,6 +266,42 @@ def query_text(expression: Any) -> str:
             f"{engine.name} cannot do what this plan needs ({type(problem).__name__})",
             "Count with another engine, such as DuckDB: export the table to a Parquet file.",
         ) from None
+
+
+def _remembered_text(backend: Any, expression: Any) -> str:
+    """Return the SQL of an expression, written once: Ibis takes longer over it than DuckDB over a small file."""
+    graph = Graph.from_bfs(expression.op())
+    if any(isinstance(node, ops.InMemoryTable) for node in graph):  # whose rows would be remembered, too
+        return str(backend.compile(expression))
+    outline = _outline(graph)
+    text = _TEXTS.get(outline)
+    if text is None:
+        text = str(backend.compile(expression))
+        if len(_TEXTS) >= _MOST_TEXTS:
+            _TEXTS.clear()
+        _TEXTS[outline] = text
+    return text
+
+
+def _outline(graph: Graph) -> Hashable:
+    """Return all that decides the SQL of an expression: its nodes, which name each other by their places.
+
+    It does not hold the connection, and tells 1 from true, 1.0 and -0.0 from 0.0, which are equal to Python.
+    """
+    places = {node: place for place, node in enumerate(graph)}
+
+    def plain(value: Any) -> Hashable:
+        if isinstance(value, ops.Node):
+            return places[value]
+        if isinstance(value, tuple):
+            return tuple(map(plain, value))
+        if isinstance(value, Mapping):
+            return tuple((name, plain(part)) for name, part in value.items())
+        if isinstance(value, BaseBackend):
+            return str(value.name)
+        return type(value), repr(value) if isinstance(value, float) else value
+
+    return tuple((type(node), tuple(map(plain, node.args))) for node in graph)
 
 
 @contextmanager
