@@ -52,10 +52,11 @@ def test_a_dict_holds_columns_of_any_kind(values: Any) -> None:
     [
         (pa.array(["x", None]), ["x", None]),
         (pa.array([True, False]), [True, False]),
-        (pa.array(["x", "y"]).dictionary_encode(), ["x", "y"]),
+        (pa.array(["x", None, "y"]).dictionary_encode(), ["x", None, "y"]),
+        (pl.Series(["x", None, "y"], dtype=pl.Enum(["y", "x"])), ["x", None, "y"]),
         (np.ma.masked_array([1, 2], mask=[False, True]), [1, None]),
     ],
-    ids=["text", "boolean", "dictionary", "masked"],
+    ids=["text", "boolean", "dictionary", "enum", "masked"],
 )
 def test_arrays_that_need_a_copy_are_columns_too(array: Any, expected: list[Any]) -> None:
     assert get_column({"a": array}, "a").tolist() == expected
