@@ -52,7 +52,7 @@ def test_a_dict_holds_columns_of_any_kind(values: Any) -> None:
     [
         (pa.array(["x", None]), ["x", None]),
         (pa.array([True, False]), [True, False]),
-        (pa.array(["x", None, "y"]).dictionary_encode(), ["x", None, "y"]),
+        (pa.chunked_array([pa.array(["x", None, "y"]).dictionary_encode()]), ["x", None, "y"]),
         (pl.Series(["x", None, "y"], dtype=pl.Enum(["y", "x"])), ["x", None, "y"]),
         (np.ma.masked_array([1, 2], mask=[False, True]), [1, None]),
     ],
