@@ -108,6 +108,7 @@ def test_squares_are_kept_at_some_marginals_as_far_as_they_are_known() -> None:
         }
     binary = count({**ROWS, "spend": [0, 1] * 4}, metrics={"spend": Metric("spend", 1, (0, 1))}).moments_of()
     assert binary.with_squares_at([("arm",)], axes).squares == {}
+    assert binary.squares_by(("arm",), axes).tolist() == [1, 2, 1]  # those of 0 and 1 are its sums
 
 
 def test_what_is_no_tally_is_refused() -> None:
