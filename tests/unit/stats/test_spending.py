@@ -10,7 +10,6 @@ from scipy import stats
 
 from kanab.errors import AnalysisError
 from kanab.stats.effect import Effect
-from kanab.stats.sequential import planned_look
 from kanab.stats.spending import (
     boundaries,
     shares_by,
@@ -37,8 +36,7 @@ def levels(fractions, **choices):
     ],
 )
 def test_five_equal_looks_have_the_published_boundaries(spending, published):
-    # The published ones come from a coarser grid: three of the ten are a unit off in the fourth decimal
-    # (see the next test, which needs no grid).
+    # The published ones come from a coarser grid: three of the ten are a unit off in the fourth decimal.
     assert levels(FIFTHS, spending=spending) == pytest.approx(published, abs=1.2e-4)
 
 
@@ -182,5 +180,11 @@ def shown(z, confidence=0.95):
 )
 def test_numbers_that_no_family_has_are_refused(choices, fact):
     with pytest.raises(AnalysisError, match=fact) as problem:
-        planned_look(shown(2.0), [100], **{"looks": 3} | choices)
+        boundaries([1.0], **choices)
     assert problem.value.remedy
+
+
+def test_looks_end_with_the_design_and_have_a_time():  # what else people or fractions may not be, planned looks say
+    for fractions, fact in (([0.5, 1.2], "beyond the end of the design"), ([0.5, "x"], "must be positive numbers")):
+        with pytest.raises(AnalysisError, match=fact):
+            boundaries(fractions)
