@@ -120,15 +120,6 @@ def test_new_haven_phone_and_mail_fit_their_design_once_it_is_declared(pairs: Pa
     assert found.rows[2].assignment_p > 0.5
 
 
-def test_new_haven_gives_the_same_from_stored_tables(pairs: Pairs, scan: PairScan, rows: pd.DataFrame) -> None:
-    tables = {(a, b): kb.count_columns(rows, arm=[a, b], metrics={"v98": V98}) for a, b in [(r.a, r.b) for r in scan]}
-    alone = {test: kb.count_columns(rows, arm=test, metrics={"v98": V98}) for test in TESTS}
-    again = scan_pairs(tables, alone=alone)
-    assert again.enrollment_checked
-    assert [row.to_dict() for row in again] == [row.to_dict() for row in scan]
-    assert tables["persngrp", "mailings"] == pairs.tally(0, 2)
-
-
 def test_new_haven_expects_a_sixth_of_an_alarm(scan: PairScan) -> None:
     assert (scan.tested, scan.families) == (3, {"v98": 3})
     assert scan.expected == near(0.15)

@@ -11,7 +11,7 @@ from kanab.errors import AnalysisError, PlanError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.planning.forecast import Baseline, baseline_from_release, forecast_plan, people_needed
-from kanab.planning.power import PlannedTest, solve_power
+from kanab.planning.power import solve_power
 from kanab.planning.spread import spread_of_means
 from kanab.stats.ratio import adjusted_ratio_means, ratio_means
 
@@ -115,18 +115,6 @@ def test_bins_and_top_have_known_numbers_of_levels_and_others_have_not():
     forecast = forecast_plan(plan(covariate=CovariatePlan("tier")))
     assert (only(forecast).classes, only(forecast).people) == (None, None)
     assert any("not declared" in note for note in forecast.notes)
-
-
-def test_effects_are_those_of_solve_power():
-    baseline = Baseline(rates={"bought": 0.1}, sds={"spend": 30.0}, means={"spend": 12.0})
-    forecast = forecast_plan(plan(), per_day=100, days=50, baseline=baseline, test=PlannedTest(confidence=0.9))
-    assert [(effect.metric, effect.adjusted_for, effect.detectable.people) for effect in forecast.effects] == [
-        ("bought", None, 5_000),
-        ("spend", None, 5_000),
-    ]
-    assert all(effect.detectable.power == pytest.approx(0.8) for effect in forecast.effects)
-    assert forecast.effects[1].detectable.relative == pytest.approx(forecast.effects[1].detectable.effect / 12)
-    assert not any("How it varies" in note for note in forecast.notes)
 
 
 def test_an_earlier_release_says_what_is_known():

@@ -6,12 +6,22 @@ import numpy as np
 import pytest
 
 from kanab import Metric, count_columns
-from kanab.stats.gram import classes_of, difference_of_fits, solve
+from kanab.stats.gram import classes_of, difference_of_fits, independent, solve
 
 
 def four(y, *, scale=1, squares="marginals"):
     rows = {"arm": list("AABB"), "tier": [1, 2, 1, 1], "y": y}
     return count_columns(rows, arm="arm", covariates=["tier"], metrics={"y": Metric("y", scale)}, squares=squares)
+
+
+def test_independent_keeps_the_first_of_columns_that_say_the_same():
+    design = np.array([[1.0, 1, 0, 0, 5], [1, 1, 0, 0, 5], [1, 0, 1, 0, 6]])
+    assert independent(design, np.ones(3)).tolist() == [True, True, False, False, False]
+
+
+def test_independent_sees_through_very_uneven_weights():
+    design = np.array([[1.0, 1, 0], [1, 0, 1], [1, 0, 0]])
+    assert independent(design, np.array([1e12, 1.0, 1e12])).tolist() == [True, True, True]
 
 
 def test_coefficients_of_fractional_scores_are_right_to_the_last_digit():

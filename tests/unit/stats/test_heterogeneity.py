@@ -276,19 +276,6 @@ def test_the_effect_at_a_level_is_welchs_t_on_the_rows_of_that_level(arms, level
         assert (effect.p_adjusted < 1 - confidence) == (not low < 0 < high)
 
 
-def test_variances_by_arm_say_what_they_assume():
-    rows, tally = crowd(squares="arm")
-    for effect in segment_effects(tally):
-        assert (effect.variance, effect.note) == ("by_arm", "assumes equal variance across levels")
-        within = {
-            arm: sum(((values(rows, arm, level) - values(rows, arm, level).mean()) ** 2).sum() for level in (1, 2, 3))
-            for arm in "AB"
-        }
-        people = {arm: sum(len(values(rows, arm, level)) for level in (1, 2, 3)) - 3 for arm in "AB"}
-        error = sum(within[arm] / people[arm] / len(values(rows, arm, effect.level)) for arm in "AB") ** 0.5
-        assert effect.se == pytest.approx(error, rel=1e-12)
-
-
 def test_a_thin_level_has_means_but_no_interval_and_takes_no_part_in_the_correction():
     rows, _ = crowd(n=400)
     there = ~((rows["arm"] == "B") & (rows["level"] == 2)) | (np.cumsum(rows["arm"] == "B") < 20)
