@@ -159,7 +159,10 @@ def received_effect(
     known = 0.0
     if tally.noise is not None:
         known = after.noise_at(effect) + before.noise_at(effect)
-        squares = _squares_noise(tally, cross.pair, effect)
+        d_metric, y_metric = (tally.moments_of(name).metric for name in cross.pair)
+        share = np.full(len(arms), -float(effect) * y_metric.scale / d_metric.scale, dtype=object)
+        of_both = combined_noise(tally.keep(), cross.pair, (share, share**0))
+        squares = floats(of_both.squares[tally.experiment.name,]) / y_metric.scale**4
         freedom = _freedom_with_noise(received, parts, (after, before), [squares[arms.index(level)] for level in pair])
     se = math.sqrt(parts.sum() + known) / abs(float(d))
     df = contrast_freedom(parts, freedom, known) if se else None
@@ -178,14 +181,6 @@ def received_effect(
         return answer
     t = t_quantile((1 + confidence) / 2, contrast_freedom(own, freedom, known))
     return replace(answer, ranges=_fieller(y, d, (yy, yd, spread), Fraction(t) ** 2))
-
-
-def _squares_noise(tally: Tally, pair: tuple[str, str], effect: Fraction) -> Floats:
-    """Return the variance of the noise in every arm's squares of y − effect · d, in units of y."""
-    d, y = (tally.moments_of(name).metric for name in pair)
-    share = np.full(len(tally.experiment.levels), -float(effect) * y.scale / d.scale, dtype=object)
-    noise = combined_noise(tally.keep(), pair, (share, share**0))
-    return floats(noise.squares[tally.experiment.name,]) / y.scale**4
 
 
 def _freedom_with_noise(received: str, parts: Floats, sides: Sequence[_ArmMoments], squares: Sequence[float]) -> Floats:
