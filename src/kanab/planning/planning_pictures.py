@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from kanab.choices import INTERNAL
 from kanab.planning.power_words import chance, change, is_nothing, rounded
 from kanab.planning.power_words import short as shown
 from kanab.report.colours import ARMS, MUTED, QUIET, UP
@@ -15,7 +13,6 @@ from kanab.report.digits import percent
 from kanab.report.drawing import ChartAxis, Point, numbered_axis, percent_axis, round_axis
 from kanab.report.figure import Bar, Dots, Figure, Forest, ForestRow, Label, Line, Mark, Paint, Plot, chosen_figure
 from kanab.report.text import mapped, printable
-from kanab.report.words import is_internal
 from kanab.tabular import number
 
 Data = Mapping[str, Any]
@@ -34,25 +31,12 @@ def _line(points: Sequence[Point], dots: Sequence[Point], colour: str = UP) -> l
 # ── by people ──────────────────────────────────────────────────────────────────────────────────
 
 
-def curve_figure(data: Data) -> Figure:
-    """Return the effect that is found, or the power, by people, from the plain data of a curve."""
-    points = data["points"]
-    solved = "power" if points and points[0]["solved"] == "power" else "effect"
-    note = INTERNAL if is_internal(data) else ""
-    return chosen_figure({solved: lambda: {solved: _curve(points, solved)}}, solved, note=note)
-
-
-def _curve(points: Sequence[Data], solved: str) -> list[Figure]:
-    rows: list[Point] = [(point["people"], point[solved]) for point in points]
-    if len(rows) < 2:
-        return []
-    if solved == "power":
-        y = percent_axis(f"power for a change of {number(points[0]['effect'])}")
-    else:
-        sizes = [size for _, size in rows]
-        y = round_axis(min(0.0, *sizes), max(sizes), f"smallest change with power {percent(points[0]['power'])}")
-    drawn = _by_people(rows, y, rows, number)
-    return [replace(drawn, title=f"{drawn.title}, by people")]
+def curve_figure(answer: Data, points: Sequence[Data], note: str) -> Figure:
+    """Return the effect that is found, or the power, by people; ``answer`` is that of the first point."""
+    solved = "power" if answer.get("solved") == "power" else "effect"
+    draw = power_of_effect if solved == "power" else effect_curve
+    drawn = draw(answer, points) if points else None
+    return chosen_figure({solved: lambda: {solved: [drawn] if drawn else []}}, solved, note=note)
 
 
 def power_figures(data: Data, points: Sequence[Data]) -> list[Figure]:
@@ -77,31 +61,29 @@ def effect_curve(data: Data, points: Sequence[Data]) -> Figure | None:
     words = (f"{here[0]:,} people", f"{rounded(here[1])}{' points' if data['binary'] else ''}")
     values = [y for _, y in rows] + ([0.0] if data["margin"] is None else [])
     y = round_axis(min(values), max(values), title)
-    return _by_people(rows, y, [here], rounded, more=[Label(here, words, below=False, bold=True)])
+    return _by_people(rows, y, [here], rounded, [Label(here, words, below=False, bold=True)])
 
 
 def power_of_effect(data: Data, points: Sequence[Data]) -> Figure | None:
-    """Return the power for the answer's effect, by people, with a line at the asked power."""
+    """Return the power for the answer's effect, by people, with a line at the power that was asked for, if one was."""
     rows: list[Point] = [(row["people"], row["power"]) for row in points if row["power"] is not None]
     if len(rows) < 2:
         return None
     y = percent_axis(f"power for a change of {change(data)}")
-    here, wanted = _nearest(rows, data["people"]), float(points[0]["at_power"])
-    more: list[Mark] = [
-        Line([(rows[0][0], wanted), (rows[-1][0], wanted)], MUTED, wide=1, dashes="4 4"),
-        Label((rows[0][0], wanted), [f"asked: {percent(wanted)}"], below=False, colour=MUTED),
-        Label(here, (f"{here[0]:,} people", chance(here[1])), bold=True),
-    ]
-    return _by_people(rows, y, [here], chance, more=more)
+    here, wanted = _nearest(rows, data["people"]), points[0]["at_power"]
+    more: list[Mark] = []
+    if wanted is not None:
+        more.append(Line([(rows[0][0], wanted), (rows[-1][0], wanted)], MUTED, wide=1, dashes="4 4"))
+        more.append(Label((rows[0][0], wanted), [f"asked: {percent(wanted)}"], below=False, colour=MUTED))
+    more.append(Label(here, (f"{here[0]:,} people", chance(here[1])), bold=True))
+    return _by_people(rows, y, [here], chance, more)
 
 
-def _by_people(
-    rows: Sequence[Point], y: ChartAxis, dots: Sequence[Point], say: Say, *, more: Sequence[Mark] = ()
-) -> Figure:
+def _by_people(rows: Sequence[Point], y: ChartAxis, dots: Sequence[Point], say: Say, more: Sequence[Mark]) -> Figure:
     """Return a curve; a handful of its points are put into words for screen readers."""
     some = rows[:: max(1, (len(rows) - 1) // 4)]
     described = "; ".join(f"{people:,} people, {say(value)}" for people, value in some)
-    panel = Plot(_people_axis(rows), y, [*more, *_line(rows, dots)], _HIGH if more else _LOW)
+    panel = Plot(_people_axis(rows), y, [*more, *_line(rows, dots)], _HIGH)
     return Figure(f"The {y.title}", f"{described}.", [panel])
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy
 
 from kanab.arguments import check_arguments
-from kanab.choices import OWN_ROWS, Alternative, PowerCorrection
+from kanab.choices import INTERNAL, OWN_ROWS, Alternative, PowerCorrection
 from kanab.dataframes import Frames, Tables
 from kanab.errors import AnalysisError
 from kanab.planning.planning_pictures import curve_figure
@@ -158,7 +158,15 @@ class PowerCurve(tuple[Power, ...], Frames[Literal["points", "arms"]]):
 
         Raises `AnalysisError` where there is nothing to draw.
         """
-        return curve_figure(self.to_dict())
+        points = [
+            {
+                "people": point.people, "effect": point.effect, "power": point.power,
+                "at_power": None if point.solved == "power" else point.power,
+            }
+            for point in self
+        ]  # fmt: skip
+        note = INTERNAL if any(point.own_rows for point in self) else ""
+        return curve_figure(self[0].to_dict() if self else {}, points, note)
 
     def _tables(self) -> Tables:
         points = self.to_dict()["points"]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 import kanab as kb
-from kanab.choices import INTERNAL, OWN_ROWS
+from kanab.choices import INTERNAL
 from kanab.datasets import experiments_rows, shop_rows
 from kanab.errors import AnalysisError
-from kanab.planning import Baseline, forecast_plan, power_curve, spread_of_rate
-from kanab.planning.planning_pictures import curve_figure
+from kanab.planning import Baseline, PowerCurve, forecast_plan, power_curve, spread_of_rate
 from kanab.portfolio import combine, read_portfolio
 from kanab.report.figure import Figure
 from kanab.scan import PairReadout, scan_interactions
@@ -93,8 +93,10 @@ def test_forecasts_and_power_curves_are_drawn() -> None:
     assert "The smallest change of bought that is found with power" in words(forecast.chart())[0]
     curve = power_curve(spread_of_rate(0.1), people=[1_000, 4_000], effect=0.02)
     picture = curve.chart().to_html()
-    assert picture.count("h0") == 2
-    assert f"4,000 people, {curve[1].power:.4f}" in picture
-    assert curve_figure(curve.to_dict() | {"scope": OWN_ROWS}).note == INTERNAL
+    assert picture.count("h0") == 1  # the answer of the first point
+    assert f"4,000 people, {100 * curve[1].power:.3g} %" in picture
+    assert "asked" not in picture
+    internal = PowerCurve(replace(point, own_rows=True) for point in curve)
+    assert internal.chart().note == INTERNAL
     with pytest.raises(AnalysisError, match="nothing to draw of effect"):
         power_curve(spread_of_rate(0.1), people=[1_000], power=0.8).chart()
