@@ -78,13 +78,14 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
     {'spend': {'bounds': [0, 500]}}
     """
     own, cohorts, budget = _written(plan), plan.cohorts, plan.budget
+    experiments = [replace(each, adjust=(*each.adjust, *each.numbers)) for each in plan.experiments]
     return (
         {"k": plan.k}
         | {key: own[key] for key in ("origins", "durability", "nonce_life", "vouch") if key in own}
         | ({} if cohorts is None else {"cohorts": vars(cohorts)})
         | {"covariates": {covariate.name: _covariate_to_dict(covariate) for covariate in plan.covariates}}
         | {"metrics": {metric.name: _written(metric) for metric in plan.metrics}}
-        | {"experiments": {experiment.name: _experiment_to_dict(experiment) for experiment in plan.experiments}}
+        | {"experiments": {experiment.name: _written(experiment) for experiment in experiments}}
         | ({} if budget is None else {"privacy": _budget_to_dict(budget)})
     )
 
@@ -301,8 +302,3 @@ def _written(plan: Any) -> dict[str, Any]:
 def _covariate_to_dict(covariate: CovariatePlan) -> Any:
     entries = _written(covariate)
     return entries["levels"] if [*entries] == ["levels"] else entries
-
-
-def _experiment_to_dict(experiment: ExperimentPlan) -> dict[str, Any]:
-    adjust = (*experiment.adjust, *experiment.numbers)
-    return _written(replace(experiment, adjust=adjust))
