@@ -91,6 +91,8 @@ def weigh_numbers(
         own = _columns(counted, _of(tables, experiment), number, few)
         inside = np.any([column.rows for columns in own.values() for column in columns], axis=0) & (people > 0)
         apart = sorted({column.number for column in before if (column.rows & inside).any()})
+        levels = [each.plan.factors_in_use for each in (counted, *counted.earlier)]
+        beside = sorted({column.number for column in weights.columns}.union(*levels) - {number})
         # All at once; if not, then first what everybody has a value of: a metric that some lack costs no other one.
         for metrics in [[*own], *([metric] for metric in sorted(own) if len(own) > 1)]:
             columns = [column for metric in metrics for column in own[metric]]
@@ -102,19 +104,12 @@ def weigh_numbers(
                     if len(metrics) == len(own):
                         break
                     continue
-                why, others = APART, apart
-                if not apart and metrics == [_EVERYBODY]:
-                    plans = [each.plan for each in (counted, *counted.earlier)]
-                    beside = {column.number for column in weights.columns} - {number}
-                    why, others = (
-                        EXPOSED,
-                        sorted(beside.union(*(plan.factors_in_use for plan in plans))) or ["the arms"],
-                    )
+                why, others = (APART, apart) if apart else (EXPOSED, beside)
             except PrivacyError:
                 why, others = UNCHECKED, []
             if metrics == [_EVERYBODY] or why == UNCHECKED or apart:
                 withheld[experiment, frozenset({number})] = why.format(
-                    number=number, experiment=experiment, others=listed(others),
+                    number=number, experiment=experiment, others=listed(others or ["the arms"]),
                     flag=flag("--bounds", f"{number}=LOW:HIGH"),
                 )  # fmt: skip
                 break
