@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kb.write_release(kb.release(kb.count(rows | arms, plan)), "arms.json")
         cells = [{"variant": arm, "bought": yes} for arm, yes in zip(rows["variant"], rows["bought"], strict=True)]
         Path("rows.json").write_text(json.dumps(cells), encoding="utf-8")
+        with closing(sqlite3.connect("shop.sqlite")) as store, store:
+            for table, arm in (("old", "B"), ("new", "A")):
+                store.execute(f"CREATE TABLE {table} (variant TEXT, bought INTEGER)")
+                store.executemany(f"INSERT INTO {table} VALUES (?, ?)", [(arm, 1), ("C", 0)] * 20)
         write_csv("regions.tsv", {"user_id": range(1_900), "region": ["north", "south"] * 950}, sep="\t")
         write_csv("two.csv", {"a": [0, 1] * 300, "b": [0, 0, 1, 1] * 150, "y": [0, 1, 0] * 200})
         users = range(120)
@@ -117,6 +123,7 @@ strays.csv {FLAGS} --arms A,B
 three.csv {FLAGS} --pool new=B+B-2 --control new
 exposures.csv --arm variant --metric spend --unit user --events events.csv --window 7d
 visits.csv --arm variant --ratio spend/bought
+sqlite:///shop.sqlite {FLAGS} --table new
 rows.json {FLAGS}
 rows.json
 visits.csv
