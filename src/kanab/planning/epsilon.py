@@ -86,10 +86,7 @@ def person_account(plan: Plan, sealed: Sequence[Release] = ()) -> PersonAccount 
 
 
 def check_budgets(plan: Plan, epsilons: Sequence[float], delta: float | None) -> tuple[Budget, ...]:
-    """Return one budget per ε, with δ and the weights of the plan; where none is named, that of the plan.
-
-    Raises `PrivacyError` where a number is no ε or δ.
-    """
+    """Return one budget per ε, with δ and the weights of the plan; where none is named, that of the plan."""
     planned = plan.budget
     own = () if planned is None else (planned.per_release or planned.epsilon,)
     at = check_delta(delta if delta is not None else Budget.delta if planned is None else planned.delta)

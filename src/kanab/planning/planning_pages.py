@@ -68,11 +68,7 @@ def plan_report(
     epsilon: Figure | None = None,
     account: PersonAccount | None = None,
 ) -> str:
-    """Return the page in one file without script or outside request; ``tables`` are those of the forecast.
-
-    ``epsilon`` is the picture of what noise costs, where the forecast has a table of it: the last one. ``account`` is
-    what one person spends.
-    """
+    """Return the page in one file without script or outside request; ``tables`` are those of the forecast."""
     whole, *effects = tables
     noise: list[Part] = [effects.pop()] if data.get("epsilons") else []
     noise = [_EPSILON_KEY, epsilon, *noise] if epsilon else noise

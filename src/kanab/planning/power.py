@@ -406,10 +406,7 @@ class _Comparison:
 
 
 def fewest_people(excess: Callable[[float], float], least: float) -> float:
-    """Return the fewest people, from the least on, with whom the power is in excess of what is asked for.
-
-    Raises `AnalysisError` where more than `MOST_PEOPLE` would be needed.
-    """
+    """Return the fewest people, from the least on, with whom the power is in excess of what is asked for."""
     low, high = math.log(least), math.log(least) + 1
     if excess(least) >= 0:
         return least
@@ -430,10 +427,7 @@ def beyond(limit: float, df: float, nc: float) -> float:
 
 
 def both_beyond(limit: float, df: float, below: float, above: float) -> float:
-    """Return how often both tests of equivalence say yes, the effect being so many errors inside each limit.
-
-    They share one estimated error, which is integrated over.
-    """
+    """Return how often both tests of equivalence say yes, the effect being so many errors inside each limit."""
     if below + above <= 0:
         return 0.0
     top = (below + above) / (2 * limit)  # with a larger estimated error the two tests contradict each other

@@ -176,10 +176,7 @@ def moved_to_totals(tally: Tally, totals: Tally, metric: str, known: Measured) -
 def _centred(
     tally: Tally, terms: Sequence[Term], classes: Classes
 ) -> tuple[tuple[str, ...], Floats, list[Fraction], Floats]:
-    """Return covariate columns about a whole number near their mean, the exact mean there, and Sxx / (N (N − 1)).
-
-    Whole-number scores stay whole numbers, so that the fits stay exact.
-    """
+    """Return covariate columns about a whole number near their mean, the exact mean there, and Sxx / (N (N − 1))."""
     model = design(tally, terms, classes)
     names, matrix = model.names[1:], model.matrix[:, 1:]
     if not names:

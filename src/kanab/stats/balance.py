@@ -243,10 +243,7 @@ def _number_check(
     around: float,
     noise: Floats | None,
 ) -> BalanceCheck:
-    """Compare the arms' means of a number, given its squares around the common mean.
-
-    With noise in the means, each is weighed by its variance, noise and all.
-    """
+    """Compare the arms' means of a number, given its squares around the common mean."""
     people, sums, squares = cells
     total, everything = int(people.sum()), int(sums.sum())
     some = people > 0

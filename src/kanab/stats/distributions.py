@@ -65,10 +65,7 @@ def satterthwaite_df(variances: NDArray[np.float64], df: NDArray[np.float64]) ->
 
 
 def find_root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Return the point between two others where a function crosses 0, by Chandrupatla's method (1997).
-
-    It is as near as floats can tell. Raises `AnalysisError` where the function has the same sign at both ends.
-    """
+    """Return the point between two others where a function crosses 0, by Chandrupatla's method (1997)."""
     a, b, f_a, f_b = float(high), float(low), function(high), function(low)
     if 0.0 in (f_a, f_b):
         return a if f_a == 0 else b
@@ -258,10 +255,7 @@ def box_probability(low: Floats, high: Floats, correlations: Floats, df: float =
 
 @cache
 def lattice(dimensions: int) -> Floats:
-    """Return points spread evenly over a cube of one dimension more (Richtmyer's, shifted), always the same.
-
-    Raises `AnalysisError` beyond the dimensions that there are primes for.
-    """
+    """Return points spread evenly over a cube of one dimension more (Richtmyer's, shifted), always the same."""
     if dimensions + 1 > len(_PRIMES):
         raise AnalysisError("there are too many comparisons for their joint distribution", "Use Holm's correction.")
     rng = np.random.default_rng(2025)

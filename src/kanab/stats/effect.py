@@ -256,10 +256,7 @@ def plain_means(tally: Tally, metric: str | None = None, *, test: RateTest = "sc
 def arm_parts(
     tally: Tally, metric: str | None, classes: Classes, parameters: int
 ) -> list[tuple[Level, float, int, Classes]]:
-    """Return for each arm its name, the squares within its classes, its people and its classes.
-
-    Raises `AnalysisError` for a single or an empty arm, `DesignError` for one with too few people.
-    """
+    """Return for each arm its name, the squares within its classes, its people and its classes."""
     factor = tally.experiment
     if len(factor.levels) < 2 and factor.name != EVERYBODY:
         raise AnalysisError(f"{factor.name!r} has a single arm", "An effect needs two arms to compare.")

@@ -184,10 +184,7 @@ def _fit(matrix: Floats, weights: Floats, classes: Classes, within: float) -> So
 
 
 def two_way(tally: Tally, covariate: str | None = None, metric: str | None = None) -> TwoWay:
-    """Return the cells of arm × one covariate, or of two experiments; other covariates are collapsed.
-
-    Raises `AnalysisError` where it is not clear which covariate is meant.
-    """
+    """Return the cells of arm × one covariate, or of two experiments; other covariates are collapsed."""
     if len(tally.arms) == 2 and covariate is None:
         table = tally.keep()
     elif len(tally.arms) == 1:
@@ -276,10 +273,7 @@ def robust_f(
 
 
 def _small_sample(cells: TwoWay, weights: Floats, spread: CellVariance) -> tuple[float, float]:
-    """Return H1 and H2: what estimating each group's variance costs (Welch's correction, generalised).
-
-    Only a share of a cell's variance may be estimated, noise is known.
-    """
+    """Return H1 and H2: what estimating each group's variance costs (Welch's correction, generalised)."""
     diagonal, u = cells.left_over(weights, spread.group, spread.estimated(cells.classes.n))
     t = np.bincount(spread.group, weights=diagonal)
     return float(np.sum(t**2 / spread.df)), float(np.sum(u / spread.df))

@@ -543,10 +543,7 @@ def _standardised(d: Floats, v: Floats) -> Floats:
 
 
 def _welch_f(z: Floats, own: Floats, group: NDArray[np.intp], freedom: Floats) -> tuple[float, float]:
-    """Return F and its second degrees of freedom, as `robust_f` does: Welch's correction, generalised.
-
-    ``own`` are the variances of the two means of every level, in groups that share one estimated variance.
-    """
+    """Return F and its second degrees of freedom, as `robust_f` does: Welch's correction, generalised."""
     v, q = own.sum(axis=0), z.size - 1
     # what main effects leave over, of level l and m: √(own_l own_m) (δ/v_l − 1/(v_l v_m Σ 1/v))
     left = np.diag(1 / v) - np.outer(1 / v, 1 / v) / np.sum(1 / v)

@@ -150,10 +150,7 @@ class Measured:
 
 
 def measured(tally: Tally, metric: str, squares: Cells) -> Measured:
-    """Return what was measured of a metric, given its squares per arm.
-
-    Raises `DesignError` where a class has so few people that noise could have made them.
-    """
+    """Return what was measured of a metric, given its squares per arm."""
     assert tally.noise is not None
     part, arms = tally.moments_of(metric), tally.experiment
     axis, g = tally.axes.index(arms.name), twice_middle(tally, metric)

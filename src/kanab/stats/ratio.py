@@ -89,10 +89,7 @@ def _linear_table(
     alike: bool = False,
     line: _Linear | None = None,
 ) -> tuple[Tally, _Linear]:
-    """Return v by class, with numbers and their products with it, and how ratios are restored from it.
-
-    v is that of the table's own ratios, unless a ``line`` is given.
-    """
+    """Return v by class, with numbers and their products with it, and how ratios are restored from it."""
     cross = _products(tally, numerator, denominator)
     line = line or _linear(tally, cross, alike=alike)
     y, z = (tally.moments_of(name) for name in (numerator, denominator))

@@ -310,10 +310,7 @@ class NoisyRates:
 
 
 def exact_p(rates: Rates | NoisyRates, alternative: Alternative) -> float:
-    """Return the p of the exact test where events are so few that it has to agree, else 0: it says nothing then.
-
-    With noise nobody knows how many events there were.
-    """
+    """Return the p of the exact test where events are so few that it has to agree, else 0: it says nothing then."""
     return rates.p_exact(alternative) if isinstance(rates, Rates) and rates.thin else 0.0
 
 

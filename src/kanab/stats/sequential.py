@@ -419,10 +419,7 @@ def tuning(alpha: float, sides: int) -> float:
 
 
 def log_evidence(z: float, share: float, alpha: float, sides: int) -> float:
-    """Return the logarithm of the evidence in a z; ``share`` is people over the people it is tuned for.
-
-    Two-sided: the mean is mixed over a normal distribution; one-sided: over its upper half.
-    """
+    """Return the logarithm of the evidence in a z; ``share`` is people over the people it is tuned for."""
     x = tuning(alpha, sides) * share
     a = z * math.sqrt(x / (1 + x))
     both = a * a / 2 - math.log1p(x) / 2
@@ -430,10 +427,7 @@ def log_evidence(z: float, share: float, alpha: float, sides: int) -> float:
 
 
 def mixture_z(share: Floats, alpha: float, sides: int) -> Floats:
-    """Return the z at which the evidence reaches 1/α, at each share of the people it is tuned for.
-
-    Two-sided this is the confidence sequence of Waudby-Smith et al. (2024).
-    """
+    """Return the z at which the evidence reaches 1/α, at each share of the people it is tuned for."""
     x = tuning(alpha, sides) * share
     if sides == 2:
         return np.asarray(np.sqrt((1 + 1 / x) * (np.log1p(x) - 2 * math.log(alpha))))

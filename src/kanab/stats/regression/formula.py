@@ -138,11 +138,7 @@ class Design:
 
 
 def design(tally: Tally, terms: Sequence[Term], classes: Classes) -> Design:
-    """Return treatment-coded columns for every term; a term brings the simpler ones that it contains.
-
-    Levels that nobody has are left out, as they would be with rows. Raises `FormulaError` for names
-    that the tally has not.
-    """
+    """Return treatment-coded columns for every term; a term brings the simpler ones that it contains."""
     resolved = [tuple(dict.fromkeys(_resolve(tally, variable) for variable in term)) for term in terms]
     names, columns = ["Intercept"], [np.ones(len(classes.counts))]
     done: set[frozenset[Variable]] = {frozenset()}
