@@ -36,7 +36,7 @@ def answer(data: Data) -> str:
 
 
 def otherwise(data: Data) -> list[str]:
-    """Return the answer for an effect of the other kind, and which of both to take; nothing where a mean is not known."""
+    """Return the answer for an effect of the other kind, and which to take; nothing where a mean is not known."""
     other = data["other"]
     if other is None:
         return ["The effect is taken to multiply everybody's value."] if data["multiplies"] else []

@@ -138,16 +138,6 @@ def people_only(tables):
     return [table.select_metrics([]) for table in tables]
 
 
-@pytest.mark.parametrize("variance", ["paper", "exact"])
-def test_pairs_without_metrics_are_enough_beside_tables_of_each_covariate(variance):
-    data = rows()
-    tables = [*people_only(pairs(data)), *(counted(data, [name]) for name in NAMES)]
-    means = additive_means(tables, "y", NAMES, variance=variance)
-    full = adjusted_means(counted(data, NAMES), "y", variance=variance)
-    assert means.exact == additive_means(pairs(data), "y", variance=variance).exact
-    assert means.covariance == pytest.approx(full.covariance, rel=1e-9)
-
-
 def test_a_covariate_needs_a_table_with_the_metric():
     data = rows()
     tables = [*people_only(pairs(data)), counted(data, ["tier"]), counted(data, ["device"])]
