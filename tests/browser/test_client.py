@@ -121,13 +121,6 @@ def test_leaving_the_page_delivers_what_is_left(site: Site, someone: Open) -> No
     assert sum("0>3" in line for line in site.counted) == 1
 
 
-def test_closing_the_tab_delivers_what_is_left(site: Site, someone: Open) -> None:
-    tab, other = someone().start(), someone()
-    tab.enroll("banner").wait(lambda: tab.state["units"] != {})
-    tab.track("minutes", 3).page.close(run_before_unload=True)
-    other.wait(lambda: len(site.counted) == 2, 5)
-
-
 def test_what_a_page_tracks_just_before_it_is_left_is_sent_on_the_next_one(site: Site, someone: Open) -> None:
     """Even if the lock was somebody else's all the time."""
     tab = someone().start().enroll("banner").flush()
