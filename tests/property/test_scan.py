@@ -138,27 +138,6 @@ def test_long_tails_and_small_classes_ring_too_often_but_only_to_watch(name):
     assert found.broken <= MOST
 
 
-def planted(seed, size, metric, share=0.5):
-    """Twenty experiments, of which the third and the eighth interfere."""
-    rng = np.random.default_rng(seed)
-    arms = (rng.random((20, 40_000)) < share).astype(np.int64)
-    codes = {f"t{at}": flips for at, flips in enumerate(arms)}
-    both = arms[2] * arms[7]
-    if metric == "bought":
-        values = {Metric("bought", 1, (0, 1)): (rng.random(40_000) < 0.1 + size * both).astype(np.int64)}
-    else:
-        drawn = rng.gamma(2, 5, 40_000) + size * both + 3 * arms[2]
-        values = {Metric("spend", 100, (0, 200)): np.rint(np.minimum(drawn, 200) * 100).astype(np.int64)}
-    return bench.count_pairs(codes, values)
-
-
-@pytest.mark.parametrize(("metric", "size"), [("spend", 1.0), ("bought", 0.05)])
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_planted_interference_is_found_and_nothing_else(metric, size, seed):
-    flagged = scan_pairs(planted(seed, size, metric)).flagged
-    assert [(row.a, row.b, row.verdict) for row in flagged] == [("t2", "t7", "interference")]
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_an_experiment_that_steers_people_into_another_is_broken_assignment_not_interference(seed):
     """Arm 1 of the first lets the better half into the second: the arms among people in both are independent."""

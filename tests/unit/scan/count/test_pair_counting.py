@@ -183,6 +183,10 @@ def test_people_without_a_value_are_left_out_unless_rows_are_added_up() -> None:
     rows = two(y=[5, None, 5, 5, 5])
     left = count_pairs(rows, ["a", "b"], ["y"], bounds={"y": (1, 9)}).moments[0]
     assert left.metric.missing == "exclude"
+    assert (left.sums[0:2, 2:4] // left.metric.scale).tolist() == [
+        [5, 5],
+        [0, 5],
+    ]  # 0 is out of bounds, and nobody is lifted to 1
     assert left.counts.sum() < count_pairs(rows, ["a", "b"], ["y"], missing={"y": "zero"}).moments[0].counts.sum()
     whole = count_pairs(two(y=[5, 0, 5, 5, 5]), ["a", "b"], ["y"]).moments[0]
     assert whole.metric.missing == "zero"

@@ -219,14 +219,6 @@ def test_the_pooled_test_needs_spread_and_more_people_than_classes():
     assert [still.problem[0], single.problem[0]] == [STILL, ALONE]
 
 
-def test_sums_are_centred_near_the_mean_of_each_table():
-    part = measured([[5, 5], [5, 5]], [[5 * 10**12, 5 * 10**12 + 3]] * 2, [50 * 10**24, 50 * 10**24], [0, 0])
-    found = centre_cells(part)
-    assert found.centre.tolist() == [10**12]
-    assert found.centred.tolist() == [[[0, 3], [0, 3]]]
-    assert found.means[0].tolist() == [[0.0, 0.6], [0.0, 0.6]]
-
-
 def test_compact_uses_64_bits_where_all_numbers_fit():
     assert compact(np.array([1, -5], dtype=object)).dtype == np.int64
     assert compact(np.array([1, int(SAFE)], dtype=object)).dtype == object

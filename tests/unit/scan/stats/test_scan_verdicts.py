@@ -96,12 +96,6 @@ def test_intervals_of_false_discovery_corrections_bound_the_share_of_wrong_ones(
     assert interval_levels(adjusted, family, replace(RULES, correction="by"))[0] == pytest.approx(0.05 / 4 / harmonic)
 
 
-def test_the_family_is_a_metric_or_everything():
-    metric = np.array([0, 1, 0, 1])
-    assert RULES.families(metric).tolist() == [0, 1, 0, 1]
-    assert replace(RULES, family="all").families(metric).tolist() == [0, 0, 0, 0]
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -115,11 +109,6 @@ def test_rules_that_make_no_sense_are_refused(changes):
         replace(RULES, **changes)
 
 
-def test_rules_without_a_metric_keep_the_tolerance_of_the_others() -> None:
-    rules = Rules(tolerance={"spend": 0.5, "bought": 0.01})
-    assert rules.without(["spend"]) == Rules(tolerance={"bought": 0.01})
-
-
 @pytest.mark.parametrize(
     ("df", "plain"), [((2.0, float("inf")), [2.0, None]), ((2.0, 80.0), [2.0, 80.0]), (None, None)]
 )
@@ -129,3 +118,8 @@ def test_plain_data_of_a_test_has_no_infinity(df, plain):
         p_adjusted=None, assignment_p=None, could_miss=None, verdict="nothing found",
     )  # fmt: skip
     assert outcome.to_dict()["df_robust"] == plain
+
+
+def test_rules_without_a_metric_keep_the_tolerance_of_the_others() -> None:
+    rules = Rules(tolerance={"spend": 0.5, "bought": 0.01})
+    assert rules.without(["spend"]) == Rules(tolerance={"bought": 0.01})
