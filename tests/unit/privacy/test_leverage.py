@@ -120,7 +120,7 @@ def test_a_large_bound_on_the_error_is_deducted_and_a_huge_one_ends_the_trust(
     people = np.append(people, 3)
     found = leverage(cells, people)  # 28 moved, of whom 3 stand in a row of their own
     if deducted:
-        assert found.effective_k < 28
+        assert found.effective_k < 28 * (1 - module.SLACK)
         assert found.effective_k == pytest.approx(28, rel=1e-3)
     else:
         assert found == Leverage(3.0, 1_001)
