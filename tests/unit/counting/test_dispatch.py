@@ -115,6 +115,13 @@ def test_frames_are_counted_without_importing_an_engine() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_nobody_in_the_declared_arms_names_those_that_k_people_are_in() -> None:
+    rows = {"variant": ["A", "B"] * 20 + ["s3cr3t"] * 9}
+    with pytest.raises(SourceError, match=r"Declared: old, new\. Column 'variant' holds: A, B\.") as refused:
+        count(rows, arm="variant", arms=["old", "new"])
+    assert "s3cr3t" not in str(refused.value)
+
+
 # ── files, with the core alone ─────────────────────────────────────────────────────────────────
 
 FLAGS: dict[str, Any] = {"arm": "variant", "metrics": ["spend"], "adjust": ["tier"], "segments": ["device"]}
