@@ -131,10 +131,7 @@ def try_release(counted: Counted, k: int | None = None, *, override: str = "", l
 
 
 def with_keeping_flags(run: DryRun, again: Callable[[Plan], DryRun]) -> DryRun:
-    """Add the flags that would keep what stays out: fewer levels, then narrower bounds, tried one after the other.
-
-    ``again`` counts everybody by another plan, and makes the release of that.
-    """
+    """Add the flags that would keep what stays out: fewer levels, then narrower bounds, tried one after the other."""
     keeping: dict[str, str] = {}
     tried: dict[str, DryRun] = {}
     for name in run.stays_out:

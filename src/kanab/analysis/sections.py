@@ -51,6 +51,9 @@ _VERDICTS = {"untestable": "not testable", "early": "too early"}
 def readout_sections(data: Data) -> list[Section]:
     """Return the whole readout in reading order: can it be trusted, what happened, for whom, at what k."""
     cautions = [Alert(caution["sentence"], "caution") for caution in data.get("cautions", ())]
+    how = words.method_sentences(data)
+    for method in methods.METHODS:
+        how += method.how(data)
     sections = [
         Section("Before you act on it", (*cautions,), "cautions"),
         Section("Did people arrive as planned?", _arrival(data), "arrival"),
@@ -61,7 +64,7 @@ def readout_sections(data: Data) -> list[Section]:
         ),
         Section("Privacy", _privacy(data), "privacy"),
         Section("Notes", (*words.note_sentences(data),), "notes"),
-        Section("How it was computed", (*how_sentences(data), *rule_sentences(data)), "method"),
+        Section("How it was computed", (*how, *rule_sentences(data)), "method"),
     ]
     return [section for section in sections if section.parts]
 
@@ -107,14 +110,6 @@ def readout_figure(data: Data, what: str, metric: str | None) -> Figure:
             drawn = each.figures(data)
             kinds[each.name] = {name: [figure] for name, figure in drawn.items()}.copy
     return chosen_figure(kinds, what, metric, note=INTERNAL if is_internal(data) else "")
-
-
-def how_sentences(data: Data) -> list[str]:
-    """Return how effects, and what else was asked for, were computed."""
-    sentences = words.method_sentences(data)
-    for method in methods.METHODS:
-        sentences += method.how(data)
-    return sentences
 
 
 def metric_sentences(data: Data, metric: str) -> list[str]:

@@ -82,10 +82,7 @@ class StoreReleases(ReleaseSource):
 
 
 class FileReleases(ReleaseSource):
-    """Release files, ledgers, folders of them, and data directories of collectors, read again each time.
-
-    Raises `SourceError` where one of the paths does not exist.
-    """
+    """Release files, ledgers, folders of them, and data directories of collectors, read again each time."""
 
     def __init__(self, paths: Sequence[str | Path], store_file: str, clock: Clock = lambda: datetime.now(UTC)) -> None:
         self._paths, self._store_file, self._clock = [Path(path) for path in paths], store_file, clock

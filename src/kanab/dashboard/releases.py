@@ -1,7 +1,6 @@
 """Releases as they are in ledgers, files or a store, verified each time they are read.
 
-A release that was changed is named and skipped; a ledger whose entries do not follow each other raises an
-alarm, and nothing is hidden. What was verified once is not verified again unless a byte of it is different.
+What was changed is named and skipped, a ledger whose entries do not follow each other rings, and nothing is hidden.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""How an effect settled over the seals, as a plain picture: the estimate after each, with its interval.
-
-In the list of experiments the picture is small enough for a line: the estimate, and its interval as a band.
-"""
+"""How an effect settled over the seals, as a plain picture: the estimate after each, with its interval."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What reports are made of, as values, and how these become text, Markdown, HTML and SVG.
+"""What reports are made of, as values: ``document``, ``digits``, ``figure``, ``effect_tables``, sentences in ``words``.
 
-Others import ``document`` (sections, folds), ``effect_tables``, ``digits`` (numbers as texts), ``figure`` and
-``html_page``, and the sentences in ``words`` and ``decision``.
+``text`` and ``html_page`` make text, Markdown and HTML of them.
 """

@@ -426,10 +426,7 @@ Drawn = Mapping[str, Sequence[Figure]]  # by the metric that they are about
 def chosen_figure(
     kinds: Mapping[str, Callable[[], Drawn]], what: str, metric: str | None = None, *, note: str = ""
 ) -> Figure:
-    """Return the figure of one kind: of one metric, or of all under each other.
-
-    Raises `AnalysisError` for a kind that there is not, and where there is nothing of it to draw, with what there is.
-    """
+    """Return the figure of one kind: of one metric, or of all under each other."""
     if not isinstance(what, str) or what not in kinds:
         raise AnalysisError("there is no chart of that name", f"{meant(what, kinds)}Use one of: {', '.join(kinds)}.")
     drawn = {name: figures for name, figures in kinds[what]().items() if figures}

@@ -1,7 +1,6 @@
 """Segments: does the effect differ by a covariate, what is it at each level, and which level differs from the rest?
 
-A robust test decides whether the effect differs; the pooled F is the paper's and stands beside it. Where results are
-looked at more than once, tests and intervals hold over all looks.
+A robust test decides; the paper's pooled F stands beside it. Over several looks tests and intervals hold over all.
 """
 
 from __future__ import annotations
