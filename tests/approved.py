@@ -3,8 +3,6 @@
 ``APPROVE=1 pytest …`` writes them anew; the difference is then read in the commit.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 No gate was asked: tables are counted as they are. ``known`` is what the attacker knows of people besides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Scripts of ``benchmarks/`` as modules: what they measure is what tests prove."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a test opened is closed at its end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

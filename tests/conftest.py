@@ -1,7 +1,5 @@
 """The same examples in every run, a quick run, which tests share a worker, and which must not be skipped."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Say of many columns at once what values say one by one: for tests that vary one thing about all of them."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs that tests need and no wheel brings: the system's, else Debian's, where we may install them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 A test says only what it is about: ``shop_rows(400, tier=[…])``, ``shop_plan(metrics='orders = { bounds = [0, 9] }')``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

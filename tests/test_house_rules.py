@@ -1,7 +1,5 @@
 """House rules as programs."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Imports go downwards only, also inside functions, and never in a circle."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

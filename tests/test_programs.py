@@ -1,7 +1,5 @@
 """Programs are installed once, one after another; where every test must run, a skipped one fails."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

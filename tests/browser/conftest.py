@@ -1,7 +1,5 @@
 """A real browser: the system's chromium, else Debian's, else playwright's own. Never skipped."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Every report that is one file, with usual and with crowded contents: readout, scan, officer's, planning."""
 
-from __future__ import annotations
-
 import copy
 import json
 from functools import cache

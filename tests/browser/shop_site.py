@@ -1,7 +1,5 @@
 """A shop's web site for tests: pages under a strict policy, and the way to a real collector, watched and disturbed."""
 
-from __future__ import annotations
-
 import http.client
 import mimetypes
 import re

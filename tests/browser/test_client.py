@@ -1,7 +1,5 @@
 """The browser client in a real browser, against a real collector: a visit, its bytes, and what is remembered."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Exactly once: two tabs, no network, lost answers, a collector that is killed, and what is given up."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who is left out, and what goes wrong: silence instead of noise, the control instead of an error."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable

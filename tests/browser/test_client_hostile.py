@@ -1,7 +1,5 @@
 """Hostile pages and browsers: nothing is thrown, everybody sees an arm or the control, nothing is counted wrongly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Names with everything that separates parts of messages, from a real browser and a Python server to the seal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.browser.browser_tab import Tab

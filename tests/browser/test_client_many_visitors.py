@@ -1,7 +1,5 @@
 """Three hundred visits of real pages, left without a goodbye: the sums are the driver's, to the last digit."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """The provider for OpenFeature's web SDK, with the real SDK in a real browser."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

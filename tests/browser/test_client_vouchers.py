@@ -1,7 +1,5 @@
 """``vouch = true``: each post spends one voucher, retries keep theirs, and the site is asked for more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The dashboard, looked at with a real browser."""
 
-from __future__ import annotations
-
 import html
 import re
 import subprocess

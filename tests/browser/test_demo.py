@@ -1,7 +1,5 @@
 """The demonstration as a person meets it: the summary, the shop, what leaves, the dashboard."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

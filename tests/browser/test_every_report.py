@@ -1,7 +1,5 @@
 """What holds of every report in one file, looked at with a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The report, looked at with a real browser."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One fixture over all stores, so that every test of a store is a test of each: SQLite, memory, a real PostgreSQL."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -14,8 +14,6 @@ looks at the clock all the time. It believes every clock, unless ``guarded`` say
 write everywhere.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

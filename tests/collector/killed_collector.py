@@ -8,8 +8,6 @@ STORE KEY STEP …    does one after the other, each a list in JSON:
 ["seal", COHORT]         seals everything through a cohort, and writes the witness
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Things that must not be found, in every way in which a program might have written them, and the search."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

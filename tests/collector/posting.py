@@ -1,7 +1,5 @@
 """Posts to a store, and to a writer from any thread, each with a future, as an event loop posts; and its witness."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future

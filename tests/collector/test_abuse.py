@@ -1,7 +1,5 @@
 """Whatever is sent: no 500, no traceback, no echo, no growing memory; and others are still served."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import resource

@@ -1,7 +1,5 @@
 """What an operator may do wrong: one clear line, exit 2, and nothing is lost."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What a collector writes anywhere, searched byte by byte; and what the same search must find."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

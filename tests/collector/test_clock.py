@@ -1,7 +1,5 @@
 """A collector in a process of its own whose wall clock is moved while its steady clock goes on."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Steps are counted, not seconds: the instructions that Python executes between a post and its answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """A restore drill with real backups: good, old, without a key, with another one's key, damaged."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from datetime import UTC, datetime, timedelta

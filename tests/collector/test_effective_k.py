@@ -1,7 +1,5 @@
 """Effective k at the seal: what the batches tell somebody who knows everybody's device, system and browser."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime

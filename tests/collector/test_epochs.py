@@ -1,7 +1,5 @@
 """An older store is put back, or a memory is lost: sealed means stay those of the people who are counted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

@@ -1,7 +1,5 @@
 """ε at a collector is a promise to a person: in however many experiments, cohorts and batches that person is."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Every acknowledged message is counted once, whatever is killed, restarted or sent again."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A primary that is gone for good, and its synchronous standby: what was acknowledged is there, and counted once."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import subprocess

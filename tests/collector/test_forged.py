@@ -1,7 +1,5 @@
 """Nobody can block a seal: a batch is published whatever posts say, and what they spoilt is left out of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Updates without a lost connection: a new collector beside the old one, or on the socket that it leaves."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import subprocess

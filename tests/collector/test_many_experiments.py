@@ -1,7 +1,5 @@
 """Unrelated experiments in one store: all of them are published at a seal, and a small one waits for the next."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """kanab mcp over collectors that share a PostgreSQL database: what was sealed is answered, nothing else."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A collector whose plan has an ε: noise is drawn at the seal, and nothing exact is shown before it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

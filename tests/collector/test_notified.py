@@ -1,7 +1,5 @@
 """People are told about a seal after its commit, and at least once, whenever the process is killed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

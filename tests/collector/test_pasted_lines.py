@@ -1,7 +1,5 @@
 """What the pages tell people to paste into a shell is pasted here, against a real collector."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

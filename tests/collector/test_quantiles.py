@@ -1,7 +1,5 @@
 """Quantiles of a collector's batches: people move between bins as their totals do, and nobody sends a line for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

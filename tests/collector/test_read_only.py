@@ -1,7 +1,5 @@
 """Who reads a store changes nothing in it, and needs no right to."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """A store from an older backup gets its batches back and begins a new epoch; another store's ledger changes nothing."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from dataclasses import dataclass, replace

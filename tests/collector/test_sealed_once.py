@@ -1,7 +1,5 @@
 """A seal that is killed at any point has happened or not; then it happens once, and its keys are gone."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

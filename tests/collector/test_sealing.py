@@ -1,7 +1,5 @@
 """From posts to sealed batches, through the gate, in every store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

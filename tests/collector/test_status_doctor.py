@@ -1,7 +1,5 @@
 """What operators see of a collector, and of one with which something is really wrong."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """What every store does alike."""
 
-from __future__ import annotations
-
 import random
 import sqlite3
 import subprocess

@@ -3,8 +3,6 @@
 What is sealed stays right, and says what it lacks.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Stores that kanab wrote in earlier formats go on with this one, exactly; test_stores.py has the later formats."""
 
-from __future__ import annotations
-
 import gzip
 from contextlib import closing
 from pathlib import Path

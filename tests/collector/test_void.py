@@ -1,7 +1,5 @@
 """kanab void destroys open cohorts, and everybody who reads the ledger sees when and why."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 

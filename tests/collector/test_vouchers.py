@@ -1,7 +1,5 @@
 """``vouch = true``: what the site's server has minted counts once, under either key; nothing else counts."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from tests.closing import Keep

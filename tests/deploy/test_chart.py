@@ -1,7 +1,5 @@
 """The chart and the compose file: what Kubernetes' schemas take, and how collectors are fenced in by both."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

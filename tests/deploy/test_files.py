@@ -1,7 +1,5 @@
 """The unit, the container and the proxies of deploy/: what an operator gets who installs them as they are."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

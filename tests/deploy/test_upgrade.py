@@ -1,7 +1,5 @@
 """Drills of an operator: a new version on the store of an old one, and a machine that is lost and comes back."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The notebooks: what is stored in them is what they print."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """README's first screen is a picture of the idea, and every number on it is computed here."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The documentation site: every page is in its navigation, every link and anchor leads somewhere."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

@@ -1,7 +1,5 @@
 """Everything that the documentation shows is run: Python sessions and console sessions."""
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import re

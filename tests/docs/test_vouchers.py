@@ -1,7 +1,5 @@
 """The views of docs/how-to/vouchers.md, in the frameworks that they are for."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

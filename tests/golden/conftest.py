@@ -1,7 +1,5 @@
 """Where the real experiments lie, and an oracle that makes no rounding errors."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Sequence

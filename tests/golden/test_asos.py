@@ -4,8 +4,6 @@ The figures are those of benchmarks/bench_sequential.py. Both were computed from
 variances; there is no published figure to compare them with.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from fractions import Fraction

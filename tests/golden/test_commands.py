@@ -1,7 +1,5 @@
 """Published figures through the commands that a person would type."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The audit on real tables: those that are published pass, those that would give people away do not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

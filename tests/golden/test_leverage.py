@@ -1,7 +1,5 @@
 """A real experiment: many tables together may pass although the people in all of them at once are few."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

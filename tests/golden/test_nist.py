@@ -3,8 +3,6 @@
 SciPy ships the files (NIST/ITL StRD, in the public domain) with its own tests.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from dataclasses import dataclass

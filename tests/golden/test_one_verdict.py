@@ -1,7 +1,5 @@
 """One verdict, one picture: every surface is drawn from the same data and says the same about every row."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

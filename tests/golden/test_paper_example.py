@@ -1,7 +1,5 @@
 """examples/paper.py: every number of the paper, from six classes and from eighteen rows."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

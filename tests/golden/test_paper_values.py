@@ -3,8 +3,6 @@
 `property/test_exact.py` proves for any means that fits, tests and effects are the rational solution to the last digits.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

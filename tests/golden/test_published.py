@@ -5,8 +5,6 @@ t and Lin–Ding ones are good to 1e-13, the F ones are not (see ``f_tolerance``
 the F of rational arithmetic.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Scans of published experiments: the paper's table, and New Haven 1998 with three tests per person."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

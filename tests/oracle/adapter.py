@@ -7,8 +7,6 @@ A path is the name of a call and then keys, without places in lists: ``analyze.e
 stands for any part of it: ``*.effects.p_usual``.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable, Mapping

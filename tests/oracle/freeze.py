@@ -5,8 +5,6 @@
 Questions and answers stay as they were frozen, by the commit "Freeze what kanab answers" and its code.
 """
 
-from __future__ import annotations
-
 from . import adapter
 from .frozen import KINDS, read_lines, write_lines
 

@@ -4,8 +4,6 @@ A case is a line of JSON in a compressed file: its id, the call, what was given,
 give the same bytes.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Frozen rows, in memory and in engines that need no server."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from functools import cache
 from typing import Any

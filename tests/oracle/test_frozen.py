@@ -4,8 +4,6 @@ Numbers are compared to 1e-9 of themselves, because kernels of BLAS differ betwe
 Words, which may be changed for their own sake, are compared where ``ORACLE_WORDS`` is set in the environment.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """`make audit` is skipped where no index can be reached, and for no other reason."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

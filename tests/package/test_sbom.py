@@ -1,7 +1,5 @@
 """`make dist` lists what kanab[all] brings, and no lower bound allows a version with a known vulnerability."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The smallest versions that the package allows, installed from the registry: the same digits as with the newest."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

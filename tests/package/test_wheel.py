@@ -4,8 +4,6 @@ A folder gets links to the packages that the wheel and one extra need (with all 
 folder alone. So a package that is used but not declared is missing here, as it would be for a user.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

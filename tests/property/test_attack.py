@@ -1,7 +1,5 @@
 """The attacker as an oracle: from whatever the gate lets through it learns nothing about fewer than k people."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any

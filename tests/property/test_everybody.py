@@ -5,8 +5,6 @@ published number weighs of whom is worked out from the people, one by one, and a
 Nothing here uses the gate's own functions; with a rule switched off, the simulator finds somebody.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations

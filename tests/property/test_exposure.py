@@ -3,8 +3,6 @@
 h_i = w_i · a_i (AᵀWA)⁺ a_iᵀ over a design A of people × published columns; T1 is why it bounds every attacker.
 """
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

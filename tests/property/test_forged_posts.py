@@ -1,7 +1,5 @@
 """A forged post costs what it touches: a seal publishes whatever posts say, and what they do not name is unchanged."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections import Counter

@@ -1,7 +1,5 @@
 """Whatever comes in, a Tally or a KanabError comes out, and no error repeats a value from the data."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import csv

@@ -4,8 +4,6 @@ Copies stay where speed or language asks for one: the engines' SQL, the collecto
 class tables, and the browser client. Each has a test here.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

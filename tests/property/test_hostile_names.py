@@ -1,7 +1,5 @@
 """Names with whatever the protocol, the store and results use as separators: counted whole, or refused at the start."""
 
-from __future__ import annotations
-
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path

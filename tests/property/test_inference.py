@@ -1,7 +1,5 @@
 """Nothing that the closed forms or the audit say is ever wrong, and little of it is loose."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from fractions import Fraction

@@ -6,8 +6,6 @@ engine, which is quicker; what an engine makes of the same file is the same, byt
 release is random; here it is always the same.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

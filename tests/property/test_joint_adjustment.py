@@ -1,7 +1,5 @@
 """Several --adjust are one joint adjustment: the same numbers as one regression per arm on the rows."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Several plans over the same rows: each as by itself, and together who is in which classes of all of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

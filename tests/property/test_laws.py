@@ -1,7 +1,5 @@
 """The laws of the tally: adding is counting together. Everything is compared as exact integers."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ exposed one hides in everything that was ever published. Values lie on a fine gr
 different, so that no change keeps every digit by chance; that it could is a documented limit.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

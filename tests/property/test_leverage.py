@@ -1,7 +1,5 @@
 """The leverage rule against brute force in fractions: never a wrong pass, whatever the tables are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction

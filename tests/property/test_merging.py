@@ -1,7 +1,5 @@
 """The map of levels is chosen so that it does not bias the effect; the way it must not be chosen fails."""
 
-from __future__ import annotations
-
 import pytest
 from tests.benchmarks import load_benchmark
 

@@ -1,7 +1,5 @@
 """The central promise: what people send, in any order, gives the tallies that their rows would have given."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

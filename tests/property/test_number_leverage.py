@@ -1,7 +1,5 @@
 """The leverage rule with numbers against brute force over people: no wrong pass, and right where a corner is real."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 from unittest.mock import patch
 

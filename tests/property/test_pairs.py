@@ -1,7 +1,5 @@
 """All pairs at once are what counting pair by pair gives, digit for digit."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whatever comes, is sealed and is voided: everybody who was acknowledged is published, held back or destroyed."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from dataclasses import replace

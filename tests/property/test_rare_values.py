@@ -1,7 +1,5 @@
 """Rule 4: over random people, whole numbers name nobody with a rare value of a sensitive metric; without it they do."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

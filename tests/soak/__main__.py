@@ -8,8 +8,6 @@ failed.
 Short forms of all parts run with the other tests.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A day on the clock of a collector, in an hour or less: it restarts every hour, and forgets old nonces."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from datetime import timedelta

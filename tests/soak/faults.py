@@ -1,7 +1,5 @@
 """A disk that fails and connections that are cut: what was acknowledged is there, once, and all comes in at last."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """Forged posts among honest ones, while the collector is killed: they cost the metric that they name, nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time

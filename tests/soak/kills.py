@@ -1,7 +1,5 @@
 """Collectors that are killed under load, again and again: over SQLite one, over PostgreSQL two in turn."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import sqlite3

@@ -1,7 +1,5 @@
 """Millions of requests that are almost right: each is answered from a closed list, and honest people are counted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

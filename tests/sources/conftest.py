@@ -1,7 +1,5 @@
 """Real engines, each started once, so that every source test is a cross-engine test."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Dialects whose servers nobody can have here: their statements, checked, and run by DuckDB as sqlglot reads them."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 python -m tests.sources.engines [ENGINE …]
 """
 
-from __future__ import annotations
-
 import io
 import sys
 from contextlib import redirect_stdout

@@ -6,8 +6,6 @@
 Emulators want another sqlglot than Ibis, so that they live in an environment of their own.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

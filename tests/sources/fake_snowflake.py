@@ -1,7 +1,5 @@
 """Snowflake's dialect without Snowflake: fakesnow reads the statements and has DuckDB run them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Real servers in folders of their own: MariaDB, which Debian's package gives, and MySQL where a machine has it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

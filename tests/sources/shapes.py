@@ -1,7 +1,5 @@
 """Ten shapes of plan that every engine must count to the same digits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any

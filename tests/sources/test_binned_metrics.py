@@ -1,7 +1,5 @@
 """People by the bins of a metric, for quantiles: the same in memory and in every engine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Spark as a cluster: a master and two workers on loopback, each a process of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

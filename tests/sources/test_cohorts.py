@@ -1,7 +1,5 @@
 """Cohorts: who enrolled in which period, near midnight and at the end of the year, in every engine."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone

@@ -3,8 +3,6 @@
 ``python -m tests.sources.test_compiled`` writes the files again.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import ibis

@@ -1,7 +1,5 @@
 """Any source as a table: files, frames, connections; and clear errors without secrets."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import gzip

@@ -1,7 +1,5 @@
 """The same digits from every engine and from NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any

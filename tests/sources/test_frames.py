@@ -1,7 +1,5 @@
 """Frames of every library hold the same people: counted in memory or by an engine, they come out alike."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable
 from decimal import Decimal

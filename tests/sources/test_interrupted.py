@@ -1,7 +1,5 @@
 """Ctrl-C and servers that die, while a statement runs: a sentence, no half result, nothing left running."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

@@ -1,7 +1,5 @@
 """Several plans in one pass: each part is what counting that plan by itself gives, in every engine."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Numbers that are adjusted for as they are: the same digits from every engine."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 

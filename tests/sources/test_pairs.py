@@ -1,7 +1,5 @@
 """All pairs at once: the same integers from every engine, files and frames."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Several rows per person, exposures and events, and filters: the same people in every engine."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from datetime import datetime, timedelta
 from pathlib import Path

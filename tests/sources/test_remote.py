@@ -1,7 +1,5 @@
 """Files at addresses: a real server on loopback, over HTTP and as an object store of S3's kind."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import ipaddress

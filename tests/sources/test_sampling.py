@@ -1,7 +1,5 @@
 """The quick form: a sample decides, everybody is checked, and the digits stay the same."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

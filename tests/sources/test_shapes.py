@@ -1,7 +1,5 @@
 """Ten shapes of plan in every engine, and what each engine does that others do not."""
 
-from __future__ import annotations
-
 import sqlite3
 from datetime import datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What goes wrong on Spark: cancelled jobs, files that disagree, numbers beyond its decimals, a master that is away."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

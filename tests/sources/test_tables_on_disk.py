@@ -1,7 +1,5 @@
 """Tables of several files, packed files and lakes: the digits of the same rows in memory, or a clear error."""
 
-from __future__ import annotations
-
 import gzip
 import importlib.util
 import io

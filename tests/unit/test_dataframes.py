@@ -1,7 +1,5 @@
 """Every list that a result has as plain data is a DataFrame by its name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from kanab import errors
 from kanab.errors import KanabError, listed
 

@@ -1,7 +1,5 @@
 """The real OpenFeature SDK on top of the client: flags are experiments, events are metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Writes the store that test_upgrades.py opens, with the code of a commit: README.md says how."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 import sys

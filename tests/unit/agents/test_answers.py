@@ -1,7 +1,5 @@
 """What assistants are told is what releases say, and no sequence of questions shows more than release files hold."""
 
-from __future__ import annotations
-
 import json
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """The protocol in this process: read-only tools, mistakes that tell nothing, requests that may not read."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Bins of a covariate: adjusted for as categories, or by one slope on request; whatever the order of typing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

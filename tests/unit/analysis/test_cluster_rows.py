@@ -1,7 +1,5 @@
 """Arms assigned to clusters: what a readout says, from every source, with k clusters in every class."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The readout beyond plain effects: the same numbers as the pure functions, statsmodels and scipy."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What somebody reads who asks what to do: the answer, and the sentence that gives the reason, for many experiments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A dry run: what a release would give beside the rows, why they differ, and which flag would keep it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

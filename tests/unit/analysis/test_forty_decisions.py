@@ -3,8 +3,6 @@
 The judge saw what an experimenter sees: the data, here drawn anew with a seed for each, and what was declared.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

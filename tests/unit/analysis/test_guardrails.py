@@ -1,7 +1,5 @@
 """Roles of metrics: families of their own, guardrails read against margins, and what plans say of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

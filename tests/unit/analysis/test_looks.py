@@ -1,7 +1,5 @@
 """Several looks at one experiment: which look it is, what it may decide, and when the design is over."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What an analysis knows of the shape of its metrics: from rows, from a receipt, from sums, or nothing."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whoever holds the rows reads all of it, merged to k and marked as internal; nothing that takes releases takes it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

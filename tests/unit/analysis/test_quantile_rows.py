@@ -1,7 +1,5 @@
 """Quantiles in a readout: words, plain data, pictures, notes, and one family of their own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a readout offers besides printing itself: its decision, one of its metrics, frames, files and figures."""
 
-from __future__ import annotations
-
 import csv
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Assigned and received: what a readout says, in words, as plain data and as a picture, from every source."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

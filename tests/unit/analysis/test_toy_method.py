@@ -1,7 +1,5 @@
 """A new method is one file: from there every surface shows it. How many files the real ones occupy."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

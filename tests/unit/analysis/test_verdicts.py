@@ -1,7 +1,5 @@
 """What effects amount to: decided once, in plain data, for every text and picture."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Metrics of a part of the time after the first exposure: equal to rows by hand, and the effect over time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

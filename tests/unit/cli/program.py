@@ -1,7 +1,5 @@
 """The program without a process of its own: what the console script calls, with its arguments and its exit code."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """kanab analyze: answers, how flags read results, and what somebody reads who mistypes one."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """kanab dashboard and the pages of kanab serve, as commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

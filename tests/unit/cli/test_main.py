@@ -1,7 +1,5 @@
 """Exit codes, of the program in this process and once each of the installed script."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Files that commands write: somebody else's are not overwritten."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

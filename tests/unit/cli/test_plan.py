@@ -1,7 +1,5 @@
 """kanab plan: what a plan will give, from the file, from flags, and from an earlier release."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """kanab power: two of people, effect and power give the third, from numbers or from a release."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

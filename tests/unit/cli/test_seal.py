@@ -1,7 +1,5 @@
 """What kanab seal says of a batch."""
 
-from __future__ import annotations
-
 import pytest
 from tests.unit.privacy.epsilon.test_accountant import counted
 

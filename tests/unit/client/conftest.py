@@ -1,7 +1,5 @@
 """Clients whose collector counts in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

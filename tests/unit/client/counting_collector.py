@@ -1,7 +1,5 @@
 """A collector without a network, and the plan of a shop: what a client sends is counted as the real one would."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

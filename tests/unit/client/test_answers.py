@@ -1,7 +1,5 @@
 """Answers: the collector's own count, and somebody in between (a proxy, a hotel's page) is not believed."""
 
-from __future__ import annotations
-
 import pytest
 from tests.closing import Keep
 from tests.unit.client.counting_collector import Clock, CountingCollector

@@ -1,7 +1,5 @@
 """Cookies that only the server can read, with keys that rotate."""
 
-from __future__ import annotations
-
 import logging
 import secrets
 import sys

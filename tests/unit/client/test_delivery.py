@@ -1,7 +1,5 @@
 """The same bytes until a final answer; nobody waits; what is given up stops what it moved."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Epochs of the store: whoever enrolled before it lost something keeps their arm, and nothing more is sent of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Parallel requests of one person: in one process nothing is lost, in several nothing is counted twice."""
 
-from __future__ import annotations
-
 import os
 import threading
 import warnings

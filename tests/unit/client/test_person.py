@@ -1,7 +1,5 @@
 """What people do is counted as their final rows would be, digit for digit."""
 
-from __future__ import annotations
-
 import logging
 import random
 from decimal import Decimal

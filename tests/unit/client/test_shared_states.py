@@ -1,7 +1,5 @@
 """Shared states: parallel requests of one person in several processes lose nothing and double nothing."""
 
-from __future__ import annotations
-
 import logging
 import random
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Arms by id are those of every other language, and shares are those of the plan."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable

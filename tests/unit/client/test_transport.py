@@ -1,7 +1,5 @@
 """HTTP to a collector: little is said, connections are kept, configs are fetched in the background."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """A plan that asks for vouchers: the server's own posts carry them, and without the key nobody is lost for good."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

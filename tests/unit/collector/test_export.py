@@ -1,7 +1,5 @@
 """The ledger, exported after each seal."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

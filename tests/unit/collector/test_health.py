@@ -1,7 +1,5 @@
 """The live sample-ratio alarm, from counts in steps of k."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

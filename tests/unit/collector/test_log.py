@@ -1,7 +1,5 @@
 """What a collector's log says, and what it never says."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Where the gate fails on a part of a batch, that part is left out, and the smallest one that can be told."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

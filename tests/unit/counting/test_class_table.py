@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

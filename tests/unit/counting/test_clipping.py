@@ -1,7 +1,5 @@
 """Clipping at a point of all arms together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Clusters: which plan counts them, and what they cannot have."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of every kind hold the same people: whoever reads them, counts come out alike."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import gzip

@@ -1,7 +1,5 @@
 """The grid that nobody declared, squares that outgrow 64 bits, and levels out of too many values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

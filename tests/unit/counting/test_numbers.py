@@ -1,7 +1,5 @@
 """Numbers that an experiment is adjusted for as they are: which columns are some, and what is counted of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tests.described import as_values

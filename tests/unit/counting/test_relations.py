@@ -1,7 +1,5 @@
 """Metrics that follow from others for most people are found, with their weights; unrelated ones never."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

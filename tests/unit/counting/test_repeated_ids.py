@@ -1,7 +1,5 @@
 """Columns that look like a person's id and repeat: rows are hardly people."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How skewed metrics are within their arms, and how many people are off the commonest value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Releases of a made-up shop for the dashboard's tests, and a reader that asks through ASGI."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import json

@@ -1,7 +1,5 @@
 """Signed cookies of readers who gave the token."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Values are computed once, beside the requests, until the bytes change."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """One line per experiment, filtered, sorted and in pages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime

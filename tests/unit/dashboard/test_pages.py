@@ -1,7 +1,5 @@
 """Every page and its plain data: with data, before the first seal, when something is wrong."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """A plan in words and as a file that reads the same again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Releases are read from files, folders, ledgers, data directories and a running collector."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path

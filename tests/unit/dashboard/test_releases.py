@@ -1,7 +1,5 @@
 """Releases are verified as they are read; what was changed is named and skipped, what was moved raises an alarm."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from pathlib import Path

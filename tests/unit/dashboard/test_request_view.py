@@ -1,7 +1,5 @@
 """What is said of a cohort that is still open."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

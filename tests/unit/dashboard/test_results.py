@@ -1,7 +1,5 @@
 """What releases say: the same numbers as analyze gives, seal after seal."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How an effect settled over the seals; the small picture of it, and that a cold list computes nothing for that."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

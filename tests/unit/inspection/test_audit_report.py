@@ -1,7 +1,5 @@
 """`kb.audit` and `kb.attack`: what the commands do, from Python."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """kanab audit adds up again what releases with ε have spent, and compares it with what they state."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

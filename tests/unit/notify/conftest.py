@@ -1,7 +1,5 @@
 """Receivers that are closed after each test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

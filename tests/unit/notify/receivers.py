@@ -1,7 +1,5 @@
 """Real receivers at this machine's own address: a webhook that behaves as it is told, and a mail server."""
 
-from __future__ import annotations
-
 import json
 import ssl
 import threading

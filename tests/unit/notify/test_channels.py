@@ -1,7 +1,5 @@
 """Messages to real receivers at this machine's own address, and what goes wrong with them."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import socket

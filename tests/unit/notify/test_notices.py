@@ -1,7 +1,5 @@
 """What there is to tell about a sealed batch."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Telling people: after the commit, at least once, and beside the collecting."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """What is wrong with an ε, a δ or the weights of tables."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a plan declares of arms and levels."""
 
-from __future__ import annotations
-
 import pytest
 
 from kanab.plan.declared import declared_arms, declared_levels

@@ -1,7 +1,5 @@
 """Planned shares of pairs of arms: read from plan files, checked with their paths, turned and written again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

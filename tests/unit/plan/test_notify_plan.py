@@ -1,7 +1,5 @@
 """The table [notify] of a plan."""
 
-from __future__ import annotations
-
 import pytest
 
 from kanab.errors import PlanError

@@ -1,7 +1,5 @@
 """People against effect and power: what is drawn, where the answer is, and what is left out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import kanab as kb

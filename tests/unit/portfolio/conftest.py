@@ -1,7 +1,5 @@
 """Releases of made-up experiments: regions of one, and many."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

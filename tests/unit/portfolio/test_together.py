@@ -1,7 +1,5 @@
 """A folder of releases: effects as seen and after shrinkage."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of two covariates, people only, for joint adjustment: what is published, merged and left out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

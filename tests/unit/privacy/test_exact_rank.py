@@ -1,7 +1,5 @@
 """What floating point proposes, whole numbers prove or refuse."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import combinations
 from typing import Any

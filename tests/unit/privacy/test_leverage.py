@@ -1,7 +1,5 @@
 """The leverage rule: numbers that can be worked out by hand, and what happens at its limits."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """At a seal nobody or at least three people of every class have some of an amount."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recode instead of withhold: what rule 3 merges, what leaves a table, and what it closes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

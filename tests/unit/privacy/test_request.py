@@ -1,7 +1,5 @@
 """Asking tells nothing: the first release of a ledger settles who is counted, and refused attempts leave a trace."""
 
-from __future__ import annotations
-
 import csv
 import json
 import random

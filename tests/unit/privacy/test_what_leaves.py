@@ -3,8 +3,6 @@
 What is read on the screen of whoever holds the rows is tested in tests/unit/analysis/test_own_rows.py.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import copy

@@ -1,7 +1,5 @@
 """Readouts to be shown: a real one, and small ones made for a purpose."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Charts of results for notebooks: which there are, what they hold, and what is said where there is none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from xml.etree import ElementTree
 

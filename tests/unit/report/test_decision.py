@@ -1,7 +1,5 @@
 """The decision line: by the rule that docs/how-to/deciding.md prints, from the data of a readout alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures as SVG: every number stands where the axes say, names are text, and nothing is loaded."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What methods say and draw where no approved readout does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

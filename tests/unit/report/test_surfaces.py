@@ -3,8 +3,6 @@
 The releases and the ways of reading them are the oracle's (tests/oracle), which holds their numbers.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import Any

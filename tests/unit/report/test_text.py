@@ -1,7 +1,5 @@
 """Sentences that no approved readout holds, and how text and Markdown are set."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

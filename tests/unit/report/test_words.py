@@ -1,7 +1,5 @@
 """Sentences of a readout: was the comparison fair, which arm and level are at fault, and what to do."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

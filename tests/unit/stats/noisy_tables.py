@@ -1,7 +1,5 @@
 """Tables with noise, as a release with ε has them: rounded normals with the variances that `Tally.noise` states."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

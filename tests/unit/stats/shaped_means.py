@@ -1,7 +1,5 @@
 """Arm means as they might come out of any experiment, with or without a known shape of the metric."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

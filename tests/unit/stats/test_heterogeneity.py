@@ -1,7 +1,5 @@
 """Segments: does the effect differ, the effect at every level, and follow-ups: each level against the rest."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

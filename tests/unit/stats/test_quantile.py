@@ -1,7 +1,5 @@
 """Quantiles from people in bins: rows at the edges, the binomial test, and coverage by simulation."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from dataclasses import replace

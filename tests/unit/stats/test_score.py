@@ -1,7 +1,5 @@
 """Two rates by Miettinen and Nurminen: published intervals, another package, the likelihood itself, exact sizes."""
 
-from __future__ import annotations
-
 import math
 import random
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """One rule for verdict and interval: Welch's t corrected for skewness, and t with one variance where that is needed."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

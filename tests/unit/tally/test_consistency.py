@@ -1,7 +1,5 @@
 """Numbers that no people could have produced are refused; those on the edge of what people can do are not."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Noise of known variance: it goes wherever the numbers of its tally go."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """kanab doctor in this process; what it finds in running collectors is in tests/collector."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from click.testing import CliRunner

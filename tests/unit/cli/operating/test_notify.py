@@ -1,7 +1,5 @@
 """kanab notify, and who is told by plan and environment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every setting of a collector comes from a flag, a variable or a default, in this order, and no secret from a flag."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

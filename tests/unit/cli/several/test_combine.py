@@ -1,7 +1,5 @@
 """kanab combine: release files, folders and ledgers; text, JSON and a page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """kanab mcp as a process of its own, with a real client of the protocol: over standard input and output, and HTTP."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """kanab portfolio: a folder of releases; text, JSON and a page."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

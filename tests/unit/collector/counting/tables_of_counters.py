@@ -1,7 +1,5 @@
 """Tables from counters, as a seal makes them, and back: what tests of messages compare with tables of rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 

@@ -1,7 +1,5 @@
 """A collector in this process, asked through ASGI without a server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

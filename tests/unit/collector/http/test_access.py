@@ -1,7 +1,5 @@
 """Who may read numbers: one brake for every way to try a token, and names that nobody else can make point here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

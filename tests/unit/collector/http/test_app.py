@@ -1,7 +1,5 @@
 """Every status of the collector, and that no answer repeats what was sent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Plain posts take a faster path than ASGI, if uvicorn is as expected: the same bytes are answered on every path."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

@@ -1,7 +1,5 @@
 """A head that is recognised at a glance means what a real parser reads in it; whatever is unusual is not recognised."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import httptools

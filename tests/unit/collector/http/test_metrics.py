@@ -1,7 +1,5 @@
 """What a monitoring system reads, by Prometheus' own parser."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from datetime import timedelta

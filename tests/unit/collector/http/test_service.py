@@ -1,7 +1,5 @@
 """What a collector does on the clock, with a clock that tests turn."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

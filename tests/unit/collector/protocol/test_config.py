@@ -1,7 +1,5 @@
 """The public part of a plan: what clients need, in an order and a form that every language reads alike."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

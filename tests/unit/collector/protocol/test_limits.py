@@ -1,7 +1,5 @@
 """Each limit has one home: what pages, proxies and the browser client write by hand agrees with it."""
 
-from __future__ import annotations
-
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What was seen is known, however it is kept."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

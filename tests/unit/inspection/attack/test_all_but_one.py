@@ -1,7 +1,5 @@
 """Somebody who knows everybody but one person, and how noise was drawn."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

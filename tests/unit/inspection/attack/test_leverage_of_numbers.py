@@ -1,7 +1,5 @@
 """An attacker who knows everybody's number: our releases give nobody away, without the rule they do."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """The officer's account and its page: whole outputs of every kind of release are approved, figures are recomputed."""
 
-from __future__ import annotations
-
 import base64
 import copy
 import hashlib

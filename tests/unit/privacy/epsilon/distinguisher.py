@@ -1,7 +1,5 @@
 """A distinguisher: how sure somebody who knows everybody else can be that one person was counted."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """A shop whose plan has everything that a release with ε can hold, and its people."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

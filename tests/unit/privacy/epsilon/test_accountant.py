@@ -1,7 +1,5 @@
 """A ledger as an accountant: what would overspend is refused, what was asked for before is the same file."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

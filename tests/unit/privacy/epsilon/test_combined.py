@@ -1,7 +1,5 @@
 """Arm totals of several tables with noise, combined by inverse variances."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tests.unit.privacy.epsilon.shop import SHOP, SMALL, counted, few, people, silent

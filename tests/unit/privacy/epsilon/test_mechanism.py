@@ -1,7 +1,5 @@
 """The sampler against exact probabilities, and whole numbers that pass through untouched."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import chi2

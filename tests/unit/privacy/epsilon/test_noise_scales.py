@@ -1,7 +1,5 @@
 """Releases with noise that were changed: what they state is worked out again, from their plan."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

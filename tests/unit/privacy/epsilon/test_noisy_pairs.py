@@ -1,7 +1,5 @@
 """Tables of people by two covariates with noise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

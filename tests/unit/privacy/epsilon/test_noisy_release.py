@@ -1,7 +1,5 @@
 """Releases with ε: what leaves, what decides it, and what is refused before anything is drawn."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

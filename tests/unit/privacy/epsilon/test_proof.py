@@ -1,7 +1,5 @@
 """The promise, tried: what a distinguisher learns from releases of two neighbouring sets of people."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How ε is shared out: among tables by weight, in a table for the shortest interval of the plain effect."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """An older copy of a ledger with ε is noticed: the witness is kept apart from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Products with numbers at the gate: what leaves, what is withheld with which sentence, and what a ledger remembers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

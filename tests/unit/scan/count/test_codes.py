@@ -1,7 +1,5 @@
 """Columns of all kinds become the same codes."""
 
-from __future__ import annotations
-
 import datetime
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """The loops behind all pairs: compiled and plain ones give the same integers, and no sum is rounded."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """count_pairs on frames and files: names and patterns, grids, and everything that is wrong with the data."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path

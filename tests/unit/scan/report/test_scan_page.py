@@ -1,7 +1,5 @@
 """Scans as documents: six experiments and four effects by segment, real results of made-up people."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
