@@ -252,13 +252,18 @@ def table_html(table: Table, name: str, *, kind: str) -> str:
         f'<th scope="col" role="columnheader"{side}>{escape(text)}</th>'
         for text, side in zip(header, classes, strict=True)
     )
-    body = "".join(_row(header, classes, [escape(cell) for cell in row]) for row in table.rows)
+    body = "".join(_row(header, classes, [_cell(text) for text in row]) for row in table.rows)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(name)}">'
         f'<table role="table" class="{kind}" aria-label="{escape(name)}">'
         f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
         f'<tbody role="rowgroup">{body}</tbody></table></div>'
     )
+
+
+def _cell(text: str) -> str:
+    """Return a text of a table; what is broken (✕) stands out."""
+    return f'<strong class="bad">{escape(text)}</strong>' if text.startswith("✕ ") else escape(text)
 
 
 def _row(header: Sequence[str], classes: Sequence[str], row: Sequence[str]) -> str:
