@@ -3,8 +3,6 @@
 Whoever mistypes a keyword or passes the wrong kind of thing reads one sentence with a remedy, not a traceback.
 """
 
-from __future__ import annotations
-
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

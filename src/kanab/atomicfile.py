@@ -1,7 +1,5 @@
 """Files: written whole or not at all, read as text or refused with a reason."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Iterator

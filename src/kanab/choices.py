@@ -3,8 +3,6 @@
 Commands read them for their help, so nothing is imported here.
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 Alternative = Literal["two-sided", "greater", "less"]

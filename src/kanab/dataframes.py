@@ -1,7 +1,5 @@
 """Rows of plain data as DataFrames of pandas or polars, as CSV and as Excel, each table by its name."""
 
-from __future__ import annotations
-
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

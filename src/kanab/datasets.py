@@ -1,7 +1,5 @@
 """Example data: the paper's eighteen people and their classes, and a made-up shop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing is computed here, so that help of commands stays quick.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache

@@ -6,8 +6,6 @@ counts nobody.
 """
 # ruff: noqa: ARG002 - OpenFeature says which parameters there are
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """Rows of plain data as CSV and as an Excel workbook; a text in them is never a formula."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """A table of short texts, printed the same way in a terminal, in HTML and in Markdown."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

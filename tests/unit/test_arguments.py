@@ -1,5 +1,7 @@
 """Calls that a function cannot take are one sentence with a remedy, never a traceback of our insides."""
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Only messages of the protocol go to the standard output; what goes wrong is said
 and place, without what was asked or answered.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import logging

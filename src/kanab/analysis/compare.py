@@ -1,7 +1,5 @@
 """Compare the arms: choose and call the statistics of effects; no arithmetic here but shares of α."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

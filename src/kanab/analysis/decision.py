@@ -1,7 +1,5 @@
 """What to do about an experiment, in one line: ship, stop, inconclusive, keep going or broken; by a printed rule."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a release would give, beside what was counted, without releasing it: what merges, what stays out, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The rows of a readout, each as a value and as plain data."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass

@@ -1,7 +1,5 @@
 """What a release knows of the shape of its metrics, so that tests reckon with few and large values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ Analyses and scans of rows come through here, one by one: `read_rows` decides wh
 ask here without seeing rows (``own_rows = "gated"`` in a plan, or ``KANAB_OWN_ROWS=gated``), so that the gate answers.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace

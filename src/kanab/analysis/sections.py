@@ -1,7 +1,5 @@
 """The readout as a document: its sections, and these on a terminal, as Markdown, in a notebook and as one page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

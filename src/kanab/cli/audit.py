@@ -1,7 +1,5 @@
 """kanab audit: every rule, checked again on what was published."""
 
-from __future__ import annotations
-
 import click
 
 from kanab.cli.output import json_option, show_report

@@ -1,7 +1,5 @@
 """kanab dashboard: pages about releases, without a collector."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

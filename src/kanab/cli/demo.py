@@ -1,7 +1,5 @@
 """kanab demo: a shop, a collector, weeks of visitors and the dashboard, in a minute."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """kanab example: made-up people to try things on."""
 
-from __future__ import annotations
-
 import csv
 import io
 from functools import partial

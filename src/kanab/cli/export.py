@@ -1,7 +1,5 @@
 """kanab export: what a collector has sealed, as one file for elsewhere."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import click

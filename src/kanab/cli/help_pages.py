@@ -3,8 +3,6 @@
 Flags that several commands have are declared once, and given to each of them together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 

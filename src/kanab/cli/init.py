@@ -1,7 +1,5 @@
 """kanab init: a commented plan to start from."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

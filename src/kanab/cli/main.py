@@ -1,7 +1,5 @@
 """The group of commands, and what happens when one fails."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

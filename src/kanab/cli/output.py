@@ -1,7 +1,5 @@
 """What commands print: texts in whatever encoding, plain data for programs, progress for people at a terminal."""
 
-from __future__ import annotations
-
 import codecs
 import io
 import json

@@ -1,7 +1,5 @@
 """What a client knows of a plan: the config that a collector serves at /v1/config.json."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime

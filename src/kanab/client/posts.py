@@ -6,8 +6,6 @@ transition, and the collector counts one of the two. Where the plan asks for vou
 mints its own, with the hour and the serial of the nonce that it would have been.
 """
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Mapping
 from decimal import Decimal

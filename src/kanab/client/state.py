@@ -6,8 +6,6 @@ made, moves on with the hour and cannot be turned back. Two parallel requests th
 have one root, and so draw the same arms and give the same nonce to the same transition.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import zlib

@@ -1,7 +1,5 @@
 """What a person does, as changes of their state: pure functions, so that a step can be repeated on a newer state."""
 
-from __future__ import annotations
-
 import hmac
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ clock forgot nonces. Until one of them fits nobody is told to give up, and nothi
 nothing, nor do they contradict a clock: anybody can send them.
 """
 
-from __future__ import annotations
-
 import http.client
 import time
 from collections.abc import Callable, Sequence

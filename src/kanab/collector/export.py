@@ -4,8 +4,6 @@ Addresses such as ``s3://bucket/folder`` are written through fsspec, if it is in
 its own, so that a slow network holds no seal up, and one that fails is tried again.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

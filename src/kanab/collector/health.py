@@ -4,8 +4,6 @@ Each arm holds at least its floored count and fewer than k more. The alarm of th
 it would for all counts within these bounds: the smallest χ² among them is beyond the limit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Sentences are this program's own words: no address, no body, nothing that a pers
 mistakes of this program would print could repeat such things, so only their kind and their place are told.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -3,8 +3,6 @@
 `/readyz`, `/healthz`, `kanab status`, the dashboard and `/metrics` show the same list. No sentence has a number in it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum

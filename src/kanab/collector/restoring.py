@@ -5,8 +5,6 @@ another epoch: people of the old one send nothing any more, open cohorts are voi
 newcomers are counted whole.
 """
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import sqlite3

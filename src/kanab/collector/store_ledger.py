@@ -5,8 +5,6 @@ and records are given up, only for what the ledger has a batch or a void of. Per
 held back + destroyed; all but the published stand in encrypted counters, and are shown in steps of k.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial

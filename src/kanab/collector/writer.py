@@ -4,8 +4,6 @@ While it commits, the next group gathers: the busier the collector, the larger i
 does the housekeeping: it moves the key after a seal, merges records, and forgets old nonces.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Read a ready class table: many people have only counts and sums, and need nothing else."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

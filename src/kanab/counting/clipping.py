@@ -4,8 +4,6 @@ People are counted by the numbers of two digits that their values lie between, h
 bound is the point rounded up to two digits, the same in every engine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

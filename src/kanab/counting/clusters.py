@@ -4,8 +4,6 @@ A cluster counts once, with its number of people and the sum of every metric ove
 Σ metric / Σ people: a ratio of two sums over clusters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

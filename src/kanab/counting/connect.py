@@ -3,8 +3,6 @@
 A message about a connection never repeats its user, its password or its options.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import socket

@@ -1,7 +1,5 @@
 """Read CSV files with the standard library alone."""
 
-from __future__ import annotations
-
 import csv
 import glob
 import gzip

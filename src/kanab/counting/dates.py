@@ -1,7 +1,5 @@
 """Turn points in time into days in UTC, counted from 1970-01-01: what cohorts are made of."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime
 from math import isnan

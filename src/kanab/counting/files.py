@@ -1,7 +1,5 @@
 """Tell files apart by their names and contents, and read those that no engine reads: JSON, Excel, zipped tables."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

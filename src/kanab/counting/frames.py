@@ -3,8 +3,6 @@
 Whatever else speaks Arrow's C stream (readers, other libraries' tables) becomes an Arrow table first: ``load_frame``.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import re

@@ -4,8 +4,6 @@ Every source decides alike: from the range of the values, and from the simplest 
 of them. Only then do files, frames and engines give the same digits.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

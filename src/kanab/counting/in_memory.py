@@ -1,7 +1,5 @@
 """Count rows into one tally per linkage of a plan, with NumPy alone: ``count_rows``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain

@@ -3,8 +3,6 @@
 Such a directory also holds files that were deleted from the table, so that its files are never read one by one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal

@@ -4,8 +4,6 @@ Both are decided on the people of all arms together, before any metric is looked
 every source: by whole counts, and by sums on a grid of whole steps.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Decimal

@@ -1,7 +1,5 @@
 """Open Parquet files as one table: columns mean the same in all of them, folders may be columns (hive)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

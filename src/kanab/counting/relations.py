@@ -6,8 +6,6 @@ deviations, in a sample of people. A fit that is exact for most of them is a rel
 is counted as an amount of its own, which is not published.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 A message about an address never repeats its user, its password or its options: those of a signed URL are a key.
 """
 
-from __future__ import annotations
-
 import http.client
 import urllib.error
 import urllib.request

@@ -1,7 +1,5 @@
 """Find columns that look like a person's id and repeat, where every row was counted as a person."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Values that take a while: computed once, beside the requests, and kept as long as they are about the same bytes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Future

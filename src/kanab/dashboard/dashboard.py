@@ -1,7 +1,5 @@
 """The dashboard as an application, alone or in front of a collector."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path

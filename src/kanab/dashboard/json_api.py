@@ -1,7 +1,5 @@
 """The same as plain data: every page has an address under /v1, for programs."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

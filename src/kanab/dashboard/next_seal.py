@@ -1,7 +1,5 @@
 """How collecting stands: the plan in force and its next seal, on the collector's clock."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 

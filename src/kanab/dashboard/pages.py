@@ -1,7 +1,5 @@
 """The pages: experiments, one experiment, interactions, privacy, the plan. All are drawn here, none by script."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files

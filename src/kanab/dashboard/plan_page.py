@@ -1,7 +1,5 @@
 """A plan in words: what is collected, why each table is needed, and when it will be whole; and as a file."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Where releases are read from: the store of a collector that runs here, or files, ledgers and data directories."""
 
-from __future__ import annotations
-
 import json
 import os
 from abc import ABC, abstractmethod

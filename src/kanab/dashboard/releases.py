@@ -3,8 +3,6 @@
 What was changed is named and skipped, a ledger whose entries do not follow each other rings, and nothing is hidden.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Container, Mapping, Sequence

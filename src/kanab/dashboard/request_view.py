@@ -1,7 +1,5 @@
 """What one request shows, all of it about the same bytes: pages and plain data show the same."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress

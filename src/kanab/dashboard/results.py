@@ -3,8 +3,6 @@
 Everything here is computed from releases alone, and kept as long as they are the same bytes.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress

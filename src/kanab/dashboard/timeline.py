@@ -1,7 +1,5 @@
 """How an effect settled over the seals, as a plain picture: the estimate after each, with its interval."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@ new checkout sells better on phones; the banner does nothing by itself, but spoi
 changes nothing.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import deque

@@ -4,8 +4,6 @@ What only the rows can tell (how the tables overlap, contributors and dominance)
 auditor sees the receipt.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

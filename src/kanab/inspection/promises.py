@@ -1,7 +1,5 @@
 """What Kanab promises, in words that a privacy officer can repeat: the two promises, and what k does not cover."""
 
-from __future__ import annotations
-
 PROMISES = (
     (
         "k",

@@ -1,7 +1,5 @@
 """What an audit or an attack is given: releases, ledgers and their paths, by the names that findings use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Slack's JSON, plain JSON with a signature, and mail. Errors name no address but its host, and no secret."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import http.client

@@ -1,7 +1,5 @@
 """What there is to tell about a sealed batch, from what was sealed alone: the same batch, the same notices."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterable, Mapping, Sequence

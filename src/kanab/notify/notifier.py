@@ -6,8 +6,6 @@ written after the call has succeeded. So a process that is killed in between, or
 that a notice is told again, with the same id, and never that it is not told.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Collection, Sequence

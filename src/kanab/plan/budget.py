@@ -5,8 +5,6 @@ the parts add up over groups of such experiments, with the largest of each group
 part of their own.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from itertools import chain, product

@@ -1,7 +1,5 @@
 """Checks of a plan, from a file, flags or Python: every mistake in it, with its path."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """What a plan declares of levels and arms, whether or not anybody has them: known without looking at the data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal

@@ -5,8 +5,6 @@ unequal cells, or one in which some pairs of arms are left out, declares the sha
 people who are in both experiments; they add up to 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product

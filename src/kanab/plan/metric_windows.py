@@ -1,7 +1,5 @@
 """Metrics of a part of the time after a person's first exposure: ``spend@7d..14d`` is the spend of the second week."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ It belongs to the machine: no release and no version of the plan holds it. Secre
 keys, passwords) come from the environment or from files, see docs/how-to/notifications.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import urlsplit

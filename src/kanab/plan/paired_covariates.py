@@ -1,7 +1,5 @@
 """Pairs of covariates: what an adjustment for several of them at once needs people to be counted by."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain, combinations

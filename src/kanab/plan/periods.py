@@ -3,8 +3,6 @@
 Everything is in UTC. Weeks are ISO weeks; other periods are counted from 1970-01-01.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta

@@ -1,7 +1,5 @@
 """Kinds of value of a plan: each reads what a file says, or says what that must be, and writes it again."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What ε will cost, before anything is spent: what one person spends, how much wider intervals become for it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Pages about plans: a planned experiment with its curves, and the forecast of a plan with its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the figures of planning show: effects that are found, and power, by people, by days and by ε."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A planned experiment in words: people, effect and power as a sentence or two, and a curve as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

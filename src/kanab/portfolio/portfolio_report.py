@@ -1,7 +1,5 @@
 """Combined effects and portfolios in sentences, tables, figures and pages, from their plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

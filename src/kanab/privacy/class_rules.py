@@ -1,7 +1,5 @@
 """The rules for one table: enough people in every class, levels merged with one map for all arms."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Collection, Sequence

@@ -5,8 +5,6 @@ really cost is a statistic of classes that were merged because too few people ar
 what it costs if the merged levels differ from each other as much as those that were kept.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

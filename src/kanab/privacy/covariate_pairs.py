@@ -4,8 +4,6 @@ They are made of the signatures, after all other tables are decided, and give wa
 further than the covariate's own table has them, one map per covariate for all its pairs, or by being left out.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

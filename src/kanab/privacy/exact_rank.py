@@ -4,8 +4,6 @@
 all others; that they do is then proved, or None is returned.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice

@@ -8,8 +8,6 @@ classes. With w = 1 for people off the commonest value, 1/h is among how many of
 Where squares are published, too, one person is not most of any of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

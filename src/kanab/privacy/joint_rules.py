@@ -7,8 +7,6 @@ give way by being withheld. Experiments whose people are the same but for a few 
 who is in which; a collector does not know it, and its promise holds within an experiment.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -8,8 +8,6 @@ The map is published with the table. Names of levels that nobody declared and th
 do not leave with it: a rare value can be a name.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

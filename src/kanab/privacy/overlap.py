@@ -1,7 +1,5 @@
 """Tables as they are published: the classes of every signature in them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

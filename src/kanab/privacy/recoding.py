@@ -10,8 +10,6 @@ some of an amount. Forged messages may make numbers below 0, which are too few. 
 nothing is asked, and the receipt says so.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 

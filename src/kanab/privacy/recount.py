@@ -1,7 +1,5 @@
 """Checks of a release against its ledger: the same people counted again, or the next cohorts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

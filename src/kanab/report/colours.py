@@ -1,7 +1,5 @@
 """The colours of pictures and pages: those of light pages, which files have too, and their names in the dark."""
 
-from __future__ import annotations
-
 INK, MUTED, TRACK, PAGE, LINE = "#1f2328", "#59636e", "#f0f3f6", "#ffffff", "#d1d9e0"
 UP, DOWN, QUIET = "#0a58a8", "#a84a00", "#6b7580"
 GREEN, VIOLET, ALARM = "#3f7329", "#7a3e9d", "#b42318"

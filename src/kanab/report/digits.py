@@ -1,7 +1,5 @@
 """Numbers as texts, rounded by what is known about them: the half-width of their interval."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What figures are drawn with: sizes, axes with round numbers, and elements of SVG."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

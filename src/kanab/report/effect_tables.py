@@ -1,7 +1,5 @@
 """The readout's numbers as tables of short texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

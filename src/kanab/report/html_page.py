@@ -1,7 +1,5 @@
 """One self-contained page: its head and policy, its sections, and tables that become cards on a phone."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

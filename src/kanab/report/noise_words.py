@@ -1,7 +1,5 @@
 """What a report says of noise that was added on purpose: the promise, its price, and what is left to spend."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

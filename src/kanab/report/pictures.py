@@ -1,7 +1,5 @@
 """What figures of effects show, and what they have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

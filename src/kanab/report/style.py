@@ -1,7 +1,5 @@
 """The report's style sheet: one column, figures that line up, light, dark and printed."""
 
-from __future__ import annotations
-
 from kanab.report.colours import DARK, LIGHT
 
 _LIGHT, _DARK = ("".join(f"--{name}:{colour};" for name, colour in colours.items()) for colours in (LIGHT, DARK))

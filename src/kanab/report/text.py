@@ -1,7 +1,5 @@
 """Sections on a terminal and as Markdown."""
 
-from __future__ import annotations
-
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence

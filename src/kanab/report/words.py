@@ -1,7 +1,5 @@
 """A readout in sentences: verdicts that someone without statistics can act on."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A hundred experiments have 4,950 pair tables. Kept as one array per number, they
 kernel, and tested together. ``tally`` takes one pair out as an ordinary tally.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -4,8 +4,6 @@ The joint t of correlated estimates is by two nested quadratures where one commo
 digits), else by a fixed lattice rule (four, Genz): the same question has the same answer to the last digit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache, lru_cache

@@ -4,8 +4,6 @@ Sums are re-centred about a whole number, squares within classes are integers, a
 are refined on residuals in integers: nothing large is ever subtracted in floats.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction

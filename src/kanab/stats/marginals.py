@@ -1,7 +1,5 @@
 """The marginals that a fit to several tables needs, its columns, their exact products, and what noise in them does."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ A class mean is c + T / n, T = Σ (y − c), c the middle of the bounds; its noi
 (σ_T² + (mean − c)² σ_n²) / n². Squares about a fit f are U − 2 Σ f T + Σ f² n with U = Σ (y − c)².
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -5,8 +5,6 @@ lacks them has a low mean and a small error. Hall's transformation of t corrects
 difference, and does so here on the side at risk alone, so that the interval is never narrower than Welch's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Cells are NumPy arrays of Python integers: sums of squares outgrow 64 bits.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

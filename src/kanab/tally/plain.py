@@ -1,7 +1,5 @@
 """Tallies as plain data, ready for JSON: written, and read strictly with the path of every mistake."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar

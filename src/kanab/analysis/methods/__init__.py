@@ -1,7 +1,5 @@
 """The methods of a readout beside its effects, in the order of their sections."""
 
-from __future__ import annotations
-
 from kanab.analysis.methods.base import Method
 from kanab.analysis.methods.bayes import Bayes
 from kanab.analysis.methods.claims import Claims

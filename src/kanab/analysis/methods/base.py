@@ -3,8 +3,6 @@
 A new method is one module beside this one and a line in ``METHODS``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal

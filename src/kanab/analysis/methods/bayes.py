@@ -1,7 +1,5 @@
 """What to believe of an effect, given what was believed before: posteriors, and which arm is best."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

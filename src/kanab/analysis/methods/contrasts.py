@@ -1,7 +1,5 @@
 """Other comparisons of arms than those with the control: of each two, or of weighted ones; corrected separately."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from kanab.analysis.compare import contrast_rows

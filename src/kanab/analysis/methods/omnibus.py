@@ -1,7 +1,5 @@
 """One test of whether any of the arms differ, where there are more than two."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The effect by time since the first exposure, where a metric has several windows: does it fade, or grow?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from kanab.analysis.methods.base import Data, Method

@@ -1,7 +1,5 @@
 """kanab drill: would a restore of this backup work, and what would be lost?"""
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Secrets can be read from files (``--store-file``, ``KANAB_TOKEN_FILE``), as cont
 stands on a command line is in the list of processes, for everybody on the machine.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from functools import wraps

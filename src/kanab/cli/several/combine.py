@@ -1,7 +1,5 @@
 """kanab combine: one experiment over batches, regions or releases."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import click

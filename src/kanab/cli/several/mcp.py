@@ -1,7 +1,5 @@
 """kanab mcp: answers for assistants, over releases."""
 
-from __future__ import annotations
-
 import signal
 
 import click

@@ -1,7 +1,5 @@
 """kanab portfolio: all experiments of a folder of releases, read together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -5,8 +5,6 @@ cohort and the same transitions. It is applied whole, or it is refused; lines of
 cohorts that are no longer open are dropped. Nothing of a post is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple

@@ -4,8 +4,6 @@ A running total that moves from old to new adds new − old to the sum and new²
 Adding the square of the difference instead would shrink the variance (the paper's §3.1).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The calendar of cohorts: which ones are open, on the collector's clock, never on the sender's."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import NamedTuple
 

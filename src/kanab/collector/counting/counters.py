@@ -17,8 +17,6 @@ A name says what is counted: the linkage, the class or marginal, and which numbe
 Because names explain themselves, counters outlive additions to a plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

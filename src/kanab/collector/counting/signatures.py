@@ -10,8 +10,6 @@ They are counts and never values, they are encrypted as all counters, and they g
 several experiments get no common signature: it would be a fingerprint.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

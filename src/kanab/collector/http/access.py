@@ -4,8 +4,6 @@ Collector and dashboard share one `Access`, so that guesses at ``/metrics``, at 
 Authorization header count together.
 """
 
-from __future__ import annotations
-
 import hmac
 import math
 import secrets

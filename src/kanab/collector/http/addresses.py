@@ -1,7 +1,5 @@
 """Addresses that requests come from: whose they are, and who is behind a proxy. None is kept or logged."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import re

@@ -4,8 +4,6 @@ Of a request nothing is read but its body, Content-Length and Content-Type and, 
 Host, the token and the address it came from. Nothing is logged, and no response repeats what was sent.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time

@@ -10,8 +10,6 @@ All of this subclasses a private part of uvicorn, so ``missing_parts`` checks it
 uvicorn's own protocol where something is missing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import re

@@ -1,7 +1,5 @@
 """A collector's state as Prometheus text: nothing about people or their messages is finer than steps of k."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace

@@ -4,8 +4,6 @@ Every few seconds it checks whether a tick has come (then ripe cohorts are seale
 (then people per arm are floored and compared with the plan), and what other collectors of the store have sealed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -12,8 +12,6 @@ number of every writer. So a record that was deleted leaves a gap, or, if it was
 seen; nobody can renumber records without the key. Those of earlier versions have no numbers.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import struct

@@ -1,7 +1,5 @@
 """The config of clients: the public part of a plan, as JSON whose name is its digest."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache

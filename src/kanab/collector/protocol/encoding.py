@@ -1,7 +1,5 @@
 """How names and levels are written in messages and in the names of counters: percent-encoded."""
 
-from __future__ import annotations
-
 from urllib.parse import quote, unquote
 
 from kanab.tally.factor import Level, as_level

@@ -4,8 +4,6 @@ The life of a nonce belongs to the plan (``nonce_life``), and so does the window
 table may have is ``kanab.plan.model.MOST_CLASSES``.
 """
 
-from __future__ import annotations
-
 # ── a post ─────────────────────────────────────────────────────────────────────────────────────
 
 MOST_POST_BYTES = 16_384

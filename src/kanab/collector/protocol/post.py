@@ -7,8 +7,6 @@
 Errors name the line and never repeat what stands in it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from contextlib import suppress

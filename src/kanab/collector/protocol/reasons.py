@@ -1,7 +1,5 @@
 """The reasons why a message is not counted: a closed list of words, and how often each occurred."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from threading import Lock
 

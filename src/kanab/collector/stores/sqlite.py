@@ -1,7 +1,5 @@
 """A store in one SQLite file: write-ahead log, synced at every commit, deleted pages overwritten."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sqlite3

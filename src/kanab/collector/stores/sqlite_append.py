@@ -5,8 +5,6 @@ waited for every time. The group is sorted by what this process knows of the sto
 changed that, the statement stores nothing, and the group is sorted again.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

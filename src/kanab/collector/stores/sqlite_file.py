@@ -5,8 +5,6 @@ copied another file over them or cut them off. Usually that takes two questions 
 folder changed, has the file? Only then the names, and the pages that tell one store from another, are looked at.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

@@ -5,8 +5,6 @@ process's memory) and PostgreSQL (``stores/postgres``). A store sees ciphertext,
 encrypt and merge are handed to it, and so is the one that makes a sealed batch.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress

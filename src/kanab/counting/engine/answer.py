@@ -1,7 +1,5 @@
 """Read the statement's answer: texts in, tallies and signatures out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

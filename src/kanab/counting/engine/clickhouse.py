@@ -4,8 +4,6 @@ Left to itself it casts 2^63 and 1e30 to other integers, casts what stands behin
 values, fills left joins with 0 and '', and says that the largest of no numbers is 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

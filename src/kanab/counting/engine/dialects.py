@@ -4,8 +4,6 @@ Engines put values of the data into their errors, and errors reach logs: only th
 error is passed on, never its text.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 A condition that cannot be read is an error that says what is wrong with it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Grouping uses the column's own type. Only the few groups leave the engine, as te
 driver can turn a whole number into a rounded one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -9,8 +9,6 @@ grow as they are added, and Σ |r| is at most Σ r²: so a sum of squares below 
 the sum beside it are exact. That is much quicker than 128-bit integers, wherever it is enough.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 Always over the people who are in an experiment, all arms together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -4,8 +4,6 @@ One statement reads the source once. Before it, a sample (or, where the plan lea
 everybody) decides grids, bins and the commonest levels, by the rules that all sources share.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace

@@ -4,8 +4,6 @@ Its own sums stop at 64 bits with an error. So everybody's integers are added in
 the few totals go through Python. Points in time are texts there, of several forms, and become whole microseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any

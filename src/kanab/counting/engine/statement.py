@@ -6,8 +6,6 @@ them, classes with their sums, and squares on marginals only. So the source is r
 not published of a signature goes no further than the process that counts.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Find the day of enrollment in an engine, in UTC, whatever zone its session is in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ibis

@@ -6,8 +6,6 @@ of which the person moves one by x, r is what is left of it, and v the variance 
 variance μ² = Σ x² / v; no way to guess whether the person was counted is right more often than Φ(μ / 2).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reading and subtracting: classes below k, and what changed between two tables of the same people."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass

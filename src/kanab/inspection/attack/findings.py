@@ -1,7 +1,5 @@
 """What an attack learnt, and the sum of all attacks, in words and as plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal

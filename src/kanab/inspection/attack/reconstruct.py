@@ -1,7 +1,5 @@
 """Solve the design of published sums: what rules 2 and 3 bound, somebody who knows the classes tries to compute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations
 

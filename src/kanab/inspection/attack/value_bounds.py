@@ -1,7 +1,5 @@
 """Reading a class closely: what people, sum and squares say about the largest and the smallest value."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 It holds no class below k, no value of anybody, no path, no machine and no time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

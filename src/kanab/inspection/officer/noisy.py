@@ -1,7 +1,5 @@
 """What an officer reads of releases with ε: the promise, the mechanism, the noise, what was spent and is left."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The privacy officer's report: the account of releases as sections, and as one self-contained page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any

@@ -1,7 +1,5 @@
 """The data-protection sheet of a plan, from the sections of the officer's report; people fill in the rest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any

@@ -1,7 +1,5 @@
 """What an officer asks of releases: where the data are, what was done otherwise, what remains open."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 

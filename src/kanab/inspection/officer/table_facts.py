@@ -1,7 +1,5 @@
 """What every table of a release holds and why it is needed, as plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

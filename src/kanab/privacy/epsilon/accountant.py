@@ -1,7 +1,5 @@
 """The ledger as an accountant: what its releases have spent, what is left, and what may not be mixed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

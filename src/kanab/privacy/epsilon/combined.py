@@ -1,7 +1,5 @@
 """Arm totals of all tables of an experiment, combined: each table measured them again, with noise of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction

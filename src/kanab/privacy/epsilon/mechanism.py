@@ -1,7 +1,5 @@
 """Discrete Gaussian noise on whole numbers, drawn by OpenDP: samplers, like ciphers, are not written at home."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from dataclasses import dataclass

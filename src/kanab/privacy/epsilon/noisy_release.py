@@ -4,8 +4,6 @@ Nothing that is decided here looks at an exact number: arms, levels, bounds and 
 that are merged from counts with noise. Releases without ε are made by `kanab.privacy.gate`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ What one person loses is added up as ρ over everything that tells about that pe
 conversion of Canonne, Kamath and Steinke (2020).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

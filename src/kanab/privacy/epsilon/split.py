@@ -12,8 +12,6 @@ sums' share is within 2 % of the best for 1,000 to 25,000 people per arm, wherev
 as without noise (ε = 1, in one table or four). The same goes for products.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

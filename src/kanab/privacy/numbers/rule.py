@@ -1,7 +1,5 @@
 """Products with numbers that experiments are adjusted for: published as far as nobody can be told by their weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product

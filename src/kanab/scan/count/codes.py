@@ -4,8 +4,6 @@ Arms are learnt on the way: a level gets the next code when it is first seen, an
 in order at the end. So one pass is enough, whoever reads which batch.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterable, Sequence
 from functools import cache

@@ -7,8 +7,6 @@ of all their pairs. The loops here need NumPy alone; ``kernel_numba`` has the sa
 give the same integers, and ``choose_kernels`` takes the compiled ones where the [fast] extra is installed.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

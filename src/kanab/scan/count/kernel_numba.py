@@ -3,8 +3,6 @@
 Compiled code is kept on disk where Python may write, so that only the first run compiles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

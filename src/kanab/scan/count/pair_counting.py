@@ -1,7 +1,5 @@
 """All pairs of many experiments from any source, in one pass: ``count_pairs``."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

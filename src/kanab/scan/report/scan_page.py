@@ -1,7 +1,5 @@
 """Scans as a document: the alarms, what they look like, every pair at a glance, and the figures of these."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

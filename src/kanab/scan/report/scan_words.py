@@ -1,7 +1,5 @@
 """What a scan says, in sentences, tables and the whole on a terminal."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

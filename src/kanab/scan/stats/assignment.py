@@ -5,8 +5,6 @@ being in the other one. The first alone misses an experiment that lets people in
 A pair that is assigned together by plan has one check instead: people in both against the planned joint shares.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -5,8 +5,6 @@ is one small Laplacian per table, made invertible by tying each connected part t
 see ``kanab.stats.ftest``, which computes exactly; here main effects of 100 standard deviations leave twelve digits.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """Test, correct and judge the tables of a scan: its outcomes as columns and as rows, and how many were expected."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections import Counter

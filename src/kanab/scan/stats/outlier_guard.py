@@ -17,8 +17,6 @@ agrees with the F test (Scheffé's; for two arms by two just Welch's t): F is be
 only if some contrast excludes 0.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 

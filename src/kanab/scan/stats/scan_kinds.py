@@ -1,7 +1,5 @@
 """Which pairs of many experiments interfere (paper §8), and which effects differ between which levels: all at once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations

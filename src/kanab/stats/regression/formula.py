@@ -4,8 +4,6 @@ Names are those of the tally's factors; "arm" is its one experiment. Names with 
 `backticks`. ``C(tier)`` treats a numeric covariate as categories. An intercept is always there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
