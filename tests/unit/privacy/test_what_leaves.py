@@ -179,7 +179,7 @@ def test_files_are_written_in_one_place_and_on_behalf_of_few() -> None:
     }
     assert {name.split("/")[0] for name in whole} == {"analysis", "cli", "demo", "privacy"}
     assert {name for name in calls("write_whole")["write_whole"] if name.startswith(("privacy", "analysis"))} == {
-        "analysis/looks_file", "analysis/readout", "privacy/ledger", "privacy/release_json",
+        "analysis/looks", "analysis/readout", "privacy/ledger", "privacy/release_json",
     }  # fmt: skip
     assert found == {
         "staged": {"atomicfile", "cli/release"},
