@@ -15,6 +15,12 @@ from kanab.report.words import is_internal
 from kanab.tabular import Table
 
 Data = Mapping[str, Any]
+_SIDE_BY_SIDE = """
+@media print,(min-width:58rem){figure:has(+figure),figure+figure{display:inline-block;vertical-align:top;
+width:calc(50% - 1.25rem)}figure+figure{margin:0 0 0 2.5rem}}
+"""
+"""What pages about plans add to the style sheet of all reports: two pictures stand side by side where there is room."""
+
 _QUESTIONS = {"people": "How many people?", "effect": "How small an effect?", "power": "How sure?"}
 
 
@@ -33,13 +39,13 @@ def power_report(data: Data, points: Sequence[Data]) -> str:
         for arm, n in data["arms"].items()
     ]
     sections = page_sections([
-        Section("With fewer or more people", (key, *power_figures(data, points), curve_table(data)), "curve"),
+        Section("With fewer or more people", (*power_figures(data, points), curve_table(data)), "curve", key=key),
         Section("People per arm", (Table(("arm", "people", "share"), tuple(arms)),), "arms"),
         Section("What this rests on", tuple(basis_sentences(data)), "basis"),
     ])  # fmt: skip
     internal = INTERNAL if is_internal(data) else ""
     made = "from counts and sums" if internal else "from numbers alone"
-    return Page(f"{question} {answer(data)}", header, sections, made, internal=internal).to_html()
+    return Page(f"{question} {answer(data)}", header, sections, made, _SIDE_BY_SIDE, internal).to_html()
 
 
 # ── the forecast of a plan ─────────────────────────────────────────────────────────────────────
@@ -70,15 +76,14 @@ def plan_report(
     whole, *effects = tables
     noise: list[Part] = [effects.pop()] if data.get("epsilons") else []
     noise = [_EPSILON_KEY, epsilon, *noise] if epsilon else noise
-    seen: list[Part] = [_KEY, *figures, *effects] if figures else list(effects)
     spent: list[Part] = [] if account is None else [account.sentence, account.table]
     sections = [
         Section("When is every table whole?", (whole,), "tables"),
-        Section("Which effects can be seen?", tuple(seen), "effects"),
+        Section("Which effects can be seen?", (*figures, *effects), "effects", key=_KEY if figures else ""),
         Section("What does one person spend?", tuple(spent), "account"),
         Section("What does ε cost?", tuple(noise), "epsilon"),
         Section("What this rests on", tuple(data["notes"]), "basis"),
     ]
     header = header_html("Forecast of a plan", name, marked(summary))
     filled = page_sections(section for section in sections if section.parts)
-    return Page(f"Forecast: {name}", header, filled, "before anybody was counted").to_html()
+    return Page(f"Forecast: {name}", header, filled, "before anybody was counted", _SIDE_BY_SIDE).to_html()
