@@ -42,10 +42,7 @@ _MARKS = {True: "holds", False: "BROKEN", None: "not evaluated"}
 
 @dataclass(frozen=True)
 class AuditReport:
-    """Every rule checked again on what was published, file by file. It prints itself.
-
-    ``few_events`` lists classes with few people on one side of a 0/1 metric, ``ledgers`` what was refused and voided.
-    """
+    """Every rule checked again, file by file, with classes of few events and what ledgers noted. It prints itself."""
 
     files: Mapping[str, tuple[Check, ...]]
     few_events: Mapping[str, tuple[FewEvents, ...]]

@@ -57,11 +57,7 @@ class FewEvents:
 
     @property
     def sentence(self) -> str:
-        """The same in words.
-
-        >>> FewEvents("checkout/tier", "bought", 14, 33, 10).sentence
-        'bought in checkout/tier: in 14 of 33 classes some people, but fewer than 10, have it, or lack it'
-        """
+        """The same in words."""
         classes = f"in {self.few:,} of {self.classes:,} classes"
         return f"{self.metric} in {self.table}: {classes} some people, but fewer than {self.k}, have it, or lack it"
 
@@ -241,10 +237,9 @@ def check_chain(release: Release, ledger: Ledger | None, digest: str | None = No
 def check_differences(
     releases: Mapping[str, Release], files: Mapping[str, AttackedRelease] | None = None
 ) -> Iterator[Check]:
-    """Check that no release differs from another by a few people; batches are of different people anyway.
+    """Check that no release differs from another by a few people; those with ε are added up instead.
 
-    Releases with ε are added up instead: noise differs by more than people. ``files`` are the same releases as an
-    attacker reads them, where that was done.
+    ``files`` are the same releases as an attacker reads them, where that was done.
     """
     yield from check_together(releases.values())
     alone = {

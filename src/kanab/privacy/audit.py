@@ -1,12 +1,10 @@
 """What one table tells about single values: rules for sensitive metrics and for squares by class, and information.
 
-How closely the largest value of a class can be inferred is computed for every metric, and told; it is a reason to
-withhold only where squares are kept by class. Texts name rules and remedies, never a count or a value.
+How closely the largest value of a class can be inferred is told; it withholds only where squares are kept by class.
 
-The closed forms are tight, for n ≥ 2 people with sum S, squares Q and values between ``low`` and ``high``, all in grid
-steps. ``q`` are the two ends between which Q lies, equal where it is known: lower ends of intervals follow from the
-least Q, upper ends from the greatest. A bound of None is the edge of the grid. Nothing is rounded before the last step,
-so that an interval is never wider than what is known.
+The closed forms are tight, for n ≥ 2 people with sum S, squares Q and values from ``low`` to ``high``, in grid steps.
+``q`` are the two ends between which Q lies. A bound of None is the edge of the grid. Nothing is rounded before the last
+step, so that an interval is never wider than what is known.
 """
 
 from __future__ import annotations
@@ -51,10 +49,7 @@ REMEDY = "Its sums by class are withheld in this table; arm totals stay."
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule that a metric breaks in a table, and in how many classes or marginals of them.
-
-    ``least`` people are what the metric asks for on both sides, where the rule is about events.
-    """
+    """A rule that a metric breaks, and in how many classes; of events, ``least`` people are asked for on both sides."""
 
     table: str
     metric: str
@@ -64,11 +59,7 @@ class Broken:
 
     @property
     def meaning(self) -> str:
-        """What the rule forbids.
-
-        >>> Broken("checkout/tier", "bought", "events", 2, least=10).meaning
-        'a class has fewer than 10 people with it, or without it'
-        """
+        """What the rule forbids."""
         return MEANING[self.rule].format(least=self.least)
 
 
@@ -83,10 +74,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Audit:
-    """The result of auditing one or more tables.
-
-    ``homogeneous`` counts classes in which everyone has the same value of a metric.
-    """
+    """The result of auditing tables; in ``homogeneous`` classes everyone has the same value of a metric."""
 
     broken: tuple[Broken, ...] = ()
     homogeneous: int = 0
@@ -120,10 +108,6 @@ def audit_table(
     So many as ``k`` people have a sensitive value, and lack it, unless its plan says otherwise. ``ranges`` are the
     grid bounds of metrics that declare none. ``whole`` is the table with the metrics that are withheld: they tell who
     has a value of the others, too.
-
-    >>> from kanab.datasets import eighteen
-    >>> audit_table("treatment/tier", eighteen(), {}).passed
-    True
     """
     audit = Audit()
     for part in tally.moments:
@@ -147,10 +131,7 @@ def audit_table(
 
 
 def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> tuple[dict[Rule, int], int, float | None]:
-    """Return in how many classes an amount or a count of things breaks each rule, and in how many all are alike.
-
-    With them comes how narrow the narrowest interval is, also on marginals with exact squares.
-    """
+    """Return in how many classes an amount or a count of things breaks each rule, and in how many all are alike."""
     axes = tally.axes
     intervals = _intervals(part, axes, bounds)
     narrow, ratio = _narrow(intervals, bounds)
@@ -172,10 +153,7 @@ def _judge(part: Moments, bounds: Bounds, tally: Tally, plan: MetricPlan) -> tup
 
 
 def known_bounds(part: Moments, axes: By, grid_range: tuple[int, int] | None = None) -> Bounds:
-    """Return the bounds that a reader knows; without any, values are taken to be all of one sign if they can be.
-
-    A reader would guess as much of an amount or a count, and less would be inferred without it.
-    """
+    """Return the bounds that a reader knows; without any, values are taken to be all of one sign if they can be."""
     stated = part.metric.grid_bounds or grid_range
     if stated is not None:
         return stated
@@ -215,24 +193,14 @@ def edges(low: Bound, high: Bound) -> tuple[int, int]:
 
 
 def most_squares(n: Any, s: Any, low: int, high: int) -> Any:
-    """Return the greatest Σ y² of values within bounds, of one class or of cells.
-
-    It has as many values as possible at ``high``, one between, and the rest at ``low``.
-
-    >>> most_squares(5, 7, 0, 3)      # 3, 3, 1, 0, 0
-    19
-    """
+    """Return the greatest Σ y² within bounds: as many at ``high`` as can be, one between, the rest at ``low``."""
     above, width = s - n * low, max(1, high - low)
     full = above // width
     return full * width**2 + (above - full * width) ** 2 + 2 * low * s - n * low**2
 
 
 def class_squares(part: Moments, axes: By, low: Bound, high: Bound) -> tuple[Cells, Cells]:
-    """Return the two ends between which the squares of every class lie, given the marginals that are known.
-
-    What a marginal leaves for one class is its total less the greatest, or the least, squares of the
-    others; several marginals narrow each other.
-    """
+    """Return the two ends between which every class's squares lie: marginals less what the others can have."""
     if part.metric.binary:
         return part.sums, part.sums
     least = least_squares(part.counts, part.sums)
@@ -259,10 +227,7 @@ Extremes = tuple[tuple[Cells, Cells], tuple[Cells, Cells]]
 
 
 def extremes_on_grid(n: Cells, s: Cells, q: tuple[Cells, Cells], low: Bound, high: Bound) -> Extremes:
-    """Return the intervals of the smallest and of the largest value, as grid values and without rounding error.
-
-    The smallest is the largest, seen in a mirror, so that both are worked out at once.
-    """
+    """Return the intervals of the smallest and of the largest value: the smallest is the largest in a mirror."""
     low, high = edges(low, high)
     sides = (2, *(1 for _ in n.shape))
     lows, highs = (np.array(ends, dtype=n.dtype).reshape(sides) for ends in ((-high, low), (-low, high)))
@@ -351,11 +316,7 @@ def _all_sensitive(part: Moments, plan: MetricPlan, bounds: Bounds) -> int:
 
 
 def few_events(people: Cells, having: Cells, least: int) -> Mask:
-    """Return the classes where some people, but fewer than so many, have something, or lack it.
-
-    >>> few_events(np.array([40, 40, 40, 40]), np.array([0, 3, 20, 39]), 10).tolist()
-    [False, True, False, True]
-    """
+    """Return the classes where some people, but fewer than so many, have something, or lack it."""
     lacking = people - having
     few: Mask = (having > 0) & (having < least) | (lacking > 0) & (lacking < least)
     return few

@@ -377,10 +377,7 @@ def _batch(releases: Sequence[Release]) -> Batch | None:
 
 
 def continues(plan: Plan, old: Plan) -> bool:
-    """Return whether a plan means the same by everything that it shares with an older one; shares of arms may change.
-
-    Only then their batches follow each other and may be added.
-    """
+    """Return whether a plan means the same by all that it shares with an older one, so that batches may be added."""
     earlier = {experiment.name: experiment for experiment in old.experiments}
     return (
         plan.cohorts == old.cohorts

@@ -95,10 +95,7 @@ def arm_too_small(
 
 
 def draft_table(linkage: Linkage, tally: Tally, plan: Plan, earlier: LevelMap | None) -> Draft:
-    """Merge the levels of a table until every class has enough people, never finer than in an earlier batch.
-
-    Where merging does not help, the draft says why it is left out.
-    """
+    """Merge levels, never finer than in an earlier batch, until every class has enough people, or leave it out."""
     if linkage.covariate is None:
         draft = Draft(linkage, tally, None)
         return draft if _holds(tally, plan.k) else leave_out(draft, "too few people share its classes")

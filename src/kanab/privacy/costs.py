@@ -1,8 +1,7 @@
 """What merging, withholding and leaving out cost, so that nobody lowers k blindly.
 
-Everything here is computed from what is published, and can be computed by everybody who has the file. How much merging
-really cost is a statistic of classes that were merged because too few people are in them, so it stays unsaid; said is
-what it costs if the merged levels differ from each other as much as those that were kept.
+Everything is computed from what is published. How much merging really cost is a statistic of classes with too few
+people, so it stays unsaid; said is what it costs if merged levels differ as much as those that were kept.
 """
 
 import math
@@ -31,16 +30,7 @@ _IF = "if merged levels differ as much as the others do"
 
 
 def costs_of(release: Tables) -> list[str]:
-    """Say what merging, withholding and leaving out cost in every experiment of a release.
-
-    >>> import kanab as kb
-    >>> from kanab.datasets import shop_rows
-    >>> spend = kb.Mean("spend", bounds=(0, 500), resolution=0.01)
-    >>> counted = kb.count(shop_rows(4_000), arm="variant", metrics=[spend], adjust=["country"])
-    >>> costs_of(kb.release(counted))  # doctest: +NORMALIZE_WHITESPACE
-    ['merging levels of country makes adjusted intervals less than 1 % wider, if merged levels differ as much as the
-    others do: a smaller k would gain next to nothing']
-    """
+    """Say what merging, withholding and leaving out cost in every experiment of a release."""
     sentences = []
     for experiment in release.plan.experiments:
         name = f"{experiment.name}: " if len(release.plan.experiments) > 1 else ""  # the others name theirs

@@ -135,10 +135,7 @@ def joint_maps(pair: Pair, singles: SingleTables, maps: Maps) -> Maps:
 def cross_pairs(
     counted: Counted, singles: SingleTables, others: Sequence[Column], weights: Weights | None = None
 ) -> PairTables:
-    """Return the tables of two covariates that may join those that are published.
-
-    Their columns are ``others``, and their products with numbers are ``weights``.
-    """
+    """Return the tables of two covariates that may join the published columns ``others`` and products ``weights``."""
     weights = weights or Weights()
     maps, left_out = singles.unmerged(), {}
     kept: list[Pair] = []
@@ -176,10 +173,7 @@ def cross_pairs(
 
 
 def _merged_to_k(counted: Counted, singles: SingleTables, pair: Pair, maps: Maps) -> Maps | None:
-    """Merge levels of two covariates until every class that they share has enough people; None where it never has.
-
-    As for single tables, what decides are people of all arms and planned shares; realised arms are checked last.
-    """
+    """Merge levels of two covariates until every class that they share has enough people; None where it never has."""
     k = counted.plan.k
     share = smallest_share(counted.plan.experiment(pair.experiment), singles.tables[pair.single(pair.first)])
     trial: Maps | None = maps

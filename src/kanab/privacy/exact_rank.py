@@ -29,11 +29,7 @@ ENTRIES = 4_000_000  # numbers in a temporary matrix
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """The inverse of XᵀWX for classes that span all others.
-
-    ``matrix`` is its lower triangle (zeros above), and ``error`` bounds the relative error of the
-    leverages that it gives.
-    """
+    """The lower triangle of the inverse of XᵀWX; ``error`` bounds the relative error of leverages that it gives."""
 
     basis: Ints
     matrix: Floats
@@ -41,13 +37,7 @@ class Inverse:
 
 
 def inverse_of(gram: Floats, tables: int) -> Inverse | None:
-    """Return classes that provably span all others, and their inverse; None if there is no proof.
-
-    Of two tables with the same people in them one class is superfluous:
-
-    >>> inverse_of(np.array([[9.0, 0, 4, 5], [0, 7, 5, 2], [4, 5, 9, 0], [5, 2, 0, 7]]), tables=2).basis
-    array([0, 1, 3])
-    """
+    """Return classes that provably span all others, and their inverse; None if there is no proof."""
     scale = 1 / np.sqrt(np.diag(gram))
     for nil in NIL:
         pivots, rank = scipy.linalg.lapack.dpstrf(_scaled(gram, scale), tol=nil, lower=1, overwrite_a=1)[1:3]
@@ -122,11 +112,7 @@ def _unproved(gram: Floats, basis: Ints, dropped: Ints, root: Floats, scale: Flo
 
 
 def _multiple(weights: Floats) -> float:
-    """Return a number that seems to make all of these whole.
-
-    >>> _multiple(np.array([0.5, 1 / 3, -2]))
-    6.0
-    """
+    """Return a number that seems to make all of these whole."""
     multiple = 1.0
     while multiple < LARGEST_MULTIPLE:
         off = np.abs(weights * multiple - np.rint(weights * multiple))

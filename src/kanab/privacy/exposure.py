@@ -30,10 +30,7 @@ MOST_OF_SQUARES = 1 / 1.21
 
 
 def is_harmless(values: SignatureValues, scale: int, low: int) -> bool:
-    """Return whether a metric is 0/1, or a whole number of a few steps, for everybody, whatever bounds it has.
-
-    ``low`` is the lower bound in grid steps: below 0, values that cancel out are no counts of things.
-    """
+    """Return whether a metric is 0/1 or a whole number of few steps for everybody; below 0 values cancel out."""
     farthest = float(values.largest.max(initial=0))
     if low < 0:
         return False
@@ -46,14 +43,7 @@ def excess(columns: Sequence[Column], squared: Sequence[Column], values: Signatu
     """Return by signature how far somebody of it is beyond what the rule allows: up to 1 is within it.
 
     ``columns`` are the classes of every signature in each published set of sums of a metric, −1 outside, and
-    ``squared`` those of published sums of squares. Five people pay 10 each, in two classes; or one pays 90:
-
-    >>> people = SignatureValues(0, np.array([3, 2]), np.array([300.0, 200.0]), np.full(2, 10.0), np.full(2, 10.0))
-    >>> excess([np.array([0, 1])], [], people)
-    array([1. , 1.5])
-    >>> one = SignatureValues(0, np.array([5]), np.array([8500.0]), np.array([90.0]), np.array([10.0]))
-    >>> excess([np.array([0])], [], one).round(2)
-    array([1.06])
+    ``squared`` those of published sums of squares.
     """
     beyond = np.zeros(len(values.off))
     there = np.flatnonzero(values.off)

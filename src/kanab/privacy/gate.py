@@ -99,10 +99,7 @@ def release_into(
     request: ReleaseRequest,
     deviations: tuple[str, ...] = (),
 ) -> Release:
-    """Make a release after those of a ledger that is held, and add it: nothing leaves before the ledger has it.
-
-    Raises `PrivacyError` where a rule cannot be kept; the ledger notes it.
-    """
+    """Make a release after those of a ledger that is held, and add it: nothing leaves before the ledger has it."""
     if counted.plan.budget is not None:
         ready_witness()
     with refusals_noted(path, before, request):
@@ -152,8 +149,7 @@ def make_release(
 ) -> Release:
     """Make a release after those of a ledger; nothing is written. Raises `PrivacyError` where a rule cannot be kept.
 
-    Where the plan has a budget every number carries noise. Tables ``without`` which a release
-    without ε is to be made are left out, with the reason.
+    Tables ``without`` which it is to be made, if it has no ε, are left out, with the reason.
     """
     before, budget = ledger or Ledger(), _checked(counted).plan.budget
     validate_choices(ReleaseRequest.of(counted), before)
@@ -233,10 +229,7 @@ class _Gate:
     products: set[tuple[str, frozenset[str]]] = field(default_factory=set)
 
     def recode(self, old: Sequence[Column]) -> None:
-        """Merge levels further, or withhold metrics, where few people are behind an amount.
-
-        A collector knows how many people of each class have some of it, and no more.
-        """
+        """Merge levels further, or withhold metrics, where few people are behind an amount."""
         values_known = self.counted.spans_experiments
         if values_known:
             recoded = recode(self.counted, self.joint.drafts, self.earlier)

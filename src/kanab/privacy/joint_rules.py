@@ -51,8 +51,7 @@ def merge_jointly(
 ) -> JointDrafts:
     """Merge and withhold until no combination of sums singles anybody out.
 
-    ``earlier`` are the classes of old releases, ``weights`` their products with numbers. Raises `PrivacyError` where
-    nothing is left to merge.
+    ``earlier`` are the classes of old releases, ``weights`` their products. Raises `PrivacyError` where none is left.
     """
     weights = weights or Weights()
     if not counted.spans_experiments:
@@ -161,8 +160,7 @@ def _next_to_coarsen(
 ) -> str | None:
     """Return the table to coarsen next for the most exposed people: one that takes part in singling them out.
 
-    Of those the ones with more than two levels left come first, because merging costs less than leaving
-    out; then those that were merged before; then what weighs most; and then later ones.
+    First come those with more than two levels, then those merged before, then what weighs most, then later ones.
     """
     gives_way = [name for name, draft in drafts.items() if draft.levels or len(draft.linkage.experiments) > 1]
     names = [name for name in reversed(new) if new[name][worst] >= 0 and name in gives_way]
@@ -255,10 +253,7 @@ def _by_experiment(counted: Counted) -> Iterator[Counted]:
 
 
 def leave_out_experiments(counted: Counted, earlier: Sequence[Column]) -> tuple[Counted, dict[str, str]]:
-    """Leave out later experiments whose arms, beside those of others, would single people out; with the reasons.
-
-    What was released before stays. Where nothing could be left, nothing is left out: the other rules refuse.
-    """
+    """Leave out later experiments whose arms, beside those of others, would single people out; with the reasons."""
     names = counted.plan.experiment_names
     apart = _apart(counted, earlier) if counted.spans_experiments else {}
     if not apart or len(apart) == len(names):

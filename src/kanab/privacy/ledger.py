@@ -91,11 +91,7 @@ def note_from_dict(data: Any) -> LedgerNote:
 
 
 def void_sentence(note: LedgerNote) -> str:
-    """Say which cohorts were voided, when and why.
-
-    >>> void_sentence(LedgerNote("voided", "forged.", {"through": "2026-W45", "at": "2026-11-16T11:00:00Z"}))
-    'open cohorts through 2026-W45 were voided at 2026-11-16T11:00:00Z, and nobody of them is in a batch: forged'
-    """
+    """Say which cohorts were voided, when and why."""
     through, at = note.asked.get("through", EVERYTHING), note.asked.get("at", "an unknown time")
     cohorts = "the open cohorts" if through == EVERYTHING else f"open cohorts through {through}"
     why = note.says.rstrip(". ")
@@ -107,11 +103,7 @@ def void_sentence(note: LedgerNote) -> str:
 
 
 def scan_sentence(note: LedgerNote) -> str:
-    """Say what a shared scan told of.
-
-    >>> scan_sentence(LedgerNote("scanned", "pairs", {"revenue": "0.1 0.2 ab", "search": "", "banner": ""}))
-    'a scan of pairs was shared: revenue of search, banner'
-    """
+    """Say what a shared scan told of."""
     metrics = [name for name, spent in note.asked.items() if spent]
     experiments = [name for name, spent in note.asked.items() if not spent]
     return f"a scan of {note.says} was shared: {listed(metrics)} of {listed(experiments)}"

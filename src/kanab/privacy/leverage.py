@@ -88,11 +88,7 @@ def leverage(cells: Ints, people: Ints) -> Leverage:
 
 
 def leverages(cells: Ints, people: Ints) -> Floats:
-    """Return the leverage h of one person of every signature; 0 for a signature of nobody, or outside all tables.
-
-    >>> leverages(np.array([[0, 0], [0, 1], [1, -1]]), np.array([10, 10, 25]))
-    array([0.1 , 0.1 , 0.04])
-    """
+    """Return the leverage h of one person of every signature; 0 for a signature of nobody, or outside all tables."""
     return 1 / _sizes(cells, people)
 
 
@@ -123,12 +119,6 @@ def explain(cells: Ints, people: Ints, sums: Floats, weights: Floats | None = No
     """Return which part of some numbers classes explain; ``sums[i, j]`` is that of number j in signature i.
 
     ``weights`` are those of all people of a signature together, and positive wherever there are any.
-
-    Two classes of two signatures each, with means of 2 and 5:
-
-    >>> cells, sums = np.array([[0], [0], [1], [1]]), np.array([[5.0], [3], [8], [12]])
-    >>> explain(cells, np.array([1, 3, 2, 2]), sums).fitted.ravel()
-    array([2., 2., 5., 5.])
     """
     if (
         cells.ndim != 2
@@ -151,12 +141,7 @@ def explain(cells: Ints, people: Ints, sums: Floats, weights: Floats | None = No
 def telling_weights(cells: Ints, people: Ints, row: int) -> Floats:
     """Return by table how heavily it weighs in the combination of sums that tells most about the people of one row.
 
-    A table that is independent of what singles them out weighs little. An approximation: it only
-    chooses among tables to coarsen. Here the last table says nothing about the person in the second row:
-
-    >>> cells = np.array([[0, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 1, 1]])
-    >>> telling_weights(cells, np.array([19, 1, 30, 20, 30]), 1).round(1)
-    array([0.5, 0.5, 0. ])
+    An approximation: it only chooses among tables to coarsen.
     """
     from scipy.sparse import csr_array  # noqa: PLC0415 - `import kanab` stays light
     from scipy.sparse.linalg import lsqr  # noqa: PLC0415

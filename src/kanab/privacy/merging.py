@@ -46,11 +46,7 @@ class LevelMap:
 
     @property
     def merged_labels(self) -> dict[str, list[str]]:
-        """The merged levels and the levels behind them as texts; some may be too rare to be named.
-
-        >>> LevelMap("city", (("Oslo", ("Oslo",)), ("other", ("Bergen",))), {}, rest=True).merged_labels
-        {'other': ['Bergen', 'rarer ones']}
-        """
+        """The merged levels and the levels behind them as texts; some may be too rare to be named."""
         labels = {}
         for new, olds in self.merged.items():
             holds_rare = (self.rest and new == OTHER) or (self.cuts is not None and new not in olds)
@@ -68,13 +64,7 @@ class LevelMap:
         return {(old, isinstance(old, bool)): new for new, olds in self.groups for old in olds}
 
     def target(self, level: Level) -> Level:
-        """Return where one level goes; one that the map does not know stays.
-
-        >>> LevelMap("country", (("NO", ("NO",)), ("other", ("DK",))), {}, rest=True).target("Atlantis")
-        'other'
-        >>> LevelMap("age", (("< 30", (20,)), ("≥ 30", (40,))), {}, cuts=(30.0,)).target(103)
-        '≥ 30'
-        """
+        """Return where one level goes; one that the map does not know stays."""
         key = (level, isinstance(level, bool))
         if key in self._targets:
             return self._targets[key]
@@ -148,14 +138,7 @@ def without_means(levels: LevelMap, tally: Tally) -> LevelMap:
 
 
 def without_rare_names(levels: LevelMap, tally: Tally, k: int) -> LevelMap:
-    """Remove the names of levels that fewer than k people have.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> rows = {"arm": ["A", "B"] * 45, "age": [20] * 40 + [30] * 30 + [41, 103] + [50] * 18}
-    >>> table = count_columns(rows, arm="arm", covariates=["age"])
-    >>> without_rare_names(merge_levels(table, "age", 20), table, 5).groups
-    ((20, (20,)), (30, (30,)), ('≥ 40', (50,)))
-    """
+    """Remove the names of levels that fewer than k people have."""
     factor = tally.factor(levels.covariate)
     people = tally.people_by(levels.covariate)
     rare = {level for level, n in people.items() if n < k and level is not None}
@@ -187,13 +170,7 @@ def _cuts(groups: Sequence[Sequence[Level]], rare: Collection[Level]) -> tuple[t
 
 
 def _cut(low: float, high: float, rare: Collection[Level]) -> float:
-    """Return a number above one and not above the other, which does not give a rare one away.
-
-    Halfway between a number that is named and one that is not would.
-
-    >>> _cut(30, 41, ()), _cut(30, 41, {30}), _cut(30, 41, {41}), _cut(-2.5, 8.25, {-2.5, 8.25})
-    (35.5, 41.0, 40.0, 0.0)
-    """
+    """Return a number above one and not above the other; halfway would give away one that is not named."""
     halfway = (low + high) / 2
     if high in rare:
         return _roundest(low, high)

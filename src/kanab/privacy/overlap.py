@@ -17,10 +17,7 @@ Column = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ReleasedTable:
-    """A table as it is published: the linkage that it comes from, its map, and its metrics.
-
-    ``totals`` says that only the arms are published.
-    """
+    """A table as published: its linkage, its map, its metrics, and whether only arms are (``totals``)."""
 
     linkage: str
     levels: LevelMap | None = None

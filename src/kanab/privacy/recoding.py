@@ -54,10 +54,7 @@ def recode(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[Show
 
 @dataclass(frozen=True, eq=False)
 class _Subject:
-    """An amount that is asked about, and the metrics that have to be published for anybody to know its sums.
-
-    Several metrics are those of a relation, and the amount is what it leaves.
-    """
+    """An amount that is asked about, and the metrics (several of a relation) that tell its sums."""
 
     metrics: tuple[str, ...]
     values: SignatureValues
@@ -255,10 +252,7 @@ class _Recoding:
     def _give_way(
         self, subject: _Subject, tables: Mapping[str, Column], worst: int, start: Mapping[str, Draft]
     ) -> None:
-        """Merge the level of the most exposed people in the table where the fewest are; or withhold the metric there.
-
-        What gives way is the table whose class holds the fewest people behind the amount.
-        """
+        """Merge the most exposed people's level in the table where the fewest are, or withhold the metric there."""
         name = smallest_class(tables, worst, subject.values.off) or next(iter(tables))
         draft, place = self.drafts[name], int(tables[name][worst])
         least = _least_levels(start[name], subject.gives_way, self.counted.plan)
@@ -413,10 +407,7 @@ TOO_MANY_NUMBERS = "it is sensitive, and its tables hold too many numbers about 
 
 
 def few_numbers(counted: Counted, drafts: Mapping[str, Draft], earlier: Sequence[ShownTable] = ()) -> dict[Place, str]:
-    """Return the tables in which a sensitive metric is withheld, with the reason: later ones give way.
-
-    Where values are whole, many sums about few people with an unusual value can be solved for who they are.
-    """
+    """Return the tables in which a sensitive metric is withheld, with the reason: later ones give way."""
     signatures = signatures_of(counted)
     withheld: dict[Place, str] = {}
     for metric in (each.name for each in counted.plan.counted_metrics if each.sensitive != "no"):

@@ -22,9 +22,8 @@ from kanab.tally.tally import Tally
 def recount_earlier(counted: Counted, releases: Sequence[Release]) -> tuple[ShownTable, ...]:
     """Return everything released before with its classes, counted again over the same people.
 
-    A ledger is one population. If a digit of an earlier table has changed, then so have people or
-    values, and the difference between then and now would tell about the few who did. Raises
-    `PrivacyError` where that is so, or where they were not counted again.
+    Raises `PrivacyError` where a digit has changed, for the difference would tell about the few who did, or where they
+    were not counted again.
     """
     if not releases:
         return ()
@@ -131,10 +130,7 @@ def batch_of(counted: Counted) -> Batch | None:
 
 
 def check_batches(counted: Counted, releases: Sequence[Release]) -> Mapping[str, LevelMap | None]:
-    """Return the level maps of the tables in earlier batches, which the next one may only make coarser.
-
-    Raises `PrivacyError` where the cohorts or the plan do not continue theirs.
-    """
+    """Return the level maps of tables in earlier batches; raise `PrivacyError` where one does not follow."""
     batch = batch_of(counted)
     if not releases:
         return {}

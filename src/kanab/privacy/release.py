@@ -77,20 +77,12 @@ class NoiseReceipt:
 
 
 def promise(noise: NoiseReceipt) -> str:
-    """Say what a release with noise promises.
-
-    >>> promise(NoiseReceipt(0.5, 1e-6, 1, 0.5, 0.8))
-    'noise in every number: ε = 0.5 at δ = 1e-06'
-    """
+    """Say what a release with noise promises."""
     return f"noise in every number: ε = {noise.epsilon:g} at δ = {noise.delta:g}"
 
 
 def spent_sentence(noise: NoiseReceipt, *, chained: bool, batch: bool = False) -> str:
-    """Say what has been spent with a release, and what is left; alone, nobody knows. A batch is about its cohorts.
-
-    >>> spent_sentence(NoiseReceipt(0.5, 1e-6, 1, 0.5, 0.827), chained=True)
-    'Spent in all: ε = 0.5 of 1. A further release about these people may spend up to ε = 0.827'
-    """
+    """Say what has been spent with a release, and what is left; alone, nobody knows. A batch is about its cohorts."""
     if not chained:
         return f"Spent: ε = {noise.epsilon:g}, and nobody adds up what else was spent about these people"
     left = math.floor(1000 * noise.left) / 1000
@@ -179,11 +171,7 @@ def concerns(left_out: str, experiment: str) -> bool:
 
 
 def name_left_out(left_out: str, why: str) -> str:
-    """Return why something is left out, beginning with the experiment or table that it is of.
-
-    >>> name_left_out("banner: spend", "spend is withheld altogether")
-    'banner: spend is withheld altogether'
-    """
+    """Return why something is left out, beginning with the experiment or table that it is of."""
     table = left_out.partition(": ")[0]
     return why if why.startswith(table) else f"{table}: {why}"
 
@@ -239,10 +227,7 @@ class Tables:
         return list(sentences)
 
     def totals(self, experiment: str) -> Tally:
-        """Return every metric of an experiment per arm, and its ratios.
-
-        Raises `PrivacyError` where the release has no table of it.
-        """
+        """Return every metric of an experiment per arm, and its ratios; raise `PrivacyError` where none is left."""
         if self.receipt.noise is not None and experiment in self.tables:
             return self._combined(experiment)
         arms = [table.keep() for table in self.tables_of(experiment).values()]

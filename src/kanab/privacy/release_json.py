@@ -31,10 +31,7 @@ class _ReleasePart(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class MapEntry(_ReleasePart):
-    """How the levels of a covariate were merged: [new, [old, …]], and the scores of merged numbers.
-
-    Levels too rare to be named: numbers go by ``cuts``, texts to "other" (``rest``).
-    """
+    """How the levels of a covariate were merged: [new, [old, …]], and the scores of merged numbers."""
 
     covariate: str
     groups: list[tuple[_Level, list[_Level]]]

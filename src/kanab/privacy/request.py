@@ -76,10 +76,10 @@ class ReleaseRequest:
 def validate_request(
     path: str | PathLike[str], ledger: Ledger, request: ReleaseRequest, *, new_ledger: bool, reviewed: str
 ) -> Ledger:
-    """Return a ledger that is held, ready for a release; with a note of the review, if there is one.
+    """Return a ledger that is held, ready for a release, with a note of the review; nothing counted is looked at.
 
-    Nothing that was counted is looked at. Raises `LedgerError` where the ledger is not there, is there already, or
-    waits for a review, `PrivacyError` where its releases were made with other choices.
+    Raises `LedgerError` where it is not there, is there already, or waits for a review, `PrivacyError` where its
+    releases were made with other choices.
     """
     file = Path(path)
     check_begun(path, new_ledger=new_ledger)
@@ -126,10 +126,9 @@ def refusals_noted(path: str | PathLike[str], ledger: Ledger, request: ReleaseRe
 
 
 def validate_choices(request: ReleaseRequest, ledger: Ledger) -> None:
-    """Compare what is asked with what a ledger's releases were made by, as texts; all are with ε, or all without.
+    """Compare what is asked with what a ledger's releases were made by; raise `PrivacyError` naming what differs.
 
-    With ε the account adds up whichever rows are counted, but people have to stay people; who is in which cohort
-    hangs on everything. Raises `PrivacyError` where something differs, and says in what.
+    With ε the account adds up whichever rows are counted, but people have to stay people.
     """
     check_one_kind(request.plan, ledger)
     everything = request.plan.budget is None or request.span is not None
@@ -139,10 +138,7 @@ def validate_choices(request: ReleaseRequest, ledger: Ledger) -> None:
 def check_choices(
     choices: Mapping[str, str], releases: Iterable[Release], ledger: str = "", only: Collection[str] = ()
 ) -> None:
-    """Compare the choices of rows and people with those of earlier releases, as texts; ``only`` those that are named.
-
-    Raises `PrivacyError` where they differ, and says in which; the data do not matter.
-    """
+    """Compare choices of rows and people with those of releases, as texts; raise `PrivacyError` naming which differ."""
     for old in releases:
         before, now = _recorded(old.receipt), choices
         if old.receipt.choices is None:  # of before they were recorded
@@ -168,10 +164,7 @@ def batch_at(span: Span) -> Batch:
 
 
 def same_release(request: ReleaseRequest, ledger: Ledger) -> Release | None:
-    """Return the release with ε that a ledger holds as the answer to the same request, if there is one.
-
-    It is what was published: asking again draws nothing and spends nothing.
-    """
+    """Return the release with ε that a ledger holds for the same request: asking again draws and spends nothing."""
     if request.plan.budget is None:
         return None
     plan, now = published_plan(request.plan, request.plan.k), request.choices
@@ -194,9 +187,5 @@ def _recorded(receipt: Receipt) -> dict[str, str]:
 
 
 def plain_text(text: str) -> str:
-    """Return a text without spaces that mean nothing; within quotes, or before a comment ends, they may.
-
-    >>> plain_text(" tier  >\\n 1 "), plain_text("name =  'p  7'")
-    ('tier > 1', "name =  'p  7'")
-    """
+    """Return a text without spaces that mean nothing; within quotes, or before a comment ends, they may."""
     return text.strip() if _QUOTES_AND_COMMENTS.search(text) else " ".join(text.split())

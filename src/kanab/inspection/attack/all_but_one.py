@@ -36,20 +36,12 @@ Ints = NDArray[np.int64]
 
 
 def right_at_most(epsilon: float, delta: float) -> float:
-    """Return how often a guess whether somebody was counted is right, at most, by ε and δ alone.
-
-    >>> round(right_at_most(1, 1e-6), 3)
-    0.731
-    """
+    """Return how often a guess whether somebody was counted is right, at most, by ε and δ alone."""
     return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
 
 
 def right_by_noise(evidence: float) -> float:
-    """Return how often the best guess is right where the evidence about a person has the variance ``evidence``.
-
-    >>> right_by_noise(0.0), round(right_by_noise(0.0488), 3)
-    (0.5, 0.544)
-    """
+    """Return how often the best guess is right where the evidence about a person has the variance ``evidence``."""
     return 0.5 * (1 + math.erf(math.sqrt(evidence) / 2 / math.sqrt(2)))
 
 

@@ -49,10 +49,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class AttackReport(Frames[Literal["attacks", "findings", "says", "releases"]]):
-    """Everything that was tried on some releases. It prints itself.
-
-    ``promise`` is what is promised of the files with noise; ``noisy`` tells whether all of them carry noise.
-    """
+    """Everything that was tried on some releases, which prints itself; ``promise`` is that of the ``noisy`` ones."""
 
     releases: tuple[str, ...]
     k: int

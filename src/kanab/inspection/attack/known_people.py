@@ -326,11 +326,7 @@ def _weighted(background: Background, number: int, metric: Metric) -> Iterator[W
 
 
 def independent_rows(matrix: Floats) -> NDArray[np.int64]:
-    """Return the rows of a 0/1 matrix that do not follow from others.
-
-    >>> independent_rows(np.array([[1.0, 1, 0], [0, 0, 1], [1, 1, 1]])).tolist()
-    [1, 2]
-    """
+    """Return the rows of a 0/1 matrix that do not follow from others."""
     from scipy.linalg.lapack import dpstrf  # noqa: PLC0415 - `import kanab` stays light
 
     if not matrix.size:
@@ -341,12 +337,7 @@ def independent_rows(matrix: Floats) -> NDArray[np.int64]:
 
 
 def solve(matrix: Floats, sums: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the smallest totals that fit independent rows, and which of them cannot be otherwise.
-
-    >>> totals, determined = solve(np.array([[1.0, 1, 1], [1, 1, 0]]), np.array([9.0, 4.0]))
-    >>> totals.round(9).tolist(), determined.tolist()
-    ([2.0, 2.0, 5.0], [False, False, True])
-    """
+    """Return the smallest totals that fit independent rows, and which of them cannot be otherwise."""
     from scipy.linalg import cholesky, solve_triangular  # noqa: PLC0415 - `import kanab` stays light
 
     if not matrix.size:

@@ -56,12 +56,7 @@ class Axis:
 
 
 def finest_levels(versions: Sequence[Axis]) -> list[Level]:
-    """Return the finest levels that some published versions of one axis tell apart.
-
-    >>> merged = LevelMap("tier", ((1, (1,)), ("2 … 3", (2, 3))), {})
-    >>> finest_levels([Axis("tier", (1, "2 … 3"), "covariate", merged), Axis("tier", (1, 2, 3))])
-    [1, 2, 3]
-    """
+    """Return the finest levels that some published versions of one axis tell apart."""
     levels: dict[tuple[bool, Level], Level] = {}
     cuts: set[float] = set()
     for axis in versions:

@@ -116,15 +116,7 @@ def _plain_of(name: str, source: Source | KanabError) -> list[tuple[Any, str]]:
 def play_attacker(
     releases: Sequence[AttackedRelease | Release], known: KnownPeople | None = None, k: int | None = None
 ) -> AttackReport:
-    """Try every attack on releases, or on what was read of their files.
-
-    ``known`` is what the attacker knows about people besides; k is the releases' largest.
-
-    >>> from kanab.datasets import eighteen
-    >>> small = published_from_dict({"tables": {"treatment/tier": eighteen().to_dict()}}, "eighteen people")
-    >>> print(play_attacker([small]).findings[0].learnt)
-    treatment = A, tier = 1 holds 3 people
-    """
+    """Try every attack on releases, or on what was read of their files, by what is ``known`` about people besides."""
     for release in releases:
         refuse_own_rows(release)
     published = [

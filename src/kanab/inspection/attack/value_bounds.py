@@ -102,11 +102,7 @@ def _narrow(part: Moments, ends: _Ends) -> NDArray[np.bool_]:
 
 
 def reachers(n: int, s: int, q: int, value: int, k: int) -> int:
-    """Count the people, up to k, who can be at or above a value, with this count, sum and squares.
-
-    >>> reachers(33, 5, 9, 2, k=10)
-    2
-    """
+    """Count the people, up to k, who can be at or above a value, with this count, sum and squares."""
     for several in range(2, min(n, k) + 1):
         rest, left = n - several, s - several * value
         # the least squares: all alike, or as many at the value and the rest alike below it

@@ -44,16 +44,6 @@ def privacy_account(releases: Releases, ledger: Ledger | LedgerError | None = No
 
     ``ledger`` is the verified one, or the problem why it could not be verified. Raises `SourceError` where there is
     no release, or one is given twice.
-
-    >>> from kanab.description import Mean
-    >>> from kanab.plan.model import make_plan
-    >>> from kanab.privacy.gate import release
-    >>> from kanab.counting.in_memory import count_rows
-    >>> rows = {"arm": ["A", "B"] * 40, "bought": [0, 0, 1, 1] * 20}
-    >>> plan = make_plan("arm", [Mean("bought", bounds=(0, 1), resolution=1)])
-    >>> account = privacy_account({"shop.json": release(count_rows(rows, plan))})
-    >>> account["verdict"]["state"], account["verdict"]["not_evaluated"]
-    ('passed', ['ledger'])
     """
     if not releases:
         raise SourceError("there is no release to report on", "Name at least one file.")
@@ -126,10 +116,7 @@ def _verified(ledger: Ledger | LedgerError | None) -> Iterator[Check]:
 
 
 def _effective_k(releases: Releases, hashes: Iterable[str], ledger: Ledger | LedgerError | None) -> int | None:
-    """Return the effective k over all exact numbers; later entries of a ledger include the earlier ones.
-
-    None where a release outside a ledger is not alone: what they give away as a whole was not evaluated.
-    """
+    """Return the effective k over all exact numbers; None where a release outside a ledger is not alone."""
     everything = [release for release in releases.values() if release.receipt.noise is None]
     if len(everything) > 1 and not all(release.chained for release in everything):
         return None

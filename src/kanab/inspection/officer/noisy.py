@@ -78,11 +78,7 @@ def all_noisy(releases: Sequence[Plain]) -> bool:
 
 
 def claim(releases: Sequence[Plain]) -> str:
-    """Say what releases with ε promise together.
-
-    >>> claim([{"noise": {"epsilon": 0.5, "delta": 1e-6, "spent": 0.5, "total": 1.0}}])
-    'differential privacy at ε = 0.5 of 1 in all, δ = 1e-06'
-    """
+    """Say what releases with ε promise together."""
     noises = [release["noise"] for release in releases]
     spent, total = max(noise["spent"] for noise in noises), max(noise["total"] for noise in noises)
     return f"differential privacy at ε = {spent:.3g} of {total:g} in all, δ = {max(n['delta'] for n in noises):g}"
@@ -146,11 +142,7 @@ def spent_in(ledger: Ledger) -> Plain | None:
 
 
 def spent_sentence(noise: Plain) -> str:
-    """Say what a ledger has spent.
-
-    >>> print(spent_sentence({"releases": 2, "total": 2.0, "delta": 1e-6, "spent": 2.0, "left": 0.0}))
-    Added up again, its 2 releases with ε have spent ε = 2 of 2 at δ = 1e-06. Left: nothing.
-    """
+    """Say what a ledger has spent."""
     many = f"its {noise['releases']:,} releases with ε have" if noise["releases"] > 1 else "its release with ε has"
     return (
         f"Added up again, {many} spent ε = {noise['spent']:.3g} of {noise['total']:g} at δ = {noise['delta']:g}. "

@@ -272,11 +272,7 @@ def _within(release: Data) -> str:
 
 
 def floored_text(people: int, k: int) -> str:
-    """Return what a count says that was floored to a multiple of k.
-
-    >>> floored_text(0, 10), floored_text(30, 10)
-    ('fewer than 10 people', '30 to 39 people')
-    """
+    """Return what a count says that was floored to a multiple of k."""
     return f"{people:,} to {people + k - 1:,} people" if people else f"fewer than {k} people"
 
 
@@ -296,11 +292,7 @@ def _narrowest(narrowest: Data | None) -> str:
 
 
 def cohorts_text(batch: Data) -> str:
-    """Return the cohorts of a batch in words.
-
-    >>> cohorts_text({"every": "7d", "after": None, "through": "2026-03-02"})
-    'people enrolled in periods of 7d through 2026-03-02'
-    """
+    """Return the cohorts of a batch in words."""
     after = "" if batch["after"] is None else f" after {batch['after']}"
     return f"people enrolled in periods of {batch['every']}{after} through {batch['through']}"
 

@@ -22,13 +22,7 @@ _BLANK = "………………………………"
 
 
 def data_sheet(plan: Plan) -> Plain:
-    """Return what a record of processing asks about a plan; see ``sheet_html`` for a page of it.
-
-    >>> from kanab.plan.file import parse_plan
-    >>> shop = 'metrics.bought = { kind = "binary" }\\nexperiments.checkout.arms = { A = 1, B = 1 }\\n'
-    >>> data_sheet(parse_plan(shop + 'sheet.controller = "Shop Ltd"'))["fields"][0]
-    ('checkout (arms)', 'A, B', 'drawn at random', 'effect: how do the arms of checkout differ?')
-    """
+    """Return what a record of processing asks about a plan; see ``sheet_html`` for a page of it."""
     return {
         "format": FORMAT,
         "experiments": list(plan.experiment_names),

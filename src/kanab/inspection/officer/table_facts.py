@@ -20,18 +20,7 @@ Plain = dict[str, Any]
 
 
 def fields_of(release: Release, audited: Mapping[str, Audited] | None = None) -> list[Plain]:
-    """Return every table with its arms, covariate and metrics, and the question that it answers.
-
-    ``audited`` is the audit of the release, where that was done.
-
-    >>> from kanab.plan.model import make_plan
-    >>> from kanab.privacy.gate import release
-    >>> from kanab.counting.in_memory import count_rows
-    >>> rows = {"arm": ["A", "B"] * 40, "tier": [1, 2] * 20 + [2, 1] * 20, "bought": [0, 0, 1, 1] * 20}
-    >>> made = release(count_rows(rows, make_plan("arm", ["bought"], segments=["tier"])))
-    >>> [(table["table"], table["why"]) for table in fields_of(made)]
-    [('arm/tier', ['segments: does the effect differ by tier?'])]
-    """
+    """Return every table with its arms, covariate, metrics and question; ``audited`` is its audit, if done."""
     audits = audit_release(release) if audited is None else audited
     return [_table(name, table, release, audits) for name, table in release.tables.items()]
 

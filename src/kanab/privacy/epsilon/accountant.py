@@ -48,10 +48,7 @@ class Spending:
 
 
 def asked_budget(plan: Plan, epsilon: float | None, delta: float | None) -> Budget | None:
-    """Return the budget of a call: that of the plan, with what a release spends; None for a release without ε.
-
-    Raises `PrivacyError` where the numbers are no ε and δ, or contradict the plan.
-    """
+    """Return the budget of a call, that of its plan; raise `PrivacyError` where ε and δ contradict it."""
     if epsilon is None:
         if delta is not None:
             raise PrivacyError("delta is given without epsilon", "Give both (--epsilon 1 --delta 1e-6), or neither.")
@@ -89,10 +86,7 @@ def within_ledger(budget: Budget, plan: Plan, ledger: Ledger) -> Budget:
 
 
 def check_one_kind(plan: Plan, ledger: Ledger) -> None:
-    """Raise `PrivacyError` where a ledger has releases of the other kind: without ε, or with it.
-
-    Exact numbers of the same people end what ε promises, whichever come first.
-    """
+    """Raise `PrivacyError` where a ledger has releases of the other kind: exact numbers end what ε promises."""
     if plan.budget is None and ledger.noisy:
         raise PrivacyError(
             "the ledger is one with ε, and this release is without",

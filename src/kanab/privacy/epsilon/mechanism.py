@@ -37,12 +37,7 @@ class Scale:
 
 
 def scale_for(influence: int, rho: float) -> Scale:
-    """Return the scale at which a statistic that one person moves by at most ``influence`` costs ρ.
-
-    >>> scale = scale_for(1, 0.02)
-    >>> scale.deviation, round(scale.rho, 12)
-    (5.0, 0.02)
-    """
+    """Return the scale at which a statistic that one person moves by at most ``influence`` costs ρ."""
     unit = 1 << max(0, math.ceil(math.log2(influence / math.sqrt(2 * rho) / _LARGEST_DEVIATION)))
     moved = influence if unit == 1 else -(-influence // unit) + 1  # rounding down may add a unit
     return Scale(unit, moved, moved / math.sqrt(2 * rho))

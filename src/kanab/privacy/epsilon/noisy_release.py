@@ -95,11 +95,9 @@ def release_with_noise(
 
 
 def check_declared(plan: Plan, choices: Collection[str] = ()) -> dict[str, Factor]:
-    """Return all arms and levels of a plan.
+    """Return all arms and levels of a plan; nothing but it and choices decides, so that a refusal tells nothing.
 
-    Nothing but the plan and the names of choices decides, so that a refusal tells nothing and no ledger notes it.
-    Raises `PrivacyError` where one person's influence is not known without data, `MissingExtraError` where noise cannot
-    be drawn.
+    Raises `PrivacyError` where one person's influence is not known without data, `MissingExtraError` without opendp.
     """
     if "assigned_by" in choices:
         raise PrivacyError(
@@ -170,10 +168,7 @@ def _exact(counted: Counted, linkage: Linkage, plan: Plan) -> Tally:
 
 @dataclass
 class _Drawn:
-    """Tables as they are drawn, one by one, those of arms alone first.
-
-    Maps of levels that earlier batches have ``begun`` may only become coarser.
-    """
+    """Tables as they are drawn, those of arms alone first; maps that batches have ``begun`` only become coarser."""
 
     plan: Plan
     scales: Mapping[str, TableScales]
@@ -356,10 +351,7 @@ def with_factors(tally: Tally, factors: Mapping[str, Factor]) -> Tally:
 
 
 def exact_pairs(counted: Counted, factors: Mapping[str, Factor]) -> dict[str, Tally]:
-    """Return people by arm and two covariates with all declared levels; none of a collector's.
-
-    A collector knows combinations of levels for some people and for others not, which depends on the people.
-    """
+    """Return people by arm and two covariates with all declared levels; a collector does not know them of everybody."""
     signatures = counted.signatures
     if signatures is None or signatures.within:
         return {}
@@ -379,10 +371,7 @@ def noisy_pairs(
     exact: Mapping[str, Tally],
     scales: Mapping[str, TableScales],
 ) -> PairTables:
-    """Measure pairs both of whose covariates have a table, and merge levels until their classes have enough people.
-
-    A class within a few deviations of 0 is as good as empty, and stays.
-    """
+    """Measure pairs both of whose covariates have a table, and merge levels until their classes have enough people."""
     left_out: dict[str, str] = {}
     drawn: dict[str, Tally] = {}
     pairs = {n: p for n, p in planned_pairs(plan).items() if all(p.single(name) in tables for name in p.covariates)}

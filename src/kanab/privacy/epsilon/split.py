@@ -54,11 +54,7 @@ class Statistic:
 
     @property
     def label(self) -> str:
-        """What it is called in receipts.
-
-        >>> Statistic("squares", ("spend",), ("tier",)).label
-        'squares of spend by tier'
-        """
+        """What it is called in receipts."""
         of = f" of {' and '.join(self.metrics)}" if self.metrics else ""
         return f"{self.kind}{of} by {' and '.join(self.by)}"
 
@@ -141,10 +137,7 @@ def _table_scales(plan: Plan, linkage: Linkage, rho: float) -> TableScales:
 
 
 def _statistics(plan: Plan, linkage: Linkage, metrics: Mapping[str, Metric]) -> Iterator[tuple[Statistic, float]]:
-    """Yield what is measured in a table, with its weight.
-
-    Squares and products by arm are measured once, in the table of arms alone.
-    """
+    """Yield what is measured in a table, with its weight; squares and products by arm in that of arms alone."""
     of_everybody = sum(metric.missing == "zero" for metric in metrics.values())
     yield Statistic("people", by=linkage.axes), _PEOPLE * math.sqrt(max(1, of_everybody))
     alone = linkage.axes == linkage.experiments and len(linkage.experiments) == 1
@@ -213,10 +206,7 @@ def receipt_scales(scales: Mapping[str, TableScales], plan: Plan) -> dict[str, d
 
 
 def own_and_shared(own: Mapping[Statistic, _T], shared: Mapping[Statistic, _T]) -> dict[Statistic, _T]:
-    """Return what a table holds: what was measured in it, and squares and products by arm of the arms alone.
-
-    Where squares were measured in its own classes, those are finer.
-    """
+    """Return what was measured in a table, and squares and products by arm that it does not measure finer."""
     finer = {(each.kind, each.metrics) for each in own if len(each.by) > 1}
     return {**{each: value for each, value in shared.items() if (each.kind, each.metrics) not in finer}, **own}
 
@@ -240,10 +230,7 @@ def stated_noise(plan: Plan, receipt: NoiseReceipt) -> dict[str, TableScales]:
 
 
 def promised_epsilon(budget: Budget, spent: SpentRho) -> float:
-    """Return the ε that one release costs one person, as receipts say it: its budget's, if all of it is shared out.
-
-    Of less than all of it, six digits.
-    """
+    """Return the ε that one release costs one person, as receipts say it: its budget's, if all of it is shared out."""
     named, rho = budget.per_release or budget.epsilon, rho_per_person([spent])
     if rho >= rho_of(named, budget.delta) * (1 - ROUNDING):
         return named

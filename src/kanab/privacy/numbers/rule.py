@@ -60,10 +60,7 @@ class WeighedNumbers:
 def weigh_numbers(
     counted: Counted, tables: Mapping[str, Tally], classes: Sequence[Column], fixed: Weights
 ) -> WeighedNumbers:
-    """Add numbers one by one, in the order of their names; withhold the products of those that would expose somebody.
-
-    ``classes`` are the columns of everything that is published, ``fixed`` the weights of what was released before.
-    """
+    """Add numbers in the order of their names; withhold the products of those that would expose somebody."""
     signatures = counted.signatures
     known = None if signatures is None or signatures.within else signatures.numbers
     weighing = counted.plan.numbers if known is None else known.names
