@@ -22,8 +22,9 @@ def run(source: Path, target: Path) -> None:
     notebook = nbformat.read(source, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         client = nbclient.NotebookClient(
-            notebook, timeout=600, kernel_name="python3", record_timing=False, resources={"metadata": {"path": folder}}
-        )
+            notebook, timeout=600, kernel_name="python3", record_timing=False, resources={"metadata": {"path": folder}},
+            coalesce_streams=True,  # else a print is two outputs where the machine is busy: the text, and its newline
+        )  # fmt: skip
         client.execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":
