@@ -16,7 +16,7 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Protocol
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from kanab import __version__
 from kanab.collector.http.addresses import is_loopback
@@ -46,13 +46,9 @@ PATIENCE_SECONDS = 10.0
 CALL_SECONDS = 30.0
 """Seconds that a whole call may take: a server that sends a letter at a time is hung up on."""
 
-MOST_REDIRECTS = 3
-"""So many redirects within a host are followed."""
-
 LONGEST_WAIT = 3_600.0
 """Seconds that a receiver may ask to be left alone."""
 
-_KEEPING = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 _OF_MESSAGE = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
@@ -152,11 +148,7 @@ def _checked(address: str, what: str, variable: str, *, secret: bool) -> str:
 
 
 def signature(secret: str, body: bytes, moment: int) -> str:
-    """Return the header that proves who sent a body, and when: the HMAC-SHA256 of the time, a dot and the body.
-
-    >>> signature("key", b"{}", 1_700_000_000)[:20]
-    't=1700000000,v1=9d71'
-    """
+    """Return the header that proves who sent a body, and when: the HMAC-SHA256 of the time, a dot and the body."""
     mac = hmac.new(secret.encode(), f"{moment}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={moment},v1={mac}"
 
@@ -257,11 +249,7 @@ def _ended_after(seconds: float, opened: Callable[[], socket.socket | None]) -> 
 
 
 def connection_error(host: str, problem: Exception) -> DeliveryError:
-    """Return what a problem of the network means, without what the network library says of it.
-
-    >>> print(connection_error("hooks.example", ConnectionRefusedError()))
-    hooks.example cannot be reached: nothing listens at its port. Check host and port, and that it runs.
-    """
+    """Return what a problem of the network means, without what the network library says of it."""
     if isinstance(problem, ssl.SSLCertVerificationError):
         why = f"its certificate is not trusted ({problem.verify_message})" if problem.verify_message else "certificate"
         return DeliveryError(f"{host} cannot be reached: {why}", "Renew it, or trust its authority (SSL_CERT_FILE).")
@@ -279,14 +267,9 @@ def connection_error(host: str, problem: Exception) -> DeliveryError:
 
 def post(address: str, body: bytes, headers: Mapping[str, str], *, seconds: float = CALL_SECONDS) -> None:
     """Post JSON to an address. Raises `DeliveryError` unless the answer says that it was taken."""
-    for _ in range(MOST_REDIRECTS + 1):
-        status, answer = _asked(address, body, headers, seconds)
-        if 200 <= status < 300:
-            return
-        if not 300 <= status < 400:
-            raise _refused_post(host_of(address), status, answer)
-        address = _redirected(address, status, answer.get("Location", ""))
-    raise DeliveryError(f"{host_of(address)} redirects again and again", "Give the address that takes messages.")
+    status, answer = _asked(address, body, headers, seconds)
+    if not 200 <= status < 300:
+        raise _refused_post(host_of(address), status, answer)
 
 
 def _asked(
@@ -314,28 +297,10 @@ def _asked(
         connection.close()
 
 
-def _redirected(address: str, status: int, place: str) -> str:
-    """Return where a redirect leads, if that is the same host and keeps the message."""
-    host = host_of(address)
-    try:
-        new = urljoin(address, place)
-        here, there = urlsplit(address), urlsplit(new)
-        same = (here.scheme, here.hostname, here.port) == (there.scheme, there.hostname, there.port)
-    except ValueError:
-        same = False
-    if not place or not same:
-        raise DeliveryError(
-            f"{host} redirects to another host, which is refused: the message and its address are for {host} alone",
-            "Give the address that takes messages.",
-        )
-    if status not in _KEEPING:
-        raise DeliveryError(
-            f"{host} answers {status}, a redirect that drops the message", "Give the address that takes messages."
-        )
-    return new
-
-
 def _refused_post(host: str, status: int, headers: http.client.HTTPMessage) -> DeliveryError:
+    if 300 <= status < 400:
+        fact = f"{host} answers {status}, a redirect, which is not followed"
+        return DeliveryError(fact, "Give the address that takes messages.")
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return DeliveryError(f"{host} answers {status}: it does not accept this sender", "Check address and secret.")
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):

@@ -70,7 +70,7 @@ def test_plain_json_is_signed_with_its_time_and_carries_its_id(receiver: Receive
         (404, "answers 404: there is no such webhook", False),
         (403, "answers 403: it does not accept this sender", False),
         (400, "answers 400: it does not take this message", True),
-        (304, "redirects to another host, which is refused", False),
+        (304, "answers 304, a redirect, which is not followed", False),
     ],
 )
 def test_a_webhook_that_refuses_is_named_by_its_host_alone(
@@ -84,17 +84,13 @@ def test_a_webhook_that_refuses_is_named_by_its_host_alone(
     assert failure(Slack(f"{receiver.url}{HOOK}")).wait == (120 if status >= 500 else 0)
 
 
-def test_redirects_to_another_host_are_refused_and_nothing_is_sent_there(receiver: Receiver) -> None:
+def test_a_redirect_is_refused_and_nothing_is_sent_there(receiver: Receiver) -> None:
     with closing(Receiver()) as other:
-        for place in (f"{other.url}/x", "https://evil.example/x", f"http://localhost:{receiver.port}/x", "//[", ""):
-            receiver.status, receiver.headers = 307, {"Location": place}
-            assert "redirects to another host, which is refused" in failure(Slack(f"{receiver.url}{HOOK}")).fact
+        for status, place in ((307, f"{other.url}/x"), (302, "/elsewhere"), (308, "//[")):
+            receiver.status, receiver.headers = status, {"Location": place}
+            assert "a redirect, which is not followed" in failure(Slack(f"{receiver.url}{HOOK}")).fact
         assert other.got == []
-    receiver.headers = {"Location": "/elsewhere"}
-    assert "redirects again and again" in failure(Slack(f"{receiver.url}{HOOK}")).fact
-    assert [request.path for request in receiver.got[-3:]] == ["/elsewhere"] * 3  # within the host they are followed
-    receiver.status = 302
-    assert "a redirect that drops the message" in failure(Slack(f"{receiver.url}{HOOK}")).fact
+    assert {request.path for request in receiver.got} == {HOOK}
 
 
 def test_a_webhook_that_is_down_or_slow_or_no_webhook_is_said(
