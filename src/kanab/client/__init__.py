@@ -1,9 +1,8 @@
 """A client for servers: the verbs of the browser module, with the state in a cookie or held by the caller."""
 
-from kanab.client.client import Client
+from kanab.client.client import Client, Person
 from kanab.client.cookies import Cookies, read_keys
 from kanab.client.delivery import PostAnswer
-from kanab.client.person import Person
 from kanab.client.shared_states import SharedStates, SqliteStates
 from kanab.client.transport import Http, Transport
 from kanab.collector.protocol.nonces import mint_vouchers

@@ -1,4 +1,4 @@
-"""Client: one for each process of a server. It has people, a config, and delivery in the background."""
+"""A client for each process of a server, with a config and delivery in the background; and people, one a request."""
 
 from __future__ import annotations
 
@@ -6,29 +6,34 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
 
 from msgspec.structs import replace
 
 from kanab.client.client_config import Config, read_config
 from kanab.client.delivery import CLOSE_TIMEOUT, Delivery, PostAnswer, reset_in_children
-from kanab.client.person import Person
 from kanab.client.posts import enroll_together, epoch_of, make_posts
 from kanab.client.shared_states import RecentStates, SharedStates, StateChain
-from kanab.client.state import OVER, State, at_this_hour, fresh_version, unpack_state
-from kanab.client.steps import OptOut, Step, apply_step, settle
+from kanab.client.state import OVER, State, at_this_hour, fresh_version, pack_state, unpack_state
+from kanab.client.steps import Enroll, OptOut, Remember, Step, Track, apply_step, arms_of, settle
 from kanab.client.transport import Http, Transport
 from kanab.collector.protocol.config import public_config
+from kanab.collector.protocol.encoding import encode
 from kanab.collector.protocol.nonces import VARIABLE, mint_vouchers, read_voucher_keys
 from kanab.collector.protocol.reasons import Reason
-from kanab.errors import KanabError
+from kanab.errors import KanabError, listed
 from kanab.plan.model import Plan
 
 MOST_TRIES = 200
 """So often a request tries to go on from where others are; then it goes on alone."""
 
 _DAY = 86_400
+
+WITHOUT_COHORTS = 90 * 86_400.0
+"""Without cohorts there is no window; so long arms are remembered then, and so long an opt-out is."""
 
 FETCH_SECONDS = 300.0
 """Seconds between two requests for the config."""
@@ -105,6 +110,133 @@ def _keep_fetching(reference: weakref.ref[ConfigWatch], stop: threading.Event) -
         stop.wait(wait)
 
 
+class Person:
+    """Somebody who is shown arms and may be counted; ``Client.person`` makes one.
+
+    Steps are only noted; ``save`` (and ``flush``) makes one post of them for each experiment and hands it
+    to the background. None of the verbs waits, and none raises because of what is given to it.
+    """
+
+    def __init__(
+        self, client: Client, state: State, *, given: bytes, came: str, id: str | None, silent: bool = False
+    ) -> None:
+        self._client, self._config = client, client.config
+        self._state = self._seen = state
+        self.given, self._came = given, came
+        self._id, self._silent = id or None, silent
+        self._steps: list[Step] = []
+
+    def variant(self, experiment: str) -> str | None:
+        """Return the arm to be shown; the control for whoever is not in the experiment, None for an unknown one."""
+        config = self._config
+        if config is None or not self._known("experiments", experiment, config.experiments):
+            return None
+        control = config.experiments[experiment].control
+        if self._silent or self._seen.out:
+            return control
+        arm = self._arms(config)[experiment]
+        return control if arm is None else arm
+
+    def enroll(self, experiment: str, levels: Mapping[str, Any] | None = None) -> None:
+        """Count this person from now on: they meet the change. Further calls add nothing."""
+        config = self._config
+        if config is None or not self._known("experiments", experiment, config.experiments):
+            return
+        sent = {}
+        for covariate in config.experiments[experiment].covariates:
+            sent[covariate], declared = config.level(covariate, (levels or {}).get(covariate))
+            if not declared:
+                self._warn(f"unknown level for {covariate!r}. Declared: {listed(config.covariates[covariate])}.")
+        self._arms(config)
+        self._do(Enroll(experiment, sent, self._client._clock()))
+
+    def track(self, metric: str, amount: float | Decimal = 1) -> None:
+        """Add to a running total, in every experiment in which this person is enrolled."""
+        config = self._config
+        if config is None or not self._known("metrics", metric, config.metrics):
+            return
+        try:
+            more = Decimal(str(float(amount))) if not isinstance(amount, Decimal) else amount
+        except (TypeError, ValueError, InvalidOperation, OverflowError):
+            more = Decimal("nan")
+        if more.is_finite():
+            self._do(Track(metric, more, self._client._clock()))
+        else:
+            self._warn(f"the amount for {metric!r} is not a number.")
+
+    def opt_out(self) -> None:
+        """Forget everything and send nothing more; only the wish itself is remembered.
+
+        Sums that were sent already cannot be recalled: nobody knows which part of them it was.
+        """
+        self._steps.clear()
+        self._steps.append(OptOut())
+        self.save()
+
+    def save(self) -> bytes:
+        """Return the state to hand on, with everything so far; posts are sent in the background."""
+        if self._silent:
+            return b""
+        if self._config is None:
+            return self.given
+        steps, self._steps = self._steps, []
+        self._state = self._seen = self._client._commit(self._state, steps, self._id)
+        return self.given if self._state.version == self._came else pack_state(self._state)
+
+    def brief(self) -> bytes:
+        """Return the state without posts under way, where there is no room for them: this process sends them anyway."""
+        self.save()
+        units = {name: replace(unit, outbox=()) for name, unit in self._state.units.items()}
+        return pack_state(replace(self._state, units=units))
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Save, and wait for the answers; return False if the time was too short."""
+        self.save()
+        done = self._client._wait(timeout, self._state)
+        self.save()
+        return done
+
+    @property
+    def lasts(self) -> float:
+        """Seconds until nothing of the state is needed any more: the windows of all cohorts are over."""
+        config, state, now = self._config, self._state, self._client._clock()
+        if config is None or state.blank:
+            return 0.0
+        if state.out or config.cohorts is None:
+            return WITHOUT_COHORTS
+        cohorts = [unit.cohort for unit in state.units.values() if not unit.over]
+        not_enrolled = any(arm is not None and encode(name) not in state.units for name, arm in state.arms.items())
+        if not_enrolled or not state.units:
+            cohorts.append(config.cohort(now))
+        ends = [config.end(cohort) or 0.0 for cohort in cohorts]
+        return max([end - now.timestamp() for end in ends], default=0.0)
+
+    # ── within ─────────────────────────────────────────────────────────────────────────────────
+
+    def _arms(self, config: Config) -> dict[str, str | None]:
+        """Return arms in all experiments; drawn ones are remembered from now on."""
+        arms = arms_of(config, self._seen, self._id)
+        if self._id is None and arms.keys() - self._seen.arms.keys():
+            self._do(Remember(arms))
+        return arms
+
+    def _do(self, step: Step) -> None:
+        if self._config is None or self._silent or self._seen.out:
+            return
+        self._steps.append(step)
+        self._seen = apply_step(self._config, self._seen, step, self._id)
+
+    def _known(self, kind: str, name: str, names: Mapping[str, Any]) -> bool:
+        if name in names:
+            return True
+        self._warn(f"unknown name among {kind}. The plan has: {listed(names)}.")
+        return False
+
+    def _warn(self, sentence: str) -> None:
+        if self._client._development:
+            _log.warning(sentence)
+
+
 class Client:
     """Shows arms and counts people for a server, through the collector at an address.
 
@@ -170,11 +302,7 @@ class Client:
         if opted_out:
             self._commit(unpacked, [OptOut()], id)
         newest = State() if opted_out else self._commit(unpacked, [], id)
-        return Person(
-            self.config, newest, self._commit, self._wait,
-            given=state or b"", came=unpacked.version, clock=self._clock, id=id, silent=opted_out,
-            development=self._development,
-        )  # fmt: skip
+        return Person(self, newest, given=state or b"", came=unpacked.version, id=id, silent=opted_out)
 
     def voucher(self) -> str:
         """Return a fresh voucher for a page: one for each post that the browser may send; raises without a key."""

@@ -137,13 +137,7 @@ class Config(msgspec.Struct, frozen=True, dict=True):
 
 
 def read_config(data: bytes) -> Config:
-    """Read a config as a collector serves it.
-
-    Raises `KanabError` where the bytes are something else.
-
-    >>> read_config(b'{"format": "kanab-config/1", "nonce_life": 24.0, "metrics": {}, "experiments": {}}').life
-    86400
-    """
+    """Read a config as a collector serves it; raises `KanabError` where the bytes are something else."""
     problem = KanabError("that is no config of a collector", "Check the address: /v1/config.json is its place.")
     try:
         config = _DECODER.decode(data)

@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from kanab.client.client import Client
-from kanab.client.person import Person
+from kanab.client.client import Client, Person
 from kanab.collector.keys.keyring import cipher_of
 from kanab.errors import KanabError
 

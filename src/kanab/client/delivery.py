@@ -77,17 +77,7 @@ class _PostUnderWay:
 
 
 class Delivery:
-    """Sends posts from threads of its own, those of one chain in order.
-
-    >>> from kanab.collector.protocol.nonces import make_nonce
-    >>> sent = []
-    >>> delivery = Delivery(lambda body: PostAnswer(len(sent.append(body) or "") or 204), lambda: 86_400)
-    >>> post = f"kanab/1 {make_nonce()}\\ncheckout:B\\n"
-    >>> delivery.submit([post])
-    >>> delivery.flush(5), sent == [post.encode()], delivery.counted(nonce_of(post))
-    (True, True, True)
-    >>> delivery.close()
-    """
+    """Sends posts from threads of its own, those of one chain in order."""
 
     def __init__(
         self,

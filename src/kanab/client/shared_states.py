@@ -49,12 +49,6 @@ class RecentStates:
 
     Two parallel requests of one person come with the same state. The second goes on from where the first has left it,
     so that the amounts of both count. Nothing of this is written anywhere.
-
-    >>> recent = RecentStates()
-    >>> recent.follow("v1", State("v2"))
-    >>> recent.follow("v2", State("v3"))
-    >>> recent.newest(State("v1")).version, recent.newest(State("v9")).version
-    ('v3', 'v9')
     """
 
     def __init__(
@@ -99,13 +93,7 @@ class SharedStates(Protocol):
 
 
 class SqliteStates:
-    """Shared states in a file, for the processes of one machine.
-
-    >>> import tempfile
-    >>> states = SqliteStates(Path(tempfile.mkdtemp()) / "states.db")
-    >>> states.add("v1", b"x", 60), states.add("v1", b"y", 60), states.get("v1"), states.get("v2")
-    (True, False, b'x', None)
-    """
+    """Shared states in a file, for the processes of one machine."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = str(path)

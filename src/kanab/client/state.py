@@ -71,12 +71,7 @@ def fresh_version() -> str:
 
 
 def at_this_hour(state: State, now: datetime) -> State:
-    """Return the state with its root moved on to this hour: the hour, and digits that come from those before.
-
-    >>> from datetime import UTC
-    >>> at_this_hour(State(root="00" * 16), datetime(2026, 11, 15, 16, tzinfo=UTC)).root[:8]
-    '00079b70'
-    """
+    """Return the state with its root moved on to this hour: the hour, and digits that come from those before."""
     hour = (seconds_of(now) // 3600).to_bytes(4, "big")
     if not state.root or state.root[:8] == hour.hex():
         return state
@@ -85,11 +80,7 @@ def at_this_hour(state: State, now: datetime) -> State:
 
 
 def pack_state(state: State) -> bytes:
-    """Return a state as bytes; no bytes if there is nothing to remember.
-
-    >>> unpack_state(pack_state(State("00", arms={"checkout": "B"}))).arms
-    {'checkout': 'B'}
-    """
+    """Return a state as bytes; no bytes if there is nothing to remember."""
     return b"" if state.blank else _FORM + zlib.compress(msgspec.json.encode(state), 9)
 
 

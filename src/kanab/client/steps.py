@@ -31,11 +31,7 @@ _WHOLE = 2**32
 
 
 def murmur3(text: str) -> int:
-    """Return the murmur3 hash (x86, 32 bits, seed 0) of a text's UTF-8 bytes.
-
-    >>> murmur3("checkout:arm:user-1")
-    3206964499
-    """
+    """Return the murmur3 hash (x86, 32 bits, seed 0) of a text's UTF-8 bytes."""
     data = text.encode("utf-8", "surrogatepass")
     whole = len(data) // 4 * 4
     hashed = 0
@@ -72,11 +68,7 @@ def numbers_of_root(root: str) -> Numbers:
 
 
 def draw(arms: Sequence[tuple[str, float]], number: int) -> str:
-    """Return the arm at a number below 2³², by shares, in the plan's order.
-
-    >>> draw([("A", 1), ("B", 1)], 2**31 - 1), draw([("A", 1), ("B", 1)], 2**31)
-    ('A', 'B')
-    """
+    """Return the arm at a number below 2³², by shares, in the plan's order."""
     total = 0.0
     for _, share in arms:
         total += share
@@ -90,12 +82,7 @@ def draw(arms: Sequence[tuple[str, float]], number: int) -> str:
 
 
 def assign(experiments: Mapping[str, Experiment], number: Numbers, known: Arms | None = None) -> dict[str, str | None]:
-    """Return arms in all experiments at once, because some exclude each other; arms that are known stay.
-
-    >>> shop = {"checkout": Experiment([("A", 1), ("B", 1)], "A")}
-    >>> assign(shop, numbers_of_id("user-1"))
-    {'checkout': 'B'}
-    """
+    """Return arms in all experiments at once, because some exclude each other; arms that are known stay."""
     decided = known or {}
 
     def at(name: str, purpose: str) -> int:
