@@ -17,8 +17,8 @@ import pytest
 
 from kanab.counting import connect
 from kanab.counting.connect import open_table, opened_table
-from kanab.counting.csvfile import parse_fields, read_texts
 from kanab.counting.engine.sql import count_table
+from kanab.counting.files import parse_fields, read_texts
 from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate
 from kanab.errors import MissingExtraError, SourceError

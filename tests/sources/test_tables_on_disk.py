@@ -19,8 +19,8 @@ from tests.described import as_values
 import kanab as kb
 from kanab.cli.main import cli
 from kanab.counted import Counted
-from kanab.counting import csvfile, lakes
 from kanab.counting.columns import count_columns
+from kanab.counting.files import open_lake
 from kanab.errors import MissingExtraError, SourceError
 from kanab.scan.count.pair_counting import count_pairs
 
@@ -100,7 +100,7 @@ def test_a_packed_file_that_ends_too_early_is_no_half_result(
 
 def test_zst_files_need_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "rows.csv.zst").write_bytes(pack(as_csv(), "zst"))
-    monkeypatch.setattr(csvfile.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"reading \.zst files needs an extra\. Run: pip install 'kanab\[sql"):
         count_columns(tmp_path / "rows.csv.zst", arm="variant")
 
@@ -272,7 +272,7 @@ def test_lakes_name_their_extra_and_what_is_broken(kind: str, tmp_path: Path, mo
         count(tmp_path / "lake")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=rf"tables needs an extra\. Run: pip install 'kanab\[{kind}\]'"):
-        lakes.open_lake(tmp_path / "lake")
+        open_lake(tmp_path / "lake")
 
 
 def test_a_delta_table_with_deletion_vectors_is_refused_and_not_counted_with_who_was_deleted(tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ def _check_already_counted(source: str) -> None:
     """Raise `PlanError` where a flag says what to count of a release, in which that was decided."""
     clash = [flag for flag in flags_said() if flag in _COUNTING]
     if clash and Path(source).is_dir() and not is_data_directory(source):
-        from kanab.counting.csvfile import matching_files
+        from kanab.counting.files import matching_files
 
         matching_files(source)  # which says that a directory is none
     if clash:

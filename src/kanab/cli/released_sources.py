@@ -26,7 +26,7 @@ def is_table_directory(source: str) -> bool:
     """Check for a directory of Parquet files, or of a Delta or Iceberg table."""
     if not Path(source).is_dir() or is_data_directory(source):
         return False
-    from kanab.counting.csvfile import matching_files
+    from kanab.counting.files import matching_files
 
     with suppress(SourceError):
         return bool(matching_files(source))

@@ -302,8 +302,7 @@ def flags_said() -> list[str]:
 
 def is_release(source: str) -> bool:
     """Check for a JSON file that does not hold rows: it is a release, or it should be."""
-    from kanab.counting.files import holds_rows
-    from kanab.counting.lakes import lake_at
+    from kanab.counting.files import holds_rows, lake_at
 
     path = Path(source)
     return path.suffix == ".json" and lake_at(path) is None and not holds_rows(path)

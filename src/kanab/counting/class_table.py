@@ -12,7 +12,7 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.counting.columns import name_list, per_metric
-from kanab.counting.csvfile import parse_fields, read_texts
+from kanab.counting.files import parse_fields, read_texts
 from kanab.counting.frames import Array, check_column, column_names, encode, get_columns, load_frame
 from kanab.counting.grids import too_fine
 from kanab.errors import SourceError, TallyError, listed

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kanab.arguments import check_arguments
-from kanab.counting.csvfile import parse_fields, read_texts
+from kanab.counting.files import parse_fields, read_texts
 from kanab.counting.frames import encode, get_columns, load_frame, to_numbers
 from kanab.counting.grids import check_range, check_zero, choose_metric, profile_values
 from kanab.errors import SourceError, listed

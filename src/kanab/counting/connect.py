@@ -18,11 +18,23 @@ from uuid import uuid4
 
 import ibis
 
-from kanab.counting.csvfile import EMPTY_FIELDS, PLAIN, CsvForm, check_whole, header_of, matching_files
 from kanab.counting.engine.dialects import engine_of, first_row, named_engine, query_text, without_notices
-from kanab.counting.files import file_kind, has_file_ending, is_packed, no_table, read_files
+from kanab.counting.files import (
+    EMPTY_FIELDS,
+    PLAIN,
+    CsvForm,
+    check_whole,
+    file_kind,
+    has_file_ending,
+    header_of,
+    is_packed,
+    lake_rows,
+    matching_files,
+    no_table,
+    open_lake,
+    read_files,
+)
 from kanab.counting.frames import column_names, get_column, is_dataset, load_frame
-from kanab.counting.lakes import lake_rows, open_lake
 from kanab.counting.parquet_files import open_parquet
 from kanab.counting.remote import copied, is_remote, remote_dataset
 from kanab.errors import QueryError, SourceError, closest, listed, need_extra
@@ -229,7 +241,7 @@ def _as_engines_read(arrow: Any) -> Any:
 
 
 def _open_csv(backend: Any, files: Sequence[Path], name: str, form: CsvForm) -> Any:
-    """Open all files, one below the other, as a table of a name, with the rules of ``csvfile``: 007 is a text.
+    """Open all files, one below the other, as a table of a name, with the rules of ``files``: 007 is a text.
 
     Every column is the narrowest kind that all its fields are. That is looked up over all rows,
     because a code such as 007 may come late.

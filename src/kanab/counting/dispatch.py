@@ -22,8 +22,17 @@ from kanab.arguments import check_arguments
 from kanab.counted import Counted
 from kanab.counting.clipping import CLIPPED, clipped_plan, fixed_bounds, point_text, read_shares
 from kanab.counting.clusters import bounds_of_people, by_clusters, cluster_columns
-from kanab.counting.csvfile import CsvForm, header_of, matching_files, parse_fields, read_texts
-from kanab.counting.files import ENDINGS, file_kind, no_table, read_files
+from kanab.counting.files import (
+    ENDINGS,
+    CsvForm,
+    file_kind,
+    header_of,
+    matching_files,
+    no_table,
+    parse_fields,
+    read_files,
+    read_texts,
+)
 from kanab.counting.frames import (
     Array,
     column_names,

@@ -8,8 +8,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from kanab.counting.csvfile import parse_fields
-from kanab.counting.lakes import check_no_parts
+from kanab.counting.files import check_no_parts, parse_fields
 from kanab.errors import SourceError
 
 _PARTITION = re.compile(r"(?<=/)([^=/]+)=([^=/]*)(?=/)")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kanab import KanabError, Tally, count_columns
-from kanab.counting.csvfile import parse_fields, read_texts
+from kanab.counting.files import parse_fields, read_texts
 from kanab.errors import SourceError
 
 TEXT = "arm,tier,spend\nA,1,0.5\nA,2,2\nB,1,1.5\nB,2,\n"

@@ -13,9 +13,8 @@ import numpy as np
 
 from kanab.arguments import check_arguments
 from kanab.counting.columns import declare_metrics, name_list
-from kanab.counting.csvfile import matching_files
 from kanab.counting.dispatch import SourceOptions, open_people
-from kanab.counting.files import read_files
+from kanab.counting.files import matching_files, read_files
 from kanab.counting.frames import get_column, is_elsewhere, load_frame
 from kanab.counting.grids import Profile, check_range, choose_metric
 from kanab.counting.levels import place_arms

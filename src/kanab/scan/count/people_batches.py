@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from kanab.counting.files import check_no_parts
 from kanab.counting.frames import column_names, get_column, to_numbers
 from kanab.counting.grids import Profile, profile_values
-from kanab.counting.lakes import check_no_parts
 from kanab.counting.parquet_files import partition_kinds, unreadable
 from kanab.errors import KanabError, SourceError
 from kanab.scan.count.codes import as_numbers, is_text
