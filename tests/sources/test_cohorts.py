@@ -9,7 +9,7 @@ import ibis
 import pyarrow as pa
 import pytest
 
-from kanab.counting.engine.people import Events
+from kanab.counting.engine.people import Events, Units
 from kanab.counting.engine.sql import count_table, show_sql
 from kanab.counting.in_memory import count_rows
 from kanab.errors import SourceError
@@ -91,7 +91,7 @@ def test_only_people_of_the_span_are_counted(engine: Loader, kind: str) -> None:
     for span in SPANS if engine.name != "pyspark" else SPANS[3:]:  # Spark counts the others in another zone, below
         expected = count_rows(by_hand(span), PLAN)
         assert_same(count_rows(rows, PLAN, span=span), expected)
-        assert_same(count_table(table, PLAN, span=span), expected)
+        assert_same(count_table(table, PLAN, Units(span=span)), expected)
 
 
 @pytest.fixture
@@ -118,14 +118,14 @@ def test_the_zone_of_the_session_moves_nobody(faraway: Loader, kind: str) -> Non
     rows = pa.table(ROWS | {"at": COLUMNS[kind]})
     table = faraway.load(rows)
     for span in SPANS[1:3]:
-        assert_same(count_table(table, PLAN, span=span), count_rows(by_hand(span), PLAN))
+        assert_same(count_table(table, PLAN, Units(span=span)), count_rows(by_hand(span), PLAN))
 
 
 def test_sparks_zone_is_put_back(spark_loader: Loader) -> None:
     settings = spark_loader.backend._session.conf
     settings.set("spark.sql.session.timeZone", "Asia/Kolkata")
     try:
-        count_table(spark_loader.load(pa.table(ROWS | {"at": COLUMNS["naive"]})), PLAN, span=SPANS[0])
+        count_table(spark_loader.load(pa.table(ROWS | {"at": COLUMNS["naive"]})), PLAN, Units(span=SPANS[0]))
         assert settings.get("spark.sql.session.timeZone") == "Asia/Kolkata"
     finally:
         settings.set("spark.sql.session.timeZone", "UTC")
@@ -140,10 +140,10 @@ def test_a_person_is_of_the_cohort_of_their_earliest_row(engine: Loader) -> None
         "at": ["2027-01-05", "2027-01-03T23:59Z", None, "2027-01-04T01:00+02:00", "2026-12-31", None, "2027-01-04",
                "2027-01-09", "2027-01-01"],
     }  # fmt: skip
-    counted = count_table(engine.load(rows), PLAN, unit="who", span=SPANS[0])
+    counted = count_table(engine.load(rows), PLAN, Units(unit="who", span=SPANS[0]))
     assert_same(counted, count_rows({"variant": ["A", "B"], "tier": [1, 2], "spend": [7.0, 24.0]}, PLAN))
     assert (counted.outside, counted.excluded) == (0, 0)
-    later = count_table(engine.load(rows), PLAN, unit="who", span=SPANS[1])
+    later = count_table(engine.load(rows), PLAN, Units(unit="who", span=SPANS[1]))
     assert later.tallies["variant/tier"].moments_of("spend").sums.tolist() == [[0, 0], [0, 19200]]
 
 
@@ -161,14 +161,14 @@ def test_with_events_a_person_is_of_the_cohort_of_their_first_exposure(engine: L
     }
     span, after = Span("seen", "7d", "2026-W52", "2026-W53"), Span("seen", "7d", "2026-W53", "2027-W01")
     seen, happened = engine.load(exposures), Events(engine.load(events), window="2d", exposure_time="seen")
-    counted = count_table(seen, PLAN, unit="who", events=happened, span=span)
+    counted = count_table(seen, PLAN, Units(unit="who", events=happened, span=span))
     assert counted.tallies["variant/tier"].moments_of("spend").sums.tolist() == [[100, 0], [0, 800]]
     assert (counted.excluded, counted.outside) == (1, 0)
-    later = count_table(seen, PLAN, unit="who", events=happened, span=after)  # person 2 had no arm before
+    later = count_table(seen, PLAN, Units(unit="who", events=happened, span=after))  # person 2 had no arm before
     assert later.tallies["variant/tier"].people.tolist() == [[0, 0], [0, 1]]
     assert later.excluded == 0
     with pytest.raises(SourceError, match=r"people enroll at their first exposure\. Make cohorts by its time, 'seen'"):
-        count_table(seen, PLAN, unit="who", events=happened, span=SPANS[0])
+        count_table(seen, PLAN, Units(unit="who", events=happened, span=SPANS[0]))
 
 
 def test_older_plans_are_counted_over_the_same_cohorts(engine: Loader, duckdb_loader: Loader) -> None:
@@ -181,12 +181,12 @@ def test_older_plans_are_counted_over_the_same_cohorts(engine: Loader, duckdb_lo
     )
     table, in_duckdb = engine.load(pa.table(rows)), duckdb_loader.load(pa.table(rows))
     for span in SPANS[1:3]:
-        counted = count_table(table, join_plans([PLAN, other], table.columns), span=span)
+        counted = count_table(table, join_plans([PLAN, other], table.columns), Units(span=span))
         together = count_rows(pa.table(rows), PLAN, [other], span)
         for found, expected in zip((counted, *counted.earlier), (together, *together.earlier), strict=True):
             assert_same(found, expected)
         for found, plan in zip((counted, *counted.earlier), (PLAN, other), strict=True):
-            assert_part(found, count_table(in_duckdb, plan, span=span))
+            assert_part(found, count_table(in_duckdb, plan, Units(span=span)))
 
 
 def test_several_first_exposures_have_several_cohorts(engine: Loader, duckdb_loader: Loader) -> None:
@@ -203,10 +203,10 @@ def test_several_first_exposures_have_several_cohorts(engine: Loader, duckdb_loa
     alone = duckdb_loader.load(exposures), Events(duckdb_loader.load(events), window="1d")
     for span in (Span("time", "7d", "2026-W52", "2026-W53"), Span("time", "7d", "2026-W53", "2027-W01")):
         counted = count_table(
-            seen, join_plans([PLAN, other], seen.columns, apart=True), unit="who", events=happened, span=span
+            seen, join_plans([PLAN, other], seen.columns, apart=True), Units(unit="who", events=happened, span=span)
         )
         for found, plan in zip((counted, *counted.earlier), (PLAN, other), strict=True):
-            assert_part(found, count_table(alone[0], plan, unit="who", events=alone[1], span=span))
+            assert_part(found, count_table(alone[0], plan, Units(unit="who", events=alone[1], span=span)))
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_several_first_exposures_have_several_cohorts(engine: Loader, duckdb_loa
 def test_a_column_without_times_is_refused(engine: Loader, values: pa.Array) -> None:
     rows = pa.table({"variant": list("ABAB"), "tier": [1, 2, 1, 2], "spend": [1.0] * 4, "at": values})
     for count in (
-        lambda: count_table(engine.load(rows), PLAN, span=SPANS[0]),
+        lambda: count_table(engine.load(rows), PLAN, Units(span=SPANS[0])),
         lambda: count_rows(rows, PLAN, span=SPANS[0]),
     ):
         with pytest.raises(SourceError, match=r"column 'at' holds no points in time"):
@@ -235,21 +235,22 @@ def test_nobody_is_enrolled_by_a_column_of_nothing(duckdb_loader: Loader) -> Non
     table = duckdb_loader.load(pa.table(ROWS)).mutate(at=ibis.null())
     empty = pa.table(ROWS | {"at": pa.nulls(10, pa.timestamp("us"))})
     for count in (
-        lambda: count_table(table, PLAN, span=SPANS[0]),
-        lambda: count_table(duckdb_loader.load(empty), PLAN, span=SPANS[0]),
+        lambda: count_table(table, PLAN, Units(span=SPANS[0])),
+        lambda: count_table(duckdb_loader.load(empty), PLAN, Units(span=SPANS[0])),
         lambda: count_rows(empty, PLAN, span=SPANS[0]),
     ):
         with pytest.raises(SourceError, match="nobody is in an arm of the plan"):
             count()
     named = pa.table(ROWS | {"enrolled_at": COLUMNS["naive"]})
     for count in (
-        lambda span: count_table(duckdb_loader.load(named), PLAN, span=span),
+        lambda span: count_table(duckdb_loader.load(named), PLAN, Units(span=span)),
         lambda span: count_rows(named, PLAN, span=span),
     ):
         with pytest.raises(SourceError, match=r"there is no column 'enroled_at'\. Did you mean enrolled_at"):
             count(Span("enroled_at", "7d", None, "2027-W01"))
     assert {"20815", "20822"} <= {
         *re.findall(
-            r"\d+", show_sql(duckdb_loader.load(named), PLAN, span=Span("enrolled_at", "7d", "2026-W52", "2026-W53"))
+            r"\d+",
+            show_sql(duckdb_loader.load(named), PLAN, Units(span=Span("enrolled_at", "7d", "2026-W52", "2026-W53"))),
         )
     }

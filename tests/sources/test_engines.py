@@ -11,6 +11,7 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted, Signatures, SignatureValues
+from kanab.counting.engine.people import Units
 from kanab.counting.engine.sql import count_table
 from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean, Ratio
@@ -461,7 +462,7 @@ def test_rows_of_people_are_added_up_from_columns_that_are_declared_not_null(eng
         "tier": [1, 1, 2, 1, 1, 2, 2], "orders": [2, 3, 4, 1, 1, 0, 7],
     })  # fmt: skip
     plan = make_plan("variant", [Mean("orders", bounds=(0, 9), resolution=1)], adjust=["tier"])
-    counted = count_table(engine.load(required(rows)), plan, unit="person")
+    counted = count_table(engine.load(required(rows)), plan, Units(unit="person"))
     people = {"variant": ["A", "B", "B"], "tier": [1, 2, 2], "orders": [5, 4, 7]}
     assert counted.tallies == count_rows(people, plan).tallies
     assert counted.excluded == 1
@@ -486,7 +487,7 @@ LITTLE = make_plan("variant", [Mean("y", bounds=(0, 9), resolution=1)])
 
 def test_a_persons_rows_that_add_up_beyond_64_bits_do_not_wrap_around(engine: Loader) -> None:
     rows = {"who": [1, 1, 1, 1, 2], "variant": ["A"] * 4 + ["B"], "y": [2**62] * 4 + [5]}  # 2^64 is 0 in 64 bits
-    assert_right_or_refused(lambda: count_table(engine.load(rows), LITTLE, unit="who"), [9, 5], 2**62)
+    assert_right_or_refused(lambda: count_table(engine.load(rows), LITTLE, Units(unit="who")), [9, 5], 2**62)
 
 
 def test_an_unsigned_number_beyond_63_bits_is_never_a_negative_one(engine: Loader) -> None:

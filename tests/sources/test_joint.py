@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import kanab as kb
 from kanab.counted import Counted
-from kanab.counting.engine.people import Events
+from kanab.counting.engine.people import Events, Units
 from kanab.counting.engine.sql import count_table
 from kanab.counting.in_memory import count_rows
 from kanab.description import Covariate, Mean
@@ -31,7 +31,7 @@ AB = (("A", 1), ("B", 1))
 
 
 def joined(table: Any, plans: Sequence[Plan], **choices: Any) -> Counted:
-    return count_table(table, join_plans(plans, table.columns, apart="events" in choices), **choices)
+    return count_table(table, join_plans(plans, table.columns, apart="events" in choices), Units(**choices))
 
 
 def assert_part(found: Counted, alone: Counted) -> None:
@@ -170,7 +170,7 @@ def test_rows_are_added_up_once_for_all_plans(engine: Loader, duckdb_loader: Loa
     counted = joined(engine.load(rows), plans, unit="user_id", aggregate=how)
     for found, plan in zip((counted, *counted.earlier), plans, strict=True):
         own = {name: word for name, word in how.items() if name in {one.name for one in plan.metrics}}
-        assert_part(found, count_table(in_duckdb, plan, unit="user_id", aggregate=own))
+        assert_part(found, count_table(in_duckdb, plan, Units(unit="user_id", aggregate=own)))
     assert_row_by_row(counted)
     assert counted.excluded == counted.earlier[1].excluded == 2
     assert counted.earlier[0].excluded > 2
@@ -201,7 +201,7 @@ def test_each_experiment_has_its_own_first_exposure(engine: Loader, duckdb_loade
     counted = joined(seen, plans, unit="user_id", events=happened)
     alone = duckdb_loader.load(exposures), Events(duckdb_loader.load(events), window="3d")
     for found, plan in zip((counted, *counted.earlier), plans, strict=True):
-        assert_part(found, count_table(alone[0], plan, unit="user_id", events=alone[1]))
+        assert_part(found, count_table(alone[0], plan, Units(unit="user_id", events=alone[1])))
     assert_row_by_row(counted)
 
 

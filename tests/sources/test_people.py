@@ -13,7 +13,7 @@ from ibis.backends.duckdb import Backend
 
 import kanab as kb
 from kanab.counting.connect import opened_table
-from kanab.counting.engine.people import Events
+from kanab.counting.engine.people import Events, Units
 from kanab.counting.engine.sql import count_table, show_sql
 from kanab.counting.in_memory import count_rows
 from kanab.description import Mean
@@ -81,7 +81,7 @@ def by_person(rows: dict[str, list[Any]], how: dict[str, str]) -> dict[str, list
 def test_rows_of_a_person_are_added_up_first(engine: Loader) -> None:
     plan = make_plan("variant", ["spend", "share", "bought", "pages"], adjust=["tier"], segments=["vip"])
     people = by_person(VISITS, {"spend": "sum 100", "share": "sum 2199023255552", "bought": "max 1", "pages": "sum 1"})
-    counted = count_table(engine.load(VISITS), plan, unit="user_id")
+    counted = count_table(engine.load(VISITS), plan, Units(unit="user_id"))
     expected = count_rows(people, plan)
     assert counted.excluded == 2
     assert counted.outside == 0
@@ -95,7 +95,7 @@ def test_largest_and_mean_values_can_be_asked_for(engine: Loader) -> None:
     plan = make_plan("variant", metrics, adjust=["tier"], arms={"A": 1, "B": 1})
     people = by_person(VISITS, {"spend": "max 100", "share": "mean 2147483648", "pages": "mean 10"})
     how = {"spend": "max", "share": "mean", "pages": "mean"}
-    counted = count_table(engine.load(VISITS), plan, unit="user_id", aggregate=how)
+    counted = count_table(engine.load(VISITS), plan, Units(unit="user_id", aggregate=how))
     assert counted.tallies == count_rows(people, plan).tallies
 
 
@@ -103,7 +103,7 @@ def test_an_infinite_row_is_not_hidden_by_its_sum_or_its_bounds(engine: Loader) 
     data = {"user_id": [1, 1, 2, 3, 4], "variant": list("AABAB"), "y": [1.0, float("inf"), 2.0, 3.0, 4.0]}
     for metric in (Mean("y"), Mean("y", bounds=(0, 5))):
         with pytest.raises(SourceError, match="infinite"):
-            count_table(engine.load(data), make_plan("variant", [metric]), unit="user_id")
+            count_table(engine.load(data), make_plan("variant", [metric]), Units(unit="user_id"))
 
 
 def test_what_happened_within_the_window_after_the_first_exposure(engine: Loader) -> None:
@@ -131,7 +131,7 @@ def test_what_happened_within_the_window_after_the_first_exposure(engine: Loader
     }
     plan = make_plan("variant", ["spend"], adjust=["tier"])
     loaded = Events(engine.load(events), window="14d")
-    counted = count_table(engine.load(exposures), plan, unit="user_id", events=loaded)
+    counted = count_table(engine.load(exposures), plan, Units(unit="user_id", events=loaded))
     people = {"variant": ["A", "B", "A"], "tier": [1, 2, 2], "spend": [3.75, 7.5, None]}
     assert counted.tallies == count_rows(people, plan).tallies
     assert (counted.excluded, counted.outside, counted.missing) == (1, 0, {"spend": 1})
@@ -146,13 +146,13 @@ def test_dates_and_texts_are_points_in_time_too(engine: Loader) -> None:
     days = pa.array([datetime(2026, 3, day).date() for day in (1, 2, 3, 4)])
     events = pa.table({"user_id": [1, 2, 3, 4], "date": days, "spend": [1, 2, 4, 8]})
     loaded = Events(engine.load(events), window="1d", time="date", exposure_time="day")
-    counted = count_table(engine.load(exposures), make_plan("variant", ["spend"]), unit="user_id", events=loaded)
+    counted = count_table(engine.load(exposures), make_plan("variant", ["spend"]), Units(unit="user_id", events=loaded))
     assert counted.tallies["variant"].moments_of("spend").sums.tolist() == [1, 8]
 
 
 def test_a_filter_is_applied_to_the_rows_and_recorded(engine: Loader) -> None:
     plan = make_plan("variant", [Mean("spend", bounds=(0, 60))], adjust=["tier"])
-    counted = count_table(engine.load(SHOP), plan, where="device = 'phone' AND spend >= 5")
+    counted = count_table(engine.load(SHOP), plan, Units(where="device = 'phone' AND spend >= 5"))
     frame = SHOP.to_pandas()
     assert_same(counted, count_rows(frame[(frame.device == "phone") & (frame.spend >= 5)], plan))
     assert counted.where == "device = 'phone' AND spend >= 5"
@@ -161,23 +161,23 @@ def test_a_filter_is_applied_to_the_rows_and_recorded(engine: Loader) -> None:
 @pytest.mark.parametrize("where", ["device =", "1 = 1; DROP TABLE x", "device = 'phone' GROUP BY 1"])
 def test_a_filter_that_is_no_condition_is_refused(engine: Loader, where: str) -> None:
     with pytest.raises(SourceError, match="the filter is not a condition"):
-        count_table(engine.load(SHOP), make_plan("variant", ["spend"]), where=where)
+        count_table(engine.load(SHOP), make_plan("variant", ["spend"]), Units(where=where))
 
 
 def test_a_filter_that_names_no_column_says_so(engine: Loader) -> None:
     with pytest.raises(SourceError, match=r"names a column 'devise', which is not there\. Did you mean device"):
-        count_table(engine.load(SHOP), make_plan("variant", ["spend"]), where="devise = 'phone'")
+        count_table(engine.load(SHOP), make_plan("variant", ["spend"]), Units(where="devise = 'phone'"))
 
 
 def test_a_column_called_like_a_word_of_sql_can_be_filtered_by(engine: Loader) -> None:
     rows = {"variant": ["A", "B"] * 30, "spend": [1, 2] * 30, "order": [1] * 30 + [2] * 30, "user": [5] * 60}
-    counted = count_table(engine.load(rows), make_plan("variant", ["spend"]), where="order = 1 AND user = 5")
+    counted = count_table(engine.load(rows), make_plan("variant", ["spend"]), Units(where="order = 1 AND user = 5"))
     assert counted.tallies["variant"].total == 30
 
 
 def test_the_statement_can_be_shown(engine: Loader) -> None:
     plan = make_plan("variant", [Mean("spend", bounds=(0, 500), resolution=0.01)], adjust=["tier"])
-    text = show_sql(engine.load(SHOP), plan, where="tier > 1")
+    text = show_sql(engine.load(SHOP), plan, Units(where="tier > 1"))
     assert "* 100.0" in text
     assert text.count("GROUP BY") == 2  # signatures, and all tables in one pass over them
 
@@ -186,7 +186,7 @@ def test_the_statement_can_be_shown(engine: Loader) -> None:
 def test_a_window_is_a_length_of_time(duckdb_loader: Loader, window: str) -> None:
     table = duckdb_loader.load({"user_id": [1], "variant": ["A"], "time": [datetime(2026, 1, 1)], "spend": [1.0]})
     with pytest.raises(SourceError, match="the window is not a length of time"):
-        count_table(table, make_plan("variant", ["spend"]), unit="user_id", events=Events(table, window))
+        count_table(table, make_plan("variant", ["spend"]), Units(unit="user_id", events=Events(table, window)))
 
 
 def test_mistakes_in_how_people_are_made(duckdb_loader: Loader) -> None:
@@ -205,10 +205,10 @@ def test_mistakes_in_how_people_are_made(duckdb_loader: Loader) -> None:
     )
     for choices, fact in mistakes:
         with pytest.raises(SourceError, match=fact):
-            count_table(table, plan, **choices)
+            count_table(table, plan, Units(**choices))
     two = Plan((MetricPlan("spend"),), (ExperimentPlan("variant"), ExperimentPlan("vip")))
     with pytest.raises(SourceError, match=r"count one experiment at a time"):
-        count_table(table, two, unit="user_id", events=Events(table))
+        count_table(table, two, Units(unit="user_id", events=Events(table)))
 
 
 # ── covariates that change, and 0/1 ────────────────────────────────────────────────────────────
@@ -240,12 +240,12 @@ def test_a_covariate_that_changes_within_a_person_is_refused_by_name_with_the_wa
     with pytest.raises(
         SourceError, match=r"covariate 'tier' changes among the rows of a person.*--first-by TIMECOLUMN"
     ):
-        count_table(engine.load(CHANGING), plan, unit="user_id")
+        count_table(engine.load(CHANGING), plan, Units(unit="user_id"))
 
 
 def test_a_covariate_is_that_of_the_first_row_by_time(engine: Loader) -> None:
     plan = make_plan("variant", ["y"], segments=["tier"])
-    counted = count_table(engine.load(CHANGING), plan, unit="user_id", first_by="at")
+    counted = count_table(engine.load(CHANGING), plan, Units(unit="user_id", first_by="at"))
     people = range(400)
     first = {
         "variant": [CHANGING["variant"][3 * person] for person in people],
@@ -257,18 +257,20 @@ def test_a_covariate_is_that_of_the_first_row_by_time(engine: Loader) -> None:
 
 def test_a_level_that_is_missing_in_some_rows_does_not_change(engine: Loader) -> None:
     rows = CHANGING | {"tier": [None if row % 3 == 2 else row // 3 % 2 for row in range(1200)]}
-    counted = count_table(engine.load(rows), make_plan("variant", ["y"], adjust=["tier"]), unit="user_id")
+    counted = count_table(engine.load(rows), make_plan("variant", ["y"], adjust=["tier"]), Units(unit="user_id"))
     assert counted.tallies["variant/tier"].people_by("tier") == {0: 200, 1: 200}
 
 
 def test_what_is_0_or_1_is_1_if_it_ever_was_and_what_is_always_1_is_added_up(engine: Loader) -> None:
     plan = make_plan("variant", ["bought", "one", "y"])
-    tally = count_table(engine.load(CHANGING), plan, unit="user_id").tallies["variant"]
+    tally = count_table(engine.load(CHANGING), plan, Units(unit="user_id")).tallies["variant"]
     ever = [max(CHANGING["bought"][3 * person : 3 * person + 3]) for person in range(400)]
     assert tally.moments_of("bought").metric.binary
     assert tally.moments_of("bought").sums.tolist() == [sum(ever[0::2]), sum(ever[1::2])]
     assert tally.moments_of("one").sums.tolist() == [600, 600]
-    added = count_table(engine.load(CHANGING), plan, unit="user_id", aggregate={"bought": "sum"}).tallies["variant"]
+    added = count_table(engine.load(CHANGING), plan, Units(unit="user_id", aggregate={"bought": "sum"})).tallies[
+        "variant"
+    ]
     assert added.moments_of("bought").sums.sum() == sum(CHANGING["bought"])
 
 
@@ -282,7 +284,7 @@ def test_duckdb_makes_people_once_and_keeps_nothing_of_them(monkeypatch: pytest.
     ask = Backend.raw_sql
     monkeypatch.setattr(Backend, "raw_sql", lambda self, text: statements.append(str(text)) or ask(self, text))
     with opened_table(f"duckdb://{file}", table="visits") as table:  # which is opened to read only
-        counted = count_table(table, plan, unit="user_id", aggregate="sum")
+        counted = count_table(table, plan, Units(unit="user_id", aggregate="sum"))
         made = [text for text in statements if '"visits"' in text and "GROUP BY" in text]
         assert len(made) == 1
         assert made[0].startswith("CREATE TEMP TABLE")
@@ -335,7 +337,7 @@ def test_every_engine_counts_events_in_their_windows(engine: Loader) -> None:
     names = ["spend", "spend@0d..7d", "spend@7d..14d"]
     plan = make_plan("variant", [Mean(name, bounds=(0, 500), resolution=1) for name in names])
     beside = Events(engine.load(events), "14d")
-    tally = count_table(engine.load(people), plan, unit="user", events=beside).tallies["variant"]
+    tally = count_table(engine.load(people), plan, Units(unit="user", events=beside)).tallies["variant"]
     for name, low, high in (("spend", 0, 14), ("spend@0d..7d", 0, 7), ("spend@7d..14d", 7, 14)):
         for place in range(2):
             expected = sum(
@@ -351,5 +353,5 @@ def test_a_plan_of_one_window_reads_one_column(engine: Loader) -> None:
     people = {"user": [1, 2], "variant": ["A", "B"], "time": [datetime(2026, 3, 1)] * 2}
     events = {"user": [1, 2], "time": [datetime(2026, 3, 2), datetime(2026, 3, 9)], "spend": [3, 4]}
     plan = make_plan("variant", [Mean(name, bounds=(0, 9), resolution=1)])
-    tally = count_table(engine.load(people), plan, unit="user", events=Events(engine.load(events), "7d"))
+    tally = count_table(engine.load(people), plan, Units(unit="user", events=Events(engine.load(events), "7d")))
     assert tally.tallies["variant"].moments_of(name).sums.tolist() == [3, 0]

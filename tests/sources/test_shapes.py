@@ -14,7 +14,7 @@ import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.connect import open_table, opened_table
 from kanab.counting.engine import clickhouse
-from kanab.counting.engine.people import Events
+from kanab.counting.engine.people import Events, Units
 from kanab.counting.engine.sql import count_table
 from kanab.description import Mean
 from kanab.errors import QueryError, SourceError
@@ -169,7 +169,7 @@ def test_people_without_events_have_none_and_not_zero(clickhouse_loader: Loader)
     events = pa.table({"who": [1, 2], "y": [3, 4], "time": [day, day]})
     plan = make_plan("variant", [Mean("y", bounds=(0, 9), resolution=1, missing="exclude")])
     first, then = (clickhouse_loader.load(required(rows)) for rows in (exposures, events))
-    counted = count_table(first, plan, unit="who", aggregate="max", events=Events(then))
+    counted = count_table(first, plan, Units(unit="who", aggregate="max", events=Events(then)))
     assert counted.tallies["variant"].moments_of("y").counts.tolist() == [1, 1]
     assert counted.missing == {"y": 2}
 

@@ -16,11 +16,7 @@ PEOPLE = CLUSTER_PEOPLE
 
 
 def cluster_columns(by: Sequence[str] | str) -> tuple[str, ...]:
-    """Return the columns that make a cluster; raises `PlanError` where none is named, or one twice.
-
-    >>> cluster_columns("shop"), cluster_columns(["city", "hour"])
-    (('shop',), ('city', 'hour'))
-    """
+    """Return the columns that make a cluster; raises `PlanError` where none is named, or one twice."""
     names = (by,) if isinstance(by, str) else tuple(by)
     if not names or not all(isinstance(name, str) and name for name in names) or len({*names}) < len(names):
         raise PlanError("what arms were assigned by is not said", "Name each column once: --cluster city,hour.")
@@ -32,13 +28,6 @@ def by_clusters(plan: Plan) -> Plan:
 
     Bounds of a metric are a person's, as they were declared; those of a cluster's sum follow where the
     bounds of ``people`` are declared, too. A plan of clusters stays as it is.
-
-    >>> from kanab.description import Mean
-    >>> from kanab.plan.model import make_plan
-    >>> spend, people = Mean("spend", bounds=(-5, 500)), Mean("people", bounds=(1, 900))
-    >>> plan = by_clusters(make_plan("variant", [spend, people]))
-    >>> [(metric.name, metric.bounds) for metric in plan.metrics]
-    [('spend', (-4500.0, 450000.0)), ('people', (0, 900.0)), ('spend/people', None)]
     """
     if any(PEOPLE in pair for pair in plan.ratios):
         return plan

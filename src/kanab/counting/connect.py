@@ -60,9 +60,6 @@ def open_table(source: Any, *, table: str | None = None, sql: str | None = None,
     file ``table`` names the sheet, and to a query of files or frames these are the table "rows".
     Raises `SourceError` where the source cannot be read, `MissingExtraError` where its extra is not
     installed.
-
-    >>> open_table({"variant": ["A", "B"], "spend": [0.5, 2.0]}).columns
-    ('variant', 'spend')
     """
     if isinstance(source, (str, PathLike)) and "://" in fspath(source) and not is_remote(fspath(source)):
         return _open_connection(fspath(source), table, sql)
@@ -322,11 +319,7 @@ def _query_rows(rows: Any, sql: str) -> Any:
 
 
 def without_secrets(url: str) -> str:
-    """Return a URL without user, password and options.
-
-    >>> without_secrets("postgresql://ann:secret@db.example:5432/shop?sslmode=require")
-    'postgresql://db.example:5432/shop'
-    """
+    """Return a URL without user, password and options."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}"

@@ -34,9 +34,6 @@ def days_of(values: Array, name: str) -> tuple[NDArray[np.int64], NDArray[np.boo
     """Return the days of points in time, and which of them are known (the others read 0).
 
     Times without a zone are in UTC.
-
-    >>> days_of(np.array(["1970-01-03", None, "1970-01-03T00:30+02:00"], dtype=object), "at")[0].tolist()
-    [2, 0, 1]
     """
     if values.dtype.kind == "M":
         known = ~np.isnat(values)

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -325,8 +325,8 @@ def explain(
     from kanab.counting.engine.sql import show_sql  # noqa: PLC0415 - needs the [sql] extra
 
     plans, options = _ready(plan, earlier, replace(options, for_release=for_release))
-    with _joined(source, plans, options) as (people, joint, choices):
-        return show_sql(people, joint, **choices)
+    with _joined(source, plans, options) as (people, joint, units):
+        return show_sql(people, joint, units, for_release=for_release)
 
 
 def _ready(plan: Plan, earlier: Sequence[Plan], options: SourceOptions) -> tuple[Plans, SourceOptions]:
@@ -478,39 +478,38 @@ def _by_engine(source: Any, plans: Plans, options: SourceOptions) -> Counted:
     from kanab.counting.engine.people import find_rates  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.sql import count_table  # noqa: PLC0415
 
-    with _joined(source, plans, options) as (people, plan, choices):
-        counted = count_table(people, plan, **choices)
+    with _joined(source, plans, options) as (people, plan, units):
+        counted = count_table(people, plan, units, for_release=options.for_release)
         if options.cluster is None:
             return counted
         return replace(counted, rates=find_rates(people, counted.plan, options.where))
 
 
 @contextmanager
-def _joined(source: Any, plans: Plans, options: SourceOptions) -> Iterator[tuple[Any, Plan, dict[str, Any]]]:
-    """Open the source as an Ibis table for a while, with the plan, or the joint one of several, and the choices."""
+def _joined(source: Any, plans: Plans, options: SourceOptions) -> Iterator[tuple[Any, Plan, Any]]:
+    """Open the source as an Ibis table for a while, with the plan, or the joint one of several, and the `Units`."""
     import ibis  # noqa: PLC0415 - needs the [sql] extra
 
     from kanab.counting.engine.profiles import holds_fractions  # noqa: PLC0415
 
-    with _opened(source, options) as (opened, choices):
+    with _opened(source, options) as (opened, units):
         alone = plans[0].experiment_names == (EVERYBODY,)
         people = opened.mutate(**{EVERYBODY: ibis.literal(EVERYBODY)}) if alone else opened
         is_number = cache(lambda name: options.cluster is None and holds_fractions(people, name))
         joint, *others = (check_plan(settle_kinds(plan, is_number)) for plan in plans)
         if others:  # aliases are no columns of the tables
-            events = choices["events"]
-            taken = [*people.columns, *(events.table.columns if events else [])]
-            joint = join_plans([joint, *others], taken, apart=events is not None)
+            taken = [*people.columns, *(units.events.table.columns if units.events else [])]
+            joint = join_plans([joint, *others], taken, apart=units.events is not None)
         with own_names(joint):
-            yield people, joint, choices
+            yield people, joint, units
 
 
 @contextmanager
-def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Open the source as an Ibis table for a while, with the choices of how its rows become people."""
+def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, Any]]:
+    """Open the source as an Ibis table for a while, with how its rows become people: `Units`."""
     from kanab.counting.connect import open_beside, opened_table  # noqa: PLC0415 - needs the [sql] extra
     from kanab.counting.engine.filters import join_table  # noqa: PLC0415
-    from kanab.counting.engine.people import CLUSTER, Events, cluster_rows, window_seconds  # noqa: PLC0415
+    from kanab.counting.engine.people import CLUSTER, Events, Units, cluster_rows, window_seconds  # noqa: PLC0415
 
     options.check()
     if options.window is not None:
@@ -523,13 +522,11 @@ def _opened(source: Any, options: SourceOptions) -> Iterator[tuple[Any, dict[str
         if events is not None:
             beside = open_beside(people, events, options.form)
             events = Events(beside, options.window or "", options.time, options.exposure_time)
-        names = ("unit", "aggregate", "where", "span", "first_by", "for_release")
-        choices = {name: getattr(options, name) for name in names} | {"events": events}
-        if options.cluster is None:
-            yield people, choices
-            return
-        clusters = cluster_rows(people, cluster_columns(options.cluster), options.clamp)
-        yield clusters, choices | {"unit": CLUSTER, "aggregate": "sum"}
+        unit, how = options.unit, cast(Any, options.aggregate)  # `Units` checks its words
+        if options.cluster is not None:
+            people = cluster_rows(people, cluster_columns(options.cluster), options.clamp)
+            unit, how = CLUSTER, "sum"
+        yield people, Units(unit, how, events, options.first_by, options.where, options.span)
 
 
 @contextmanager
@@ -541,13 +538,11 @@ def open_people(
     ``choose`` makes the plan, given the names of the columns. `arrow_batches` yields its rows.
     """
     from kanab.counting.engine.dialects import strict_arithmetic  # noqa: PLC0415 - needs the [sql] extra
-    from kanab.counting.engine.people import make_units  # noqa: PLC0415
     from kanab.counting.engine.sql import counted_people  # noqa: PLC0415
 
-    with _opened(source, options) as (rows, choices), strict_arithmetic(rows):
+    with _opened(source, options) as (rows, units), strict_arithmetic(rows):
         plan = choose(rows.columns)
-        units = make_units(*(choices[name] for name in ("unit", "aggregate", "events", "first_by")))
-        with counted_people(rows, plan, options.where, units, options.span) as people:
+        with counted_people(rows, plan, units) as people:
             yield plan, people.select(*needed_columns(plan))
 
 

@@ -63,9 +63,6 @@ def finest_scale(largest: float) -> int:
     """Return the finest power of two whose grid holds values up to the largest: hardly coarser than doubles are.
 
     Rounding then moves a mean by less than a millionth of a millionth of its standard error.
-
-    >>> finest_scale(120.5) == 2**44, finest_scale(0.75) == finest_scale(1e-9) == 2**51
-    (True, True)
     """
     _, exponent = math.frexp(largest)  # largest < 2 ** exponent
     return 1 << min(max(51 - exponent, 0), 51)
@@ -154,9 +151,6 @@ def widen_range(low: int, high: int, scale: int) -> tuple[int, int]:
     """Widen a range of grid steps at both ends to the next 1, 2 or 5 times a power of ten units.
 
     0 stays 0. Ends between two steps of the grid move on to the next step.
-
-    >>> widen_range(37, 48_037, 100), widen_range(-1, 0, 1), widen_range(-700, -30, 1), widen_range(10, 10, 1)
-    ((20, 50000), (-1, 0), (-1000, -20), (10, 10))
     """
     return -_rounded(-low, scale), _rounded(high, scale)
 

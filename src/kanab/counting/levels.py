@@ -63,9 +63,6 @@ def find_levels(levels: Iterable[Level], declared: Sequence[Level]) -> list[int]
     """Return where each level stands among the declared ones, or ``DROPPED``.
 
     Plan files and flags write arms as texts, so 0 is found under "0" and true under "true".
-
-    >>> find_levels([0, "1", True, None], ["0", 1, "true"])
-    [0, 1, 2, -1]
     """
     exactly = {(isinstance(level, bool), level): place for place, level in enumerate(declared)}
     in_text = {_text(level): place for place, level in reversed([*enumerate(declared)]) if level is not None}
@@ -120,9 +117,6 @@ class Bins:
         """Return the bins of a metric that hold people, and where each of them goes; missing ones come last.
 
         Scores are the numbers of the bins, for their order: a mean would be an answer about the metric.
-
-        >>> Bins("latency", (0.0, 50.0, 100.0)).outcome([3, 1], missing=False)[0]
-        Factor(name='latency', levels=('0 – 50', '≥ 100'), role='covariate', scores=(1.0, 3.0))
         """
         filled = sorted(set(places))
         into = {place: position for position, place in enumerate(filled)}
@@ -146,11 +140,6 @@ def choose_bins(plan: CovariatePlan, quantiles: Sequence[float], low: float, hig
     Quantiles are rounded to three significant digits; equal edges are one. Where the values are close together and
     far from 0, such as years, the digits are counted on their range instead. Rounding also hides the last bit, in
     which engines interpolate differently.
-
-    >>> choose_bins(CovariatePlan("spend", bins=4), [12.3456, 12.3412, 250.4], 0, 900).edges
-    (12.3, 250.0)
-    >>> choose_bins(CovariatePlan("year", bins=3), [2003.75, 2011.5], 1999, 2024).edges
-    (2003.8, 2011.5)
     """
     if isinstance(plan.bins, tuple):
         return Bins(plan.name, plan.bins)

@@ -103,9 +103,6 @@ def partition_kinds(files: Sequence[Path]) -> Mapping[str, str]:
     """Return the columns that the names of folders hold (tier=1/day=2024-01-02), and their types.
 
     The rules are those of CSV files: 007 is a text. Folders that name other columns are an error.
-
-    >>> partition_kinds([Path("tier=1/code=007/a.parquet"), Path("tier=2/code=008/a.parquet")])
-    {'tier': 'int64', 'code': 'string'}
     """
     parts = [dict(_PARTITION.findall(f"/{file.parent.as_posix()}/")) for file in files]
     for file, named in zip(files, parts, strict=True):

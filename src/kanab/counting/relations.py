@@ -28,15 +28,7 @@ _NOTHING = 1e-3  # a weight that changes an amount by less than this share of it
 
 
 def find_relations(metrics: Sequence[MetricSteps]) -> tuple[Relation, ...]:
-    """Return the relations between metrics of the same people, given everybody's steps or those of a sample.
-
-    >>> from kanab.tally.metric import Metric
-    >>> def metric(name, *cents):
-    ...     return MetricSteps(Metric(name, 100), np.array(cents), np.ones(len(cents), dtype=bool))
-    >>> books, food = metric("books", 505, 410, 820, 0, 310), metric("food", 410, 0, 430, 705, 100)
-    >>> find_relations([metric("total", 915, 410, 1250, 705, 310), books, food])
-    (Relation(target='total', weights=(('books', 1.0), ('food', 1.0)), slack=0.015),)
-    """
+    """Return the relations between metrics of the same people, given everybody's steps or those of a sample."""
     values = {part.metric.name: np.where(part.has, part.steps, 0) / part.metric.scale for part in metrics}
     counts = {part.metric.name for part in metrics if _counts_things(part)}
     scales = {part.metric.name: part.metric.scale for part in metrics}

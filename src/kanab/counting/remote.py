@@ -24,11 +24,7 @@ _BYTES_AT_ONCE = 1 << 20
 
 
 def is_remote(place: str) -> bool:
-    """Return whether a text is the address of a file, rather than a connection.
-
-    >>> is_remote("https://shop.example/visits.csv"), is_remote("postgresql://shop.example/db")
-    (True, False)
-    """
+    """Return whether a text is the address of a file, rather than a connection."""
     return place.partition("://")[0] in (*_WEB, *_STORES) and "://" in place
 
 

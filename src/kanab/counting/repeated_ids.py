@@ -31,11 +31,7 @@ _MOST_COLUMNS = 3
 
 
 def id_columns(columns: Iterable[str], used: Sequence[str]) -> list[str]:
-    """Return the columns whose names are those of ids, people's first, but for those that are counted.
-
-    >>> id_columns(["order_id", "userId", "visitor", "paid", "user_type", "arm_id"], ["arm_id"])
-    ['userId', 'visitor', 'order_id']
-    """
+    """Return the columns whose names are those of ids, people's first, but for those that are counted."""
     ids = [name for name in columns if name not in used and (names_people(name) or _IDS.fullmatch(_words(name)))]
     return sorted(ids, key=names_people, reverse=True)[:_MOST_COLUMNS]
 
@@ -46,11 +42,7 @@ def names_people(column: str) -> bool:
 
 
 def _words(column: str) -> str:
-    """Return the words of a column's name in lower case.
-
-    >>> _words("anonymousID"), _words("User id"), _words("UUID")
-    ('anonymous_id', 'user_id', 'uuid')
-    """
+    """Return the words of a column's name in lower case."""
     return _WORDS.sub("_", column).strip("_").lower()
 
 

@@ -91,12 +91,6 @@ def make_signatures(plans: Sequence[Membership], people: NDArray[np.int64] | Non
 
     Sorted by the classes of the first plan, then of the next, then by presence. ``people`` are how
     many each place stands for; one by default.
-
-    >>> tier = Membership({"v/tier": np.array([0, 1, 1, 0])}, {"v/tier": 2}, {})
-    >>> device = Membership({"v/device": np.array([0, 2, 2, 1])}, {"v/device": 3}, {})
-    >>> first, second = make_signatures([tier, device])
-    >>> [first.cells.ravel().tolist(), second.cells.ravel().tolist()], first.people.tolist()
-    ([[0, 0, 1], [0, 1, 2]], [1, 1, 2])
     """
     cells = ((cell + 1, plan.sizes[name] + 1) for plan in plans for name, cell in plan.cells.items())
     marks = (marked for plan in plans for marked in (*plan.present.values(), *plan.cut.values()))
@@ -175,12 +169,7 @@ def counts_things(metric: Metric, low: int, high: int) -> bool:
 
 
 def commonest_step(metric: Metric, steps: NDArray[np.int64]) -> int:
-    """Return the value that most people share, in grid steps.
-
-    >>> spend = Metric.declare("spend", bounds=(0, 500), resolution=0.01)
-    >>> commonest_step(spend, np.array([0, 0, 990, 0])), commonest_step(spend, np.array([990, 990, 995, 0]))
-    (0, 990)
-    """
+    """Return the value that most people share, in grid steps."""
     low, high = metric.grid_bounds or (0, 0)
     instead = min(max(0, low), high)
     if not len(steps):

@@ -169,9 +169,6 @@ def as_level(value: Any, name: str) -> Level:
     """Return a level in its one spelling: 1.0 is 1, NaN is missing, NumPy scalars become Python's.
 
     Raises `LevelError` where it is neither text, a finite number, true/false nor missing.
-
-    >>> as_level(2.0, "tier"), as_level(float("nan"), "tier")
-    (2, None)
     """
     if value is None or isinstance(value, (str, bool)):
         return str(value) if isinstance(value, str) else value
@@ -231,11 +228,7 @@ def _pooled(parts: Sequence[tuple[float | None, int]], name: str) -> float:
 
 
 def sorted_levels(levels: Iterable[Level]) -> tuple[Level, ...]:
-    """Sort levels that nobody declared: numbers first, then texts, the missing level last.
-
-    >>> sorted_levels(["b", None, 10, 9, "a"])
-    (9, 10, 'a', 'b', None)
-    """
+    """Sort levels that nobody declared: numbers first, then texts, the missing level last."""
 
     def key(level: Level) -> tuple[int, float, str]:
         if level is None:
@@ -287,11 +280,6 @@ def place_of_control(arms: Sequence[str]) -> int | None:
 
     The whole name counts, or its first or last word, but no word of two meanings (alt, sin, sans). Of several, one
     that is just "control" is it.
-
-    >>> place_of_control(["Mens E-Mail", "No E-Mail"]), place_of_control(["new_page", "oldPage"])
-    (1, 1)
-    >>> place_of_control(["blue", "green"]), place_of_control(["old red", "old blue"])
-    (None, None)
     """
     words = [_words(arm) for arm in arms]
     known = {*_words(_WORDS)}

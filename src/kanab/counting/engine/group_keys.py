@@ -118,11 +118,7 @@ def only_where(condition: Any, value: Any) -> Any:
 
 
 def read_level(text: str | None, kind: Kind, name: str) -> Level:
-    """Return a level from the text that an engine wrote.
-
-    >>> read_level("2.0", "number", "tier"), read_level("true", "truth", "vip"), read_level(None, "text", "x")
-    (2, True, None)
-    """
+    """Return a level from the text that an engine wrote."""
     if text is None or kind == "text":
         return text
     if kind == "truth":
@@ -131,11 +127,7 @@ def read_level(text: str | None, kind: Kind, name: str) -> Level:
 
 
 def as_values(levels: Sequence[Level], kind: Kind) -> tuple[Level, ...]:
-    """Return the values of a column of this kind that mean the declared levels.
-
-    >>> as_values(("0", "1"), "whole"), as_values(("off", "true"), "truth"), as_values((1, 2), "text")
-    ((0, 1), (True,), ('1', '2'))
-    """
+    """Return the values of a column of this kind that mean the declared levels."""
     distinct = dict.fromkeys(_as_value(level, kind) for level in levels if level is not None)
     values = [value for value in distinct if value is not None]
     return tuple(value for value, place in zip(values, find_levels(values, levels), strict=True) if place != DROPPED)

@@ -55,11 +55,7 @@ class Events:
 
 
 def window_seconds(text: object) -> int:
-    """Return the length of a window; raise `SourceError` where it is no length of time, or has none.
-
-    >>> window_seconds("14d"), window_seconds("36h")
-    (1209600, 129600)
-    """
+    """Return the length of a window; raise `SourceError` where it is no length of time, or has none."""
     match = re.fullmatch(r"(\d{1,6}) ?([mhdw])", str(text).strip())
     if match is None or int(match[1]) == 0:
         fact = "the window is not a length of time" if match is None else "the window is empty: no event would count"
@@ -69,18 +65,25 @@ def window_seconds(text: object) -> int:
 
 @dataclass(frozen=True)
 class Units:
-    """Who is one person: the column that names them, and how their rows become one.
+    """Which rows count, and how they become people: each is one, or a column names whose it is.
 
+    ``where`` is SQL that keeps some rows; with a ``span`` only the people of those cohorts are counted.
     ``aggregate`` is "sum", "max" or "mean" per metric, or one of them for all. By default amounts
     are added, and what is 0 or 1 is 1 if it ever was. A covariate must not change within a person,
     or it is that of the first row: by ``first_by``, or by the exposures' time. A person seen in two
     arms of an experiment is not in it.
     """
 
-    unit: str
+    unit: str | None = None
     aggregate: Mapping[str, How] | How | None = None
     events: Events | None = None
     first_by: str | None = None
+    where: str | None = None
+    span: Span | None = None
+
+    def __post_init__(self) -> None:
+        if self.unit is None and (self.aggregate, self.events, self.first_by) != (None, None, None):
+            raise SourceError("rows are to be added up, but the column of the person is not named", "Name it: unit=….")
 
     def how(self, metric: str) -> How | None:
         """Return how the rows of a person become one value of a metric, named as its column is, if that was said."""
@@ -122,31 +125,20 @@ class Units:
             )
 
 
-def make_units(
-    unit: str | None, aggregate: Any, events: Events | None = None, first_by: str | None = None
-) -> Units | None:
-    """Return how rows become people, None where each is one; raise `SourceError` where the person is not named."""
-    if unit is not None:
-        return Units(unit, aggregate, events, first_by)
-    if aggregate is not None or events is not None or first_by is not None:
-        raise SourceError("rows are to be added up, but the column of the person is not named", "Name it: unit=….")
-    return None
-
-
 def known_before(plan: Plan) -> tuple[str, ...]:
     """Return the columns that are known of a person beforehand: covariates, and numbers that are adjusted for."""
     return (*plan.covariates_in_use, *plan.numbers)
 
 
-def to_people(rows: Any, plan: Plan, units: Units, span: Span | None = None) -> Any:
-    """Make one row per person: arms, covariates and metrics, and who was seen in two arms.
-
-    With a ``span`` only the people of those cohorts, each by the earliest of their rows.
-    """
+def to_people(rows: Any, plan: Plan, units: Units) -> Any:
+    """Make one row per person, of a cohort by their earliest row: what the plan names, and who was seen in two arms."""
+    assert units.unit is not None
     units.check(plan)
+    span = units.span
     kind_of(rows, units.unit)
     if units.events is not None:
-        return _exposed(rows, plan, units, units.events, span)
+        kind_of(units.events.table, units.unit)
+        return _exposed(rows, plan, units, units.events)
     rows = add_alias_columns(rows, plan)
     rows = rows.filter(rows[units.unit].notnull())
     sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
@@ -213,11 +205,10 @@ def outside_flag(place: int) -> str:
 # ── exposures and events ───────────────────────────────────────────────────────────────────────
 
 
-def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
+def _exposed(exposures: Any, plan: Plan, units: Units, events: Events) -> Any:
     """Make people of their first exposures and of what happened to them in the window after it."""
     exposures = add_alias_columns(exposures, plan, [*plan.experiment_names, *known_before(plan)])
-    first = _first_exposures(exposures, plan, units, events, span)
-    kind_of(events.table, units.unit)
+    first = _first_exposures(exposures, plan, units, events)
     windows = metric_windows(plan, events)
     rows = events.table.mutate(**{name: events.table[window.column] for name, window in windows.items()})
     rows = add_alias_columns(rows, plan, [metric.name for metric in _outcomes(plan)])
@@ -234,8 +225,9 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events, span: Spa
     return people.select(**person, **_flags(people, plan, exposed=True), **person_values(people, sums))
 
 
-def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events, span: Span | None) -> Any:
+def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events) -> Any:
     """Return when each person was first exposed to each experiment, and their arms and levels."""
+    span = units.span
     seen = exposures.filter(exposures[units.unit].notnull())
     moments = {"at": point_in_time(seen, events.exposure_time)}
     if span is not None:
@@ -383,18 +375,18 @@ def _changes(grouped: Any, plan: Plan) -> dict[str, Any]:
     }
 
 
-def person_flags(plan: Plan, units: Units | None) -> tuple[str, ...]:
+def person_flags(plan: Plan, units: Units) -> tuple[str, ...]:
     """Return the columns of true/false that people made of several rows have."""
-    if units is None:
+    if units.unit is None:
         return ()
     covariates = range(len(known_before(plan))) if units.time is None else ()
     flags = [flag(place) for place in range(len(populations(plan))) for flag in (twice_flag, outside_flag)]
     return (*flags, *map(changes_flag, covariates))
 
 
-def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units | None) -> None:
+def changing_covariates(flagged: Mapping[str, int], plan: Plan, units: Units) -> None:
     """Raise `SourceError` for a covariate that changes within a person, given how many people have each flag."""
-    if units is None or units.time is not None:
+    if units.unit is None or units.time is not None:
         return
     for place, name in enumerate(known_before(plan)):
         if flagged[changes_flag(place)] and units.unit == CLUSTER:

@@ -51,12 +51,9 @@ from kanab.counting.engine.measures import (
     step_range,
 )
 from kanab.counting.engine.people import (
-    Events,
-    How,
     Units,
     add_alias_columns,
     changing_covariates,
-    make_units,
     outside_flag,
     person_flags,
     restrict_people,
@@ -91,40 +88,37 @@ from kanab.counting.signature_groups import commonest_step, counts_things, make_
 from kanab.errors import QueryError
 from kanab.plan.joint_plan import Population, column_of, people_of, populations, tables_about, views_of
 from kanab.plan.model import MOST_LEVELS, Plan
-from kanab.plan.periods import Span
 from kanab.tally.factor import OTHER
 
+_ROWS_ARE_PEOPLE = Units()
 
-def count_table(table: Any, plan: Plan, **choices: Any) -> Counted:
-    """Count an Ibis table of any engine, one row per person, into every table that the plan needs.
 
-    ``where`` is SQL that keeps some rows. ``unit`` names the person where one has several rows, ``aggregate`` says how
-    these become one, and ``first_by`` names the time by which covariates are those of the first row; with ``events``
-    the table holds exposures, and metrics come from what happened after the first. With a ``span`` only the people of
-    those cohorts are counted. Without ``for_release`` nothing is counted that only the gate asks for.
+def count_table(table: Any, plan: Plan, units: Units = _ROWS_ARE_PEOPLE, *, for_release: bool = True) -> Counted:
+    """Count an Ibis table of any engine into every table that the plan needs.
+
+    Without ``for_release`` nothing is counted that only the gate asks for.
     """
-    with _prepared(table, plan, **choices) as (people, query, sample, units):
+    with _prepared(table, plan, units, for_release=for_release) as (people, query, sample):
         answer = _answer(people, query, sample)
         gaps, others = _late_gaps(answer), other_than_truths(answer)
         if gaps or others:  # people without a value, or with another one than 0 and 1, whom the sample did not show
             answer = _answer(people, replace(query, gaps=query.gaps | gaps, other_values=others), sample)
         changing_covariates(answer.everybody(), plan, units)
-        where = choices.get("where")
-        counted = replace(_count(people, answer), where=where or "")
+        counted = replace(_count(people, answer), where=units.where or "")
         ids = id_columns(table.columns, [column_of(plan, name) for name in needed_columns(plan)])
-        if units is not None or not ids:
+        if units.unit is not None or not ids:
             return counted
-        rows = filter_rows(table, where) if where else table
+        rows = filter_rows(table, units.where) if units.where else table
         return replace(counted, repeats=repeated_by_engine(rows, ids, plan.k))
 
 
-def show_sql(table: Any, plan: Plan, **choices: Any) -> str:
-    """Return the statement that ``count_table`` would run with the same choices, in the engine's own dialect.
+def show_sql(table: Any, plan: Plan, units: Units = _ROWS_ARE_PEOPLE, *, for_release: bool = True) -> str:
+    """Return the statement that ``count_table`` would run, in the engine's own dialect.
 
     What the plan leaves open (grids, bins, the commonest levels) is looked up first, as it would be. People who are
     made of many rows are a subquery here; DuckDB makes them once for all statements, as a temporary table.
     """
-    with _prepared(table, plan, **choices, keep=False) as (people, query, sample, _):
+    with _prepared(table, plan, units, for_release=for_release, keep=False) as (people, query, sample):
         chosen = _quick_query(query, sample) or _careful_query(people, query, sample)
         stage = first_stage(people, chosen)
         dialect = people.get_backend().dialect
@@ -137,53 +131,35 @@ def show_sql(table: Any, plan: Plan, **choices: Any) -> str:
 
 @contextmanager
 def _prepared(
-    table: Any,
-    plan: Plan,
-    *,
-    unit: str | None = None,
-    aggregate: Mapping[str, How] | How | None = None,
-    events: Events | None = None,
-    where: str | None = None,
-    span: Span | None = None,
-    first_by: str | None = None,
-    for_release: bool = True,
-    keep: bool = True,
-) -> Iterator[tuple[Any, CountQuery, SampleProfiles, Units | None]]:
-    """Give the people, what to count of them but for the metrics' grids, a sample of them, and how rows became people.
-
-    ``keep``: where they are made of many rows, they are made once.
-    """
-    units = make_units(unit, aggregate, events, first_by)
-    for source in (table, *([events.table] if events else [])):
+    table: Any, plan: Plan, units: Units, *, for_release: bool, keep: bool = True
+) -> Iterator[tuple[Any, CountQuery, SampleProfiles]]:
+    """Give the people, what to count of them but for the metrics' grids, and a sample of them."""
+    for source in (table, *([units.events.table] if units.events else [])):
         with asking(source.get_backend()):
             engine_of(source).check(source, [column_of(plan, name) for name in needed_columns(plan)])
-    with strict_arithmetic(table), counted_people(table, plan, where, units, span, keep=keep) as people:
+    with strict_arithmetic(table), counted_people(table, plan, units, keep=keep) as people:
         query = replace(_make_query(people, plan, flags=person_flags(plan, units)), for_release=for_release)
         sample = _sample(people, query)
         lacking = [name for name, metric in sample.metrics.items() if metric.profile.gaps]
         everybody = plan.experiment_names  # others lack a value wherever a metric is not about them
         gaps = frozenset(name for name in lacking if people_of(plan, name) == everybody)
-        yield people, replace(query, gaps=gaps), sample, units
+        yield people, replace(query, gaps=gaps), sample
 
 
 @contextmanager
-def counted_people(
-    table: Any, plan: Plan, where: str | None, units: Units | None, span: Span | None = None, *, keep: bool = True
-) -> Iterator[Any]:
-    """Give the relation that is counted: of the rows for which a condition holds a row per person, with the plan's
-    columns: arms, covariates and metrics. ``keep``: where people are made of many rows, they are made once.
-    """
-    rows = filter_rows(table, where) if where else table
+def counted_people(table: Any, plan: Plan, units: Units, *, keep: bool = True) -> Iterator[Any]:
+    """Give a row per person, with the plan's columns. ``keep``: people made of many rows are made once."""
+    rows, span = filter_rows(table, units.where) if units.where else table, units.span
     in_utc = spark_setting(table, "spark.sql.session.timeZone", "UTC")  # which decides the day of an instant there
     with in_utc if span else nullcontext():
-        if units is None:
+        if units.unit is None:
             enrolled = rows.filter(in_span(day_number(rows, span.column), span)) if span else rows
             known, names = add_alias_columns(enrolled, plan), needed_columns(plan)
             if set(names) <= set(known.columns):  # of an unknown name the error needs all the others
                 known = known.select(*names)  # Ibis handles few columns the quicker
             yield restrict_people(known, plan)
             return
-        made = to_people(rows, plan, units, span)
+        made = to_people(rows, plan, units)
         with kept(made) if keep else nullcontext(made) as people:
             yield restrict_people(people, plan)
 
