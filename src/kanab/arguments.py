@@ -59,16 +59,6 @@ def check_arguments(skip: tuple[str, ...] = ()) -> Callable[[Target], Target]:
 
     Parameters in ``skip`` are left to the function, which says more about them than their kind; so are ``confidence``,
     whose range every function checks, and choices among a few texts, which it lists.
-
-    >>> @check_arguments()
-    ... def area(width: float, height: float = 1.0) -> float:
-    ...     return width * height
-    >>> area(2, hight=3)
-    Traceback (most recent call last):
-    kanab.errors.ArgumentError: area() has no argument 'hight'. Did you mean 'height'?
-    >>> area("2")
-    Traceback (most recent call last):
-    kanab.errors.ArgumentError: width of area() must be a number, not a str.
     """
 
     def decorate(target: Target) -> Target:

@@ -21,11 +21,7 @@ MOST_STEPS = 20
 
 
 def floor_to_k(people: int, k: int) -> int:
-    """Return a number of people as it may be shown: the multiple of k that is not above it.
-
-    >>> floor_to_k(137, 10), floor_to_k(9, 10)
-    (130, 0)
-    """
+    """Return a number of people as it may be shown: the multiple of k that is not above it."""
     return people // k * k
 
 

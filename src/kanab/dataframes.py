@@ -84,9 +84,6 @@ def flat_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return rows that all have the same columns: pairs as two, parts with names as one each, lists as one text.
 
     Lists of rows are left out: they are tables of their own.
-
-    >>> flat_rows([{"arm": "B", "interval": [1, None], "prior": {"sd": 2}, "covariates": ["a", "b"]}])
-    [{'arm': 'B', 'interval_low': 1, 'interval_high': None, 'prior_sd': 2, 'covariates': 'a, b'}]
     """
     columns: dict[str, dict[str, None]] = {}
     flat = []

@@ -18,11 +18,7 @@ def closest(name: object, known: Iterable[object], most: int = 1, cutoff: float 
 
 
 def meant(name: object, known: Iterable[object]) -> str:
-    """Return which of several names was meant, as a question with a space after it; nothing where none is near.
-
-    >>> meant("spnd", ["bought", "spend"]), meant("x", ["A", "B"])
-    ("Did you mean 'spend'? ", '')
-    """
+    """Return which of several names was meant, as a question with a space after it; nothing where none is near."""
     near = closest(name, known)
     return f"Did you mean {near[0]!r}? " if near else ""
 
@@ -60,23 +56,14 @@ class SourceError(KanabError):
 
 
 class MissingExtraError(SourceError):
-    """An optional package that is not installed.
-
-    >>> print(MissingExtraError("reading from Spark", "spark"))
-    reading from Spark needs an extra. Run: pip install 'kanab[spark]'
-    """
+    """An optional package that is not installed."""
 
     def __init__(self, doing: str, extra: str) -> None:
         super().__init__(f"{doing} needs an extra", f"Run: pip install 'kanab[{extra}]'")
 
 
 def need_extra(doing: str, extra: str, *packages: str) -> None:
-    """Raise `MissingExtraError` where a package of an extra is not installed.
-
-    >>> need_extra("reading from Spark", "spark", "no_such_package")
-    Traceback (most recent call last):
-    kanab.errors.MissingExtraError: reading from Spark needs an extra. Run: pip install 'kanab[spark]'
-    """
+    """Raise `MissingExtraError` where a package of an extra is not installed."""
     if any(importlib.util.find_spec(package) is None for package in packages):
         raise MissingExtraError(doing, extra)
 
@@ -118,10 +105,6 @@ class MessageError(KanabError):
     """A message that the plan does not allow, or that cannot be read. It never repeats the message.
 
     ``reason`` is one word of a closed list, which is counted; ``status`` is the HTTP status of the answer.
-
-    >>> problem = MessageError("unknown level for 'tier'", "Declared levels: 1, 2, 3.", at="line 3", reason="level")
-    >>> print(problem, problem.status)
-    unknown level for 'tier' - at line 3. Declared levels: 1, 2, 3. 400
     """
 
     def __init__(
@@ -177,20 +160,12 @@ class ArgumentError(KanabError, TypeError):
 
 
 def flag(name: str, value: str) -> str:
-    """Write a flag as it is typed: what a shell would take apart stands in quotes.
-
-    >>> flag("--bin", "age=5"), flag("--bin", "Tage seit Kauf=5")
-    ('--bin age=5', "--bin 'Tage seit Kauf=5'")
-    """
+    """Write a flag as it is typed: what a shell would take apart stands in quotes."""
     return f"{name} {shlex.quote(value)}"
 
 
 def listed(names: Iterable[object], *, most: int = 12) -> str:
-    """List the available choices, and only so many of them.
-
-    >>> listed(["A", "B", "C"], most=2)
-    'A, B, … (3 in all)'
-    """
+    """List the available choices, and only so many of them."""
     texts = [str(name) for name in names]
     if len(texts) <= most:
         return ", ".join(texts)

@@ -213,21 +213,12 @@ def plain_number(text: str) -> float:
 
 
 def share(text: str) -> float:
-    """Read a number, or a percentage as a part of 1; raise `ValueError` for anything else.
-
-    >>> share("0.05"), share("5%"), share("-12.5 %")
-    (0.05, 0.05, -0.125)
-    """
+    """Read a number, or a percentage as a part of 1; raise `ValueError` for anything else."""
     return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
 
 
 def one_of(literal: Any) -> Kind:
-    """Return the kind of one of a few words.
-
-    >>> from typing import Literal
-    >>> one_of(Literal["own", "one"]).metavar
-    'own|one'
-    """
+    """Return the kind of one of a few words."""
     choices = get_args(literal)
     words = (str(choice).lower() if isinstance(choice, bool) else repr(choice) for choice in choices)
     read = checked(lambda value: isinstance(value, (str, bool)) and value in choices, f"must be {' or '.join(words)}")

@@ -22,12 +22,7 @@ _KIND = "application/vnd.openxmlformats-officedocument.spreadsheetml"
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """Return rows that have the same columns as CSV; names come from data, and none may become a formula.
-
-    >>> print(csv_text([{"arm": "=B1", "people": 12}]), end="")
-    arm,people
-    '=B1,12
-    """
+    """Return rows that have the same columns as CSV; names come from data, and none may become a formula."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     for line in _lines(rows):

@@ -16,14 +16,7 @@ _WHOLE = 40
 
 @dataclass(frozen=True)
 class Table:
-    """A header and rows of texts. Columns whose cells all read as numbers align right.
-
-    >>> print(Table(("arm", "people"), (("A", "9"), ("B", "11"))))
-    arm  people
-    ───  ──────
-    A         9
-    B        11
-    """
+    """A header and rows of texts. Columns whose cells all read as numbers align right."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -91,11 +84,7 @@ def _numeric(text: str) -> bool:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Format a number to so many significant digits, without an exponent where it stays readable.
-
-    >>> number(0.000012345), number(1234567.0), number(-0.18708), number(None)
-    ('1.234e-05', '1,234,567', '-0.1871', '–')
-    """
+    """Format a number to so many significant digits, without an exponent where it stays readable."""
     if value is None or math.isnan(value):
         return "–"
     if value == 0:
@@ -114,11 +103,7 @@ def _exponent(magnitude: float) -> int:
 
 
 def p_value(p: float | None) -> str:
-    """Format a p-value to three digits, never as a bare 0.
-
-    >>> p_value(0.0412), p_value(1.3644e-112), p_value(0.0)
-    ('0.0412', '1.36e-112', '< 1e-300')
-    """
+    """Format a p-value to three digits, never as a bare 0."""
     if p is None or math.isnan(p):
         return "–"
     if p < 1e-300:

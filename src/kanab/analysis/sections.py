@@ -118,17 +118,7 @@ def metric_sentences(data: Data, metric: str) -> list[str]:
 
 
 def gain_sentences(data: Data, metric: str) -> list[str]:
-    """Return how many more people the plain effects would have taken to be as precise as the adjusted ones.
-
-    >>> row = {"metric": "spend", "arm": "B", "covariates": ["spend_before"], "sample_size_gain": 0.384}
-    >>> gain_sentences({"effects": [row]}, "spend")
-    ['Adjusting for spend_before is worth as much as if 38 % more people had come.']
-    >>> row |= {"covariates": ["tier"], "sample_size_gain": -0.2, "se_noise": 0.1, "carries_verdict": True}
-    >>> gain_sentences({"effects": [row]}, "spend")
-    ['Adjusting for tier costs more in noise than it explains: as if 20 % fewer people had come.']
-    >>> gain_sentences({"effects": [row | {"carries_verdict": False}]}, "spend")
-    ['Adjusting for tier would add too much noise: the effect without it decides.']
-    """
+    """Return how many more people the plain effects would have taken to be as precise as the adjusted ones."""
     rows = [row for row in data["effects"] if row["metric"] == metric and row.get("sample_size_gain") is not None]
     units = "clusters" if data.get("clusters") else "people"
     if any(row.get("se_noise") and not row["carries_verdict"] for row in rows):

@@ -107,11 +107,7 @@ def numbers(texts: tuple[str, ...], flag: str, read: Callable[[str], float] = fl
 
 
 def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
-    """Read planned shares: ratios such as ``A=9,B=1``, parts of 1, or percentages that add up to 100.
-
-    >>> shares_of(("A=90%,B=10%",)), shares_of(("1=0.33,2=0.33,3=0.33",))
-    ({'A': 90.0, 'B': 10.0}, {1: 0.33, 2: 0.33, 3: 0.33})
-    """
+    """Read planned shares: ratios such as ``A=9,B=1``, parts of 1, or percentages that add up to 100."""
     example = "A=50%,B=50%"
     written = pairs(texts, "--shares", example)
     if len(written) == 1:
@@ -130,11 +126,7 @@ def shares_of(texts: tuple[str, ...]) -> dict[Level, float]:
 
 
 def _adds_up(shares: Iterable[float], whole: int) -> bool:
-    """Return whether shares add up to a whole, but for the rounding of their last digits.
-
-    >>> _adds_up([0.33, 0.33, 0.33], 1), _adds_up([0.5, 0.4], 1)
-    (True, False)
-    """
+    """Return whether shares add up to a whole, but for the rounding of their last digits."""
     written = [Decimal(repr(float(share))) for share in shares]
     digits = [min(0, int(share.normalize().as_tuple().exponent)) for share in written]
     room = sum((Decimal((0, (5,), digit - 1)) for digit in digits), Decimal(0))
@@ -145,11 +137,6 @@ def by_column(texts: tuple[str, ...], field: Described) -> dict[str, Any]:
     """Read what a flag says of columns as plain values of a field.
 
     Several shares belong to the column before them.
-
-    >>> by_column(("latency=0.5,0.9", "spend=0.5"), described(Quantile)["at"])
-    {'latency': (0.5, 0.9), 'spend': (0.5,)}
-    >>> by_column(("spend=0:500",), described(Mean)["bounds"])
-    {'spend': (0.0, 500.0)}
     """
     several: dict[str, list[str]] = {}
     name = ""
@@ -194,11 +181,7 @@ def claimed(flag: str, claim: Any, text: str, better: Any = "higher", *, relativ
 
 
 def level(text: str | None) -> Level:
-    """Read an arm on the command line: a number if it looks like one, true/false, else a text.
-
-    >>> [level(text) for text in ("A", "1", "0.5", "False")]
-    ['A', 1, 0.5, False]
-    """
+    """Read an arm on the command line: a number if it looks like one, true/false, else a text."""
     if text is None:
         return None
     if text.lower() in ("true", "false"):
@@ -211,11 +194,7 @@ def level(text: str | None) -> Level:
 
 
 def moment(day: str) -> datetime:
-    """Return the beginning of a day, in UTC.
-
-    >>> moment("2026-11-15").isoformat()
-    '2026-11-15T00:00:00+00:00'
-    """
+    """Return the beginning of a day, in UTC."""
     try:
         return datetime.fromisoformat(day).replace(tzinfo=UTC)
     except ValueError:

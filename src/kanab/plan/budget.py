@@ -33,11 +33,7 @@ ROUNDING = 1e-9
 
 
 def epsilon_problem(epsilon: object) -> str:
-    """Say what is wrong with an ε; an empty text where nothing is.
-
-    >>> epsilon_problem(1), epsilon_problem(0)
-    ('', 'must lie between 0.001 and 100')
-    """
+    """Say what is wrong with an ε; an empty text where nothing is."""
     if not is_finite(epsilon):
         return "must be a finite number"
     if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:  # type: ignore[operator]
@@ -58,13 +54,7 @@ def table_names(plan: Plan) -> tuple[str, ...]:
 
 
 def account_names(plan: Plan) -> tuple[str, ...]:
-    """Return what has a part of ε: every experiment, and every table of two experiments.
-
-    >>> from kanab.plan.model import ExperimentPlan
-    >>> shop = ExperimentPlan("checkout", interactions=("banner",))
-    >>> account_names(Plan((), (shop, ExperimentPlan("banner"))))
-    ('checkout', 'banner', 'checkout/banner')
-    """
+    """Return what has a part of ε: every experiment, and every table of two experiments."""
     both = [linkage.name for linkage in plan.linkages if len(linkage.experiments) > 1]
     return (*plan.experiment_names, *both)
 
@@ -80,11 +70,7 @@ def exclusions(plan: Plan) -> Exclusions:
 
 
 def exclusive_groups(names: Iterable[str], apart: Exclusions) -> list[list[str]]:
-    """Return names in groups of experiments that all exclude each other; what excludes nothing is a group by itself.
-
-    >>> exclusive_groups(["a", "b", "c"], frozenset({frozenset("ab"), frozenset("bc")}))
-    [['a', 'b'], ['c']]
-    """
+    """Return names in groups of experiments that all exclude each other; what excludes nothing is a group by itself."""
     groups: list[list[str]] = []
     for name in names:
         for group in groups:
@@ -100,11 +86,6 @@ def epsilon_shares(plan: Plan) -> dict[str, float]:
     """Return the part of ε of every experiment and every table of two, as declared or equal parts of what is left.
 
     Nobody is in two experiments that exclude each other, so that each of them has the whole part of its group.
-
-    >>> from kanab.plan.model import ExperimentPlan
-    >>> shop = ExperimentPlan("checkout", exclude_with=("prices",))
-    >>> epsilon_shares(Plan((), (shop, ExperimentPlan("prices"), ExperimentPlan("banner"))))
-    {'checkout': 0.5, 'prices': 0.5, 'banner': 0.5}
     """
     declared = {} if plan.budget is None else plan.budget.shares
     groups = exclusive_groups(account_names(plan), exclusions(plan))

@@ -27,14 +27,7 @@ def check_plan(plan: Plan) -> Plan:
 
 
 def find_mistakes(plan: Plan) -> Iterator[str]:
-    """Yield what contradicts itself in a plan: one sentence per mistake, which begins with its path.
-
-    >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 0)), interactions=("baner",))
-    >>> for mistake in find_mistakes(Plan((MetricPlan("spend"),), (shop, ExperimentPlan("banner")))):
-    ...     print(mistake)
-    experiments.checkout.arms.B must have a positive share
-    experiments.checkout.interactions names an unknown experiment, 'baner'; nearest: banner
-    """
+    """Yield what contradicts itself in a plan: one sentence per mistake, which begins with its path."""
     if type(plan.k) is not int or plan.k < SMALLEST_K:
         yield f"k must be a whole number, at least {SMALLEST_K}"
     yield from _name_mistakes(plan)
@@ -58,12 +51,7 @@ SAME_AUDIENCE = (
 
 
 def find_warnings(plan: Plan) -> list[str]:
-    """Return what is no mistake in the plan of a collector, and should be known before it collects.
-
-    >>> shop, banner = ExperimentPlan("checkout"), ExperimentPlan("banner", exclude_with=("checkout",))
-    >>> find_warnings(Plan((), (shop, banner))), len(find_warnings(Plan((), (shop, banner, ExperimentPlan("price")))))
-    ([], 1)
-    """
+    """Return what is no mistake in the plan of a collector, and should be known before it collects."""
     same_people = any(
         first.name not in second.exclude_with and second.name not in first.exclude_with
         for first, second in combinations(plan.experiments, 2)
@@ -80,11 +68,7 @@ def refuse(mistakes: Sequence[str], where: str = "the plan") -> None:
 
 
 def path_to(*keys: object) -> str:
-    """Return the path of a key as TOML writes it.
-
-    >>> path_to("metrics", "time on app", "bounds")
-    'metrics."time on app".bounds'
-    """
+    """Return the path of a key as TOML writes it."""
     texts = [str(key) if len(str(key)) <= LONGEST_NAME else f"{str(key)[:20]}…" for key in keys]
     return ".".join(text if re.fullmatch(r"[\w-]+", text) else json.dumps(text, ensure_ascii=False) for text in texts)
 

@@ -13,11 +13,7 @@ a control's, such as "old"; or it is not known, and merely the first one, agains
 
 
 def control_of(plan: ExperimentPlan | None, arms: Factor, named: Level = None) -> tuple[Level, ControlChoice]:
-    """Return the control among the arms that an experiment has, and how it is known.
-
-    >>> control_of(ExperimentPlan("page"), Factor("page", ("new", "old"), "arm"))
-    ('old', 'word')
-    """
+    """Return the control among the arms that an experiment has, and how it is known."""
     plan = plan or ExperimentPlan(arms.name)
     first = plan.arms[0] if plan.arms else None
     control = plan.control if named is None else named
@@ -29,11 +25,7 @@ def control_of(plan: ExperimentPlan | None, arms: Factor, named: Level = None) -
 
 
 def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
-    """Return one text per bin of a number that is cut at its edges, in order.
-
-    >>> bin_labels((12.5, 30.0)), bin_labels(())
-    (('< 12.5', '12.5 – 30', '≥ 30'), ('any',))
-    """
+    """Return one text per bin of a number that is cut at its edges, in order."""
     texts = [label(as_level(edge, "edge")) for edge in edges]
     if not texts:
         return ("any",)
@@ -49,20 +41,6 @@ def declared_levels(plan: Plan, name: str) -> Factor | None:
     """Return the levels of a covariate, or the bins of a metric, as they are declared; None where the data decide.
 
     The missing level is one of them wherever somebody may be without. Bins are scored by their number, for their order.
-
-    >>> from kanab.plan.file import parse_plan
-    >>> plan = parse_plan('''
-    ... [metrics.spend]
-    ... bounds = [0, 500]
-    ... [covariates]
-    ... tier = { levels = [1, 2] }
-    ... age = { bins = [30, 50] }
-    ... [experiments.checkout]
-    ... arms = { A = 1, B = 1 }
-    ... adjust = ["tier", "age"]
-    ... ''')
-    >>> declared_levels(plan, "age").levels, declared_levels(plan, "tier").scores
-    (('< 30', '30 – 50', '≥ 50', None), (1.0, 2.0, None))
     """
     planned = plan.covariate(name)
     everybody_has_one = name in plan.binned_metrics and plan.metrics_by_name[name].missing == "zero"

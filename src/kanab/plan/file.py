@@ -70,13 +70,7 @@ def plan_from_dict(data: Any) -> Plan:
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Return the plan as plain data in the shape of its file, ready for JSON; defaults are left out.
-
-    >>> from kanab.description import Mean
-    >>> from kanab.plan.model import make_plan
-    >>> plan_to_dict(make_plan("variant", [Mean("spend", bounds=(0, 500))], adjust=["tier"]))["metrics"]
-    {'spend': {'bounds': [0, 500]}}
-    """
+    """Return the plan as plain data in the shape of its file, ready for JSON; defaults are left out."""
     own, cohorts, budget = _written(plan), plan.cohorts, plan.budget
     experiments = [replace(each, adjust=(*each.adjust, *each.numbers)) for each in plan.experiments]
     return (

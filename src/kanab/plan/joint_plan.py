@@ -120,13 +120,7 @@ def column_of(plan: Plan, name: str) -> str:
 
 
 def counting_terms(plan: Plan) -> str:
-    """Return what matters of a plan for counting, as a text; plans that agree in it have the same count.
-
-    >>> from kanab.plan.model import make_plan
-    >>> plan = make_plan("variant", ["spend"])
-    >>> counting_terms(plan) == counting_terms(replace(plan, k=20))
-    True
-    """
+    """Return what matters of a plan for counting, as a text; plans that agree in it have the same count."""
     parts = attrgetter("name", "arms", "adjust", "segments", "interactions", "numbers", "received")
     experiments = [(*parts(each), tuple(each.quantiles)) for each in plan.experiments]
     covariates = [plan.covariate(name).counting for name in plan.covariates_in_use]
@@ -139,14 +133,6 @@ def join_plans(plans: Sequence[Plan], taken: Iterable[str] = (), *, apart: bool 
     ``apart`` shares no covariate or metric among plans about other people: where people are made of
     exposures, each experiment has a first one of its own, and what happened after it. Raises `PlanError`
     where different tables would have the same name.
-
-    >>> from kanab.description import Covariate, Mean
-    >>> from kanab.plan.model import make_plan
-    >>> first = make_plan("variant", [Mean("spend", bounds=(0, 500))], adjust=["tier"])
-    >>> other = make_plan("variant", [Mean("spend", bounds=(0, 90))], adjust=[Covariate("tier", bins=3)])
-    >>> joint = join_plans([first, other])
-    >>> joint.linkage_names, joint.metric_names, dict(joint.copies)
-    (('variant/tier', 'variant/tier#2'), ('spend', 'spend#2'), {'tier#2': 'tier', 'spend#2': 'spend'})
     """
     own = ((*plan.experiment_names, *plan.metric_names, *plan.covariates_in_use) for plan in plans)
     names = _Names({*taken, *chain.from_iterable(own)})

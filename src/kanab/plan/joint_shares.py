@@ -25,11 +25,7 @@ ROUNDING = 1e-6
 
 
 def joint_share_mistakes(shares: JointShares, arms: Sequence[Sequence[Level] | None]) -> Iterator[str]:
-    """Yield what is wrong with joint shares, as ends of sentences; arms that are not known are not checked.
-
-    >>> list(joint_share_mistakes((("A", "off", 0.5), ("B", "on", 0.4)), [("A", "B"), ("off", "on")]))
-    ['leaves out A × on, B × off; a pair that nobody may be in has share 0', 'must add up to 1']
-    """
+    """Yield what is wrong with joint shares, as ends of sentences; arms that are not known are not checked."""
     cells = [(label(first), label(second)) for first, second, _ in shares]
     if len(set(cells)) < len(cells):
         yield "names a pair of arms twice"
@@ -57,11 +53,7 @@ def share_table(shares: JointShares, first: Sequence[Level], second: Sequence[Le
 
 
 def are_independent(shares: JointShares) -> bool:
-    """Return whether the shares are those of two independent assignments.
-
-    >>> are_independent((("A", "off", 0.45), ("A", "on", 0.45), ("B", "off", 0.05), ("B", "on", 0.05)))
-    True
-    """
+    """Return whether the shares are those of two independent assignments."""
     first, second = (tuple(dict.fromkeys(cell[side] for cell in shares)) for side in (0, 1))
     table = share_table(shares, first, second)
     return bool(np.all(np.abs(table - np.outer(table.sum(axis=1), table.sum(axis=0))) < ROUNDING))

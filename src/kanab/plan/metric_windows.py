@@ -26,12 +26,7 @@ class MetricWindow:
 
 
 def metric_window(name: str) -> MetricWindow | None:
-    """Return the window that a metric's name says; None where it says none. Raises `PlanError` for an empty one.
-
-    >>> metric_window("spend@7d..14d")
-    MetricWindow(column='spend', start=604800, end=1209600)
-    >>> metric_window("spend")
-    """
+    """Return the window that a metric's name says; None where it says none. Raises `PlanError` for an empty one."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -42,11 +37,7 @@ def metric_window(name: str) -> MetricWindow | None:
 
 
 def windows_by_column(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the metrics of each column that has several windows, in the order of time.
-
-    >>> windows_by_column(["spend@7d..14d", "spend@0d..7d", "visits@0d..7d", "spend"])
-    {'spend': ['spend@0d..7d', 'spend@7d..14d']}
-    """
+    """Return the metrics of each column that has several windows, in the order of time."""
     columns: dict[str, list[tuple[int, int, str]]] = {}
     for name in names:
         window = metric_window(name)

@@ -402,10 +402,6 @@ class Plan:
         """The tables that the planned analyses need, and no others; covariates are never crossed.
 
         Where several are adjusted for, the gate adds people by two of them at a time.
-
-        >>> shop = ExperimentPlan("checkout", adjust=("tier",), segments=("device",))
-        >>> Plan((MetricPlan("spend"),), (shop, ExperimentPlan("banner"))).linkage_names
-        ('checkout/tier', 'checkout/device', 'banner')
         """
         linkages: list[Linkage] = []
         tables = {frozenset((name,)) for name in self.experiment_names}
@@ -572,9 +568,6 @@ def settle_missing(plan: Plan, rules: Mapping[str, Missing] | Missing = "zero") 
     """Return the plan with a rule for missing values where it says nothing: one for all metrics, or by metric.
 
     A collector's metrics are sums of events: whoever sent none has 0.
-
-    >>> settle_missing(make_plan("variant", ["spend"])).metrics[0].missing
-    'zero'
     """
     metrics = tuple(
         replace(metric, missing=rules if isinstance(rules, str) else rules.get(metric.name))
@@ -595,10 +588,6 @@ def settle_kinds(plan: Plan, is_number: Callable[[str], bool]) -> Plan:
     """Return the plan with what its columns decide: which covariates are adjusted for as numbers.
 
     Those are covariates that nothing is said of, and that are not segments. Missing numbers count as 0.
-
-    >>> plan = settle_kinds(make_plan("variant", ["spend"], adjust=["tier", "spend_before"]), "spend_before".__eq__)
-    >>> plan.experiment().adjust, plan.numbers
-    (('tier',), ('spend_before',))
     """
     declared = {covariate.name for covariate in plan.covariates}
     classes = {*chain.from_iterable(each.segments for each in plan.experiments)}

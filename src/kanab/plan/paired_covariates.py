@@ -35,11 +35,7 @@ class Pair:
 
 
 def pairs_of(experiment: ExperimentPlan) -> list[Pair]:
-    """Return the pairs that a joint adjustment needs, in the order of their names.
-
-    >>> [pair.name for pair in pairs_of(ExperimentPlan("checkout", adjust=("tier", "device", "country")))]
-    ['checkout/country/device', 'checkout/country/tier', 'checkout/device/tier']
-    """
+    """Return the pairs that a joint adjustment needs, in the order of their names."""
     return [Pair(experiment.name, *two) for two in combinations(sorted(set(experiment.adjust)), 2)]
 
 

@@ -132,11 +132,7 @@ def _table(data: Data, row: BayesRow) -> Table:
 
 
 def chance(probability: float | None) -> str:
-    """Return a probability in percent, never quite certain.
-
-    >>> chance(0.99999), chance(0.1234), chance(0.0), chance(None)
-    ('> 99.9 %', '12.3 %', '< 0.1 %', '–')
-    """
+    """Return a probability in percent, never quite certain."""
     if probability is None:
         return "–"
     return "> 99.9 %" if probability > 0.9995 else "< 0.1 %" if probability < 0.0005 else percent(probability, 1)

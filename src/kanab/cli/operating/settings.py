@@ -47,11 +47,7 @@ def take_settings(command: click.Command) -> None:
 
 
 def variable(option: click.Option) -> str:
-    """Return the variable of an option.
-
-    >>> variable(click.Option(["--replace-plan"])), variable(click.Option(["--key"]))
-    ('KANAB_REPLACE_PLAN', 'KANAB_KEY_FILE')
-    """
+    """Return the variable of an option."""
     flag = next(text for text in option.opts if text.startswith("--"))
     return _NAMES.get(flag, f"KANAB_{flag.removeprefix('--').replace('-', '_').upper()}")
 
@@ -129,11 +125,7 @@ def _from_flag(ctx: click.Context, name: str) -> bool:
 
 
 def has_password(url: str) -> bool:
-    """Return whether an address holds a password.
-
-    >>> [has_password(f"postgresql://{text}") for text in ("db/kanab", "me:secret@db/kanab", "db/kanab?password=x")]
-    [False, True, True]
-    """
+    """Return whether an address holds a password."""
     try:
         parts = urlsplit(url)
         return bool(parts.password) or "password" in parse_qs(parts.query)
