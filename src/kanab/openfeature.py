@@ -1,8 +1,6 @@
 """Kanab as a provider for OpenFeature: flags are experiments, tracking events are metrics.
 
-An arm is the value of a flag, by reason SPLIT. During a request the provider serves one person, whose
-state the caller holds; without a person it knows only arms that follow from a targeting key, and
-counts nobody.
+During a request it serves one person, whose state the caller holds; without one it counts nobody.
 """
 # ruff: noqa: ARG002 - OpenFeature says which parameters there are
 
@@ -71,10 +69,7 @@ class KanabProvider(AbstractProvider):
         return Metadata(name="kanab")
 
     def initialize(self, evaluation_context: EvaluationContext) -> None:
-        """Wait for the collector's config.
-
-        Raises `ProviderNotReadyError` where it does not come in time.
-        """
+        """Wait for the collector's config; raise `ProviderNotReadyError` where it does not come in time."""
         if not self._client.ready(self._patience):
             raise ProviderNotReadyError("the collector's config cannot be read")
 

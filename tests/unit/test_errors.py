@@ -1,5 +1,5 @@
 from kanab import errors
-from kanab.errors import KanabError, listed
+from kanab.errors import KanabError, flag, listed
 
 
 def children(kind: type[KanabError]) -> set[type[KanabError]]:
@@ -14,3 +14,7 @@ def test_listed_names_twelve_choices_and_counts_the_rest() -> None:
     assert listed(range(12)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
     assert listed(range(13)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, … (13 in all)"
     assert listed([]) == ""
+
+
+def test_a_flag_is_quoted_where_a_shell_would_take_it_apart() -> None:
+    assert (flag("--bin", "age=5"), flag("--bin", "two words=5")) == ("--bin age=5", "--bin 'two words=5'")

@@ -98,10 +98,7 @@ def analyze(released: Tables, experiment: str | None = None, reading: Reading | 
 
 
 def analyze_release(released: Tables, experiment: str | None, options: Reading) -> Readout:
-    """Analyze one experiment of a release. What ``analyze`` does.
-
-    Where nothing is said of looks, a release is read over those that its plan has.
-    """
+    """Analyze as ``analyze`` does; where nothing is said of looks, a release is read over those of its plan."""
     if not isinstance(released, Tables):
         refuse_own_rows(released)
         raise PrivacyError("only a Release can be analyzed", "Call release() on what count() returned.")

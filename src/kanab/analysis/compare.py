@@ -323,10 +323,7 @@ def _corrected(family: Family, options: ResolvedOptions) -> Iterator[Simultaneou
 
 
 def _careful(look: Look, means: ArmMeans, effect: Effect) -> Look:
-    """Let nobody stop because an arm has had no event yet: without a variance of its own it looks surer than it is.
-
-    The score test of two rates knows better: it takes the variance from both arms.
-    """
+    """Let nobody stop because an arm had no event yet; the score test of two rates has the variance of both arms."""
     still = [arm for arm, spread in zip(means.arms, means.sample, strict=True) if spread <= 0]
     return not_stopping(look) if effect.test != "score" and any(arm in still for arm, _ in effect.contrast) else look
 

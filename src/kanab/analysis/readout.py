@@ -152,7 +152,7 @@ class Readout(Frames[str]):
         return readout_text(self._shown(), width=width, details=True)
 
     def to_brief(self) -> str:
-        """Return the decision, alarms and one line per metric and arm, within 80 columns."""
+        """Return the decision, alarms and one line per metric and arm, within 80 columns where names allow it."""
         return brief_text(self._shown())
 
     def to_markdown(self) -> str:

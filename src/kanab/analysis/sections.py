@@ -1,7 +1,7 @@
 """The readout as a document: its sections, and these on a terminal, as Markdown, in a notebook and as one page."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from html import escape
 from typing import Any
@@ -41,8 +41,6 @@ _FOREST_KEY = "In the pictures: dot, the effect; line, its interval; upright mar
 BRIEF_WIDTH = 80
 """Columns of a terminal that nobody widened."""
 
-_LEAST_NAME = 6
-_POINTS = " (points)"
 _VERDICTS = {"untestable": "not testable", "early": "too early"}
 
 
@@ -208,9 +206,9 @@ def _field(value: Any) -> str:
 
 
 def brief_text(data: Data) -> str:
-    """Return the decision, alarms, and the effect that carries the verdict of each metric and arm, within 80 columns.
+    """Return the decision, alarms, and the effect that carries the verdict of each metric and arm.
 
-    Where there is no room for standard errors, intervals say them; names that leave no room for numbers are shortened.
+    All is within 80 columns where names allow it; where there is no room for standard errors, intervals say them.
     """
     clean = mapped(data, printable)
     alarms = alarm_sentences(clean)
@@ -227,27 +225,18 @@ def _brief_table(data: Data, rows: list[Row]) -> Table:
     header: tuple[str, ...] = (
         "metric", "arm", "effect", "SE", "interval", "relative", f"p ({method})" if method else "p", "verdict",
     )  # fmt: skip
-    cells = [_brief_cells(data, row, corrected=bool(method)) for row in rows]
-    needed = _widths(header, cells)
-    if sum(needed) + 2 * (len(needed) - 1) > BRIEF_WIDTH:
-        header, *cells = (line[:3] + line[4:] for line in (header, *cells))
-        needed = _widths(header, cells)
-    room = BRIEF_WIDTH - sum(2 + wide for wide in needed[2:]) - 2
-    arms = max(min(needed[1], max(_LEAST_NAME, room // 3)), min(needed[1], room - needed[0]))
-    widths = (max(_LEAST_NAME, room - arms), arms)
-    short = (tuple(_cut(*name) for name in zip(line, widths, strict=False)) + line[2:] for line in cells)
-    return Table(header, tuple(short))
-
-
-def _widths(header: tuple[str, ...], cells: Sequence[tuple[str, ...]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(header, *cells, strict=True)]
+    table = Table(header, tuple(_brief_cells(data, row, corrected=bool(method)) for row in rows))
+    if max(map(len, str(table).splitlines())) <= BRIEF_WIDTH:
+        return table
+    narrow = (*header[:3], *header[4:6], "corrected p" if method else "p", "verdict")
+    return Table(narrow, tuple(line[:3] + line[4:] for line in table.rows))
 
 
 def _brief_cells(data: Data, row: Row, *, corrected: bool) -> tuple[str, ...]:
     figures, relative = metric_figures(data, row["metric"])
     change = relative.bare(row["relative"], signed=True)
     return (
-        f"{row['metric']}{_POINTS}" if figures.share else row["metric"],
+        f"{row['metric']} (points)" if figures.share else row["metric"],
         row["arm"],
         figures.bare(row["estimate"], signed=True),
         figures.bare(row["se_population"]),
@@ -261,13 +250,6 @@ def _brief_cells(data: Data, row: Row, *, corrected: bool) -> tuple[str, ...]:
 def verdict_word(row_tone: str) -> str:
     """Return a row's tone as it is written in a line."""
     return _VERDICTS.get(row_tone, row_tone)
-
-
-def _cut(name: str, width: int) -> str:
-    if len(name) <= width:
-        return name
-    unit = _POINTS if name.endswith(_POINTS) and width > _LEAST_NAME + len(_POINTS) else ""
-    return f"{name[: width - 1 - len(unit)]}…{unit}"
 
 
 def readout_markdown(data: Data) -> str:

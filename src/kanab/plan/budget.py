@@ -1,8 +1,6 @@
 """Who has which part of a plan's ε, and what is wrong with an ε, a δ, shares or weights: in plans, flags and Python.
 
-Whoever takes part in several experiments is told about by all of them, but for experiments that exclude each other. So
-the parts add up over groups of such experiments, with the largest of each group; and tables of two experiments have a
-part of their own.
+Parts add up over groups of experiments that exclude each other, with the largest of each; tables of two have their own.
 """
 
 import math

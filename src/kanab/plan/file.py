@@ -1,8 +1,4 @@
-"""The plan file: read from TOML, or refused with every mistake in it at once; and plans as plain data.
-
-A file declares everything: the arms with their shares, the bounds of every metric, the covariates.
-What it does not name cannot be stored or released, and a key that nobody knows is a mistake.
-"""
+"""The plan file: read from TOML, or refused with every mistake in it at once; and plans as plain data."""
 
 from __future__ import annotations
 
@@ -62,10 +58,7 @@ def parse_plan(text: str) -> Plan:
 
 
 def plan_from_dict(data: Any) -> Plan:
-    """Read a plan that ``plan_to_dict`` wrote; unlike a file it may leave arms and bounds to the data.
-
-    Raises `PlanError` with all mistakes where it has any.
-    """
+    """Read a plan that ``plan_to_dict`` wrote, which may leave arms and bounds to the data; or raise `PlanError`."""
     return _built(data, "the plan", file=False)
 
 

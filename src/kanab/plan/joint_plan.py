@@ -42,11 +42,7 @@ class View:
 
 @dataclass(frozen=True)
 class JointPlan(Plan):
-    """A plan that counts what several plans need.
-
-    ``copies`` are the columns behind aliases. ``about`` says whose people a covariate or metric is
-    about, where that is not everybody.
-    """
+    """A plan for several: ``copies`` are the columns behind aliases, ``about`` says whose people a name is about."""
 
     tables: tuple[Linkage, ...] = ()
     copies: Mapping[str, str] = field(default_factory=dict)
@@ -95,10 +91,7 @@ def covariates_about(plan: Plan, group: Population) -> set[str]:
 
 
 def tables_about(plan: Plan, group: Population | None = None) -> dict[str, set[str]]:
-    """Return the tables of all views, or of those about one group of people, with the metrics of each.
-
-    Other metrics of a joint plan may not even be about the people of a table.
-    """
+    """Return the tables of all views, or of those about one group of people, with the metrics about the same people."""
     tables: dict[str, set[str]] = {}
     for view in views_of(plan):
         if group in (None, view.population):

@@ -1,9 +1,4 @@
-"""Planned shares of pairs of arms: how people are divided over two experiments that are assigned together.
-
-Most experiments are assigned independently of each other, and then nothing needs to be said. A factorial with
-unequal cells, or one in which some pairs of arms are left out, declares the share of every pair of arms among the
-people who are in both experiments; they add up to 1.
-"""
+"""Planned shares of pairs of arms, where two experiments are assigned together and not independently of each other."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,4 @@
-"""Plans: the arms, covariates, levels and metrics that may be counted, k, and the linkages that this needs.
-
-What a plan does not name cannot be stored or released. A plan file and command-line flags build the same object.
-"""
+"""Plans: the arms, covariates, levels and metrics that may be counted, k, and the linkages that this needs."""
 
 from __future__ import annotations
 
@@ -216,10 +213,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Linkage:
-    """One table that the plan needs: an experiment, alone, with a covariate, or with another one.
-
-    With ``people_only`` what stands for the covariate are the bins of a metric, and nothing is added up in them.
-    """
+    """One table that the plan needs; with ``people_only`` a metric's bins are its covariate, without sums."""
 
     experiments: tuple[str, ...]
     covariate: str | None = None
@@ -368,10 +362,7 @@ class Plan:
         return None
 
     def covariate(self, name: str) -> CovariatePlan:
-        """Return a covariate by name; one that was not declared takes its levels from the data.
-
-        A metric in bins is one too, for whoever reads its table.
-        """
+        """Return a covariate by name, declared or not; a metric in bins is one too, for whoever reads its table."""
         for covariate in self.covariates:
             if covariate.name == name:
                 return covariate
@@ -399,10 +390,7 @@ class Plan:
 
     @cached_property
     def linkages(self) -> tuple[Linkage, ...]:
-        """The tables that the planned analyses need, and no others; covariates are never crossed.
-
-        Where several are adjusted for, the gate adds people by two of them at a time.
-        """
+        """The tables that the planned analyses need; covariates are never crossed: the gate adds people by two."""
         linkages: list[Linkage] = []
         tables = {frozenset((name,)) for name in self.experiment_names}
         for experiment in self.experiments:
@@ -565,10 +553,7 @@ def _check_numbers(numbers: Iterable[str], metrics: Collection[str], classes: Co
 
 
 def settle_missing(plan: Plan, rules: Mapping[str, Missing] | Missing = "zero") -> Plan:
-    """Return the plan with a rule for missing values where it says nothing: one for all metrics, or by metric.
-
-    A collector's metrics are sums of events: whoever sent none has 0.
-    """
+    """Return the plan with a rule for missing values where it says nothing: a collector's sums begin with 0."""
     metrics = tuple(
         replace(metric, missing=rules if isinstance(rules, str) else rules.get(metric.name))
         if metric.missing is None and metric.ratio is None

@@ -1,7 +1,6 @@
 """Whom a collector tells about seals and alarms: the table ``[notify]`` of a plan, without its secrets.
 
-It belongs to the machine: no release and no version of the plan holds it. Secrets (addresses with a token in them,
-keys, passwords) come from the environment or from files, see docs/how-to/notifications.md.
+It belongs to the machine: no release and no version of the plan holds it.
 """
 
 from dataclasses import dataclass
@@ -41,10 +40,7 @@ class MailPlan:
 
 @dataclass(frozen=True)
 class NotifyPlan:
-    """Which events are told, how, and where the dashboard is.
-
-    ``json_to`` is None where its address comes from the environment.
-    """
+    """Which events are told, how, and where the dashboard is; ``json_to`` may come from the environment instead."""
 
     events: tuple[Event, ...] = key(Kind(_events), EVENTS)
     url: str | None = key(WEB_ADDRESS)

@@ -46,10 +46,7 @@ class Periods:
         return (counted - (_MONDAY if self._weekly else 0)) // self.days
 
     def label(self, number: int) -> str:
-        """Return the label of a period: its ISO week, or its first day.
-
-        Raises `PlanError` where it lies outside the calendar.
-        """
+        """Return the label of a period, its ISO week or first day; raise `PlanError` outside the calendar."""
         try:
             first = date.fromordinal(self.first_day(number) + _FIRST)
             if not self._weekly:

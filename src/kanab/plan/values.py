@@ -195,10 +195,7 @@ PROBABILITIES = Kind(
 
 
 def duration(text: Any) -> timedelta:
-    """Read a time span such as 30m, 24h, 7d or 2w.
-
-    Raises `PlanError` for anything else.
-    """
+    """Read a time span such as 30m, 24h, 7d or 2w; raise `PlanError` for anything else."""
     match = re.fullmatch(r"([1-9]\d{0,4})([mhdw])", text) if isinstance(text, str) else None
     if match is None:
         raise PlanError("a duration must be a whole number and a unit: m, h, d or w", "For example 24h or 7d.")

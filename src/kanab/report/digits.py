@@ -154,10 +154,8 @@ def percent(value: float, decimals: int = 0) -> str:
 def is_share(data: Mapping[str, Any], metric: str) -> bool:
     """Return whether the metric is 0 or 1 for everyone, so that its means are percentages.
 
-    Then and, for whole numbers, only then Σy² = Σy, and the plain effect's variance is
-    Σ m (1 − m) / (n − 1) over its two arms. Where values are missing the people per arm do not
-    tell, the equation fails, and the metric is shown as plain numbers. Where clusters were assigned or noise was added,
-    rates are named.
+    Then and, for whole numbers, only then the plain effect's variance is Σ m (1 − m) / (n − 1) over its two arms;
+    where values are missing that fails. Where clusters were assigned or noise was added, rates are named.
     """
     noise = data["privacy"].get("noise")
     if metric in (data.get("clusters") or {}).get("rates", ()) or (noise is not None and metric in noise["rates"]):

@@ -114,6 +114,7 @@ def test_a_csv_file_is_answered_in_one_command(program: Program) -> None:
 ANSWERS = f"""
 visits.csv {SPEND} --adjust tier
 visits.csv {FLAGS} --where '"from" = 1'
+three.csv {FLAGS} --shares A=0.33,B=0.33,B-2=0.33
 visits.csv {FLAGS} --where 'group = 1'
 visits.csv {FLAGS} --where 'WHERE tier > 0 AND "group" = 1'
 visits.csv {FLAGS} --join regions.tsv --on user_id --where "region = 'north'" --unit user_id

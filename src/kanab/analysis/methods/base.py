@@ -27,10 +27,7 @@ Mode = Literal["looks", "noise", "clusters"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What methods read: one experiment of a release, how it is read, and the means and effects that all share.
-
-    ``outcomes`` are the tables with metrics alone, without numbers that effects are adjusted for.
-    """
+    """What methods read of one experiment; ``outcomes`` are its tables without numbers that are adjusted for."""
 
     released: ReleasedTables
     analyzed: AnalyzedTables

@@ -45,10 +45,7 @@ HOW = (
 
 @dataclass(frozen=True)
 class QuantileRow:
-    """One quantile of one metric, an arm against the control; what lies in an open bin is infinite, in JSON None.
-
-    ``interval_control`` and ``interval_arm`` are of the arms' own quantiles.
-    """
+    """One quantile of one metric, an arm against the control; what lies in an open bin is infinite, in JSON None."""
 
     metric: str
     probability: float
@@ -282,10 +279,7 @@ def _table(rows: Sequence[QuantileRow], level: str) -> Table:
 
 
 def distribution_figure(distribution: Distribution, rows: Sequence[QuantileRow], control: str) -> Figure:
-    """Draw histograms of the arms over each other, below them the shares of people up to each value, and quantiles.
-
-    People in open bins are not drawn.
-    """
+    """Draw histograms of the arms, below them shares of people up to each value, and quantiles; open bins are not."""
     metric, edges = distribution.metric, distribution.edges
     arms = dict.fromkeys([control, *distribution.people])
     colours = {arm: ARMS[place % len(ARMS)] for place, arm in enumerate(arms)}

@@ -120,10 +120,7 @@ class Received(Method):
 
 
 def _effects(facts: Facts, metric: str, notes: list[str]) -> Iterator[ReceivedEffect]:
-    """Yield the effect of receiving because of every arm, plain, then adjusted.
-
-    It is adjusted for what the effects of being assigned are adjusted for, on the metric and on what was received.
-    """
+    """Yield the effect of receiving because of every arm, plain, then adjusted as effects of being assigned are."""
     received, analyzed, options = facts.plan.received, facts.analyzed, facts.options
     assert received is not None
     holding = {name: table for name, table in analyzed.tables.items() if _has_products(table, metric, received)}

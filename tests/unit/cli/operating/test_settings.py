@@ -74,9 +74,10 @@ def test_the_address_of_a_database_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 def test_a_password_on_the_command_line_is_warned_about_and_not_repeated() -> None:
-    result = run("export", "--store", "mysql://me:hidden@db/kanab")
-    assert "the password in --store stands in the list of processes. Give the address in KANAB_STORE" in result.stderr
-    assert "hidden" not in result.stderr
+    for address in ("mysql://me:hidden@db/kanab", "mysql://db/kanab?password=hidden"):
+        stderr = run("export", "--store", address).stderr
+        assert "the password in --store stands in the list of processes. Give the address in KANAB_STORE" in stderr
+        assert "hidden" not in stderr
     assert run("export", KANAB_STORE="mysql://me:hidden@db/kanab").stderr == ""
     assert run("export", "--store", "mysql://me@db/kanab").stderr == ""
 
