@@ -180,8 +180,6 @@ def test_a_signature_names_every_keyword_and_its_type(function: Callable[..., An
     assert set(get_type_hints(function)) >= {one.name for one in parameters} | {"return"}
 
 
-# ── sentences ──────────────────────────────────────────────────────────────────────────────────
-
 WRONG_CALLS = r"""
 kb.readout(ROWS, arm="variant", metrcs=["bought"])
 kb.count(ROWS, arm="variant", segment=["tier"])
@@ -252,9 +250,6 @@ def test_every_hint_names_a_class_and_functions_that_exist() -> None:
     names = {word for api in APIS for word in dir(api)}
     for origin, hint in ORIGINS.items():
         assert {origin, *re.findall(r"(\w+)\(", hint)} <= names
-
-
-# ── the decorator ──────────────────────────────────────────────────────────────────────────────
 
 
 @check_arguments(skip=("odd",))

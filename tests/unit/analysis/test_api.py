@@ -145,9 +145,6 @@ def test_levels_that_are_taken_as_one_are_named_and_the_test_is_called_what_it_i
         assert "The F test" not in words
 
 
-# ── a formula ──────────────────────────────────────────────────────────────────────────────────
-
-
 FITTED = shop_rows(4000)
 COUNTED = kb.count(FITTED, arm="variant", metrics=["bought", "spend"], segments=["device", "tier"])
 FITTED_RELEASE = kb.release(COUNTED)
@@ -175,9 +172,6 @@ def test_what_was_counted_but_not_released_is_refused():
             kb.fit(source, "arm", "bought")
         with pytest.raises(PrivacyError, match=r"only a Release can be analyzed\. Call release\(\)"):
             kb.analyze(source)
-
-
-# ── a release with ε ───────────────────────────────────────────────────────────────────────────
 
 
 PLAN = parse_plan("""

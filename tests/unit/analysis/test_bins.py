@@ -70,9 +70,6 @@ def test_numbers_without_bins_have_a_slope_as_before(people: pd.DataFrame) -> No
     assert effect == adjusted(tens, adjust=["age"], score=["age"])
 
 
-# ── fewer bins than asked for ──────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.slow
 def test_fewer_bins_than_asked_for_are_said(people: pd.DataFrame, tmp_path: Path) -> None:
     few = people.assign(visits=np.where(people.visits < 20, 0, people.visits))
@@ -96,9 +93,6 @@ def test_bins_merged_for_k_are_not_called_shared_values(people: pd.DataFrame) ->
     assert answer.receipt.maps["arm/visits"].merged
 
 
-# ── what cannot be scored ──────────────────────────────────────────────────────────────────────
-
-
 def test_texts_have_no_slope(people: pd.DataFrame) -> None:
     with pytest.raises(SourceError, match="'city' has no slope: it holds something other than numbers") as problem:
         kb.count(people, arm="arm", metrics=["spend"], adjust=[kb.Covariate("city", score=True)])
@@ -108,9 +102,6 @@ def test_texts_have_no_slope(people: pd.DataFrame) -> None:
 def test_the_commonest_levels_have_no_slope(people: pd.DataFrame) -> None:
     with pytest.raises(PlanError, match=r"covariates\.age\.score is for numbers"):
         kb.count(people, arm="arm", metrics=["spend"], adjust=[kb.Covariate("age", top=5, score=True)])
-
-
-# ── plans and commands ─────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("form", [{"bins": 5}, {"bins": [20, 60]}, {"levels": [1, 2, 3]}])

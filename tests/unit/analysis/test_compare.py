@@ -65,9 +65,6 @@ def of(found: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
     return [row for row in found if all(row[name] == value for name, value in wanted.items())]
 
 
-# ── arms ───────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_arms_taken_as_one_are_as_if_they_had_been_counted_so() -> None:
     found = kb.analyze(released(), reading=kb.Reading(pool={"any": ["B", "C"]})).to_dict()
     recoded = rows()
@@ -94,9 +91,6 @@ def test_a_control_that_is_pooled_is_the_pool() -> None:
     assert kb.analyze(released(), reading=kb.Reading(control="B", pool={"old": ["A", "B"]})).control == "old"
 
 
-# ── margins ────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_relative_margin_of_a_mean_near_zero_is_a_note() -> None:
     counted = rows()
     counted["minutes"] = np.round(np.random.default_rng(1).normal(0, 3, 3_000), 1)
@@ -108,9 +102,6 @@ def test_a_relative_margin_of_a_mean_near_zero_is_a_note() -> None:
         "Give a margin in units of the metric."
         for note in found["notes"]
     )
-
-
-# ── relative effects ───────────────────────────────────────────────────────────────────────────
 
 
 def test_a_raise_is_a_plus_where_the_control_loses_money() -> None:
@@ -144,9 +135,6 @@ def test_a_control_mean_near_zero_crashes_nothing(shift: float) -> None:
         assert "y" in shown
 
 
-# ── beliefs ────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_an_effect_that_cannot_be_had_is_a_note_and_the_others_are_given() -> None:
     counted = rows()
     counted["orders"] = np.where(np.arange(3_000) % 3 == 0, np.nan, np.arange(3_000) % 4 + 1)
@@ -164,9 +152,6 @@ def test_an_effect_that_cannot_be_had_is_a_note_and_the_others_are_given() -> No
     assert [row["method"] for row in of(found["effects"], metric="minutes/orders")] == ["difference"] * 2
     assert len(of(found["contrasts"], metric="minutes/orders")) == 1
     assert any(note.startswith("An effect on minutes/orders is not given: ") for note in found["notes"])
-
-
-# ── cautions ───────────────────────────────────────────────────────────────────────────────────
 
 
 def batch(share: float, seed: int) -> kb.Release:
@@ -199,9 +184,6 @@ def test_batches_are_the_earlier_looks() -> None:
     assert kinds(by_batches) == []
 
 
-# ── an arm without events ──────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("looks", "verdict"),
     [
@@ -219,9 +201,6 @@ def test_nobody_stops_early_because_an_arm_has_had_no_event_yet(looks: kb.Looks,
     assert row.look is not None
     assert row.look.verdict == verdict
     assert row.effect.p == pytest.approx(0.0449, abs=1e-3)
-
-
-# ── several covariates ─────────────────────────────────────────────────────────────────────────
 
 
 def with_covariates(**more: Any) -> dict[str, Any]:
@@ -282,9 +261,6 @@ def test_what_cannot_be_adjusted_for_is_a_note_and_names_decide_what_is(
     assert adjusted_for(found) == {tuple(adjusted.split())}
     (note,) = [note for note in found.notes if "not adjusted" in note]
     assert note.startswith(f"The effect on minutes is not adjusted for {left}: {why}")
-
-
-# ── 0/1 metrics ────────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_arm_without_events_gets_one_answer() -> None:

@@ -228,9 +228,6 @@ def test_an_effect_that_differs_by_many_levels_names_the_largest_and_the_smalles
     assert "But it differs by shop: shop 6 +18.0, shop 5 +15.0, shop 1 +3.0, shop 0 0.0 points." in decision["because"]
 
 
-# ── which arm is the control ───────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("control", "other"),
     [

@@ -140,9 +140,6 @@ def test_bounds_that_a_file_needs_are_named() -> None:
     assert run.undeclared in run.differences()
 
 
-# ── commands ───────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.usefixtures("strict")
 def test_a_dry_run_writes_nothing_and_notes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -72,8 +72,6 @@ def test_an_interrupted_release_leaves_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-# ── start and help ─────────────────────────────────────────────────────────────────────────────
-
 LIGHT = """
 import contextlib, io, sys
 from kanab.cli.main import COMMANDS, cli
@@ -155,9 +153,6 @@ def test_tab_completes_commands_flags_and_choices(words: str, offered: list[str]
     script = Path(sys.executable).with_name("kanab")
     done = subprocess.run([script], capture_output=True, text=True, env={**os.environ, **typed}, check=False)
     assert sorted(line.removeprefix("plain,") for line in done.stdout.splitlines()) == offered
-
-
-# ── encodings and pipes ────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.slow

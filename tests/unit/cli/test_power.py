@@ -281,9 +281,6 @@ def test_the_page_holds_the_answer_both_curves_and_their_numbers(tmp_path: Path)
     assert "<script" not in html
 
 
-# ── from rows ──────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.fixture(scope="module")
 def rows_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("rows") / "visits.csv"

@@ -191,9 +191,6 @@ def test_contradicting_flags_are_refused(
     assert names(tmp_path) == {"visits.csv"}
 
 
-# ── cohorts ────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.fixture
 def plan(tmp_path: Path) -> tuple[str, ...]:
     (tmp_path / "kanab.toml").write_text(PLAN, encoding="utf-8")

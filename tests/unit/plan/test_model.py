@@ -13,9 +13,6 @@ def plan_of(*experiments: ExperimentPlan, **parts: Any) -> Plan:
     return Plan(parts.pop("metrics", (MetricPlan("spend"),)), experiments, **parts)
 
 
-# ── linkages ───────────────────────────────────────────────────────────────────────────────────
-
-
 def test_the_tables_that_plans_need_are_of_one_covariate_each_and_every_pair_is_one() -> None:
     checkout = ExperimentPlan("checkout", adjust=("tier", "age"), segments=("tier", "device"))
     banner = ExperimentPlan("banner", interactions=("checkout", "font"))
@@ -26,9 +23,6 @@ def test_the_tables_that_plans_need_are_of_one_covariate_each_and_every_pair_is_
         Linkage(("banner", "font")), Linkage(("font",)),
     )  # fmt: skip
     assert plan.covariates_in_use == ("tier", "age", "device")
-
-
-# ── looking things up ──────────────────────────────────────────────────────────────────────────
 
 
 def test_the_only_experiment_needs_no_name_and_one_of_several_does() -> None:
@@ -53,9 +47,6 @@ def test_a_metric_is_declared_when_its_bounds_are_known() -> None:
     assert [MetricPlan("a", binary=True).declared, MetricPlan("a", (0, 5)).declared, MetricPlan("a").declared] == [
         True, True, False,
     ]  # fmt: skip
-
-
-# ── flags ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_flags_build_the_whole_plan() -> None:

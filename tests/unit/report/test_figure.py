@@ -44,9 +44,6 @@ def numbers(path: str) -> list[float]:
     return [float(number) for number in re.findall(r"[\d.]+", path)]
 
 
-# ── forests ────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_an_interval_and_no_difference_stand_on_the_scale_of_the_axis() -> None:
     bar = Bar(0.5, 1.0, 2.0, UP)
     root = drawn(Forest([ForestRow("B", "+1 (0.5 to 2)", [bar])], "effect"))
@@ -83,9 +80,6 @@ def test_names_and_numbers_of_the_axis_stay_within_the_picture() -> None:
     assert [text.text for text in labels] == ["−2,000,000", "−1,500,000", "−1,000,000", "−500,000", "0"]
     assert all(37 <= float(text.attrib["x"]) <= WIDTH - 3 for text in labels)
     assert texts[0].text == "a very long name a very long name a very long…"
-
-
-# ── plots ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_marks_of_a_plot_stand_where_its_axes_say() -> None:
@@ -139,9 +133,6 @@ def test_an_axis_has_a_handful_of_round_numbers(least: float, most: float, label
     assert [label for _, label in round_numbers(least, most)] == labels
 
 
-# ── heat maps ──────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_heat_map_has_both_sides_of_the_diagonal_and_links_of_marks() -> None:
     cells = [Cell(0, 1, Paint(UP, "square", 0.5)), Cell(0, 1, Paint(ALARM), "a × b: loud", "flag-0")]
     root = drawn(HeatMap(["a", "b", "c"], cells))
@@ -162,9 +153,6 @@ def test_a_map_of_a_hundred_names_is_large_but_short() -> None:
     assert len(list(root.iter(f"{SVG}text"))) == 21 + 21
     widths = [sum(map(int, re.findall(r"h(\d+)", path))) for path in paths(root, fill=UP)]
     assert sum(widths) == 100 * 99  # every pair, on both sides
-
-
-# ── figures ────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_figure_is_read_out_and_names_are_text() -> None:

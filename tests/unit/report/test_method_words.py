@@ -87,9 +87,6 @@ def test_all_arms_at_once_are_said_by_the_method_that_carries_the_verdict(small:
     assert Omnibus().beside(data | {"omnibus": [plain | {"F": None, "df": None, "p": None}]}, "spend") == ()
 
 
-# ── figures ────────────────────────────────────────────────────────────────────────────────────
-
-
 def rows_of(figure: Figure | None) -> list[ForestRow]:
     """The rows of the first panel, which have one interval each."""
     assert figure is not None

@@ -87,9 +87,6 @@ def test_an_alarm_names_both_of_two_arms_and_the_one_at_fault_of_many(small: Mak
     assert "If the split was meant to be unequal, declare its shares." in text
 
 
-# ── segments ───────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_segment_that_cannot_be_tested_says_why(hillstrom: Readout) -> None:
     nothing = dict.fromkeys(("F", "df", "p", "p_adjusted"))
     row = hillstrom["segments"][1] | nothing | {"verdict": "not testable", "note": "too few combinations hold people"}
@@ -120,9 +117,6 @@ def test_follow_ups_are_counted_where_they_are_unclear_or_many(hillstrom: Readou
     for row in hillstrom["follow_ups"]:
         row |= {"p": 0.4, "p_adjusted": 0.4}
     assert "No single level of womens clearly differs from the rest." in readout_text(hillstrom)
-
-
-# ── the receipt ────────────────────────────────────────────────────────────────────────────────
 
 
 def test_the_receipt_says_once_what_was_merged_and_left_out(small: Maker) -> None:
@@ -159,9 +153,6 @@ def test_no_effects_at_all_is_a_sentence_that_says_where_the_reason_stands(small
     text = readout_text(none | {"privacy": none["privacy"] | {"left_out": {"arm: spend": "spend is withheld"}}})
     assert "No effect could be computed; the privacy section says why." in text
     assert "spend is withheld." in text[text.index("── Privacy") :]
-
-
-# ── lines, tables and names ────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
@@ -205,9 +196,6 @@ def test_markdown_escapes_names_that_look_like_markup_in_whole_tables(small: Mak
     assert "<script>" not in text
     assert r"\<script\>\*x\*\</script\> \[a\](b) \`c\` \_\_d\_\_ a_b" in text
     assert r"| \#1\|2 |" in text
-
-
-# ── in one line, within 80 columns ───────────────────────────────────────────────────────────────
 
 
 def test_long_names_are_whole_and_take_the_place_of_the_standard_error(small: Maker, effect: Maker) -> None:

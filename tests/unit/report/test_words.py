@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kanab.analysis.decision import look_sentences
-from kanab.analysis.sections import readout_text, report_html
+from kanab.analysis.sections import gain_sentences, readout_text, report_html
 from kanab.report.noise_words import account, noise_sentences, noise_table, price, promise, widened
 from kanab.report.words import balance_alarmed, balance_sentences, faults, summary
 
@@ -93,9 +93,6 @@ def test_over_several_looks_the_sentence_says_that_p_holds_for_all(small: Maker)
     assert "p = 1.20e-80, however often you look; alarm below 0.001)" in sentence
 
 
-# ── what looks allow ───────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("look", "said"),
     [
@@ -164,6 +161,25 @@ def test_what_is_worth_having_is_named_as_it_was_declared(small: Maker, effect: 
         assert said in look_sentences(data, "spend")[1]
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sample_size_gain": 0.384}, "is worth as much as if 38 % more people had come."),
+        ({"sample_size_gain": 1.5}, "is worth as much as if 2.5 times as many people had come."),
+        (
+            {"sample_size_gain": -0.2, "se_noise": 0.1},
+            "costs more in noise than it explains: as if 20 % fewer people had come.",
+        ),
+        (
+            {"sample_size_gain": 0.1, "se_noise": 1, "carries_verdict": False},
+            "would add too much noise: the effect without it decides.",
+        ),
+    ],
+)
+def test_what_adjusting_gained_or_cost_is_said(small: Maker, effect: Maker, changes: Readout, said: str) -> None:
+    assert gain_sentences(small(effect(covariates=["tier"], **changes)), "spend") == [f"Adjusting for tier {said}"]
+
+
 def test_every_arm_has_its_own_look(small: Maker, effect: Maker) -> None:
     nothing = dict.fromkeys(("look", "looks", "planned", "until")) | {"method": "always-valid"}
     rows = [
@@ -171,9 +187,6 @@ def test_every_arm_has_its_own_look(small: Maker, effect: Maker) -> None:
         effect(sequential=nothing | {"verdict": "keep going"}, arm="C"),
     ]
     assert look_sentences(small(*rows), "spend") == ["At any time: B: you may stop; C: keep going."]
-
-
-# ── what noise promises and costs ──────────────────────────────────────────────────────────────
 
 
 NOISE = {
