@@ -222,11 +222,7 @@ def _difference_error(differences: Sequence[float]) -> StoreError | None:
 
 
 def in_words(seconds: float) -> str:
-    """Return a length of time in words.
-
-    >>> in_words(-61), in_words(7_300), in_words(3 * 86_400)
-    ('1 minute', '2 hours', '3 days')
-    """
+    """Return a length of time in words."""
     length, unit = next(
         (round(abs(seconds) / size), name)
         for size, name in ((_DAY, "day"), (_HOUR, "hour"), (_MINUTE, "minute"), (1, "second"))

@@ -43,14 +43,7 @@ def say_nothing(_sentence: str, _level: Level = Level.INFO, /) -> None:
 
 
 class Log(logging.Handler):
-    """Writes a line for every sentence; a stream that is closed or full must not stop a collector.
-
-    >>> log = Log(stream=sys.stdout, clock=lambda: datetime(2026, 11, 16, 9, tzinfo=UTC))
-    >>> log("sealed the cohorts through 2026-W46.")
-    2026-11-16T09:00:00Z info kanab: sealed the cohorts through 2026-W46.
-    >>> Log("json", sys.stdout, log.clock)("the disk of the store is full. Free some room.", Level.ERROR)
-    {"time": "2026-11-16T09:00:00Z", "level": "error", "message": "the disk of the store is full. Free some room."}
-    """
+    """Writes a line for every sentence; a stream that is closed or full must not stop a collector."""
 
     def __init__(
         self,

@@ -9,11 +9,7 @@ from enum import StrEnum
 
 
 class Problem(StrEnum):
-    """One word for each thing that can be wrong.
-
-    >>> print(Problem.KEY.line)
-    key: the key of a sealed cohort cannot be erased. Make the key file writable for the collector.
-    """
+    """One word for each thing that can be wrong."""
 
     CLOCK = "clock"
     STORE = "store"
@@ -88,11 +84,7 @@ class Readiness:
 
 
 def ready_answer(readiness: Readiness) -> tuple[int, str]:
-    """Return status and text of the answer to whoever asks whether the collector is ready.
-
-    >>> ready_answer(Readiness())
-    (200, 'ok\\n')
-    """
+    """Return status and text of the answer to whoever asks whether the collector is ready."""
     return _answer(readiness, lambda problem: problem.stops)
 
 

@@ -89,19 +89,7 @@ class ClassCounters:
 
 
 def increment(target: ClassCounters, transitions: Transitions) -> Counters:
-    """Return what one person's transitions add to the counters of one class.
-
-    >>> from kanab.collector.counting.layout import layouts
-    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
-    >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
-    >>> target = ClassCounters(layouts(plan)[0], ("B",))
-    >>> increment(target, {ENROLLED: (None, None)})
-    {'checkout|B|n': 1, 'checkout||c': 1}
-    >>> increment(target, {0: (0, 4)})
-    {'checkout|B|minutes|s': 4, 'checkout|B|minutes|c': 1, 'checkout|checkout=B|minutes|q': 16}
-    >>> increment(target, {0: (4, 6)})                  # 36 − 16: the person's total is 6, not 2
-    {'checkout|B|minutes|s': 2, 'checkout|checkout=B|minutes|q': 20}
-    """
+    """Return what one person's transitions add to the counters of one class."""
     counters: Counters = {}
     known, metrics = counters.get, target.metrics
     for measure, (old, new) in transitions.items():

@@ -71,15 +71,6 @@ class Versions:
 
         A plan that was replaced before comes back only if ``replaces`` is the number of the newest version (1, 2, …).
         Raises `PlanError` with everything that would mix meanings, if the plan may not follow.
-
-        >>> shop = ExperimentPlan("checkout", (("A", 1), ("B", 1)))
-        >>> versions = Versions((Version(0, Plan((MetricPlan("spend", (0, 500)),), (shop,))),))
-        >>> banner = ExperimentPlan("banner", (("off", 9), ("on", 1)))
-        >>> versions.adopt(replace(versions.newest, experiments=(shop, banner)), 1)[1].at_once
-        ('experiments.banner begins',)
-        >>> versions.adopt(replace(versions.newest, k=5), 1)
-        Traceback (most recent call last):
-        kanab.errors.PlanError: 1 mistake in the changed plan: k may not become smaller: ...
         """
         if not self.entries:
             return Versions((Version(period, plan),)), Change()

@@ -40,11 +40,6 @@ def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Possib
     them says spoils no other. Counters of something else are left alone: joint signatures to ``signatures``, destroyed
     people to ``account``. The missing level of a covariate is in the table only if somebody has it, as when rows are
     counted. Raises `TallyError` where not even the people of a table are possible.
-
-    >>> from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
-    >>> plan = Plan((MetricPlan("minutes", (0, 600), 1),), (ExperimentPlan("checkout", (("A", 1), ("B", 1))),))
-    >>> possible_tables(plan, {"checkout|B|n": 1, "checkout|B|minutes|s": -6})["checkout"]
-    PossibleTable(tally=Tally of checkout (A, B): no metrics, impossible=('minutes',))
     """
     possible: dict[str, PossibleTable] = {}
     arms: dict[str, list[int]] = {}

@@ -27,11 +27,7 @@ def read_address(text: str) -> Address | None:
 
 
 def network(text: str) -> Network:
-    """Read an address, or a network of addresses; raises `StoreError` for any other text.
-
-    >>> network("10.0.0.0/8"), network("192.0.2.7")
-    (IPv4Network('10.0.0.0/8'), IPv4Network('192.0.2.7/32'))
-    """
+    """Read an address, or a network of addresses; raises `StoreError` for any other text."""
     try:
         return ipaddress.ip_network(text)
     except ValueError:

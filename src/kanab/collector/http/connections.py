@@ -56,10 +56,6 @@ def plain_head(data: bytes) -> PlainHead | None:
     Only what is beyond doubt is recognised: HTTP/1.1 to the one address, every line of the head well formed, a single
     Content-Length, nothing that changes how the body or the connection is meant. Everything else is left to a real HTTP
     parser, so this one can only be too strict.
-
-    >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length: 4\r\nContent-Type: text/plain\r\n\r\nwhat")
-    PlainHead(kind='text/plain', page=PostingPage(origin=None, site=None, host=None), start=68, end=72)
-    >>> plain_head(b"POST /v1/t HTTP/1.1\r\nContent-Length : 4\r\n\r\nwhat")
     """
     match = _HEAD.match(data)
     if match is None or (start := match.end()) > MOST_HEAD_BYTES:

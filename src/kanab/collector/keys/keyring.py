@@ -180,11 +180,7 @@ _KEEP_A_COPY = "Keep a copy apart from the backups of the store; without it open
 
 
 def key_beside(data: Path) -> Path:
-    """Return where the key of a data directory is kept by default: beside it, so that copying one leaves the other.
-
-    >>> key_beside(Path("shop/kanab-data")).as_posix()
-    'shop/kanab-data.key'
-    """
+    """Return where the key of a data directory is kept by default: beside it, so that copying one leaves the other."""
     return data.with_name(f"{data.name}.key")
 
 

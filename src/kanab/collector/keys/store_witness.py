@@ -79,9 +79,5 @@ class Witness:
 
 
 def witness_beside(key: Path) -> Path:
-    """Return where the witness of a store is kept by default: beside its key.
-
-    >>> witness_beside(Path("shop/kanab-data.key")).as_posix()
-    'shop/kanab-data.key.witness'
-    """
+    """Return where the witness of a store is kept by default: beside its key."""
     return key.with_name(f"{key.name}.witness")

@@ -46,12 +46,7 @@ class Post(NamedTuple):
 
 
 def read_post(body: bytes, content_type: str | None = None) -> Post:
-    """Read the post in a body of text (the default) or JSON; raises `MessageError` where it cannot be read.
-
-    >>> post = read_post(b"kanab/1 00079b70000102030405060708090a0b\\ncheckout:B@2026-W46:minutes:0>4\\n")
-    >>> post.lines
-    [('checkout:B@2026-W46:minutes', 0.0, 4.0)]
-    """
+    """Read the post in a body of text (the default) or JSON; raises `MessageError` where it cannot be read."""
     if len(body) > MOST_POST_BYTES:
         raise refused(Reason.SIZE, "a post has too many bytes", f"Send at most {MOST_POST_BYTES:,}.")
     if content_type is None or content_type == "text/plain":
@@ -121,11 +116,7 @@ def _total(text: str) -> Value:
 
 
 def read_number(text: str) -> float:
-    """Read a finite number in decimal digits; raises ValueError for what else Python would read (inf, 1_000).
-
-    >>> read_number("12.5"), read_number("-1e3")
-    (12.5, -1000.0)
-    """
+    """Read a finite number in decimal digits; raises ValueError for what else Python would read (inf, 1_000)."""
     if text.strip(_DIGITS):
         raise ValueError
     value = float(text)

@@ -8,11 +8,7 @@ from kanab.errors import MessageError
 
 
 class Reason(StrEnum):
-    """One word for each way in which a post or a line of it is not counted.
-
-    >>> Reason.LEVEL.status, Reason.EXPIRED.status, Reason.LATE.status
-    (400, 410, 204)
-    """
+    """One word for each way in which a post or a line of it is not counted."""
 
     FORMAT = "format"  # neither the text form nor the JSON form
     ENCODING = "encoding"  # not UTF-8

@@ -311,6 +311,13 @@ def test_each_place_has_a_bucket_but_this_machine_and_your_proxies(
     assert [taken(buckets, address, 9) for address in addresses] == taken_by_each
 
 
+def test_a_place_may_post_again_as_time_passes() -> None:
+    buckets = Buckets(rate=1, burst=2, clock=(clock := Clock()))
+    assert taken(buckets, "192.0.2.7", 3) == 2
+    clock.now = 1.0
+    assert taken(buckets, "192.0.2.7", 3) == 1
+
+
 def test_an_address_has_so_many_posts_a_day_however_they_are_spread(running: RunningService) -> None:
     often, daily = Buckets(rate=100, burst=100, clock=Clock()), Buckets(rate=0, burst=3, clock=Clock())
     app = Collector(running.service, buckets=often, daily=daily)
