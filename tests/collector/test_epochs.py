@@ -3,14 +3,17 @@
 import asyncio
 import json
 import shutil
+import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.closing import Keep
 from tests.collector.collector_process import Place, Server, Wire
-from tests.collector.many_visitors import PLAN, PLAN_TEXT, Person, Visitors, after_everything
+from tests.collector.many_visitors import PLAN, PLAN_TEXT, Person, Visitors, after_everything, collected
 
 from kanab.collector.http.service import Service
+from kanab.collector.keys.encryption import RecordCipher
 from kanab.collector.keys.keyring import Keyring
 from kanab.collector.keys.store_witness import Witness
 from kanab.collector.readiness import Problem
@@ -160,3 +163,44 @@ def test_a_restored_database_is_noticed_by_every_collector_that_has_a_witness_an
         assert service.readiness.problems() == []
         assert service.epoch != ""
         asyncio.run(service.stop())
+
+
+@pytest.mark.slow
+def test_after_a_lost_machine_the_backup_and_the_key_kept_apart_go_on(
+    place: Place, tmp_path: Path, closing: Keep
+) -> None:
+    """What docs/how-to/deployment.md says: copy the store while it runs, the key apart; drill; put back; restore."""
+    plan, visitors, backup, apart = place.plan(PLAN_TEXT), Visitors(41), tmp_path / "backup", tmp_path / "apart.key"
+    server = closing(Server(place, "--plan", plan, "--data", place.data)).start()
+    newcomers(visitors, 60, server)
+    assert {*visit(visitors, server)} == {204}
+    backup.mkdir()
+    source, target = (sqlite3.connect(path) for path in (place.data / "store.db", backup / "store.db"))
+    source.backup(target)
+    source.close()
+    target.close()
+    shutil.copy(place.key, apart)
+    at_backup = visitors.tallies()
+    assert {*visit(visitors, server)} == {204}  # lost with the machine
+    server.kill()
+    shutil.rmtree(place.data)
+    for name in (place.key, place.key.with_name(f"{place.key.name}.witness")):
+        name.unlink(missing_ok=True)
+
+    drill = place.run("drill", backup, "--key", apart)
+    assert (drill.code, drill.out.splitlines()[-1]) == (0, "A restore would work."), drill
+    shutil.copytree(backup, place.data)
+    shutil.copy(apart, place.key)
+    restored = place.run("restore", "--data", place.data, "--new-epoch", "--keep-open")
+    assert (restored.code, "A new epoch" in restored.out) == (0, True), restored
+
+    server.start()
+    assert {*visit(visitors, server)} == {410}  # they were counted up to the backup, and send nothing more
+    later = Visitors(42)
+    newcomers(later, 40, server)
+    assert {*visit(later, server)} == {204}
+    assert server.stop() == 0
+    store = closing(SqliteStore(place.data / "store.db"))
+    truth = later.tallies()
+    expected = {name: at_backup[name] + truth[name] for name in truth}
+    assert collected(store, RecordCipher(Keyring.from_file(place.key))) == expected

@@ -58,6 +58,7 @@ def test_a_store_of_an_earlier_format_goes_on_and_is_sealed_exactly(unpacked: tu
         first, second = stored_ledger(store).releases
         assert store.records() == []
     assert sealed.release is not None
+    assert sealed.release.receipt.deleted == ()  # records of before were not numbered
     assert dict(first.tables) == count(people(120, 1), plan=PLAN).tallies
     open_, new = people(100, 2), people(80, 3)
     rows = {name: np.concatenate([open_[name], new[name]]) for name in new}

@@ -186,18 +186,6 @@ def test_a_rehearsal_moves_its_clock_as_it_likes() -> None:
     assert clock.settled
 
 
-# ── posts ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_until_the_clock_is_confirmed_nobody_is_told_to_give_up(machine: Machine) -> None:
-    clock = machine.clock(settled=False)
-    assert [clock.untimely(expired_error()).status for _ in range(300)] == [503] * 300
-    assert clock.trouble is None  # posts in time are taken
-    assert not clock.is_sure
-    clock.settled = True
-    assert clock.untimely(expired_error()).status == 410
-
-
 # ── starts ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -273,20 +261,6 @@ def test_a_start_before_the_last_collector_was_sure_is_doubted_until_it_is_accep
     machine.wall += HOUR
     clock.compare(store, LIFE)
     assert clock.trouble is None
-
-
-@pytest.mark.parametrize(("ahead", "word"), [(2 * HOUR, "behind"), (-2 * HOUR, "ahead of")])
-def test_a_start_with_another_time_than_the_database_is_doubted(
-    machine: Machine, store: Engine, ahead: float, word: str
-) -> None:
-    store.ahead = lambda: machine.wall + ahead  # type: ignore[method-assign]
-    clock = machine.clock(settled=False)
-    clock.compare(store, LIFE)
-    assert str(clock.trouble).startswith(f"this machine's clock is {word} another by 2 hours.")
-    store.ahead = lambda: machine.wall + STEP_LIMIT / 2  # type: ignore[method-assign]
-    clock.compare(store, LIFE)
-    assert clock.trouble is None
-    assert not clock.settled  # a single clock may be this machine's own
 
 
 @contextmanager

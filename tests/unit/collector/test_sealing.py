@@ -98,16 +98,6 @@ def test_a_table_that_the_gate_fails_on_is_left_out_alone(monkeypatch: pytest.Mo
     assert metrics_of_tables(release, "checkout") >= {"bought", "spend"}
 
 
-def test_an_experiment_whose_people_alone_fail_is_said_to(monkeypatch: pytest.MonkeyPatch, counted: Counted) -> None:
-    release, left, failed = released(monkeypatch, counted, lambda given, _: "checkout/tier" in given.tallies)
-    assert left == {}
-    assert failed == {"checkout": "a rule fails on its numbers (ZeroDivisionError)"}
-    monkeypatch.undo()
-    whole = release_what_holds(counted, Ledger()).release
-    assert release.tables_of("banner") == whole.tables_of("banner")
-    assert release.tables_of("checkout") == {}
-
-
 def test_where_nothing_passes_the_cohorts_wait_and_a_refusal_keeps_its_words(
     monkeypatch: pytest.MonkeyPatch, counted: Counted
 ) -> None:

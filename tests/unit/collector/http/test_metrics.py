@@ -10,7 +10,7 @@ from tests.unit.collector.http.conftest import RunningService, ask
 
 from kanab.collector.health import LiveHealth
 from kanab.collector.http.app import Collector
-from kanab.collector.http.metrics import COUNTS, CollectorFigures, metrics_text
+from kanab.collector.http.metrics import CollectorFigures, metrics_text
 from kanab.collector.readiness import Problem
 from kanab.collector.writer import EDGES
 
@@ -99,11 +99,3 @@ def test_seal_lag_plan_epoch_and_the_process_are_told(running: RunningService) -
     assert samples["process_open_fds", ()] > 2
     assert samples["process_start_time_seconds", ()] > 1.7e9
     assert samples["process_cpu_seconds_total", ()] > 0
-
-
-def test_with_epsilon_nothing_that_counts_messages_is_shown() -> None:
-    figures = CollectorFigures(LiveHealth(people={"checkout": {"A": 120}}), answers={"counted": 240}, noisy=True)
-    text = metrics_text(figures)
-    assert not COUNTS & {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
-    assert "kanab_noisy 1.0\n" in text
-    assert "kanab_noisy" not in metrics_text(CollectorFigures())
