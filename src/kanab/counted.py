@@ -39,6 +39,26 @@ class SignatureValues:
     largest: NDArray[np.float64]
     second: NDArray[np.float64]
 
+    def of(self, places: NDArray[np.intp]) -> SignatureValues:
+        """Return the values of some signatures alone."""
+        return SignatureValues(
+            self.commonest, self.off[places], self.squares[places], self.largest[places], self.second[places]
+        )
+
+    def added_up(self, number: NDArray[np.intp], size: int) -> SignatureValues:
+        """Return the values of groups, given the number of everybody's group, or of every smaller group's."""
+        largest, second = np.zeros(size), np.zeros(size)
+        np.maximum.at(largest, number, self.largest)
+        somebody = np.full(size, -1, dtype=np.intp)
+        at_the_top = np.flatnonzero(self.largest == largest[number])
+        somebody[number[at_the_top]] = at_the_top
+        rest = self.largest.copy()
+        rest[somebody[somebody >= 0]] = 0  # one of every group, so that others who are as far off stay
+        np.maximum.at(second, number, np.maximum(rest, self.second))
+        off = np.bincount(number, self.off, size).astype(np.int64)
+        squares = np.bincount(number, self.squares, size).astype(np.float64)
+        return SignatureValues(self.commonest, off, squares, largest, second)
+
 
 @dataclass(frozen=True)
 class CountedShape:

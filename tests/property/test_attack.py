@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kanab as kb
@@ -91,6 +91,7 @@ def test_one_release_gives_nobody_away(seed: int, n: int, covariates: int, rate:
 
 @pytest.mark.slow
 @given(seeds, sizes, st.floats(0.15, 0.85), rules)
+@example(60, 60, 0.3125, 5)  # the two largest of a class differ in what is not published
 @settings(max_examples=15)
 def test_releases_into_one_ledger_give_nobody_away_together(seed: int, n: int, rate: float, k: int) -> None:
     people = crowd(seed, n, 3, rate)

@@ -121,6 +121,12 @@ def test_somebody_who_knows_the_second_largest_value_learns_nothing_of_the_large
     assert most([[0]], values([500, 400, 60])) <= 1
 
 
+def test_people_whom_nothing_published_tells_apart_are_asked_together_however_fine_signatures_are() -> None:
+    apart = values([500], [400], [1], [300, 200, 100])
+    assert most([[0, 0, 0, 1]], apart) == most([[0, 1]], values([500, 400, 1], [300, 200, 100])) > 1
+    assert most([[0, 0, 0, 0], [0, 0, 0, 1]], apart) > 1
+
+
 def test_of_published_squares_one_person_is_not_the_root() -> None:
     people = values([9_000, *[50.0] * 1_000])  # √(9,000² + 1,000 · 50²) is 9,138
     assert most([[0]], people) > 1

@@ -22,7 +22,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kanab import KanabError, Metric, Tally, count_columns
@@ -297,6 +297,7 @@ ANYTHING: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Tally]]] = {
 def test_anything_is_a_tally_or_an_error(kind: str, data: st.DataObject) -> None:
     strategy, make = ANYTHING[kind]
     given_ = data.draw(strategy)
+    assume(kind != "data" or not isinstance(given_, str))  # a path, which errors name
     outcome(lambda: make(given_))
 
 

@@ -111,10 +111,10 @@ def _pick(
     plan: Membership, anyone: NDArray[np.intp], people: NDArray[np.int64], number: NDArray[np.intp]
 ) -> Signatures:
     cells = np.stack([cell[anyone] for cell in plan.cells.values()], axis=1).astype(np.int64)
-    values = {name: add_up(known, number, len(people)) for name, known in plan.values.items()}
+    values = {name: known.added_up(number, len(people)) for name, known in plan.values.items()}
     numbers = None if plan.numbers is None else _numbers(plan.numbers, number, len(people))
     cut = {name: has[anyone] for name, has in plan.cut.items()}
-    left = {relation: add_up(known, number, len(people)) for relation, known in plan.left.items()}
+    left = {relation: known.added_up(number, len(people)) for relation, known in plan.left.items()}
     signatures = Signatures(tuple(plan.cells), cells, people, values=values, numbers=numbers, cut=cut, left=left)
     if not plan.present:
         return signatures
@@ -200,21 +200,6 @@ def bound_second(
     return np.where(off > 1, np.minimum(np.sqrt(np.sqrt(rest)), largest), 0)
 
 
-def add_up(known: SignatureValues, number: NDArray[np.intp], size: int) -> SignatureValues:
-    """Return the values of groups, given everybody's, or those of smaller groups, and the number of their group."""
-    largest, second = np.zeros(size), np.zeros(size)
-    np.maximum.at(largest, number, known.largest)
-    somebody = np.full(size, -1, dtype=np.intp)
-    at_the_top = np.flatnonzero(known.largest == largest[number])
-    somebody[number[at_the_top]] = at_the_top
-    rest = known.largest.copy()
-    rest[somebody[somebody >= 0]] = 0  # one of every group, so that others who are as far off stay
-    np.maximum.at(second, number, np.maximum(rest, known.second))
-    off = np.bincount(number, known.off, size).astype(np.int64)
-    squares = np.bincount(number, known.squares, size).astype(np.float64)
-    return SignatureValues(known.commonest, off, squares, largest, second)
-
-
 def among(known: SignatureValues, there: NDArray[np.bool_]) -> SignatureValues:
     """Return the same where only some groups are meant; the others are not off any value."""
     parts = (np.where(there, part, 0) for part in (known.off, known.squares, known.largest, known.second))
@@ -223,6 +208,4 @@ def among(known: SignatureValues, there: NDArray[np.bool_]) -> SignatureValues:
 
 def spread(known: SignatureValues, there: NDArray[np.bool_]) -> SignatureValues:
     """Return the same among more people, of whom the others are not off any value."""
-    place = np.cumsum(there) - 1
-    return among(SignatureValues(known.commonest, known.off[place], known.squares[place], known.largest[place],
-                                 known.second[place]), there)  # fmt: skip
+    return among(known.of(np.cumsum(there) - 1), there)

@@ -4,7 +4,7 @@ Sums of a metric are linear in people's values, so that whatever is combined fro
 weight. Let c be the commonest value, and h_i = w_i · a_i (AᵀWA)⁺ a_iᵀ over the design A of signatures × published
 classes. With w = 1 for people off the commonest value, 1/h is among how many of them somebody hides, in any combination
 (contributors). With w = (y − c)², h is the largest share of any combination, in squares, that is one person's
-(dominance). Somebody who knows the value of another person of the same signature raises it to h_i / (1 − h_j).
+(dominance). Somebody who knows the value of another person of the same published classes raises it to h_i / (1 − h_j).
 Where squares are published, too, one person is not most of any of them.
 """
 
@@ -42,6 +42,7 @@ def is_harmless(values: SignatureValues, scale: int, low: int) -> bool:
 def excess(columns: Sequence[Column], squared: Sequence[Column], values: SignatureValues) -> Floats:
     """Return by signature how far somebody of it is beyond what the rule allows: up to 1 is within it.
 
+    Whom nothing published tells apart are asked together, however much finer the signatures are.
     ``columns`` are the classes of every signature in each published set of sums of a metric, −1 outside, and
     ``squared`` those of published sums of squares.
     """
@@ -49,20 +50,27 @@ def excess(columns: Sequence[Column], squared: Sequence[Column], values: Signatu
     there = np.flatnonzero(values.off)
     if not len(there) or not columns:
         return beyond
-    cells = np.stack([column[there] for column in columns], axis=1)
-    squares, largest = values.squares[there], values.largest[there] ** 2
-    explained = explain(cells, values.off[there], np.empty((len(there), 0)), squares)
+    number = np.zeros(len(there), dtype=np.intp)
+    for column in (*columns, *squared):
+        inside = column[there] + 1
+        _, first, number = np.unique(number * (inside.max() + 1) + inside, return_index=True, return_inverse=True)
+    alike = values.of(there).added_up(number, len(first))
+    places, largest = there[first], alike.largest**2
+    cells = np.stack([column[places] for column in columns], axis=1)
+    explained = explain(cells, alike.off, np.empty((len(first), 0)), alike.squares)
     most = np.minimum(largest * explained.shares, 1.0)
-    other = np.minimum(values.second[there] ** 2 * explained.shares, 0.5)
-    beyond[there] = np.maximum.reduce([
+    other = np.minimum(alike.second**2 * explained.shares, 0.5)
+    found = np.maximum.reduce([
         LEAST_CONTRIBUTORS / explained.sizes,
         most / MOST_DOMINANCE,
         np.minimum(most / (1 - other), 1.0) / MOST_DOMINANCE_OF_TWO,
     ])  # fmt: skip
     for column in squared:
-        inside = there[column[there] >= 0]
-        total = np.bincount(column[inside], values.squares[inside])[column[inside]]
-        beyond[inside] = np.maximum(beyond[inside], values.largest[inside] ** 2 / total / MOST_OF_SQUARES)
+        inside = np.flatnonzero(column[places] >= 0)
+        classes = column[places][inside]
+        total = np.bincount(classes, alike.squares[inside])[classes]
+        found[inside] = np.maximum(found[inside], largest[inside] / total / MOST_OF_SQUARES)
+    beyond[there] = found[number]
     return beyond
 
 

@@ -10,7 +10,6 @@ from kanab.counted import SignatureValues
 from kanab.counting.columns import MetricSteps
 from kanab.counting.signature_groups import (
     Membership,
-    add_up,
     among,
     bound_second,
     commonest_step,
@@ -136,10 +135,10 @@ def test_groups_add_up_to_what_their_people_have_in_one_step_or_two(rows: list[t
         away = sorted((abs(y - own.commonest) for g, y, there in rows if g == number and there), reverse=True)
         first, second = [*away, 0, 0][:2]
         wanted.append([sum(y > 0 for y in away), sum(y * y for y in away), first, second])
-    added = add_up(own, group, 4)
+    added = own.added_up(group, 4)
     assert [list(row) for row in zip(*lists(added), strict=True)] == wanted
-    halves = add_up(own, group * 2 + np.arange(len(group)) % 2, 8)
-    assert lists(add_up(halves, np.arange(8) // 2, 4)) == lists(added)
+    halves = own.added_up(group * 2 + np.arange(len(group)) % 2, 8)
+    assert lists(halves.added_up(np.arange(8) // 2, 4)) == lists(added)
 
 
 @given(st.lists(st.integers(0, 2**40), max_size=30))

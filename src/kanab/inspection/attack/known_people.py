@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kanab.counted import SignatureValues
 from kanab.counting.columns import MetricSteps
-from kanab.counting.signature_groups import add_up, values_of
+from kanab.counting.signature_groups import values_of
 from kanab.errors import SourceError
 from kanab.inspection.attack.published import OUT, AttackedRelease, AttackedTable, flat_places
 from kanab.privacy.leverage import leverages
@@ -201,7 +201,7 @@ class MetricDesign:
         if steps is None:
             return None
         everybody = values_of(steps)
-        return add_up(everybody, self.classes.of_everybody.astype(np.intp), len(self.people))
+        return everybody.added_up(self.classes.of_everybody.astype(np.intp), len(self.people))
 
     @property
     def steps(self) -> MetricSteps | None:
