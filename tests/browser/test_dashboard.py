@@ -92,7 +92,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         name: Dashboard(FileReleases([folders[name]], "store.db"), patience=30)
         for name in ("full", "empty", "broken", "hundred")
     }
-    apps["hundred"].results.readouts(apps["hundred"].results.read())  # else the list refreshes while a test types
+    apps["hundred"].results.read().readouts()  # else the list refreshes while a test types
     apps["locked"] = Dashboard(FileReleases([folders["full"]], "store.db"), access=Access(TOKEN), patience=30)
     store = SqliteStore(folders["waiting"] / "store.db")
     service = Service(store, Keyring.create(root / "waiting.key"), WAITING, clock=lambda: NOON)

@@ -37,7 +37,7 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     release_weeks(folder / "kanab.ledger", replace(PLAN, experiments=(checkout,)))
     entries = (folder / "kanab.ledger").read_bytes().split(b"\n")[1:-1]
     results = Results(FixedSource(RawSource("kanab.ledger", tuple(entries), ledger=True)))
-    (readout,) = results.readouts(results.source.read())["checkout"]
+    (readout,) = results.read().readouts()["checkout"]
     if request.param == "nearly":
         assert readout.readout is not None
         effects = list(readout.readout.effects)
@@ -85,7 +85,7 @@ def test_the_list_and_the_history_have_the_verdict_of_the_row(shown: Shown) -> N
     assert [(one.metric, one.kind) for one in line.results] == [
         (r["metric"], r["verdict"]) for r in carried(readout.data)
     ]
-    points = results.history("checkout", readout.bundle)
+    points = results.read().history("checkout", readout.bundle)
     for metric in ("bought", "spend"):
         verdicts = [row["verdict"] for point in points for row in carried(point.data) if row["metric"] == metric]
         figure = timeline(points, metric, "B")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -19,8 +18,7 @@ from kanab.analysis.methods.segments import segment_sentences
 from kanab.analysis.sections import brief_text, verdict_word
 from kanab.dashboard.experiment_list import ListFilter, summaries, summarize
 from kanab.dashboard.release_sources import ReleaseSource
-from kanab.dashboard.releases import Contents
-from kanab.dashboard.results import Bundle, ExperimentReadout, Results, analyzed, narrowed, officer_accounts
+from kanab.dashboard.results import Bundle, ExperimentReadout, Results, Snapshot, analyzed, narrowed
 from kanab.errors import AnalysisError, KanabError, LevelError, SourceError, listed
 from kanab.planning.calculator import USUAL_POWER
 from kanab.planning.power import PlannedTest, solve_power
@@ -69,9 +67,9 @@ class Answers:
 
     def list_experiments(self, page: int = 1) -> Answer:
         """Return every experiment in one line, those that need attention first."""
-        contents = self._results.read()
-        readouts = self._results.cached(contents, "readouts", partial(self._results.readouts, contents))
-        lines = ListFilter().select(summaries(readouts, None, self._results.interferences(contents)))
+        snapshot = self._results.read()
+        readouts = snapshot.cached("readouts", snapshot.readouts)
+        lines = ListFilter().select(summaries(readouts, None, snapshot.interferes))
         first = (page - 1) * MOST_LISTED
         shown = lines[first : first + MOST_LISTED]
         rows = [
@@ -89,43 +87,43 @@ class Answers:
         sentences = [_line(row) for row in rows] or [NOTHING_YET if not lines else "There are no more experiments."]
         if first + len(shown) < len(lines):
             sentences.append(f"{len(lines) - first - len(shown)} more: ask for page {page + 1}.")
-        return _answer(contents, "\n".join(sentences), {"total": len(lines), "page": page, "experiments": rows})
+        return _answer(snapshot, "\n".join(sentences), {"total": len(lines), "page": page, "experiments": rows})
 
     def readout(self, experiment: str, reading: int | None = None) -> Answer:
         """Return the readout of one experiment; the newest where it was released several times."""
-        contents = self._results.read()
-        readouts = self._readouts(contents, experiment)
+        snapshot = self._results.read()
+        readouts = _readouts(snapshot, experiment)
         if reading is not None and reading >= len(readouts):
             raise SourceError("there is no such reading", f"There are {len(readouts)}, counted from 0.")
         chosen = readouts[-1 if reading is None else reading]
-        interferes = self._results.interferences(contents).get(experiment, ())
+        interferes = snapshot.interferes.get(experiment, ())
         data = _data(experiment, chosen, interferes)
         line = summarize(experiment, chosen, None)
         stop = {"look": line.look or None, "may_stop": line.verdict or None}
         seen = [f"{line.look[:1].upper()}{line.look[1:]}: {line.verdict}."] if line.look else []
         titles = [each.bundle.title for each in readouts]
         plain = _readout(data) | stop | {"released_as": chosen.bundle.title, "readings": titles}
-        return _answer(contents, "\n".join([brief_text(data), *seen, *segment_sentences(data)]), plain)
+        return _answer(snapshot, "\n".join([brief_text(data), *seen, *segment_sentences(data)]), plain)
 
     def compare(self, experiments: Sequence[str], metric: str | None = None, arms: Sequence[str] = ()) -> Answer:
         """Return effects side by side: of several experiments, or of the arms of one, against the first arm named."""
-        contents = self._results.read()
+        snapshot = self._results.read()
         names = list(dict.fromkeys(experiments))
         if arms and len(names) > 1:
             raise AnalysisError("arms are those of one experiment", "Name one experiment, or leave out the arms.")
         if arms:
-            tables = [self._arms(contents, names[0], list(dict.fromkeys(arms)))]
+            tables = [_arms(snapshot, names[0], list(dict.fromkeys(arms)))]
         else:
-            tables = [_data(name, self._readouts(contents, name)[-1]) for name in names]
+            tables = [_data(name, _readouts(snapshot, name)[-1]) for name in names]
         tables = _on_metric(tables, metric)
         rows = [{"experiment": data["experiment"], **row} for data in tables for row in _effects(data)]
         texts = [brief_text(data) for data in tables]
         if len(tables) > 1:
             texts.append(APART)
-        together = None if arms or len(names) < 2 else self._together(contents, names, metric, rows)
+        together = None if arms or len(names) < 2 else _together(snapshot, names, metric, rows)
         if together is not None:
             texts.append(together.pop("text"))
-        return _answer(contents, "\n\n".join(texts), {"effects": rows, "together": together})
+        return _answer(snapshot, "\n\n".join(texts), {"effects": rows, "together": together})
 
     def power(self, asked: PlanningQuestion) -> Answer:
         """Return people needed, detectable effect or power, for people who vary as those of a released experiment.
@@ -133,9 +131,9 @@ class Answers:
         Of people, effect and power two are given; what is left out is solved for.
         """
         experiment, people, effect, power = asked.experiment, asked.people, asked.effect, asked.power
-        contents = self._results.read()
-        bundle = self._bundles(contents, experiment)[-1]
-        released = self._results.release_of(contents, bundle)
+        snapshot = self._results.read()
+        bundle = _bundles(snapshot, experiment)[-1]
+        released = snapshot.summed(bundle)
         plan = released.plan.experiment(experiment)
         spread = spread_of_release(released, plan, asked.metric, adjust=asked.adjust, control=asked.control)
         if power is None and (people is None or effect is None):
@@ -152,79 +150,76 @@ class Answers:
         )
         shown = {key: value for key, value in design.to_dict().items() if value is not None}
         named = {"experiment": experiment, "metric": outcome_of(released, plan, asked.metric)}
-        return _answer(contents, str(design), named | {"released_as": bundle.title} | shown)
+        return _answer(snapshot, str(design), named | {"released_as": bundle.title} | shown)
 
     def privacy(self) -> Answer:
         """Return the officer's account in short: what is promised, by which rules, and what remains open."""
-        contents = self._results.read()
-        accounts = self._results.cached(contents, "accounts", partial(officer_accounts, contents))
+        snapshot = self._results.read()
+        accounts = snapshot.cached("accounts", snapshot.accounts)
         ledgers = [_account(name, account) for name, account in accounts.items()]
         sentences = [f"{row['ledger'] or 'Releases in no ledger'}: {row['says']}" for row in ledgers] or [NOTHING_YET]
         sentences += ["Every residual risk is explained in `risks`."] if ledgers else []
         sentences.append("These tools read releases only: no question reaches a row, a person or an open cohort.")
-        return _answer(contents, "\n".join(sentences), {"ledgers": ledgers})
+        return _answer(snapshot, "\n".join(sentences), {"ledgers": ledgers})
 
     # ── how it is read ─────────────────────────────────────────────────────────────────────────
 
-    def _bundles(self, contents: Contents, experiment: str) -> list[Bundle]:
-        """Return the releases that hold an experiment; an error that lists the names where there is none."""
-        bundles = self._results.bundles_of(contents)
-        if experiment not in bundles:
-            known = f"Released here: {listed(sorted(bundles), most=MOST_NAMED)}." if bundles else NOTHING_YET
-            raise SourceError("there is no experiment of this name", known)
-        return bundles[experiment]
 
-    def _readouts(self, contents: Contents, experiment: str) -> list[ExperimentReadout]:
-        self._bundles(contents, experiment)
-        return self._results.readouts_of(contents, experiment)
+def _bundles(snapshot: Snapshot, experiment: str) -> list[Bundle]:
+    """Return the releases that hold an experiment; an error that lists the names where there is none."""
+    bundles = snapshot.bundles
+    if experiment not in bundles:
+        known = f"Released here: {listed(sorted(bundles), most=MOST_NAMED)}." if bundles else NOTHING_YET
+        raise SourceError("there is no experiment of this name", known)
+    return bundles[experiment]
 
-    def _arms(self, contents: Contents, experiment: str, arms: list[str]) -> Plain:
-        """Return a readout whose control is the first of the arms, narrowed to the others."""
-        bundle = self._bundles(contents, experiment)[-1]
-        readout = self._readouts(contents, experiment)[-1].readout
-        levels = {} if readout is None else {label(arm): arm for arm in readout.arms}
-        if len(arms) < 2 or not set(arms) <= set(levels):
-            raise LevelError(
-                "two or more arms of the experiment are compared", f"Arms: {listed(levels, most=MOST_NAMED)}."
-            )
-        data = analyzed(self._results.release_of(contents, bundle), experiment, levels[arms[0]])._shown()
-        effects = [row for row in data["effects"] if row["arm"] in arms]
-        return data | {"effects": effects, "decision": None}  # an arm is shipped against the control of the plan
 
-    def _together(
-        self, contents: Contents, names: Sequence[str], metric: str | None, rows: Sequence[Plain]
-    ) -> Plain | None:
-        """Return effects on one metric shrunk towards each other, or why they are not."""
-        metrics = {row["metric"] for row in rows}
-        if len(metrics) != 1:
-            return {"text": "Name a metric to read the experiments together.", "read": False}
-        bundles = [self._bundles(contents, name)[-1] for name in names]
-        releases = {
-            name: narrowed(self._results.release_of(contents, bundle), name)
-            for name, bundle in zip(names, bundles, strict=True)
-        }
-        try:
-            read = read_portfolio(releases, metric or metrics.pop()).to_dict()
-        except KanabError as problem:
-            return {"text": f"They are not read together: {problem}", "read": False}
-        keys = ("experiment", "arm", "estimate", "shrunk", "shrunk_interval")
-        effects = [{key: row[key] for key in keys} for row in read["effects"]]
-        clear = []
-        for row in read["effects"]:
-            low, high = row["shrunk_interval"]
-            if low > 0 or high < 0:
-                clear.append(row["name"])
-        says = f"Read together on {read['metric']}, effects that stay clear after shrinkage: {listed(clear) or 'none'}."
-        text = " ".join([says, *read["notes"]])
-        return {"text": text, "read": True, "metric": read["metric"], "effects": effects}
+def _readouts(snapshot: Snapshot, experiment: str) -> list[ExperimentReadout]:
+    _bundles(snapshot, experiment)
+    return snapshot.readouts_of(experiment)
+
+
+def _arms(snapshot: Snapshot, experiment: str, arms: list[str]) -> Plain:
+    """Return a readout whose control is the first of the arms, narrowed to the others."""
+    bundle = _bundles(snapshot, experiment)[-1]
+    readout = _readouts(snapshot, experiment)[-1].readout
+    levels = {} if readout is None else {label(arm): arm for arm in readout.arms}
+    if len(arms) < 2 or not set(arms) <= set(levels):
+        raise LevelError("two or more arms of the experiment are compared", f"Arms: {listed(levels, most=MOST_NAMED)}.")
+    data = analyzed(snapshot.summed(bundle), experiment, levels[arms[0]])._shown()
+    effects = [row for row in data["effects"] if row["arm"] in arms]
+    return data | {"effects": effects, "decision": None}  # an arm is shipped against the control of the plan
+
+
+def _together(snapshot: Snapshot, names: Sequence[str], metric: str | None, rows: Sequence[Plain]) -> Plain | None:
+    """Return effects on one metric shrunk towards each other, or why they are not."""
+    metrics = {row["metric"] for row in rows}
+    if len(metrics) != 1:
+        return {"text": "Name a metric to read the experiments together.", "read": False}
+    bundles = [_bundles(snapshot, name)[-1] for name in names]
+    releases = {name: narrowed(snapshot.summed(bundle), name) for name, bundle in zip(names, bundles, strict=True)}
+    try:
+        read = read_portfolio(releases, metric or metrics.pop()).to_dict()
+    except KanabError as problem:
+        return {"text": f"They are not read together: {problem}", "read": False}
+    keys = ("experiment", "arm", "estimate", "shrunk", "shrunk_interval")
+    effects = [{key: row[key] for key in keys} for row in read["effects"]]
+    clear = []
+    for row in read["effects"]:
+        low, high = row["shrunk_interval"]
+        if low > 0 or high < 0:
+            clear.append(row["name"])
+    says = f"Read together on {read['metric']}, effects that stay clear after shrinkage: {listed(clear) or 'none'}."
+    text = " ".join([says, *read["notes"]])
+    return {"text": text, "read": True, "metric": read["metric"], "effects": effects}
 
 
 # ── plain data ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _answer(contents: Contents, text: str, data: Plain) -> Answer:
+def _answer(snapshot: Snapshot, text: str, data: Plain) -> Answer:
     """Return an answer with what is wrong with the releases: in front of the sentences, and beside the numbers."""
-    alarms = list(contents.alarms)
+    alarms = list(snapshot.contents.alarms)
     return Answer("\n".join([*(f"Alarm: {alarm}" for alarm in alarms), text]), _short({"alarms": alarms, **data}))
 
 

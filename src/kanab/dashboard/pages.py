@@ -272,7 +272,7 @@ class Pages:
         query = request.query_params
         if readout is None:
             return self._page(request, "interactions.html", view, data=None)
-        data, sections = view.cached("interactions page", lambda: _drawn(readout))
+        data, sections = view.snapshot.cached("interactions page", lambda: _drawn(readout))
         verdict, metric, name = (query.get(key, "")[:200] for key in ("verdict", "metric", "experiment"))
         table, matching = pair_list(data, verdict, metric, name)
         return self._page(
@@ -291,7 +291,7 @@ class Pages:
         sections: Sections = []
         older = 0
         if account is not None:
-            sections, older = view.cached(("privacy page", name), lambda: privacy_sections(account))
+            sections, older = view.snapshot.cached(("privacy page", name), lambda: privacy_sections(account))
         return self._page(
             request, "privacy.html", view, chains=view.contents.chains, name=name, account=account,
             sections=sections, older=older, skipped=view.contents.skipped,

@@ -1,24 +1,17 @@
 """What one request shows, all of it about the same bytes: pages and plain data show the same."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any
 
 from kanab.dashboard.experiment_list import ExperimentSummary, summaries, summarize
 from kanab.dashboard.next_seal import CollectionStatus
 from kanab.dashboard.releases import Contents
-from kanab.dashboard.results import (
-    LIST_PATIENCE,
-    PRIVACY_PATIENCE,
-    ExperimentReadout,
-    HistoryPoint,
-    Results,
-    officer_accounts,
-)
+from kanab.dashboard.results import LIST_PATIENCE, PRIVACY_PATIENCE, ExperimentReadout, HistoryPoint, Results
 from kanab.dashboard.timeline import trend_of
 from kanab.errors import KanabError
 from kanab.plan.model import Plan
@@ -64,9 +57,6 @@ def open_cohort(name: str, readout: ExperimentReadout | None, collection: Collec
     return OpenCohort(collection.cohort, days, people)
 
 
-_T = TypeVar("_T")
-
-
 class UnknownExperimentError(Exception):
     """Nobody planned or released an experiment of this name."""
 
@@ -97,51 +87,49 @@ class RequestView:
     """One request's view: everything in it is about the same bytes."""
 
     def __init__(self, results: Results) -> None:
-        self._results = results
-        self.contents: Contents = results.read()
+        self.snapshot = results.read()
+        self.contents: Contents = self.snapshot.contents
         self.collection: CollectionStatus | None = results.source.status()
         self.drawn = True
 
     @cached_property
     def readouts(self) -> Mapping[str, list[ExperimentReadout]]:
         """Every experiment that was released, with its readouts."""
-        return self.cached("readouts", lambda: self._results.readouts(self.contents))
+        return self.snapshot.cached("readouts", self.snapshot.readouts)
 
     @cached_property
     def lines(self) -> list[ExperimentSummary]:
         """Every experiment in one line; some say that they are being read, where that takes a while."""
-        results, contents = self._results, self.contents
-        if results.ready(contents, "readouts", partial(results.readouts, contents), LIST_PATIENCE):
-            self.drawn = results.ready(contents, "histories", partial(results.histories, contents), LIST_PATIENCE)
+        if self.snapshot.ready("readouts", self.snapshot.readouts, LIST_PATIENCE):
+            self.drawn = self.snapshot.ready("histories", self.snapshot.histories, LIST_PATIENCE)
             return self.whole_list
-        return summaries(self._results.readouts_so_far(self.contents), self.collection, self.interferes)
+        return summaries(self.snapshot.readouts_so_far(), self.collection, self.snapshot.interferes)
 
     @cached_property
     def whole_list(self) -> list[ExperimentSummary]:
         """Every experiment in one line, once all are read."""
-        return [self._with_trend(line) for line in summaries(self.readouts, self.collection, self.interferes)]
+        return [self._with_trend(line) for line in summaries(self.readouts, self.collection, self.snapshot.interferes)]
 
     def _with_trend(self, line: ExperimentSummary) -> ExperimentSummary:
         """Return a line with what its small picture shows, from what has been computed so far."""
         readout = self.readouts[line.name][-1] if line.name in self.readouts else None
         if readout is None or readout.readout is None:
             return line
-        points = self._results.history_so_far(self.contents, line.name)
+        points = self.snapshot.history_so_far(line.name)
         arm = None if line.decision is None else line.decision["arm"]
         return replace(line, trend=trend_of(readout.data, points, arm))
 
     def experiment(self, name: str, number: str = "") -> ExperimentView:
         """Return one experiment by name; ``number`` is that of another readout than the newest."""
-        released = name in self._results.bundles_of(self.contents)
-        make = partial(self._results.readouts_of, self.contents, name)
-        readouts = tuple(self.cached(("readouts", name), make)) if released else ()
+        make = partial(self.snapshot.readouts_of, name)
+        readouts = tuple(self.snapshot.cached(("readouts", name), make)) if name in self.snapshot.bundles else ()
         planned = self.collection is not None and self.collection.runs(name)
         if not readouts and not planned:
             raise UnknownExperimentError
         exists = number.isdecimal() and len(number) < 6 and int(number) < len(readouts)
         chosen = int(number) if exists else max(len(readouts) - 1, 0)
         newest = readouts[chosen] if readouts else None
-        line = summarize(name, newest, self.collection, self.interferes.get(name, ()))
+        line = summarize(name, newest, self.collection, self.snapshot.interferes.get(name, ()))
         open_now, held_back = open_cohort(name, newest, self.collection), self._held_back(name)
         return ExperimentView(line, readouts, chosen, open_now, held_back)
 
@@ -155,37 +143,27 @@ class RequestView:
         """Return what was known after each seal of the readout that is shown."""
         assert view.shown is not None
         name, bundle = view.summary.name, view.shown.bundle
-        return self.cached(("history", name, bundle.names), lambda: self._results.history(name, bundle))
+        return self.snapshot.cached(("history", name, bundle.names), partial(self.snapshot.history, name, bundle))
 
     @cached_property
     def interactions(self) -> PairReadout | None:
         """Every pair whose table was released."""
-        return self.cached("interactions", lambda: self._results.interactions(self.contents))
-
-    @cached_property
-    def interferes(self) -> Mapping[str, list[dict[str, str]]]:
-        """By experiment which others change its effects, once pairs are scanned."""
-        return self._results.interferences(self.contents)
+        return self.snapshot.cached("interactions", self.snapshot.interactions)
 
     @cached_property
     def accounts(self) -> Mapping[str, dict[str, Any]]:
         """The officer's account of every ledger."""
-        return self.cached("accounts", lambda: officer_accounts(self.contents))
+        return self.snapshot.cached("accounts", self.snapshot.accounts)
 
     @property
     def checked(self) -> bool:
         """Whether the accounts are there; a page waits for that only shortly."""
-        make = partial(officer_accounts, self.contents)
-        return self._results.ready(self.contents, "accounts", make, PRIVACY_PATIENCE)
+        return self.snapshot.ready("accounts", self.snapshot.accounts, PRIVACY_PATIENCE)
 
     def account(self, ledger: str) -> tuple[str, dict[str, Any] | None]:
         """Return the account of a ledger, or of the first one where there is no such ledger; and its name."""
         name = ledger if ledger in self.accounts else next(iter(self.accounts), "")
         return name, self.accounts.get(name)
-
-    def cached(self, key: Any, make: Callable[[], _T]) -> _T:
-        """Return something made of the same bytes that takes a while, and is the same for every reader."""
-        return self._results.cached(self.contents, key, make)
 
     @cached_property
     def plan(self) -> Plan | None:

@@ -1,12 +1,9 @@
-"""What releases say: a readout for every experiment, its history, pairs, the officer's account.
-
-Everything here is computed from releases alone, and kept as long as they are the same bytes.
-"""
+"""What releases say: a readout for every experiment, its history, pairs, the officer's account; from them alone."""
 
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -83,126 +80,102 @@ class HistoryPoint:
     data: dict[str, Any]
 
 
-class Results:
-    """Reads a source, computes what is new, and keeps it. Safe to be asked by many threads."""
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """What snapshots share: what is being computed, and what was made of the same bytes before."""
 
-    def __init__(self, source: ReleaseSource, *, patience: float = PATIENCE) -> None:
-        self.source, self._patience = source, patience
-        self._cache = BackgroundCache()
-        self._points: dict[tuple[str, ...], HistoryPoint] = {}
-        self._analyses: dict[tuple[str, ...], Readout | KanabError] = {}
-        self._reading = threading.Lock()
-        self._snapshot: tuple[str, LockedCache] = ("", LockedCache())
-        self._stopped = threading.Event()
+    patience: float = PATIENCE
+    background: BackgroundCache = field(default_factory=BackgroundCache)
+    points: dict[tuple[str, ...], HistoryPoint] = field(default_factory=dict)
+    analyses: dict[tuple[str, ...], Readout | KanabError] = field(default_factory=dict)
 
-    def start(self) -> None:
-        """Begin to compute what the first reader will ask for, and do so again after every seal."""
-        self._stopped.clear()
 
-        def refresh() -> None:
-            while not self._stopped.is_set():
-                with suppress(KanabError, NotYetError):
-                    self.warm()
-                self._stopped.wait(REFRESH_SECONDS)
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """What a source holds at a moment, and what follows from it. Safe to be asked by many threads."""
 
-        threading.Thread(target=refresh, daemon=True).start()
-
-    def stop(self) -> None:
-        """Stop reading the source while nobody asks."""
-        self._stopped.set()
-
-    def warm(self) -> None:
-        """Begin to compute what the first page will ask for."""
-        contents = self.read()
-        self._cache.get(contents.digest, "readouts", lambda: self._readouts_ahead(contents), wait=0)
-        self._cache.get(contents.digest, "histories", lambda: self.histories(contents), wait=0)
+    contents: Contents
+    _computed: Computed = field(default_factory=Computed)
+    _sums: LockedCache = field(default_factory=LockedCache)
 
     # ── what pages ask ─────────────────────────────────────────────────────────────────────────
 
-    def read(self) -> Contents:
-        """Return what the source holds now; who asks while it is being verified waits for that."""
-        with self._reading:
-            return self.source.read()
-
-    def ready(self, contents: Contents, key: Any, make: Callable[[], Any], patience: float) -> bool:
-        """Return whether something about the same bytes is there, after a part of what a page waits."""
+    def ready(self, key: Any, make: Callable[[], Any], patience: float) -> bool:
+        """Return whether something is there, after a part of what a page waits."""
         with suppress(NotYetError):
-            self.cached(contents, key, make, patience)
+            self.cached(key, make, patience)
             return True
         return False
 
-    def cached(self, contents: Contents, key: Any, make: Callable[[], _T], patience: float = 1.0) -> _T:
-        """Return something about the same bytes that takes a while, made once."""
-        return self._cache.get(contents.digest, key, make, wait=patience * self._patience)
+    def cached(self, key: Any, make: Callable[[], _T], patience: float = 1.0) -> _T:
+        """Return something that takes a while, made once."""
+        wait = patience * self._computed.patience
+        return self._computed.background.get(self.contents.digest, key, make, wait=wait)
 
-    def drawing(self) -> AbstractContextManager[None]:
-        """Return a block in which a page is drawn: what nobody waits for gives way to it."""
-        return self._cache.drawing()
+    def warm(self) -> None:
+        """Begin to compute what the first page will ask for."""
+        self.ready("readouts", self._readouts_ahead, 0)
+        self.ready("histories", self.histories, 0)
 
     # ── how it is computed ─────────────────────────────────────────────────────────────────────
 
-    def _sums(self, contents: Contents) -> LockedCache:
-        if self._snapshot[0] != contents.digest:
-            self._snapshot = contents.digest, LockedCache()
-        return self._snapshot[1]
-
-    def readouts(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
+    def readouts(self) -> dict[str, list[ExperimentReadout]]:
         """Return every experiment with its readouts, the newest last."""
-        readouts = {name: self.readouts_of(contents, name) for name in self.bundles_of(contents)}
+        readouts = {name: self.readouts_of(name) for name in self.bundles}
         kept = {_key(readout.bundle, name) for name, own in readouts.items() for readout in own}
-        self._analyses = {key: answer for key, answer in list(self._analyses.items()) if key in kept}
+        for key in list(self._computed.analyses):  # as others may add to it meanwhile
+            if key not in kept:
+                self._computed.analyses.pop(key, None)
         return readouts
 
-    def _readouts_ahead(self, contents: Contents) -> dict[str, list[ExperimentReadout]]:
+    def _readouts_ahead(self) -> dict[str, list[ExperimentReadout]]:
         """Return the same before anybody asked: whoever waits for another page goes before."""
-        for name in self.bundles_of(contents):
-            self._cache.give_way("readouts")
-            self.readouts_of(contents, name)
-        return self.readouts(contents)
+        for name in self.bundles:
+            self._computed.background.give_way("readouts")
+            self.readouts_of(name)
+        return self.readouts()
 
-    def readouts_of(self, contents: Contents, experiment: str) -> list[ExperimentReadout]:
+    def readouts_of(self, experiment: str) -> list[ExperimentReadout]:
         """Return the readouts of one experiment, the newest last; none where it was not released."""
-        sums, own = self._sums(contents), self.bundles_of(contents).get(experiment, ())
-        return sums.get(("readouts", experiment), lambda: [self._readout(bundle, experiment, sums) for bundle in own])
+        own = self.bundles.get(experiment, ())
+        return self._sums.get(("readouts", experiment), lambda: [self._readout(bundle, experiment) for bundle in own])
 
-    def readouts_so_far(self, contents: Contents) -> dict[str, list[ExperimentReadout] | None]:
+    def readouts_so_far(self) -> dict[str, list[ExperimentReadout] | None]:
         """Return every experiment with its readouts; None where it is not analyzed yet."""
-        sums = self._sums(contents)
-        return {name: sums.peek(("readouts", name)) for name in self.bundles_of(contents)}
+        return {name: self._sums.peek(("readouts", name)) for name in self.bundles}
 
-    def bundles_of(self, contents: Contents) -> dict[str, list[Bundle]]:
-        """Return every experiment with the batches that hold it, without analyzing them."""
-        return self._sums(contents).get("bundles", lambda: _bundles_by_experiment(contents))
+    @property
+    def bundles(self) -> dict[str, list[Bundle]]:
+        """Every experiment with the batches that hold it, without analyzing them."""
+        return self._sums.get("bundles", lambda: _bundles_by_experiment(self.contents))
 
-    def release_of(self, contents: Contents, bundle: Bundle) -> Release:
+    def summed(self, bundle: Bundle) -> Release:
         """Return the batches of a bundle as one release."""
-        return summed(bundle, self._sums(contents))
+        return self._sums.get((bundle.chain.name, bundle.names), lambda: add_releases(bundle.releases))
 
-    def _readout(self, bundle: Bundle, experiment: str, sums: LockedCache) -> ExperimentReadout:
+    def _readout(self, bundle: Bundle, experiment: str) -> ExperimentReadout:
         """Return a readout; the same releases are analyzed once, whatever else came or went."""
         key = _key(bundle, experiment)
-        answer = self._analyses.get(key)
+        answer = self._computed.analyses.get(key)
         if answer is None:
             try:
-                answer = analyzed(summed(bundle, sums), experiment)
+                answer = analyzed(self.summed(bundle), experiment)
             except KanabError as problem:
                 answer = problem
-            self._analyses[key] = answer
+            self._computed.analyses[key] = answer
         if isinstance(answer, KanabError):
             return ExperimentReadout(bundle, problem=answer)
         return ExperimentReadout(bundle, answer)
 
-    def histories(self, contents: Contents) -> None:
+    def histories(self) -> None:
         """Compute the last seals of every experiment that has several, for the small pictures of the list."""
-        sums = self._sums(contents)
-        for name, own in self.readouts(contents).items():
+        for name, own in self.readouts().items():
             if own[-1].readout is not None and len(own[-1].bundle.releases) > 1:
-                make = partial(self.history, name, own[-1].bundle, MOST_STEPS)
-                sums.get(("steps", name), make)
+                self._sums.get(("steps", name), partial(self.history, name, own[-1].bundle, MOST_STEPS))
 
-    def history_so_far(self, contents: Contents, experiment: str) -> list[HistoryPoint]:
+    def history_so_far(self, experiment: str) -> list[HistoryPoint]:
         """Return the last seals of an experiment; none where they are not computed yet. It computes nothing."""
-        return self._sums(contents).peek(("steps", experiment)) or []
+        return self._sums.peek(("steps", experiment)) or []
 
     def history(self, experiment: str, bundle: Bundle, most: int = MOST_POINTS) -> list[HistoryPoint]:
         """Return what was known about an experiment after every seal; a point that was computed never changes."""
@@ -214,31 +187,75 @@ class Results:
             total = batch if total is None else add_releases([total, batch])
             if at >= first:
                 key = _key(bundle, experiment)[: at + 2]
-                if key not in self._points:
-                    self._points[key] = _point(total, experiment)
+                point = self._computed.points.get(key) or _point(total, experiment)
+                self._computed.points[key] = point
                 # Where the design ended with an earlier seal, this one adds nothing.
-                if all(caution["kind"] != "design-ended" for caution in self._points[key].data["cautions"]):
-                    points.append(self._points[key])
+                if all(caution["kind"] != "design-ended" for caution in point.data["cautions"]):
+                    points.append(point)
         return points
 
-    def interactions(self, contents: Contents) -> PairReadout | None:
+    def interactions(self) -> PairReadout | None:
         """Return every pair of experiments whose table was released; None if none was."""
-        sums = self._sums(contents)
-        totals = [summed(bundle, sums) for bundle in bundles(contents)]
+        totals = [self.summed(bundle) for bundle in bundles(self.contents)]
         with_pairs = [total for total in totals if any(len(table.arms) == 2 for table in total.tables.values())]
         return scan_stored_pairs(with_pairs) if with_pairs else None
 
-    def interferences(self, contents: Contents) -> dict[str, list[dict[str, str]]]:
-        """Return by experiment which others interfere with it, on which metric; nothing while pairs are scanned."""
+    @cached_property
+    def interferes(self) -> dict[str, list[dict[str, str]]]:
+        """By experiment which others interfere with it, on which metric; nothing while pairs are scanned."""
         pairs = None
         with suppress(KanabError, NotYetError):
-            pairs = self.cached(contents, "interactions", lambda: self.interactions(contents), LIST_PATIENCE)
+            pairs = self.cached("interactions", self.interactions, LIST_PATIENCE)
         alarms: dict[str, list[dict[str, str]]] = {}
         for row in [] if pairs is None else pairs.scan.flagged:
             for name, other in ((row.a, row.b), (row.b, row.a)):
                 if row.verdict == "interference":
                     alarms.setdefault(name, []).append({"experiment": other, "metric": row.metric})
         return alarms
+
+    def accounts(self) -> dict[str, dict[str, Any]]:
+        """Return the officer's account of every chain, by its name."""
+        chains = self.contents.chains
+        return {chain.name: privacy_account(chain.releases, chain.ledger) for chain in chains if chain.releases}
+
+
+class Results:
+    """Reads a source again and again; what was computed is kept as long as it is about the same bytes."""
+
+    def __init__(self, source: ReleaseSource, *, patience: float = PATIENCE) -> None:
+        self.source = source
+        self._computed = Computed(patience)
+        self._reading = threading.Lock()
+        self._digest, self._sums = "", LockedCache()
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Begin to compute what the first reader will ask for, and do so again after every seal."""
+        self._stopped.clear()
+
+        def refresh() -> None:
+            while not self._stopped.is_set():
+                with suppress(KanabError, NotYetError):
+                    self.read().warm()
+                self._stopped.wait(REFRESH_SECONDS)
+
+        threading.Thread(target=refresh, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop reading the source while nobody asks."""
+        self._stopped.set()
+
+    def read(self) -> Snapshot:
+        """Return what the source holds now; who asks while it is being verified waits for that."""
+        with self._reading:
+            contents = self.source.read()
+            same = contents.digest == self._digest
+            self._digest, self._sums = contents.digest, self._sums if same else LockedCache()
+            return Snapshot(contents, self._computed, self._sums)
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Return a block in which a page is drawn: what nobody waits for gives way to it."""
+        return self._computed.background.drawing()
 
 
 def bundles(contents: Contents) -> list[Bundle]:
@@ -262,11 +279,6 @@ def _follows(release: Release, run: Sequence[Release]) -> bool:
     if batch is None or last is None or batch.after is None or batch.after < last.through:
         return False
     return all(continues(release.plan, earlier.plan) for earlier in run)
-
-
-def summed(bundle: Bundle, sums: LockedCache) -> Release:
-    """Return the batches of a bundle as one release."""
-    return sums.get((bundle.chain.name, bundle.names), lambda: add_releases(bundle.releases))
 
 
 def _key(bundle: Bundle, experiment: str) -> tuple[str, ...]:
@@ -307,8 +319,3 @@ def _point(total: Release, experiment: str) -> HistoryPoint:
     last = (total.parts or (total,))[-1].receipt.batch
     readout = analyzed(total, experiment)
     return HistoryPoint("" if last is None else last.through, sum(readout.arms.values()), readout._shown())
-
-
-def officer_accounts(contents: Contents) -> dict[str, dict[str, Any]]:
-    """Return the officer's account of every chain, by its name."""
-    return {chain.name: privacy_account(chain.releases, chain.ledger) for chain in contents.chains if chain.releases}

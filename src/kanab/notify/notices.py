@@ -10,9 +10,8 @@ from urllib.parse import quote
 from kanab.analysis.decision import decision_words
 from kanab.dashboard.experiment_list import ExperimentSummary, ListFilter, summarize
 from kanab.dashboard.next_seal import CollectionStatus
-from kanab.dashboard.release_sources import ReleaseSource
-from kanab.dashboard.releases import Contents, RawSource, read_contents
-from kanab.dashboard.results import ExperimentReadout, Results
+from kanab.dashboard.releases import RawSource, read_contents
+from kanab.dashboard.results import Computed, ExperimentReadout, Snapshot
 from kanab.plan.model import Plan
 from kanab.plan.notify_plan import Event, NotifyPlan
 from kanab.privacy.ledger import read_entry
@@ -58,8 +57,8 @@ class Notices:
     def __init__(self, notify: NotifyPlan, plan: Plan, entries: Sequence[bytes]) -> None:
         self._notify, self._entries = notify, entries
         self._collection = CollectionStatus(plan)
-        self._results = Results(_NoSource())
-        self._contents: dict[int, Contents] = {}
+        self._computed = Computed()
+        self._snapshots: dict[int, Snapshot] = {}
         self._made: dict[int, list[Notice]] = {}
 
     def of(self, at: int) -> list[Notice]:
@@ -152,10 +151,10 @@ class Notices:
         """Return what was known of an experiment after an entry; None where nothing was."""
         if at < 0:
             return None
-        if at not in self._contents:
-            entries = tuple(self._entries[: at + 1])
-            self._contents[at] = read_contents([RawSource("the store", entries, ledger=True)])
-        readouts = self._results.readouts_of(self._contents[at], name)
+        if at not in self._snapshots:
+            source = RawSource("the store", tuple(self._entries[: at + 1]), ledger=True)
+            self._snapshots[at] = Snapshot(read_contents([source]), self._computed)
+        readouts = self._snapshots[at].readouts_of(name)
         return readouts[-1] if readouts else None
 
     def _is_alarmed(self, readout: ExperimentReadout | None) -> bool:
@@ -174,13 +173,6 @@ def _decided(decision: Mapping[str, Any] | None, effects: Sequence[str]) -> list
         return []
     because = [why for why in decision["because"] if not any(effect.startswith(why.rstrip(".")) for effect in effects)]
     return [" ".join([f"Decision: {decision_words(decision)}.", *because])]
-
-
-class _NoSource(ReleaseSource):
-    """A place without releases: entries are handed over instead."""
-
-    def _sources(self) -> Iterable[RawSource]:
-        return ()
 
 
 def trial_notice(url: str | None) -> Notice:

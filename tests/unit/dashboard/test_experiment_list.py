@@ -27,9 +27,9 @@ def collection(people_: Mapping[str, Mapping[str, int]], *alarms: str) -> Collec
 
 def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
     live = {"checkout": {"A": 1990, "B": 2010}, "banner": {"off": 0, "on": 0}, "new": {"A": 20, "B": 10}}
-    found = {one.name: one for one in summaries(results.readouts(results.source.read()), collection(live, "banner"))}
+    found = {one.name: one for one in summaries(results.read().readouts(), collection(live, "banner"))}
     states = {name: (one.state, one.health, one.people) for name, one in found.items()}
-    readouts = results.readouts(results.source.read())
+    readouts = results.read().readouts()
     arms = {name: readouts[name][-1].data["arms"] for name in readouts}
     floored = {name: sum(n // 10 * 10 for n in own.values()) for name, own in arms.items()}
     assert states == {
@@ -52,7 +52,7 @@ def test_every_experiment_has_a_line_planned_or_ended(results: Results) -> None:
 
 
 def test_unlike_arms_ring_and_the_line_says_in_what(results: Results) -> None:
-    readout = results.readouts(results.source.read())["checkout"][-1]
+    readout = results.read().readouts()["checkout"][-1]
     assert readout.readout is not None
     unlike = BalanceCheck("covariate", "tier", 99.0, 2, 1e-20, 3, "B", 0.5, 0.3, p_adjusted=2e-20)
     found = summarize("checkout", replace(readout, readout=replace(readout.readout, balance=(unlike,))), None)
@@ -61,7 +61,7 @@ def test_unlike_arms_ring_and_the_line_says_in_what(results: Results) -> None:
 
 
 def test_what_a_few_people_could_have_made_is_listed_but_not_among_the_clear_effects(results: Results) -> None:
-    readout = results.readouts(results.source.read())["checkout"][-1]
+    readout = results.read().readouts()["checkout"][-1]
     assert readout.readout is not None
     rows = readout.readout.effects
     effects = [replace(row, verdict="watch") if row.effect.metric == "spend" else row for row in rows]
@@ -74,12 +74,12 @@ def test_what_a_few_people_could_have_made_is_listed_but_not_among_the_clear_eff
 def test_a_broken_ledger_rings_for_its_experiments() -> None:
     lines = entries()
     results = Results(FixedSource(RawSource("kanab.ledger", (lines[0], lines[2]), ledger=True)), patience=60)
-    found = summarize("banner", results.readouts(results.source.read())["banner"][-1], None)
+    found = summarize("banner", results.read().readouts()["banner"][-1], None)
     assert (found.health, found.why, found.state) == ("alarm", "its ledger could not be verified", "released")
 
 
 def test_the_list_is_filtered_and_sorted_as_asked(results: Results) -> None:
-    found = summaries(results.readouts(results.source.read()), collection({"new": {"A": 20, "B": 10}}))
+    found = summaries(results.read().readouts(), collection({"new": {"A": 20, "B": 10}}))
 
     def names(**query: str) -> list[str]:
         return [one.name for one in ListFilter.read(query).select(found)]
@@ -97,7 +97,7 @@ def test_the_list_is_filtered_and_sorted_as_asked(results: Results) -> None:
 
 def test_a_long_list_has_pages(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kanab.dashboard.experiment_list.MOST_EXPERIMENTS", 2)
-    found = summaries(results.readouts(results.source.read()), None)
+    found = summaries(results.read().readouts(), None)
     filters = ListFilter(sort="name")
     pages = {text: ListPage(found, filters, text) for text in ("", "1", "2", "3", "-1", "²", "999999")}
     assert {text: [one.name for one in page.shown] for text, page in pages.items()} == {
@@ -120,7 +120,7 @@ def with_roles(tmp_path: Path, **roles: Any) -> Results:
 @pytest.mark.slow
 def test_the_list_says_what_to_do_and_is_filtered_by_it(tmp_path: Path) -> None:
     results = with_roles(tmp_path)
-    lines = summaries(results.readouts(results.source.read()), None)
+    lines = summaries(results.read().readouts(), None)
     decisions = {line.name: (line.answer, line.decision_words) for line in lines}
     assert decisions == {"checkout": ("ship", "ship B"), "banner": ("", ""), "price": ("", "")}
     decision = next(line for line in lines if line.name == "checkout").to_dict()["decision"]
@@ -134,7 +134,7 @@ def test_the_list_says_what_to_do_and_is_filtered_by_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_still_runs_without_planned_looks_goes_on_and_alarms_break_it(tmp_path: Path) -> None:
     results = with_roles(tmp_path, looks=None)
-    (readout,) = results.readouts(results.source.read())["checkout"]
+    (readout,) = results.read().readouts()["checkout"]
     assert summarize("checkout", readout, None).answer == "ship"
     assert summarize("checkout", readout, collection({})).answer == "keep going"
     rung = summarize("checkout", readout, collection({}, "checkout"))

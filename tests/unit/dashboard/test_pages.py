@@ -319,9 +319,9 @@ def test_what_takes_long_is_said_and_the_page_refreshes(source: FileReleases) ->
 
 def test_a_list_shows_what_has_been_read_and_refreshes_until_everything_is(source: FileReleases) -> None:
     app = Dashboard(source, patience=0)
-    contents = app.results.read()
-    app.results.readouts_of(contents, "banner")
-    lines = summaries(app.results.readouts_so_far(contents), None)
+    snapshot = app.results.read()
+    snapshot.readouts_of("banner")
+    lines = summaries(snapshot.readouts_so_far(), None)
     assert {line.name: line.why for line in lines} == {
         "checkout": BEING_READ, "banner": "people arrive as planned", "price": BEING_READ,
     }  # fmt: skip
@@ -337,10 +337,10 @@ def test_the_first_list_of_a_process_comes_before_everything_is_analyzed(source:
     assert "of 3 experiments have been read so far, and stand first. This page refreshes every 2 seconds" in words(
         first
     )
-    app.results._cache.get(app.results.read().digest, "readouts", dict, wait=60)
+    app.results._computed.background.get(app.results.read().contents.digest, "readouts", dict, wait=60)
     second = ask(app, "/")  # whatever is drawn of its history so far
     assert "being drawn" in words(second) or "refresh" not in second.headers
-    app.results._cache.get(app.results.read().digest, "histories", dict, wait=60)
+    app.results._computed.background.get(app.results.read().contents.digest, "histories", dict, wait=60)
     last = ask(app, "/")
     assert "refresh" not in last.headers
     assert "have been read so far" not in words(last)

@@ -23,7 +23,7 @@ def collection(plan: Plan = PLAN, live: LiveHealth | None = LIVE) -> CollectionS
 
 
 def test_people_are_those_not_sealed_yet_in_steps_of_k(results: Results) -> None:
-    readout = results.readouts(results.read())["banner"][-1]
+    readout = results.read().readouts()["banner"][-1]
     status = open_cohort("banner", readout, collection())
     assert status is not None
     sealed = readout.data["arms"]
@@ -33,21 +33,21 @@ def test_people_are_those_not_sealed_yet_in_steps_of_k(results: Results) -> None
 
 
 def test_fewer_people_than_were_sealed_are_nobody(results: Results) -> None:
-    readout = results.readouts(results.read())["checkout"][-1]
+    readout = results.read().readouts()["checkout"][-1]
     status = open_cohort("checkout", readout, collection())
     assert status is not None
     assert status.people["B"] == 0
 
 
 def test_with_epsilon_nothing_is_said_of_people(results: Results) -> None:
-    readout = results.readouts(results.read())["banner"][-1]
+    readout = results.read().readouts()["banner"][-1]
     status = open_cohort("banner", readout, collection(replace(PLAN, budget=Budget(1.0))))
     assert status is not None
     assert status.people == {}
 
 
 def test_what_is_not_collected_has_no_open_cohort(results: Results) -> None:
-    readout = results.readouts(results.read())["banner"][-1]
+    readout = results.read().readouts()["banner"][-1]
     assert open_cohort("banner", readout, None) is None
     assert open_cohort("other", None, collection()) is None
 

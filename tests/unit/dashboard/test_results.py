@@ -25,7 +25,7 @@ from kanab.dashboard.experiment_list import summarize
 from kanab.dashboard.pages import pair_list
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.dashboard.request_view import RequestView
-from kanab.dashboard.results import Results, analyzed, bundles
+from kanab.dashboard.results import Results, Snapshot, analyzed, bundles
 from kanab.errors import AnalysisError, KanabError
 from kanab.plan import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
@@ -41,7 +41,7 @@ def test_the_command_reads_the_looks_of_the_plan_as_the_dashboard_does(results: 
     (tmp_path / "kanab.ledger").write_bytes(ledger_bytes())
     words = [str(tmp_path / "kanab.ledger"), "--experiment", "checkout", "--json"]
     printed = CliRunner().invoke(analyze_command, words)
-    found = results.readouts(results.source.read())["checkout"][-1].readout
+    found = results.read().readouts()["checkout"][-1].readout
     assert found is not None
     assert json.loads(printed.output) == json.loads(json.dumps(found.to_dict()))
 
@@ -49,8 +49,8 @@ def test_the_command_reads_the_looks_of_the_plan_as_the_dashboard_does(results: 
 @pytest.mark.slow
 def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(results: Results) -> None:
     contents = results.source.read()
-    readout = results.readouts(contents)["checkout"][-1]
-    points = results.history("checkout", readout.bundle)
+    readout = results.read().readouts()["checkout"][-1]
+    points = results.read().history("checkout", readout.bundle)
     assert [one.through for one in points] == ["2026-W36", "2026-W37", "2026-W38"]
     first = kb.analyze(
         next(iter(contents.releases.values())), "checkout", reading=kb.Reading(looks=kb.Looks("spending"))
@@ -61,7 +61,7 @@ def test_the_history_ends_with_the_readout_and_begins_with_the_first_batch(resul
             assert row["estimate"] == pytest.approx(other["estimate"], rel=1e-12)
             assert row["interval"] == pytest.approx(other["interval"], rel=1e-9)
     assert points[-1].people == readout.data["people"]
-    assert results.history("checkout", readout.bundle)[0] is points[0]
+    assert results.read().history("checkout", readout.bundle)[0] is points[0]
 
 
 def test_a_point_of_the_history_is_computed_once_even_if_a_batch_follows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,14 +74,14 @@ def test_a_point_of_the_history_is_computed_once_even_if_a_batch_follows(monkeyp
 
     source = FixedSource(RawSource("kanab.ledger", tuple(entries()[:2]), ledger=True))
     results = Results(source, patience=60)
-    readout = results.readouts(source.contents)["banner"][-1]
+    readout = results.read().readouts()["banner"][-1]
     monkeypatch.setattr("kanab.dashboard.results.analyze", counted)
-    results.history("banner", readout.bundle)
+    results.read().history("banner", readout.bundle)
     assert calls == ["banner", "banner"]
     source.contents = read_contents([WEEKLY])
-    readout = results.readouts(source.contents)["banner"][-1]
+    readout = results.read().readouts()["banner"][-1]
     calls.clear()
-    assert len(results.history("banner", readout.bundle)) == 3
+    assert len(results.read().history("banner", readout.bundle)) == 3
     assert calls == ["banner"]
 
 
@@ -94,7 +94,7 @@ def test_an_experiment_that_joined_later_is_read_from_its_own_batches(tmp_path: 
     for before, week in (("2026-W36", "2026-W37"), ("2026-W37", "2026-W38")):
         kb.release(kb.count(rows, late, rows=kb.Rows(span=Span("day", "7d", before, week))), ledger=path)
     results = Results(FixedSource(as_source(path)), patience=60)
-    readouts = results.readouts(results.source.read())
+    readouts = results.read().readouts()
     assert {name: len(own[-1].bundle.releases) for name, own in readouts.items()} == {"banner": 3, "price": 2}
     assert all(own[-1].readout is not None for own in readouts.values())
 
@@ -103,7 +103,7 @@ def test_after_the_last_planned_look_the_page_keeps_its_answer(tmp_path: Path) -
     plan = replace(PLAN, experiments=(replace(PLAN.experiments[1], looks=2),))
     release_weeks(tmp_path / "kanab.ledger", plan)
     results = Results(FixedSource(as_source(tmp_path / "kanab.ledger")), patience=60)
-    readout = results.readouts(results.source.read())["banner"][-1]
+    readout = results.read().readouts()["banner"][-1]
     ledger = kb.read_ledger(tmp_path / "kanab.ledger")
     last = kb.analyze(kb.add_releases(ledger.releases[:2]), "banner", reading=kb.Reading(looks=kb.Looks("spending")))
     assert len(ledger.releases) == 3
@@ -112,7 +112,7 @@ def test_after_the_last_planned_look_the_page_keeps_its_answer(tmp_path: Path) -
     assert readout.data["cautions"][0]["sentence"] == (
         "The design ended with look 2 (2026-W37); people who came later are not in this answer."
     )
-    assert [point.through for point in results.history("banner", readout.bundle)] == ["2026-W36", "2026-W37"]
+    assert [point.through for point in results.read().history("banner", readout.bundle)] == ["2026-W36", "2026-W37"]
     summary = summarize("banner", readout, None)
     assert (summary.look, summary.health) == ("look 2 of 2", "fine")
 
@@ -129,12 +129,12 @@ def test_releases_about_the_same_people_are_read_one_by_one() -> None:
     results = Results(FixedSource(RawSource("a.json", (alone(),)), RawSource("b.json", (alone(seed=6),))), patience=60)
     contents = results.source.read()
     assert [one.title for one in bundles(contents)] == ["a.json", "b.json"]
-    assert [one.bundle.names for one in results.readouts(contents)["checkout"]] == [("a.json",), ("b.json",)]
-    assert results.interactions(contents) is None
+    assert [one.bundle.names for one in results.read().readouts()["checkout"]] == [("a.json",), ("b.json",)]
+    assert results.read().interactions() is None
 
 
 def test_pairs_are_scanned_from_their_released_tables(results: Results) -> None:
-    found = results.interactions(results.source.read())
+    found = results.read().interactions()
     assert found is not None
     assert [(row["a"], row["b"], row["metric"]) for row in found.to_dict()["pairs"]] == [
         ("checkout", "banner", "bought"), ("checkout", "banner", "spend")
@@ -147,7 +147,7 @@ def test_what_cannot_be_analyzed_is_an_alarm_of_its_own(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("kanab.dashboard.results.analyze", refuse)
     results = Results(FixedSource(WEEKLY), patience=60)
-    readout = results.readouts(results.source.read())["banner"][-1]
+    readout = results.read().readouts()["banner"][-1]
     assert isinstance(readout.problem, KanabError)
     assert summarize("banner", readout, None).why == "it cannot be analyzed: nothing can be said"
 
@@ -163,7 +163,7 @@ def test_pairs_of_releases_that_were_checked_apart_are_all_shown() -> None:
         made = kb.release(kb.count(rows, Plan((MetricPlan("d", (0, 1), 1),), experiments, k=10)))
         files.append(RawSource(f"{names[0]}.release.json", (json.dumps(release_to_dict(made)).encode(),)))
     for contents, shown in ((read_contents(files), {"t0", "t3"}), (read_contents(files[1:]), {"t3"})):
-        scanned = Results(FixedSource(*files)).interactions(contents)
+        scanned = Snapshot(contents).interactions()
         assert scanned is not None
         data = scanned.to_dict()
         assert {row["a"] for row in data["pairs"] if row["F"] is not None} == shown
@@ -174,14 +174,14 @@ def test_a_further_release_lets_others_be_as_they_were_analyzed() -> None:
     first, second = RawSource("a.json", (alone(),)), RawSource("b.json", (alone(seed=6),))
     source = FixedSource(first)
     results = Results(source, patience=60)
-    (before,) = results.readouts(source.contents)["checkout"]
+    (before,) = results.read().readouts()["checkout"]
     source.contents = read_contents([first, second])
-    old, new = results.readouts(source.contents)["checkout"]
+    old, new = results.read().readouts()["checkout"]
     assert old.readout is before.readout
     assert new.readout is not before.readout
     source.contents = read_contents([second])
-    assert [readout.readout for readout in results.readouts(source.contents)["checkout"]] == [new.readout]
-    assert len(results._analyses) == len(source.contents.releases["b.json"].plan.experiments)
+    assert [readout.readout for readout in results.read().readouts()["checkout"]] == [new.readout]
+    assert len(results._computed.analyses) == len(source.contents.releases["b.json"].plan.experiments)
 
 
 # ── interference ───────────────────────────────────────────────────────────────────────────────

@@ -43,9 +43,8 @@ def test_a_single_release_is_one_interval_and_an_open_end_is_that_of_the_picture
 
 
 def test_the_main_effect_is_that_of_the_first_metric_or_of_the_primary_one(results: Results) -> None:
-    contents = results.read()
-    readout = results.readouts(contents)["checkout"][-1]
-    points = results.history("checkout", readout.bundle)
+    readout = results.read().readouts()["checkout"][-1]
+    points = results.read().history("checkout", readout.bundle)
     trend = trend_of(readout.data, points)
     assert trend is not None
     assert (trend.metric, trend.arm, [through for through, _ in trend.steps]) == (
@@ -76,8 +75,7 @@ def test_a_cold_list_and_one_of_single_releases_compute_no_history(monkeypatch: 
 
 @pytest.mark.slow
 def test_the_timeline_says_what_the_table_says(results: Results) -> None:
-    contents = results.source.read()
-    points = results.history("checkout", results.readouts(contents)["checkout"][-1].bundle)
+    points = results.read().history("checkout", results.read().readouts()["checkout"][-1].bundle)
     table = history_table(points)
     assert table.header == ("through", "people", "bought, B", "spend, B")
     figure = timeline(points, "bought", "B")
