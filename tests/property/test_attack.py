@@ -14,7 +14,9 @@ from kanab.errors import PrivacyError
 from kanab.inspection.attack.known_people import KnownPeople, place_people
 from kanab.inspection.attack.published import AttackedRelease, published_from_dict
 from kanab.inspection.attack.run import play_attacker
+from kanab.inspection.attack.whole_numbers import find_whole_numbers
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan
+from kanab.privacy import gate
 from kanab.privacy.ledger import read_ledger
 from kanab.privacy.release_json import release_to_dict
 
@@ -113,3 +115,49 @@ def test_few_buyers_in_several_tables_are_not_named(seed: int, n: int, covariate
     release = published(people, plan([f"c{i}" for i in range(covariates)], k, (BOUGHT,)), "release")
     if release is not None:
         check(people, [release])
+
+
+# ── rule 4: whole numbers name nobody with a rare value ──────────────────────────────────────────
+
+SEEDS = range(4)
+COVARIATES = tuple(f"c{place}" for place in range(8))
+RARE = Plan(
+    (MetricPlan("ill", binary=True, sensitive="yes", min_events=1),),
+    (ExperimentPlan("arm", segments=COVARIATES),),
+    tuple(CovariatePlan(name) for name in COVARIATES),
+)
+
+
+def with_rare(seed: int) -> dict[str, Any]:
+    """1,000 people with eight covariates, of whom one or two of A have it, and hundreds of B."""
+    rng = np.random.default_rng(seed)
+    people: dict[str, Any] = {"arm": np.repeat(["A", "B"], 500)}
+    people |= {name: rng.integers(0, 3, 1_000) for name in COVARIATES}
+    people["ill"] = np.concatenate([np.arange(500) < int(rng.integers(1, 3)), rng.random(500) < 0.3]).astype(int)
+    return people
+
+
+def named_people(seed: int) -> tuple[int, int]:
+    """Return how many tables have the metric by class, and how many people who have it are named_people."""
+    people = with_rare(seed)
+    release = published_from_dict(release_to_dict(kb.release(kb.count(people, RARE))), "release")
+    background = place_people(KnownPeople({name: people[name] for name in ("arm", *COVARIATES)}), [release])
+    findings = find_whole_numbers(background, RARE.k, sensitive=True).findings
+    tables = sum(len(table.axes) > 1 and table.part("ill") is not None for table in release.tables)
+    return tables, sum(finding.learnt.endswith("= 1") for finding in findings)
+
+
+@pytest.mark.slow
+def test_nobody_with_a_rare_sensitive_value_is_named() -> None:
+    tables, people = zip(*map(named_people, SEEDS), strict=True)
+    assert people == (0,) * len(SEEDS)
+    assert max(tables) < len(COVARIATES)
+
+
+@pytest.mark.slow
+def test_without_the_rule_the_few_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "few_numbers", lambda *_: {})
+    monkeypatch.setattr("kanab.privacy.recoding._subjects", lambda _counted: iter(()))  # nor are they contributors
+    tables, people = zip(*map(named_people, SEEDS), strict=True)
+    assert set(tables) == {len(COVARIATES)}
+    assert sum(people) >= 3

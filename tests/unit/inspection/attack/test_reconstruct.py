@@ -1,20 +1,22 @@
+import re
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.bad_releases import products_by_arm, tabulate
+from tests.bad_releases import BOUGHT, SPEND, products_by_arm, tabulate, whole_numbers
 
 from kanab.inspection.attack.known_people import Background, KnownPeople, independent_rows, place_people, solve
 from kanab.inspection.attack.published import AttackedRelease, AttackedTable, Axis
 from kanab.inspection.attack.reconstruct import find_by_least_squares, find_contributors, find_leverage, several_metrics
+from kanab.inspection.attack.run import play_attacker
+from kanab.inspection.attack.whole_numbers import find_whole_numbers
 from kanab.privacy.merging import LevelMap
 from kanab.tally.metric import Metric
 
-BOUGHT = Metric("bought", 1, (0.0, 1.0))
-SPEND = Metric("spend", 100, (0.0, 500.0))
 RATING = Metric("rating", 1, (1.0, 5.0))
 ARM = Axis("arm", ("A", "B"), "arm")
 
@@ -91,24 +93,6 @@ def test_metrics_that_some_people_lack_are_solved_for_only_if_it_is_known_who() 
 
 
 # ── leverage ───────────────────────────────────────────────────────────────────────────────────
-
-
-@given(st.integers(0, 10_000), st.integers(20, 120))
-@settings(max_examples=25)
-def test_leverage_is_that_of_the_hat_matrix(seed: int, n: int) -> None:
-    people = crowd(n, seed)
-    known = knows(people, {SPEND: np.arange(n)}, *LINKS)
-    keys = [[(name, a, x) for a, x in zip(people["arm"], people[name], strict=True)] for name in ("tier", "town")]
-    classes = sorted({key for column in keys for key in column}, key=str)
-    X = np.array([[float(one in pair) for one in classes] for pair in zip(*keys, strict=True)])
-    hat = np.diag(X @ np.linalg.pinv(X.T @ X) @ X.T)
-    for k in (2, 3, 5, 10):
-        found = find_leverage(known, k)
-        exposed = int((hat > (1 + 1e-6) / k).sum())
-        assert bool(found) == (exposed > 0)
-        if found:
-            assert found[0].people == max(1, int(1 / hat.max() + 1e-6))
-            assert f"so exposed {'is one person' if exposed == 1 else f'are {exposed} people'}" in found[0].learnt
 
 
 def test_one_person_who_moved_between_two_tables_is_all_that_a_combination_rests_on() -> None:
@@ -268,3 +252,81 @@ def test_nothing_published_determines_nothing() -> None:
     assert totals.tolist() == [0, 0, 0]
     assert not determined.any()
     assert independent_rows(np.empty((0, 3))).tolist() == []
+
+
+# ── whole numbers ────────────────────────────────────────────────────────────────────────────────
+
+ORDERS = Metric("orders", 1, (0.0, 3.0))
+
+
+def solved_by(people: dict[str, Any], metric: Metric, values: Any, *links: tuple[str, ...]) -> Background:
+    made = [
+        tabulate("/".join(link), people, [Axis(name, tuple(sorted(set(people[name])))) for name in link],
+                 {metric: np.asarray(values)}, [])
+        for link in links
+    ]  # fmt: skip
+    return place_people(KnownPeople(people), [AttackedRelease("r", tuple(made))])
+
+
+def test_the_bad_release_gives_people_away_and_every_total_is_right() -> None:
+    bad = whole_numbers()
+    assert bad.known is not None
+    findings = find_whole_numbers(place_people(bad.known, bad.releases), 10, sensitive=True).findings
+    assert sum(finding.people for finding in findings) >= 10
+    table = np.column_stack([bad.people[name] for name in ("variant", "tier", "device", "region")])
+    for finding in findings:
+        person = int(re.findall(r"person (\d+)", finding.learnt)[0]) - 1
+        like = (table == table[person]).all(axis=1)
+        total = int(re.findall(r"bought = (\d+)", finding.learnt)[0])
+        assert (int(like.sum()), int(bad.people["bought"][like].sum())) == (finding.people, total)
+
+
+def test_only_of_sensitive_metrics_it_breaks_the_promise() -> None:
+    bad = whole_numbers()
+    plain = AttackedRelease("shop", bad.releases[0].tables)
+    report = play_attacker([plain], bad.known)
+    assert not report.broken
+    assert len(report.beyond) > 0
+    assert "whole numbers: LEARNT" in str(report)
+    assert "which k does not cover" in str(report)
+    assert f"Beyond that, something was, {len(report.beyond)} times; ε prevents it." in str(report)
+    assert play_attacker(bad.releases, bad.known).broken
+
+
+def test_large_systems_are_too_much_work_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = whole_numbers()
+    monkeypatch.setattr("kanab.inspection.attack.whole_numbers.MOST_ENTRIES", 10)
+    assert find_whole_numbers(place_people(bad.known or KnownPeople({}), bad.releases), 10, sensitive=True).unsettled
+
+
+def test_a_class_in_which_everybody_is_at_a_bound_is_no_search() -> None:
+    people = {"arm": ["A"] * 20 + ["B"] * 20, "tier": ([1] * 10 + [2] * 10) * 2}
+    bought = np.array([0] * 20 + [1, 0] * 10)
+    findings = find_whole_numbers(solved_by(people, BOUGHT, bought, ("arm",), ("tier",)), 11, sensitive=False).findings
+    assert [finding.learnt.split(" in every")[0] for finding in findings] == [
+        "the 10 people who are like person 21",
+        "the 10 people who are like person 31",
+    ]
+
+
+@pytest.mark.slow
+@given(st.integers(0, 10**6), st.sampled_from([BOUGHT, ORDERS]))
+@settings(max_examples=40)
+def test_whoever_is_named_can_have_no_other_total_by_brute_force(seed: int, metric: Metric) -> None:
+    rng = np.random.default_rng(seed)
+    people = {name: rng.choice(["x", "y"], 7).tolist() for name in ("a", "b", "c")}
+    high = 1 if metric is BOUGHT else 3
+    values = (rng.random(7) < rng.uniform(0.1, 0.9)) * rng.integers(1, high + 1, 7)
+    links = (("a", "b"), ("b", "c"), ("a", "c"))
+    background = solved_by(people, metric, values, *links)
+    (design,) = background.designs
+    matrix, sums = design.rows
+    fits = [
+        totals
+        for totals in product(*(range(high * n + 1) for n in design.people.tolist()))
+        if np.array_equal(matrix @ totals, sums)
+    ]
+    pinned = {place: totals for place, totals in enumerate(zip(*fits, strict=True)) if len(set(totals)) == 1}
+    for finding in find_whole_numbers(background, 7, sensitive=False).findings:
+        place = [design.name(place) for place in range(len(design.people))].index(finding.learnt.split(" ha")[0])
+        assert finding.learnt.split(" = ")[1].split()[0] == str(pinned[place][0])

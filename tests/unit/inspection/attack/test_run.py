@@ -181,16 +181,6 @@ def knowing(rows: dict[str, Any]) -> KnownPeople:
     return KnownPeople({name: rows[name] for name in ("variant", "tier", "device", "country")}, values)
 
 
-@pytest.mark.parametrize(("people", "seed"), [(200, 1), (500, 2), (1_000, 3), (3_000, 4), (20_000, 5)])
-def test_releases_of_ours_are_not_broken_even_if_everybody_is_known(people: int, seed: int) -> None:
-    rows = shop_rows(people, seed)
-    release = ours(rows, ["tier", "device", "country"])
-    assert len(release.tables) >= 3
-    played = play_attacker([release], knowing(rows))
-    assert not played.broken, str(played)
-    assert not any(attempt.not_tried for attempt in played.attempts)
-
-
 @pytest.mark.parametrize("rule", ["merge_jointly", "recode"])
 def test_with_a_rule_switched_off_the_attacker_breaks_ours(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = shop_rows(1_000, 3)

@@ -23,13 +23,15 @@ import kanab as kb
 from kanab.counted import Counted
 from kanab.counting.columns import count_columns
 from kanab.counting.in_memory import count_rows
-from kanab.errors import LedgerError, SourceError
+from kanab.errors import LedgerError, PlanError, SourceError
 from kanab.inspection.auditor import check_chain, check_differences, check_release
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.officer.officer_page import MOST_ENTRIES, privacy_html
+from kanab.inspection.officer.sheet import data_sheet, sheet_html
 from kanab.inspection.officer.statements import TESTS, deviations
 from kanab.inspection.officer.table_facts import fields_of, purposes
 from kanab.inspection.promises import NOT_COVERED
+from kanab.plan.file import parse_plan, plan_digest, plan_to_dict
 from kanab.plan.model import Cohorts, CovariatePlan, ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.epsilon import mechanism
@@ -449,3 +451,65 @@ def test_markup_in_names_is_escaped_everywhere(account: Account) -> None:
     assert "<script" not in html
     assert Outline(html).stack == []
     assert f"spend{EVIL} (metric)" in told(html)
+
+
+# ── the sheet of a plan ──────────────────────────────────────────────────────────────────────────
+
+SHEET_PLAN = """
+k = 20
+nonce_life = "12h"
+origins = ["https://shop.example"]
+[cohorts]
+every = "7d"
+window = "14d"
+seal = "7d"
+[covariates]
+tier = [1, 2, 3]
+[metrics]
+bought = { kind = "binary" }
+ill = { kind = "binary", sensitive = true }
+spend = { bounds = [0, 500], resolution = 0.01 }
+[experiments.checkout]
+arms = { A = 1, B = 1 }
+adjust = ["tier"]
+"""
+SHEET = """
+[sheet]
+controller = "Shop Ltd, 1 <Main> Street"
+legal_basis = "legitimate interest"
+keep = "25 months"
+"""
+
+
+def test_the_sheet_is_as_approved_and_what_people_say_is_escaped() -> None:
+    """Every field with its limits and purpose, both ways of counting, what people say, and lines to write on."""
+    page = sheet_html(data_sheet(parse_plan(SHEET_PLAN + SHEET)))
+    assert_approved("officer/sheet.txt", told(page))
+    assert "Shop Ltd, 1 &lt;Main&gt; Street" in page
+    HTMLParser().feed(page)
+
+
+def test_it_names_k_or_epsilon_but_not_both() -> None:
+    noisy = sheet_html(data_sheet(parse_plan(SHEET_PLAN + "[privacy]\nepsilon = 2\n")))
+    assert "all releases together keep to ε = 2." in noisy
+    assert "at least 20 people." not in noisy
+
+
+def test_the_sheet_is_in_no_release_and_changes_no_digest() -> None:
+    plan = parse_plan(SHEET_PLAN + SHEET)
+    assert "sheet" not in plan_to_dict(plan)
+    assert plan_digest(plan) == plan_digest(parse_plan(SHEET_PLAN))
+    assert plan == parse_plan(SHEET_PLAN)
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('controler = "x"', "sheet.controler is an unknown key; did you mean 'controller'"),
+        ("keep = 25", "sheet.keep must be a text"),
+        ('keep = " "', "sheet.keep must be a text"),
+    ],
+)
+def test_mistakes_in_the_sheet_are_named(line: str, says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        parse_plan(f"{SHEET_PLAN}\n[sheet]\n{line}\n")

@@ -23,7 +23,7 @@ from kanab.plan.model import Budget, Cohorts
 from kanab.privacy.epsilon import mechanism
 from kanab.privacy.epsilon.accountant import NO_LEDGER
 from kanab.privacy.epsilon.rho import epsilon_of, rho_of
-from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger
+from kanab.privacy.ledger import Ledger, append_release, hold_ledger, read_ledger, witness_folder
 from kanab.privacy.release import Release
 
 PLAN = """
@@ -55,6 +55,12 @@ def counted(privacy: str = "", text: str = PLAN) -> kb.Counted:
 def noise(release: Release) -> Any:
     assert release.receipt.noise is not None
     return release.receipt.noise
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return witness_folder()
 
 
 def test_releases_add_up_as_rho_and_say_what_is_spent_and_left(tmp_path: Path) -> None:
@@ -301,9 +307,8 @@ BAD_PLANS = {
 
 @pytest.mark.parametrize("said", BAD_PLANS)
 def test_what_is_not_declared_is_refused_before_a_ledger_is_begun(
-    said: str, words: Words, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+    said: str, words: Words, tmp_path: Path, program: Program
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     before = {*tmp_path.iterdir()}
     asked = ("release", words[1], "--arm", "variant", "--metric", "bought", "-o", words[5], "--epsilon", "1")
     refused = program(*asked, *BAD_PLANS[said], "--new-ledger")
@@ -351,10 +356,7 @@ def draws(folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-def test_killed_at_every_step_a_release_is_drawn_once_or_nobody_has_seen_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_killed_at_every_step_a_release_is_drawn_once_or_nobody_has_seen_it(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     path, asked = folder / "shop.ledger", counted("epsilon = 1")
     flags = {"k": None, "override": "", "output": str(folder / "a.json")}
@@ -401,10 +403,7 @@ def test_a_torn_entry_is_removed_and_a_whole_one_is_taken_up(tmp_path: Path) -> 
     assert ledger.read_text() == after
 
 
-def test_the_command_notices_a_restored_backup_of_the_ledger(
-    words: Words, tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_the_command_notices_a_restored_backup_of_the_ledger(words: Words, tmp_path: Path, program: Program) -> None:
     (tmp_path / "kanab.toml").write_text(f"{PLAN}[privacy]\nepsilon = 1\n", encoding="utf-8")
     ledger, third = tmp_path / "kanab.ledger", tmp_path / "c.json"
     assert program(*words[:-1], "0.5", "--new-ledger").code == 0
@@ -421,3 +420,45 @@ def test_the_command_notices_a_restored_backup_of_the_ledger(
     ledger.write_text(newest)
     assert program(*words[:4], "-o", str(third), "--epsilon", "0.4").code == 0
     assert third.read_text() == (tmp_path / "b.json").read_text()
+
+
+# ── an older copy is noticed: the witness is kept apart ──────────────────────────────────────────
+
+
+def test_a_copy_that_went_another_way_is_refused(tmp_path: Path) -> None:
+    ledger, copy = tmp_path / "shop.ledger", tmp_path / "copy.ledger"
+    half = counted("epsilon = 1\nper_release = 0.5")
+    kb.release(half, ledger=ledger, new_ledger=True)
+    copy.write_text(ledger.read_text())
+    kb.release(half, epsilon=0.2, ledger=ledger)
+    with pytest.raises(LedgerError, match=r"copy\.ledger is an older copy"):
+        kb.release(half, epsilon=0.2, ledger=copy)
+
+
+def test_the_witness_holds_a_number_and_a_hash(tmp_path: Path, state: Path) -> None:
+    ledger = tmp_path / "shop.ledger"
+    kb.release(counted("epsilon = 1"), ledger=ledger, new_ledger=True)
+    head = read_ledger(ledger).head
+    assert [(file.name, file.read_text()) for file in state.iterdir()] == [(head, f"kanab-ledger-witness/1 1 {head}\n")]
+
+
+def test_a_ledger_without_epsilon_has_no_witness(tmp_path: Path, state: Path) -> None:
+    kb.release(counted(text=EXACT), ledger=tmp_path / "shop.ledger", new_ledger=True)
+    assert not state.exists()
+
+
+def test_a_damaged_witness_is_refused_with_its_name(tmp_path: Path, state: Path) -> None:
+    ledger = tmp_path / "shop.ledger"
+    kb.release(counted("epsilon = 1"), ledger=ledger, new_ledger=True)
+    (file,) = state.iterdir()
+    file.write_text("torn")
+    with pytest.raises(LedgerError, match=f"delete kanab/ledgers/{file.name}"):
+        kb.release(counted("epsilon = 1"), epsilon=0.5, ledger=ledger)
+
+
+def test_where_nothing_can_be_noted_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.raises(LedgerError, match="Set XDG_STATE_HOME"):
+        kb.release(counted("epsilon = 1"), ledger=tmp_path / "shop.ledger", new_ledger=True)
+    assert not (tmp_path / "shop.ledger").exists()

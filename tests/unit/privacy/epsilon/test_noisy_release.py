@@ -9,17 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.described import as_values
-from tests.unit.privacy.epsilon.shop import SMALL, counted, few, people, silent
+from tests.unit.privacy.epsilon.shop import SHOP, SMALL, counted, few, people, silent
 
+from kanab.counted import Counted
 from kanab.counting.dispatch import count
 from kanab.errors import MissingExtraError, PrivacyError
 from kanab.plan.file import parse_plan
+from kanab.privacy.covariate_pairs import MOST_CELLS
 from kanab.privacy.epsilon import mechanism, noisy_release
 from kanab.privacy.epsilon.accountant import NO_LEDGER
+from kanab.privacy.epsilon.combined import combine_arms
 from kanab.privacy.epsilon.split import noisy_tables
 from kanab.privacy.gate import release
 from kanab.privacy.release import Release
 from kanab.privacy.release_json import release_from_dict, release_to_dict
+from kanab.stats.noise_variance import FEWEST_DEVIATIONS
 from kanab.tally.noise import AddedNoise, twice_centre
 from kanab.tally.tally import Tally
 
@@ -303,3 +307,138 @@ def test_a_small_k_and_a_large_delta_stand_in_the_receipt() -> None:
         "k = 3: a pilot", NO_LEDGER, "delta = 0.0001 is not below one divided by the number of people",
     )  # fmt: skip
     assert release(count(few(), parse_plan(text))).receipt.deviations == (NO_LEDGER,)
+
+
+# ── arm totals of several tables ─────────────────────────────────────────────────────────────────
+
+ALONE = SMALL.replace('adjust = ["tier"]\nsegments = ["tier"]\n', "").replace(
+    "[covariates]\ntier = { levels = [1, 2] }\n", ""
+)
+
+
+@pytest.mark.usefixtures("silent")
+def test_tables_that_agree_stay_as_they_are() -> None:
+    made = release(counted(people()))
+    own = made.tables_of("checkout")
+    combined = combine_arms(own["checkout"], own.values())
+    assert combined == own["checkout"]
+    assert [cross.products.tolist() for cross in combined.crosses] == [
+        cross.products.tolist() for cross in own["checkout"].crosses
+    ]
+
+
+def test_a_single_table_is_its_own_combination() -> None:
+    made = release(count(few(), parse_plan(ALONE)))
+    assert made.totals("variant") is made.tables["variant"]
+
+
+@pytest.mark.slow
+def test_combined_totals_are_right_on_average_and_vary_as_stated_less_than_any_table() -> None:
+    text = SMALL.replace('missing = "zero"', 'missing = "exclude"').replace("epsilon = 3", "epsilon = 10")
+    text = text.replace("[covariates]", '[metrics.hit]\nkind = "binary"\nmissing = "zero"\n[covariates]')
+    rows = few() | {"hit": [0, 1, 1, 0, 0] * 80, "spend": [0, 7, None, 1, 1] * 80}
+    exact = count(rows, parse_plan(text))
+    whole = exact.tallies["variant/tier"].keep()
+    errors: dict[str, list[float]] = {}
+    for _ in range(100):
+        made = release(exact)
+        totals, alone = made.totals("variant"), made.tables["variant"]
+        noise = totals.noise
+        assert noise is not None
+        assert alone.noise is not None
+        assert np.all(noise.people < alone.noise.people)
+        for key, values in scores(totals, whole).items():
+            errors.setdefault(key, []).extend(values)
+    assert errors.keys() == {"people", "sums", "counts", "squares"}
+    for key, values in errors.items():
+        assert abs(np.mean(values)) < 5 / np.sqrt(len(values)), key
+        assert abs(np.var(values) - 1) < 5 * np.sqrt(2 / len(values)), key
+
+
+def test_people_weigh_tables_by_the_inverse_of_their_noise() -> None:
+    made = release(count(few(), parse_plan(SMALL)))
+    alone, tier = made.tables["variant"], made.tables["variant/tier"].keep()
+    assert alone.noise is not None
+    assert tier.noise is not None
+    v, w = float(alone.noise.people[0]), float(tier.noise.people[0])
+    expected = (alone.people / v + tier.people / w) / (1 / v + 1 / w)
+    totals = made.totals("variant")
+    assert np.all(np.abs(totals.people - expected) <= 0.5 + 1e-9)
+    assert totals.noise is not None
+    assert float(totals.noise.people[0]) == pytest.approx(1 / (1 / v + 1 / w) + 1 / 12)
+
+
+def test_products_are_those_about_the_middles_whatever_the_combined_sums_are() -> None:
+    made = release(counted(people(), SHOP))
+    totals, alone = made.totals("checkout"), made.tables["checkout"]
+    assert totals.moments_of("spend").sums.tolist() != alone.moments_of("spend").sums.tolist()
+    for cross in alone.crosses:
+        new = totals.cross(*cross.pair)
+        g, h = (twice_centre(alone.moments_of(name).metric) for name in cross.pair)
+        about = [4 * c.products - 2 * h * c.sums[0] - 2 * g * c.sums[1] + g * h * c.counts for c in (cross, new)]
+        assert np.all(np.abs(about[0] - about[1]) <= 2)
+
+
+# ── tables of two covariates ─────────────────────────────────────────────────────────────────────
+
+PAIRS = ["checkout/age/device", "checkout/age/tier", "checkout/device/tier"]
+
+
+def collected(exact: Counted) -> Counted:
+    """As a collector counts: combinations of levels are known within one experiment, or not at all."""
+    assert exact.signatures is not None
+    return replace(exact, signatures=replace(exact.signatures, within="experiment"))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_collectors_pairs_are_left_out_whatever_is_known_of_its_people(known: bool) -> None:
+    exact = counted(people())
+    made = release(collected(exact) if known else replace(exact, signatures=None))
+    assert not {*PAIRS} & made.tables.keys()
+    assert made.receipt.left_out["checkout/age/tier"] == (
+        "age × tier is left out: a collector counts people by one covariate at a time"
+    )
+
+
+def test_a_pair_has_the_levels_of_its_covariates_and_enough_people_or_as_good_as_nobody() -> None:
+    made = release(counted(people(3000)))
+    for name in {*PAIRS} & made.tables.keys():
+        table = made.tables[name]
+        assert table.noise is not None
+        noise = np.sqrt(table.noise.people.astype(float))
+        n = table.people.astype(float)
+        assert np.all((n >= 10 + FEWEST_DEVIATIONS * noise) | (np.abs(n) <= FEWEST_DEVIATIONS * noise))
+        assert table.people.size <= MOST_CELLS
+        for factor in table.covariates:
+            single = made.tables[f"checkout/{factor.name}"].factor(factor.name)
+            further = made.receipt.maps.get(f"{name}: {factor.name}")
+            levels = single.levels if further is None else tuple(new for new, _ in further.groups)
+            assert {*factor.levels} == {*levels}
+
+
+@pytest.mark.usefixtures("silent")
+def test_classes_with_too_few_people_are_merged_with_one_map_for_all_pairs() -> None:
+    rows = people(6000)
+    rare = (rows["tier"] == 3) & (rows["age"] < 30)
+    keep = ~rare | (np.cumsum(rare) <= 108)
+    made = release(counted({name: values[keep] for name, values in rows.items()}))
+    merged = {name: levels.groups for name, levels in made.receipt.maps.items() if ": " in name}
+    assert merged
+    for covariate in ("age", "tier", "device"):
+        maps = {groups for name, groups in merged.items() if name.endswith(f": {covariate}")}
+        assert len(maps) <= 1
+    shapes = {name: made.tables[name].shape for name in PAIRS if name in made.tables}
+    assert any(size < 3 for shape in shapes.values() for size in shape[1:])
+    table = made.tables["checkout/age/tier"]
+    assert table.total == sum(keep)
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_pair_of_two_levels_each_that_still_has_too_few_people_is_left_out() -> None:
+    rows = people(3000)
+    rows["device"] = np.where(rows["tier"] == 1, "phone", np.where(np.arange(3000) % 20 == 0, "phone", "desktop"))
+    text = SHOP.replace("tier = { levels = [1, 2, 3] }", "tier = { levels = [1, 2] }")
+    made = release(counted(rows | {"tier": np.minimum(rows["tier"], 2)}, text))
+    assert made.receipt.left_out["checkout/device/tier"] == (
+        "device × tier is left out: too few people share its classes for this noise"
+    )

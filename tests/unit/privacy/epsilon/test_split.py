@@ -1,16 +1,28 @@
 """How ε is shared out: among tables by weight, in a table for the shortest interval of the plain effect."""
 
+import copy
+import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.privacy.epsilon.shop import SHOP, SMALL
+from scipy.stats import chi2
+from tests.unit.privacy.epsilon.shop import SHOP, SMALL, counted, people
 
+from kanab.errors import SourceError
 from kanab.plan.file import parse_plan
 from kanab.plan.model import Budget, ExperimentPlan, MetricPlan, Plan
-from kanab.privacy.epsilon.rho import SpentRho, epsilon_of, release_rho, rho_of, rho_per_person
+from kanab.privacy.epsilon import mechanism, noisy_release
+from kanab.privacy.epsilon.accountant import spent_of
+from kanab.privacy.epsilon.mechanism import Scale, add_noise, draw, random_bits, scale_for
+from kanab.privacy.epsilon.rho import SpentRho, epsilon_of, rho_of, rho_per_person
 from kanab.privacy.epsilon.split import Statistic, spent_by, split_budget, split_by_tables
+from kanab.privacy.gate import release
+from kanab.privacy.release_json import hash_of, release_from_dict, release_to_dict
+
+pytest.importorskip("opendp")
 
 PLAN = parse_plan(SHOP)
 
@@ -135,6 +147,134 @@ def test_ten_experiments_of_epsilon_1_are_3_point_5_to_whoever_is_in_all_of_them
     assert epsilon_of(math.inf, 1e-6) == math.inf
 
 
-def test_stores_share_the_total_and_a_release_may_have_less_of_it() -> None:
-    assert release_rho(Budget(1.0, stores=4)) == pytest.approx(rho_of(1, 1e-6) / 4)
-    assert release_rho(Budget(1.0, per_release=0.5)) == rho_of(0.5, 1e-6)
+# ── releases that were changed ───────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def written() -> dict[str, Any]:
+    return release_to_dict(release(counted(people())))
+
+
+def test_a_release_is_read_whose_bins_have_nobody_without_a_value() -> None:
+    made = release(counted(people(), SHOP.replace('missing = "exclude"', 'missing = "zero"')))
+    read = release_from_dict(release_to_dict(made))
+    assert read.tables == made.tables
+    assert None not in read.tables["checkout/latency"].factor("latency").levels
+
+
+def test_a_release_of_before_that_shared_its_epsilon_among_all_tables_alike_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(noisy_release, "split_budget", split_by_tables)
+    made = release(counted(people()))
+    read = release_from_dict(release_to_dict(made))
+    assert read.tables == made.tables
+    spent = spent_of(read)
+    assert rho_per_person([spent]) == pytest.approx(rho_of(3, 1e-6))
+    assert spent.costs["checkout"] == pytest.approx(6 * spent.costs["banner"])
+
+
+GONE = object()
+
+
+def pop_from_a_group(groups: list[Any]) -> list[Any]:
+    return [[new, olds[:-1] if len(olds) > 1 else olds] for new, olds in groups]
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "fact"),
+    [
+        (
+            ("receipt", "noise", "scales", "checkout", "people by checkout"),
+            1.0,
+            "the noise that this release states",
+        ),
+        (("receipt", "noise", "epsilon"), 1.0, "the ε that this release states"),
+        (("receipt", "noise", "mechanism"), "none", "the ε that this release states"),
+        (("plan", "privacy"), GONE, "the ε that this release states"),
+        (("levels", "checkout/tier"), GONE, "the levels of this release"),
+        (("levels", "checkout/tier", "groups"), pop_from_a_group, "the levels of this release"),
+        (
+            ("tables", "checkout/age/tier"),
+            lambda table: json.loads(json.dumps(table).replace('"A"', '"Z"')),
+            "the levels of this release",
+        ),
+        (("tables", "checkout/tier"), GONE, "the levels of this release"),
+        (("tables",), lambda tables: tables | {"elsewhere": tables["checkout"]}, "a table of this release"),
+    ],
+)
+def test_a_release_whose_noise_is_not_that_of_its_plan_is_refused(
+    written: dict[str, Any], path: tuple[str, ...], new: Any, fact: str
+) -> None:
+    other = copy.deepcopy(written)
+    *way, last = path
+    place = other
+    for name in way:
+        place = place[name]
+    if new is GONE:
+        del place[last]
+    else:
+        place[last] = new(place[last]) if callable(new) else new
+    with pytest.raises(SourceError, match=f"^{fact} (is|are) not (those |that )?(of|in) its plan"):
+        release_from_dict(other | {"hash": hash_of(other)})
+
+
+# ── the sampler, and whole numbers that pass through ─────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("deviation", [0.7, 2.5])
+def test_noise_has_the_probabilities_of_the_discrete_gaussian(deviation: float) -> None:
+    size, edge = 8_000, int(3 * deviation) + 1
+    values = np.array(draw(size, Scale(1, 1, deviation)))
+    places = np.arange(-60, 61)
+    weights = np.exp(-(places**2) / (2 * deviation**2))
+    share = weights / weights.sum()
+    inner = np.abs(places) < edge
+    expected = size * np.array([share[places <= -edge].sum(), *share[inner], share[places >= edge].sum()])
+    clipped = np.clip(values, -edge, edge)
+    observed = np.array([(clipped == place).sum() for place in range(-edge, edge + 1)])
+    statistic = float(((observed - expected) ** 2 / expected).sum())
+    assert chi2.sf(statistic, len(expected) - 1) > 1e-6
+    wrong = draw(size, Scale(1, 1, 1.2 * deviation))
+    observed = np.array([(np.clip(wrong, -edge, edge) == place).sum() for place in range(-edge, edge + 1)])
+    assert chi2.sf(float(((observed - expected) ** 2 / expected).sum()), len(expected) - 1) < 1e-6
+
+
+def test_whole_numbers_beyond_doubles_and_64_bits_pass_through_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = np.array([[2**53 + 1, 2**70 + 3], [-(2**90) - 7, 0]], dtype=object)
+    noise = iter([1, -2, 3, -4])
+    monkeypatch.setattr(mechanism, "draw", lambda size, _: [next(noise) for _ in range(size)])
+    noisy = add_noise(cells, Scale(1, 1, 5.0))
+    assert (noisy - cells).tolist() == [[1, -2], [3, -4]]
+
+
+def test_no_size_of_the_numbers_makes_drawing_fail() -> None:
+    cells = np.array([2**200, -(2**200)], dtype=object)
+    noisy = add_noise(cells, Scale(1, 1, 5.0))
+    assert np.all(np.abs((noisy - cells).astype(float)) < 100)
+    assert draw(0, Scale(1, 1, 5.0)) == []
+
+
+def test_a_scale_costs_what_it_may() -> None:
+    for influence in (1, 7, 10**6, 10**15, 10**30):
+        scale = scale_for(influence, 0.001)
+        assert scale.rho == pytest.approx(0.001)
+        assert scale.deviation < 2**56
+        assert scale.influence * scale.unit >= influence
+
+
+def test_numbers_with_wide_bounds_are_rounded_to_units_before_noise() -> None:
+    """One person more, by at most the influence, moves the rounded number by no more than is paid for."""
+    scale = scale_for(10**30, 0.001)
+    assert scale.unit > 1
+    for value in (0, 17, 10**40 + 5):
+        assert (value + 10**30) // scale.unit - value // scale.unit <= scale.influence
+    noisy = add_noise(np.array([12345], dtype=object), scale)
+    assert noisy[0] % scale.unit == 0
+    assert scale.variance == pytest.approx((scale.deviation * scale.unit) ** 2)
+
+
+def test_random_bits_are_as_many_as_asked_for() -> None:
+    assert {*random_bits((50, 8), 2).ravel().tolist()} == {0, 1, 2, 3}
+    assert {*random_bits((400,)).tolist()} == {0, 1}
+    assert random_bits((0,)).shape == (0,)
