@@ -60,7 +60,7 @@ def excess(columns: Sequence[Column], squared: Sequence[Column], values: Signatu
     explained = explain(cells, alike.off, np.empty((len(first), 0)), alike.squares)
     most = np.minimum(largest * explained.shares, 1.0)
     other = np.minimum(alike.second**2 * explained.shares, 0.5)
-    found = np.maximum.reduce([
+    worst = np.maximum.reduce([
         LEAST_CONTRIBUTORS / explained.sizes,
         most / MOST_DOMINANCE,
         np.minimum(most / (1 - other), 1.0) / MOST_DOMINANCE_OF_TWO,
@@ -69,8 +69,8 @@ def excess(columns: Sequence[Column], squared: Sequence[Column], values: Signatu
         inside = np.flatnonzero(column[places] >= 0)
         classes = column[places][inside]
         total = np.bincount(classes, alike.squares[inside])[classes]
-        found[inside] = np.maximum(found[inside], largest[inside] / total / MOST_OF_SQUARES)
-    beyond[there] = found[number]
+        worst[inside] = np.maximum(worst[inside], largest[inside] / total / MOST_OF_SQUARES)
+    beyond[there] = worst[number]
     return beyond
 
 
