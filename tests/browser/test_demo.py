@@ -37,7 +37,7 @@ def address(demo: str) -> str:
 
 
 def test_weeks_pass_and_the_sums_are_the_truth_of_the_driver(demo: str) -> None:
-    assert "300 people sent" in demo
+    assert "300 people came; " in demo
     assert "4 batches are sealed" in demo
     assert "12 sums and all counts equal what the driver knew, to the last digit." in demo
 

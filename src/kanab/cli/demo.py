@@ -29,8 +29,8 @@ def demo(folder: str, *, people: int, port: int, ends: bool) -> None:
     click.echo(f"A shop opens, {WEEKS} weeks ago. Its visitors come through the Python client:")
     with start_demo(Path(folder), port, people, click.echo) as shown:
         batches = len(stored_ledger(shown.service.store).releases)
-        came, posts = len(shown.truth.rows), shown.sent.posts
-        click.echo(f"\n{came:,} people sent {posts:,} posts; {batches} batches are sealed.")
+        came = len(shown.truth.rows)
+        click.echo(f"\n{came:,} people came; {batches} batches are sealed.")
         click.echo(f"{compare(shown)} sums and all counts equal what the driver knew, to the last digit.")
         click.echo(f"\n  the shop       {shown.address}/shop     open the network tab: every byte that leaves")
         click.echo(f"  the dashboard  {shown.address}/")

@@ -1,8 +1,7 @@
 """States in a cookie that only the server can read: AES-256-GCM, HttpOnly, Secure, SameSite, gone with the window.
 
-A cookie is a version byte, 16 random bytes that make its own key out of one of the server's keys, 12
-random bytes, and the sealed text, padded so that its length tells little. Keys rotate: the first one
-seals, all of them open.
+A cookie is a version byte, 16 random bytes that make its own key out of one of the server's keys, 12 random bytes, and
+the sealed text, padded so that its length tells little. Keys rotate: the first one seals, all of them open.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
     400, 403, 410, 413   not counted, and never will be
     anything else        again, later and later; all posts wait while the collector does not answer
 
-An answer that is not the collector's own (a proxy's page) counts as none: the client sees to that.
-
 A post that is older than its nonce lives is given up. When the process ends, what waits is sent first.
 """
 

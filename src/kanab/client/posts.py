@@ -1,9 +1,7 @@
 """Posts of one person: lines that take a unit from what was sent to its totals, under a nonce that its state fixed.
 
-A nonce is the hour and twelve bytes made from the root of the state, the name of the unit and how many posts
-it has made. So two parallel requests that began with the same state give the same nonce to the same
-transition, and the collector counts one of the two. Where the plan asks for vouchers, the nonce is one: this server
-mints its own, with the hour and the serial of the nonce that it would have been.
+A nonce is made from the root of the state, the name of the unit and how many posts it made. So two parallel requests
+that began with the same state give the same nonce to the same transition, and the collector counts one of the two.
 """
 
 import hmac

@@ -20,8 +20,6 @@ import numpy as np
 
 from kanab.atomicfile import write_whole
 from kanab.client import Client
-from kanab.client.delivery import PostAnswer
-from kanab.client.transport import Http
 from kanab.collector.http.app import Collector, Receive, Scope, Send
 from kanab.collector.http.server import bind, server_of
 from kanab.collector.http.service import Service
@@ -225,21 +223,6 @@ DELIVERING = 4
 Say = Callable[[str], None]
 
 
-class CountedPosts(Http):
-    """The real transport of the client, and how many posts it has sent."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__(address)
-        self.posts = 0
-        self._lock = threading.Lock()
-
-    def post(self, body: bytes) -> PostAnswer:
-        """Send a post, and count it."""
-        with self._lock:
-            self.posts += 1
-        return super().post(body)
-
-
 @dataclass(frozen=True)
 class Demo:
     """A demonstration that runs: its address, and the truth that its driver kept."""
@@ -248,7 +231,6 @@ class Demo:
     service: Service
     clock: DemoClock
     truth: Truth
-    sent: CountedPosts
 
 
 @contextmanager
@@ -270,7 +252,7 @@ def start_demo(folder: Path, port: int, people: int, say: Say) -> Iterator[Demo]
         service = Service(store, keyring, parse_plan(PLAN), clock=clock, say=lambda sentence, _=None: say(sentence))
         site = Site(Collector(service), Dashboard(CollectorReleases(service, clock)))
         with _served(Shop(site), port) as address:
-            demo = Demo(address, service, clock, Truth(), CountedPosts(address))
+            demo = Demo(address, service, clock, Truth())
             _let_weeks_pass(demo, people, say)
             yield demo
 
@@ -291,7 +273,7 @@ def compare(demo: Demo) -> int:
 
 def _let_weeks_pass(demo: Demo, people: int, say: Say) -> None:
     now = datetime.now(UTC)
-    with closing(Client(demo.address, demo.sent, threads=DELIVERING, clock=demo.clock)) as client:
+    with closing(Client(demo.address, threads=DELIVERING, clock=demo.clock)) as client:
         client.ready(30.0)
         for ago in range(WEEKS, 0, -1):
             week = monday(now, ago)

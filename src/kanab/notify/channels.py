@@ -248,20 +248,35 @@ def _ended_after(seconds: float, opened: Callable[[], socket.socket | None]) -> 
         timer.cancel()
 
 
+_MEANINGS: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, str], ...] = (
+    (ssl.SSLError, "cannot be reached: it does not speak TLS at this port", "Check port and TLS."),
+    (TimeoutError, "is too slow: no answer within the time", "Check it, and the way to it."),
+    ((socket.gaierror, UnicodeError), "cannot be found", "Check its name, and the name server of this machine."),
+    (
+        ConnectionRefusedError,
+        "cannot be reached: nothing listens at its port",
+        "Check host and port, and that it runs.",
+    ),
+    (smtplib.SMTPAuthenticationError, "does not accept user and password", "Check user and KANAB_NOTIFY_PASSWORD."),
+    (smtplib.SMTPRecipientsRefused, "refuses every mailbox", "Check to, and that it relays for this sender."),
+    (smtplib.SMTPSenderRefused, "refuses the sender", "Check from, and whether it wants user and password."),
+    (smtplib.SMTPNotSupportedError, "does not offer what the plan asks for", "Check encryption and user."),
+    (smtplib.SMTPServerDisconnected, "hung up or is too slow", "Check port and encryption, and its own log."),
+)
+"""What a problem of the network or a refusal means; the first kind that fits says it."""
+
+
 def connection_error(host: str, problem: Exception) -> DeliveryError:
-    """Return what a problem of the network means, without what the network library says of it."""
+    """Return what a problem means, without the words of a library or a mail server: they may repeat what was sent."""
     if isinstance(problem, ssl.SSLCertVerificationError):
         why = f"its certificate is not trusted ({problem.verify_message})" if problem.verify_message else "certificate"
         return DeliveryError(f"{host} cannot be reached: {why}", "Renew it, or trust its authority (SSL_CERT_FILE).")
-    if isinstance(problem, ssl.SSLError):
-        return DeliveryError(f"{host} cannot be reached: it does not speak TLS at this port", "Check port and TLS.")
-    if isinstance(problem, TimeoutError):
-        return DeliveryError(f"{host} is too slow: no answer within the time", "Check it, and the way to it.")
-    if isinstance(problem, socket.gaierror | UnicodeError):
-        return DeliveryError(f"{host} cannot be found", "Check its name, and the name server of this machine.")
-    if isinstance(problem, ConnectionRefusedError):
-        fact = f"{host} cannot be reached: nothing listens at its port"
-        return DeliveryError(fact, "Check host and port, and that it runs.")
+    for kinds, what, remedy in _MEANINGS:
+        if isinstance(problem, kinds):
+            return DeliveryError(f"{host} {what}", remedy)
+    if isinstance(problem, smtplib.SMTPException):
+        code = problem.smtp_code if isinstance(problem, smtplib.SMTPResponseException) else type(problem).__name__
+        return DeliveryError(f"{host} refuses the mail ({code})", "See its own log.")
     return DeliveryError(f"{host} cannot be reached ({type(problem).__name__})", "Check the way to it.")
 
 
@@ -332,27 +347,9 @@ def send_mail(mail: EmailMessage, plan: MailPlan, password: str | None, *, secon
                 client.login(plan.user, password or "")
             refused = client.send_message(mail, plan.sender, plan.to)
             client.quit()
-    except smtplib.SMTPException as problem:
-        raise _refused_mail(host, problem) from None
-    except (OSError, UnicodeError) as problem:
+    except (OSError, UnicodeError) as problem:  # and those of smtplib
         raise connection_error(host, problem) from None
     finally:
         if client is not None:
             client.close()
     return f"{host} refused some of the mailboxes; the others got the mail" if refused else ""
-
-
-def _refused_mail(host: str, problem: smtplib.SMTPException) -> DeliveryError:
-    """Return what a mail server's refusal means, without its words: they may repeat what it was sent."""
-    if isinstance(problem, smtplib.SMTPAuthenticationError):
-        return DeliveryError(f"{host} does not accept user and password", "Check user and KANAB_NOTIFY_PASSWORD.")
-    if isinstance(problem, smtplib.SMTPRecipientsRefused):
-        return DeliveryError(f"{host} refuses every mailbox", "Check to, and that it relays for this sender.")
-    if isinstance(problem, smtplib.SMTPSenderRefused):
-        return DeliveryError(f"{host} refuses the sender", "Check from, and whether it wants user and password.")
-    if isinstance(problem, smtplib.SMTPNotSupportedError):
-        return DeliveryError(f"{host} does not offer what the plan asks for", "Check encryption and user.")
-    if isinstance(problem, smtplib.SMTPServerDisconnected):
-        return DeliveryError(f"{host} hung up or is too slow", "Check port and encryption, and its own log.")
-    code = problem.smtp_code if isinstance(problem, smtplib.SMTPResponseException) else type(problem).__name__
-    return DeliveryError(f"{host} refuses the mail ({code})", "See its own log.")
