@@ -45,7 +45,7 @@ def modules() -> list[Path]:
 
 
 def part(module: str) -> str:
-    """The layer's name of kanab.stats.regression.ols is stats; of kanab itself __init__."""
+    """The layer's name of kanab.stats.regression is stats; of kanab itself __init__."""
     names = module.split(".")
     return names[1] if len(names) > 1 else "__init__"
 

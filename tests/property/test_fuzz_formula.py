@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kanab import KanabError, count_columns
 from kanab.errors import FormulaError
 from kanab.stats import adjusted_effect, fit, pooled_f
-from kanab.stats.regression.formula import parse
+from kanab.stats.regression import parse
 
 LONGEST = 1.0  # seconds of processor time; a reading takes well under a millisecond
 

@@ -7,9 +7,8 @@ from typing import Literal
 from kanab.arguments import check_arguments
 from kanab.errors import AnalysisError, PrivacyError, listed
 from kanab.privacy.release import Release
-from kanab.stats.regression.formula import parse
-from kanab.stats.regression.ols import Errors, Fit
-from kanab.stats.regression.ols import fit as fit_tally
+from kanab.stats.regression import Errors, Fit, parse
+from kanab.stats.regression import fit as fit_tally
 from kanab.tally.tally import Tally
 
 

@@ -25,7 +25,7 @@ from kanab.stats.multiplicity import Simultaneous, correct, simultaneous_interva
 from kanab.stats.posteriors import Candidate, Posterior, best_arm, posterior
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
 from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
-from kanab.stats.regression.ols import Anova, Fit, fit
+from kanab.stats.regression import Anova, Fit, fit
 from kanab.stats.relative import OddsRatio, Relative, odds_ratio, relative_delta, relative_effect
 from kanab.stats.score import Rates
 from kanab.stats.sequential import (

@@ -22,7 +22,7 @@ from kanab.stats.noise_variance import (
     twice_middle,
     variances_above_noise,
 )
-from kanab.stats.regression.formula import Term, Variable, design, parse
+from kanab.stats.regression import Term, Variable, design, parse
 from kanab.tally.factor import label
 from kanab.tally.tally import Tally
 

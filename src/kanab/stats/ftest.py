@@ -27,7 +27,7 @@ from kanab.stats.noise_variance import (
     refuse_noise,
     squares_noise,
 )
-from kanab.stats.regression.formula import Variable, design, parse
+from kanab.stats.regression import Variable, design, parse
 from kanab.tabular import number, p_value
 from kanab.tally.cell_arrays import Cells
 from kanab.tally.tally import Tally
