@@ -56,10 +56,10 @@ from kanab.stats.cautions import (
     rows_not_people,
     small_arms,
 )
-from kanab.stats.cluster_robust import few_clusters
 from kanab.stats.distributions import check_sides
 from kanab.stats.margins import Margin
 from kanab.stats.posteriors import Prior
+from kanab.stats.ratio import few_clusters
 from kanab.stats.sequential import sample_ratio_any_time
 from kanab.stats.srm import sample_ratio
 from kanab.tally.factor import Factor, Level, label

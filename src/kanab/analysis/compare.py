@@ -20,10 +20,15 @@ from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
 from kanab.stats.arms import joint_contrasts
 from kanab.stats.cautions import count_nonmodal
-from kanab.stats.cluster_robust import between_clusters, effective_clusters
 from kanab.stats.effect import ArmMeans, Effect, contrast, plain_means
 from kanab.stats.multiplicity import Simultaneous, correct, excludes, simultaneous_intervals
-from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
+from kanab.stats.ratio import (
+    additive_ratio_means,
+    adjusted_ratio_means,
+    between_clusters,
+    effective_clusters,
+    ratio_means,
+)
 from kanab.stats.relative import odds_ratio, relative_delta, relative_effect
 from kanab.stats.sequential import AnyTimeLook, Look, not_stopping
 from kanab.stats.skewness import Shape

@@ -72,10 +72,6 @@ def crossed_spread(
     """Return cells from numbers: shares of the arms, and of the levels or of the other experiment's arms.
 
     ``sd`` is one number, or one per cell. Raises `AnalysisError` for numbers that no experiment has.
-
-    >>> crossed_spread({"A": 1, "B": 1}, {"phone": 3, "desktop": 1}, sd=0.3).shares
-    array([[0.375, 0.125],
-           [0.375, 0.125]])
     """
     row_levels, row_shares = positive_shares(rows, "level")
     column_levels, column_shares = positive_shares(columns, "level")

@@ -183,10 +183,6 @@ def spread_of_rate(
     """Return the spread of a 0/1 metric: the control's rate says it all; an arm's own follows from its effect.
 
     Raises `AnalysisError` for a rate outside 0 … 1, `LevelError` for an unknown control.
-
-    >>> spread = spread_of_rate(0.1)
-    >>> round(spread.variances[0], 4).item(), round(spread.variance_of("B", 0.02), 4)
-    (0.09, 0.1056)
     """
     arms, share, base = _arms(shares, control)
     if not isinstance(rate, Real) or not 0 < rate < 1:
@@ -214,11 +210,6 @@ def spread_of_means(
     from its rate and what adjustment left of it then. ``grows``: the effect multiplies amounts. The means' shape is
     kept, and what was added for ε is left out. Raises `LevelError` for unknown arms, `AnalysisError` for a rate outside
     0 … 1 and for values of which noise hides how they vary.
-
-    >>> from kanab.datasets import eighteen
-    >>> from kanab.stats.effect import plain_means
-    >>> spread_of_means(plain_means(eighteen())).variances.round(4)
-    array([0.4222, 0.9616])
     """
     people = np.array(means.people, dtype=np.float64)
     arms, share = positive_shares(dict(zip(means.arms, people, strict=True)) if shares is None else shares, "arm")

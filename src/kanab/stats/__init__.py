@@ -16,7 +16,6 @@ from kanab.stats.cautions import (
     looked_early,
     metric_cautions,
 )
-from kanab.stats.cluster_robust import cluster_means
 from kanab.stats.effect import ArmMeans, Effect, against_control, contrast, difference_in_means, plain_means
 from kanab.stats.ftest import FTest, nested_f, pooled_f, robust_f
 from kanab.stats.heterogeneity import FollowUp, SegmentEffect, effect_differs, follow_ups, segment_effects
@@ -24,7 +23,7 @@ from kanab.stats.margins import MarginTest, against_margin
 from kanab.stats.multiplicity import Simultaneous, correct, simultaneous_intervals
 from kanab.stats.posteriors import Candidate, Posterior, best_arm, posterior
 from kanab.stats.quantile import BinnedPeople, QuantileEffect, propose_edges, quantile_effect
-from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
+from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, cluster_means, ratio_means
 from kanab.stats.regression import Anova, Fit, fit
 from kanab.stats.relative import OddsRatio, Relative, odds_ratio, relative_delta, relative_effect
 from kanab.stats.score import Rates

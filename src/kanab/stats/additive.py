@@ -65,18 +65,6 @@ def additive_means(
 
     Raises `AnalysisError` where tables are of other people or something is missing, `DesignError` where people are too
     few, or a number cannot be told from the rest.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> from kanab.datasets import shop_rows
-    >>> rows = shop_rows(20_000)
-    >>> pairs = [("tier", "device"), ("tier", "country"), ("device", "country")]
-    >>> means = additive_means(count_columns(rows, arm="variant", covariates=p, metrics=["bought"]) for p in pairs)
-    >>> means.covariates, means.means.round(4)
-    (('tier', 'device', 'country'), array([0.1082, 0.1146]))
-    >>> before = {"arm": ["A", "A", "A", "B", "B", "B"], "x": [1, 2, 4, 1, 3, 5], "y": [1, 2, 5, 2, 5, 8]}
-    >>> table = count_columns(before, arm="arm", metrics=["x", "y"], products=[("x", "y")])
-    >>> additive_means([table], "y", numbers=["x"]).means.round(4)
-    array([3.119, 4.5  ])
     """
     check_variance(variance)
     if slopes not in get_args(Slopes):

@@ -105,13 +105,6 @@ def many_to_one(
     They share the control, which Bonferroni and Holm do not use. Each arm has its own variance, and each comparison
     its own degrees of freedom (Hasler and Hothorn). Intervals hold together and agree with the p-values. Raises
     `LevelError` for an unknown control.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> from kanab.stats.effect import plain_means
-    >>> rows = {"arm": ["A", "B", "C"] * 10, "y": [1, 2, 4, 2, 4, 3, 3, 3, 5, 2, 5, 4, 1, 2, 6] * 2}
-    >>> family = many_to_one(plain_means(count_columns(rows, arm="arm", metrics=["y"])))
-    >>> [round(arm.p_adjusted, 5) for arm in family]
-    [0.01589, 2e-05]
     """
     base = means.base(control)
     weights = [{arm: 1.0, base: -1.0} for arm in means.arms if arm != base]

@@ -126,10 +126,6 @@ def check_balance_any_time(
     any number of looks as long as everyone's arm is drawn independently of the others'. ``shares`` are those planned.
     Means of ``numbers`` are compared as F tests are that may be repeated.
     Raises what `sample_ratio` and `check_balance` raise.
-
-    >>> from kanab.datasets import eighteen
-    >>> [check.p_any_time for check in check_balance_any_time([eighteen()])]
-    [1.0]
     """
     if type(optimal_at) is not int or optimal_at < 1:
         raise AnalysisError("optimal_at must be a positive whole number", "For example 10_000.")

@@ -132,17 +132,6 @@ def received_effect(
 
     The error is that of y − effect · d in each arm, as two-stage least squares on rows has it (robust, HC2). Raises
     `AnalysisError` where products were not kept, or the arms received alike.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> people = {
-    ...     "arm": ["A"] * 6 + ["B"] * 6,
-    ...     "opened": [0] * 6 + [1, 1, 1, 0, 0, 0],
-    ...     "spend": [1, 2, 3, 4, 5, 3, 6, 7, 8, 2, 3, 4],
-    ... }
-    >>> shop = count_columns(people, arm="arm", metrics=["spend", "opened"], products=[("opened", "spend")])
-    >>> effect = received_effect(shop, "spend", "opened")
-    >>> effect.assignment, effect.difference, effect.estimate, effect.means
-    (2.0, 0.5, 4.0, (3.0, 7.0))
     """
     check_sides(confidence, "two-sided")
     cross = _products(tally, metric, received)

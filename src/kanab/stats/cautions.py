@@ -55,12 +55,6 @@ def changed_shares(batches: Sequence[Tally], experiment: str = "arm") -> list[Ca
     """Warn if the arms' shares changed between batches: adding them then mixes arms with time (Simpson).
 
     Raises `AnalysisError` where the batches have different arms.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> even, uneven = ({"arm": ["A"] * a + ["B"] * b} for a, b in ((500, 500), (900, 100)))
-    >>> for caution in changed_shares([count_columns(rows, arm="arm") for rows in (even, uneven)]):
-    ...     print(caution)
-    The arms' shares changed between batches (p = 7.72e-85; alarm below 0.001): whatever else differs between ...
     """
     if len(batches) < 2:
         return []
@@ -90,9 +84,6 @@ def clamped_values(clamped: Mapping[str, int], people: int) -> list[Caution]:
     """Warn of metrics whose values were cut to the bounds: the effect is then one on cut values.
 
     ``clamped`` are people per metric, already floored to a multiple of k.
-
-    >>> print(clamped_values({"spend": 120, "bought": 0}, 4_000)[0])
-    At least 3 % of people had values of spend beyond its bounds: its effect is that on values cut to the bounds.
     """
     return [
         Caution(
@@ -181,11 +172,6 @@ def count_nonmodal(
     value is a bound (most have 0, and nobody less): (Σd)²/Σd² is never more than the people who are off it.
     ``ends`` take the place of bounds that were not declared; without them the number is infinite. With noise it is what
     is left beyond `SURE` of its deviations.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> shop = {"arm": [0] * 90 + [1] * 10, "bought": [True] * 3 + [False] * 97}
-    >>> count_nonmodal(count_columns(shop, arm="arm", metrics=["bought"]))
-    {0: 3.0, 1: 0.0}
     """
     arms = _arms(tally.keep(), metric, ends)
     return {arm.level: math.inf if arm.carriers is None else arm.carriers for arm in arms}
@@ -193,11 +179,7 @@ def count_nonmodal(
 
 @check_arguments()
 def looked_early(looks: int, sequential: bool) -> list[Caution]:
-    """Warn if results were looked at several times without a method that allows it.
-
-    >>> [caution.code for caution in looked_early(5, False)], looked_early(5, True), looked_early(1, False)
-    (['looked-early'], [], [])
-    """
+    """Warn if results were looked at several times without a method that allows it."""
     if looks < 2 or sequential:
         return []
     sentence = (

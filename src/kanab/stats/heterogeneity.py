@@ -131,12 +131,6 @@ def segment_effects(
     different people and arms share a control, so Šidák's level over levels × arms is exact for two arms
     and a little wide for more. A level that an arm lacks is left out. Raises `AnalysisError` for a
     pair of experiments.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> from kanab.datasets import shop_rows
-    >>> shop = count_columns(shop_rows(20_000), arm="variant", covariates=["tier"], metrics=["bought"])
-    >>> print(segment_effects(shop)[0])
-    bought: B − A where tier is 1 = ...
     """
     check_sides(confidence, alternative)
     cells = two_way(tally, covariate, metric)
@@ -397,12 +391,6 @@ def effect_differs(
     is corrected for their number. Of a rate F is χ² over its degrees of freedom. ``note`` names the levels that were
     taken as one. With a ``shape`` of the metric its skewness is reckoned with. Raises `AnalysisError` for a pair of
     experiments.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> from kanab.datasets import shop_rows
-    >>> shop = count_columns(shop_rows(20_000), arm="variant", covariates=["tier"], metrics=["bought"])
-    >>> print(effect_differs(shop))
-    bought: variant × tier (score) F(4, inf) = 0.657570, p = 0.621
     """
     cells = two_way(tally, covariate, metric)
     if len(cells.tally.arms) != 1:

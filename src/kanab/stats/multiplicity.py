@@ -108,13 +108,6 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
 
     A family has one confidence and one alternative; raises `AnalysisError` otherwise. Effects that
     cannot be tested stay out of it.
-
-    >>> from kanab.datasets import eighteen
-    >>> from kanab.stats.adjust import adjusted_effect
-    >>> from kanab.stats.effect import difference_in_means
-    >>> both = simultaneous_intervals([difference_in_means(eighteen()), adjusted_effect(eighteen())], "bonferroni")
-    >>> [(effect.level, round(effect.p_adjusted, 4)) for effect in both]
-    [(0.975, 1.0), (0.975, 1.0)]
     """
     confidence = _family_confidence(effects)
     adjusted = correct([effect.p for effect in effects], correction)

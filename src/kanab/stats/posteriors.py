@@ -149,13 +149,6 @@ def best_arm(means: ArmMeans, prior: Prior, *, control: Any = None, better: Bett
     The prior holds for the effect of every arm against the control. All arms are judged together:
     they share the control's people. Deterministic to about four digits with three arms or more,
     exact with two. Raises `LevelError` for an unknown control, `AnalysisError` where nothing varies.
-
-    >>> from kanab.datasets import eighteen
-    >>> from kanab.stats.effect import plain_means
-    >>> for candidate in best_arm(plain_means(eighteen()), Prior(0, 0.2)):
-    ...     print(candidate)
-    A: best with probability 55.5 %, expected loss 0.05948
-    B: best with probability 44.5 %, expected loss 0.08402
     """
     base = means.base(control)
     prior = prior.in_units(float(means.means[means.arms.index(base)]))

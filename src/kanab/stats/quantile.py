@@ -37,10 +37,6 @@ class BinnedPeople:
     The outer bins are open, unless ``low`` or ``high``, the bounds of the metric, are the outer edges: then all people
     beyond are at the bound. ``noise`` is the variance of the noise in the people of every bin, if they carry some; they
     are then those of `without_noise`.
-
-    >>> arm = BinnedPeople((0, 100, 200, 400), (0, 50, 30, 20, 0))
-    >>> arm.quantile(0.5), arm.quantile(0.8), arm.share_below(100)
-    (100.0, 200.0, 0.5)
     """
 
     edges: tuple[float, ...]

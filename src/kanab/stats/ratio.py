@@ -7,7 +7,7 @@ ordinary metric, for the functions that plain and adjusted means have in common.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -18,9 +18,10 @@ from kanab.choices import Slopes, Variance
 from kanab.errors import AnalysisError, listed
 from kanab.stats.additive import additive_means
 from kanab.stats.adjust import adjusted_means
+from kanab.stats.cautions import Caution
 from kanab.stats.effect import ArmMeans, plain_means
 from kanab.stats.gram import Floats, arm_cross
-from kanab.stats.noise_variance import FEWEST_DEVIATIONS, arm_products_noise, combined_noise
+from kanab.stats.noise_variance import FEWEST_DEVIATIONS, arm_products_noise, combined_noise, refuse_noise
 from kanab.tally.cell_arrays import Cells, marginal
 from kanab.tally.factor import Level, label
 from kanab.tally.metric import Metric
@@ -35,12 +36,6 @@ def ratio_means(tally: Tally, numerator: str, denominator: str) -> ArmMeans:
 
     Raises `AnalysisError` where products were not kept, or a denominator has a mean of 0 or one that noise could have
     made.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> rows = {"arm": ["A", "A", "A", "B", "B", "B"], "spent": [4, 0, 6, 9, 3, 0], "orders": [2, 0, 3, 2, 1, 0]}
-    >>> shop = count_columns(rows, arm="arm", metrics=["spent", "orders"], products=[("spent", "orders")])
-    >>> ratio_means(shop, "spent", "orders").means
-    array([2., 4.])
     """
     cross = _products(tally, numerator, denominator)
     line = _linear(tally, cross)
@@ -274,3 +269,58 @@ def _whole(values: Sequence[int]) -> Cells:
     cells = np.empty(len(values), dtype=object)
     cells[:] = values
     return cells
+
+
+# ── clusters: arms that were assigned to groups of people ──────────────────────────────────────
+
+
+FEWEST_CLUSTERS = 30
+"""With fewer clusters intervals rest on how alike clusters are; a caution says so."""
+
+
+@check_arguments()
+def cluster_means(tally: Tally, metric: str, people: str = "people") -> ArmMeans:
+    """Return one mean per person and arm, from a tally of clusters: Σ metric / Σ people.
+
+    Its error is that between clusters: the cluster-robust one of a regression on rows (CR0) times C / (C − 1) in each
+    arm of C clusters, where clusters of different sizes n count as C = (Σ n)² / Σ n² (Kish). Two arms are compared by
+    Welch's t, which so has at most two degrees of freedom less than there are clusters. Raises what `ratio_means`
+    raises.
+    """
+    refuse_noise(tally, "a mean of clusters")
+    means = ratio_means(tally, metric, people)
+    return between_clusters(replace(means, metric=metric), effective_clusters(tally, people))
+
+
+def effective_clusters(tally: Tally, people: str) -> dict[Level, float]:
+    """Return per arm how many clusters of one size would tell as much: (Σ n)² / Σ n² of their people (Kish)."""
+    refuse_noise(tally, "a number of clusters")
+    arms = tally.keep()
+    part = arms.moments_of(people)
+    squares = part.squares_by(arms.axes, arms.axes)
+    assert squares is not None  # every table keeps them by arm
+    return {
+        arm: int(total) ** 2 / int(square)
+        for arm, total, square in zip(arms.experiment.levels, part.sums, squares, strict=True)
+    }
+
+
+def between_clusters(means: ArmMeans, effective: Mapping[Level, float]) -> ArmMeans:
+    """Return means of clusters with errors and degrees of freedom for so many effective clusters in each arm."""
+    counted = np.array(means.people, dtype=np.float64)
+    alike = np.array([max(effective[arm], 1.5) for arm in means.arms])  # one cluster with nearly everybody tells little
+    factor = (counted - 1) / counted * alike / (alike - 1)
+    return replace(means, sample=means.sample * factor, df=np.maximum(means.df - (counted - alike), 1.0))
+
+
+def few_clusters(clusters: Mapping[Level, int], by: Sequence[str]) -> list[Caution]:
+    """Warn where there are fewer than 30 clusters."""
+    if sum(clusters.values()) >= FEWEST_CLUSTERS:
+        return []
+    return [
+        Caution(
+            "few-clusters",
+            f"Arms were assigned by {' and '.join(by)}, and there are fewer than {FEWEST_CLUSTERS} of them: intervals "
+            "are wide and rest on clusters that are alike. Assign more of them, rather than more people in each.",
+        )
+    ]

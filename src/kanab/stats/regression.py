@@ -44,11 +44,7 @@ class Variable:
 
 
 def parse(formula: str) -> tuple[Term, ...]:
-    """Return the terms of a formula, main effects first, each once; raises `FormulaError`.
-
-    >>> [":".join(map(str, term)) for term in parse("arm * C(tier) + device")]
-    ['arm', 'C(tier)', 'device', 'arm:C(tier)']
-    """
+    """Return the terms of a formula, main effects first, each once; raises `FormulaError`."""
     if not isinstance(formula, str) or len(formula) > _LONGEST:
         raise FormulaError("a formula must be a short text", "For example 'arm + tier'.")
     parser = _Parser([name or other for name, other in _TOKEN.findall(formula)])

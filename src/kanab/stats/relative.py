@@ -35,13 +35,6 @@ def odds_ratio(effect: Effect) -> OddsRatio | None:
     """Return the odds ratio of two rates with its score interval, which agrees with p; None for any other effect.
 
     Rates with noise have none: they may be below 0.
-
-    >>> from kanab.counting.columns import count_columns
-    >>> from kanab.stats.effect import difference_in_means
-    >>> people = {"arm": ["B"] * 70 + ["A"] * 80, "cured": [1] * 56 + [0] * 14 + [1] * 48 + [0] * 32}
-    >>> ratio = odds_ratio(difference_in_means(count_columns(people, arm="arm", metrics=["cured"])))
-    >>> round(ratio.estimate, 3), [round(end, 2) for end in ratio.interval]
-    (2.667, [1.28, 5.54])
     """
     if not isinstance(effect.rates, Rates):
         return None
@@ -61,12 +54,6 @@ def relative_effect(means: ArmMeans, effect: Effect) -> Relative:
     the control's mean cannot be told from 0, no share of it is given, unless no value is negative (the ``shape`` of the
     means says so): then no share below −100 % is in the interval, and it may be open above. Of two rates it is the
     score interval of their ratio, which agrees with p likewise; without an event in the control there is no share.
-
-    >>> from kanab.datasets import eighteen
-    >>> from kanab.stats.effect import against_control, plain_means
-    >>> means = plain_means(eighteen())
-    >>> round(relative_effect(means, against_control(means)).estimate, 4)
-    -0.0935
     """
     if effect.rates is not None:
         alpha, sides = 1 - effect.confidence, effect.alternative
@@ -156,12 +143,6 @@ def relative_delta(means: ArmMeans, effect: Effect) -> Relative:
 
     It is symmetric, and good where the control's mean is many of its errors away from 0. Nearer to 0
     it may disagree with p, or exist where Fieller's says that there is none: then believe Fieller's.
-
-    >>> from kanab.datasets import eighteen
-    >>> from kanab.stats.effect import against_control, plain_means
-    >>> means = plain_means(eighteen())
-    >>> [round(end, 3) for end in relative_delta(means, against_control(means)).interval]
-    [-0.738, 0.551]
     """
     base, v_base, v_both = _control(means, effect)
     if base == 0:

@@ -32,12 +32,7 @@ _POLISHED = 1e-7
 @check_arguments(skip=("events", "people", "control_events", "control_people"))
 @dataclass(frozen=True)
 class Rates:
-    """The people of two arms, and how many of them have the event. Statistics are z: compare them with a normal.
-
-    >>> trial = Rates(56, 70, 48, 80)
-    >>> round(trial.difference, 4), [round(end, 4) for end in trial.difference_interval(0.05)]
-    (0.2, [0.0528, 0.3382])
-    """
+    """The people of two arms, and how many of them have the event. Statistics are z: compare them with a normal."""
 
     events: int
     people: int
@@ -192,12 +187,7 @@ class Rates:
         return rare * min(self.people, self.control_people) < FEWEST_EXPECTED * self.total
 
     def p_exact(self, alternative: Alternative = "two-sided") -> float:
-        """Return Fisher's exact p, counting what was seen by half (mid-p); two-sided it is twice the smaller tail.
-
-        >>> lonely = Rates(1, 20, 0, 180)  # one event, and it fell into the small arm
-        >>> round(lonely.p_exact(), 4), round(lonely.p(), 4)
-        (0.1, 0.0027)
-        """
+        """Return Fisher's exact p, counting what was seen by half (mid-p); two-sided it is twice the smaller tail."""
         up, down = self._exact_tails()
         if alternative == "two-sided":
             return min(1.0, 2 * min(up, down))
@@ -229,10 +219,6 @@ class NoisyRates:
     Nobody knows how many events there were, and a rate may be below 0. So the rates that a hypothesis allows are those
     that keep all events together (weighted by people), inside 0 to 1; their variance is p (1 − p) / n, and that of
     the noise is added. Where noise is small it is the score test; it is never surer than the noise allows.
-
-    >>> trial = NoisyRates(0.8, 70, 0.6, 80, 1e-3, 1e-3)
-    >>> round(trial.difference, 4), [round(end, 4) for end in trial.difference_interval(0.05)]
-    (0.2, [0.0279, 0.3593])
     """
 
     rate: float

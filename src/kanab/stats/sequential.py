@@ -125,11 +125,7 @@ def not_stopping(look: Look) -> Look:
 
 
 def stop_advice(look: Mapping[str, Any]) -> str:
-    """Return what a look allows, from the fields of a ``PlannedLook`` or an ``AnyTimeLook``.
-
-    >>> stop_advice({"verdict": "keep going", "look": 2, "looks": None, "planned": 9000})
-    'keep going until the planned 9,000 people, or an earlier look'
-    """
+    """Return what a look allows, from the fields of a ``PlannedLook`` or an ``AnyTimeLook``."""
     if look["verdict"] != "keep going":
         return "you may stop" if look["verdict"] == "may stop" else "the design has ended without a finding"
     if look.get("begun") is False:
@@ -371,10 +367,6 @@ def sample_ratio_any_time(
     A mixture of multinomials (Lindon and Malek, 2022); exact for any number of arms and people, as long as
     everyone's arm is drawn independently of the others'. Where people carry noise, its normal limit. Raises what
     `sample_ratio` raises.
-
-    >>> from kanab.datasets import eighteen
-    >>> print(sample_ratio_any_time(eighteen(), {"A": 9, "B": 1}, optimal_at=100))
-    sample ratio at any time against the planned shares: p = 0.00210
     """
     _check_whole(optimal_at, "optimal_at")
     now = sample_ratio(tally, shares, experiment)

@@ -9,7 +9,7 @@ import statsmodels.api as sm
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
 from kanab.stats import against_control, cluster_means
-from kanab.stats.cluster_robust import FEWEST_CLUSTERS, few_clusters
+from kanab.stats.ratio import FEWEST_CLUSTERS, few_clusters
 
 
 def people(clusters=24, seed=3, between=2.0, effect=0.0):
