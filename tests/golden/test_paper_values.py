@@ -85,13 +85,6 @@ def test_partial_f_is_41_7046_however_it_is_asked_for(tally, how):
     assert p is None or p == to_its_digits("3.95861467139e-6")
 
 
-def test_robust_f_by_arm_is_the_golden_one(tally):
-    test = kb.stats.robust_f(tally)
-    assert test.variance == "by_arm"
-    assert test.note == "assumes equal variance across levels"
-    assert [test.F, *test.df, test.p] == all_to_their_digits("41.70464980289008 2 11.602611174621845 5.0364e-6")
-
-
 # ── §10: regression adjustment on the altered table ────────────────────────────────────────────
 
 

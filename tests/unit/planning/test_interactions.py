@@ -75,10 +75,3 @@ def test_impossible_cells_are_refused(make, fact):
 def test_impossible_questions_are_refused(wrong, fact):
     with pytest.raises(AnalysisError, match=fact):
         interaction_power(crossed_spread(EVEN, EVEN, sd=1), **wrong)
-
-
-def test_a_huge_interaction_needs_the_fewest_people_there_can_be():
-    spread = crossed_spread({"A": 1, "B": 1}, {"x": 1, "y": 1}, sd=1.0)
-    solved = interaction_power(spread, effect=1e6, power=0.8)
-    assert solved.power > 0.99
-    assert solved.people < 20

@@ -97,18 +97,13 @@ def test_the_far_tails_do_not_fail():
 @pytest.mark.parametrize(
     ("wrong", "fact"),
     [
-        ({"people": 10}, "exactly one"),
-        ({"people": 10, "effect": 1, "power": 0.8}, "exactly one"),
-        ({"people": 3, "effect": 1}, "cannot be planned with"),
-        ({"people": 100, "power": 1.5}, "power must lie"),
         ({"effect": 0, "power": 0.8}, "wrong side"),
         ({"effect": math.inf, "power": 0.8}, "finite"),
         ({"effect": 1e-9, "power": 0.8}, "would be enough"),
         ({"people": 100, "power": 0.04}, "without any effect"),
-        ({"effect": 0.1, "power": 0.8, "relative": True}, "control mean other than 0"),
     ],
 )
-def test_impossible_questions_are_refused(wrong, fact):
+def test_questions_that_have_no_answer_are_refused(wrong, fact):
     with pytest.raises(AnalysisError, match=fact):
         solve_power(spread_of_amounts(1), **wrong)
 
@@ -141,7 +136,6 @@ def test_a_rate_cannot_leave_its_range():
         ({"tests": 0}, "at least 1"),
         ({"tests": 3, "correction": "dunnett"}, "over arms"),
         ({"alternative": "greater", "margin": Margin("superiority", 1)}, "its own side"),
-        ({"confidence": 2}, "confidence"),
     ],
 )
 def test_impossible_tests_are_refused(choices, fact):
@@ -150,8 +144,7 @@ def test_impossible_tests_are_refused(choices, fact):
 
 
 def test_a_huge_effect_needs_the_fewest_people_there_can_be():
-    solved = solve_power(spread_of_amounts(1.0), effect=1000.0, power=0.8)
-    assert solved.people == 6
+    assert solve_power(spread_of_amounts(1.0), effect=1000.0, power=0.8).people == 6
 
 
 def test_multiplied_amounts_are_planned_like_arms_that_have_that_deviation():

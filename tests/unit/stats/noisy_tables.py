@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -107,6 +108,13 @@ def shop(people: int, rng: np.random.Generator, *, effect: float = 0.0, by_class
         Moments(Metric("spend", 1, (0, 20)), counts, spend, {("arm", "tier"): squares} if by_class else by),
     )
     return Tally((Factor("arm", ("A", "B"), "arm"), Factor("tier", ("1", "2", "3"))), counts, parts)
+
+
+def noisy_shop(seed: int, people: int = 3_000, rho: float = 0.01, **world: Any) -> Tally:
+    """The shop with noise."""
+    rng = np.random.default_rng(seed)
+    tally = shop(people, rng, **world)
+    return with_noise(tally, stated_noise(tally, rho), rng)
 
 
 def _crossed(tally: Tally, cross: Cross, made: dict[str, Moments], more: Cells) -> Cross:

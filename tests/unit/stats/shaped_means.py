@@ -7,11 +7,32 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from kanab import Metric, Tally, count_columns
 from kanab.choices import Alternative
 from kanab.stats.effect import ArmMeans
 from kanab.stats.skewness import Shape
+from kanab.tally.factor import Factor
+from kanab.tally.moments import Moments
 
 SIDES: tuple[Alternative, ...] = ("two-sided", "greater", "less")
+
+
+def arms_of(**people: int) -> Tally:
+    """Arms of so many people."""
+    return count_columns({"arm": [arm for arm, n in people.items() for _ in range(n)]}, arm="arm")
+
+
+def values_of(metric: Metric | None = None, **arms: Any) -> Tally:
+    """One list of values per arm."""
+    rows = {"arm": [arm for arm, ys in arms.items() for _ in ys], "y": [y for ys in arms.values() for y in ys]}
+    return count_columns(rows, arm="arm", metrics={"y": metric or Metric("y")})
+
+
+def rates_of(**arms: tuple[int, int]) -> Tally:
+    """Arms of so many events among so many people."""
+    events, people = (np.array(cells, dtype=object) for cells in zip(*arms.values(), strict=True))
+    part = Moments(Metric("y", 1, (0, 1)), people, events, {})
+    return Tally((Factor("arm", tuple(arms), "arm"),), people, (part,))
 
 
 def made_means(

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
-from tests.unit.stats.shaped_means import SIDES
+from tests.unit.stats.shaped_means import SIDES, rates_of
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError, LevelError
@@ -115,11 +115,7 @@ def test_wrong_choices_are_refused():
 
 
 def shops(*arms):
-    rows = {
-        "arm": [name for name, (_, people) in zip("ABCD", arms, strict=False) for _ in range(people)],
-        "y": [int(i < events) for events, people in arms for i in range(people)],
-    }
-    return plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y", bounds=(0, 1))}))
+    return plain_means(rates_of(**dict(zip("ABCD", arms, strict=False))))
 
 
 def test_rates_of_several_arms_differ_by_pearsons_chi_square():

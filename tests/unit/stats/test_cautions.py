@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from tests.unit.stats.noisy_tables import shop, stated_noise, with_noise
+from tests.unit.stats.shaped_means import arms_of, values_of
 
 from kanab import Metric, count_columns
 from kanab.errors import AnalysisError
@@ -28,79 +29,70 @@ from kanab.tally.tally import Tally
 AMOUNT = Metric("y", 1, (0, 500))
 
 
-def batch(**arms):
-    return count_columns({"arm": [arm for arm, n in arms.items() for _ in range(n)]}, arm="arm")
-
-
-def values(metric=AMOUNT, **arms):
-    rows = {"arm": [a for a, y in arms.items() for _ in y], "y": [v for y in arms.values() for v in y]}
-    return count_columns(rows, arm="arm", metrics={"y": metric})
-
-
 def codes(cautions):
     return [caution.code for caution in cautions]
 
 
 def test_changed_shares_are_found_by_a_chi_square_test():
-    batches = [batch(A=500, B=500), batch(A=560, B=440)]
+    batches = [arms_of(A=500, B=500), arms_of(A=560, B=440)]
     p = stats.chi2_contingency([[500, 500], [560, 440]], correction=False).pvalue
     assert p > 0.001
     assert changed_shares(batches) == []
-    far = changed_shares([*batches, batch(A=900, B=100)])
+    far = changed_shares([*batches, arms_of(A=900, B=100)])
     assert codes(far) == ["shares-changed"]
     assert "equal shares" in str(far[0])
 
 
 def test_one_batch_or_empty_ones_change_nothing():
-    assert changed_shares([batch(A=5, B=500)]) == []
-    empty = batch(A=1, B=1).empty()
-    assert changed_shares([batch(A=5, B=500), empty]) == []
+    assert changed_shares([arms_of(A=5, B=500)]) == []
+    empty = arms_of(A=1, B=1).empty()
+    assert changed_shares([arms_of(A=5, B=500), empty]) == []
 
 
 def test_batches_of_other_arms_are_refused():
     with pytest.raises(AnalysisError, match="different arms"):
-        changed_shares([batch(A=5, B=5), batch(A=5, C=5)])
+        changed_shares([arms_of(A=5, B=5), arms_of(A=5, C=5)])
 
 
 @pytest.mark.parametrize(("events", "raised"), [(14, True), (15, False)])
 def test_a_rate_is_cautioned_about_where_few_events_are_expected_in_an_arm(events, raised):
     binary = Metric("y", 1, (0, 1))
-    table = values(binary, A=[1] * 15 + [0] * 85, B=[1] * events + [0] * (100 - events))
+    table = values_of(binary, A=[1] * 15 + [0] * 85, B=[1] * events + [0] * (100 - events))
     assert (codes(metric_cautions(table)) == ["few-events"]) == raised
-    mirrored = values(binary, A=[1] * 85 + [0] * 15, B=[0] * events + [1] * (100 - events))
+    mirrored = values_of(binary, A=[1] * 85 + [0] * 15, B=[0] * events + [1] * (100 - events))
     assert (codes(metric_cautions(mirrored)) == ["few-events"]) == raised
 
 
 def test_an_arm_without_events_is_few_events_and_only_nobody_at_all_is_nothing_to_compare():
     binary = Metric("y", 1, (0, 1))
-    (few,) = metric_cautions(values(binary, A=[1] * 18 + [0] * 1782, B=[0] * 200))
+    (few,) = metric_cautions(values_of(binary, A=[1] * 18 + [0] * 1782, B=[0] * 200))
     assert few.sentence.startswith("So few people have y that fewer than 15 are expected in arm B if arms are alike")
-    (nobody,) = metric_cautions(values(binary, A=[0] * 30, B=[0] * 20))
+    (nobody,) = metric_cautions(values_of(binary, A=[0] * 30, B=[0] * 20))
     assert (nobody.code, nobody.sentence.startswith("Nobody has y yet, in any arm: ")) == ("nothing-varies", True)
-    (everybody,) = metric_cautions(values(binary, A=[1] * 30, B=[1] * 20))
+    (everybody,) = metric_cautions(values_of(binary, A=[1] * 30, B=[1] * 20))
     assert everybody.sentence.startswith("Everybody has y, in every arm: there is nothing to compare.")
-    (common,) = metric_cautions(values(binary, A=[1] * 99 + [0], B=[1] * 100))
+    (common,) = metric_cautions(values_of(binary, A=[1] * 99 + [0], B=[1] * 100))
     assert "So few people do not have y" in common.sentence
 
 
 def test_one_heavy_spender_carries_the_mean():
     light = [1.0, 2.0] * 40
-    assert metric_cautions(values(A=light, B=[*light[1:], 2.0])) == []
-    cautions = metric_cautions(values(A=light, B=[*light[1:], 500.0]))
+    assert metric_cautions(values_of(AMOUNT, A=light, B=[*light[1:], 2.0])) == []
+    cautions = metric_cautions(values_of(AMOUNT, A=light, B=[*light[1:], 500.0]))
     assert codes(cautions) == ["few-carry-the-mean"]
     assert "arm B" in str(cautions[0])
 
 
 def test_without_bounds_nobody_is_known_to_carry_a_mean_unless_the_ends_of_the_data_are():
-    spenders = values(Metric("y"), A=[1, 2] * 20, B=[1] * 5 + [1000])
+    spenders = values_of(Metric("y"), A=[1, 2] * 20, B=[1] * 5 + [1000])
     assert metric_cautions(spenders) == []
     assert codes(metric_cautions(spenders, "y", (0, 1000))) == ["few-carry-the-mean"]
 
 
 def test_declared_bounds_decide_whatever_the_ends_of_the_data_are():
     nearly_alike = {"A": [2] * 40 + [1], "B": [2] * 40 + [1]}
-    assert codes(metric_cautions(values(Metric("y"), **nearly_alike), "y", (0, 2))) == ["few-carry-the-mean"]
-    assert metric_cautions(values(Metric("y", 1, (0, 30)), **nearly_alike), "y", (0, 2)) == []
+    assert codes(metric_cautions(values_of(Metric("y"), **nearly_alike), "y", (0, 2))) == ["few-carry-the-mean"]
+    assert metric_cautions(values_of(Metric("y", 1, (0, 30)), **nearly_alike), "y", (0, 2)) == []
 
 
 @pytest.mark.parametrize(
@@ -123,14 +115,14 @@ def test_a_caution_has_a_code_and_begins_with_what_is_wrong(caution, code, sente
 
 
 def test_empty_arms_are_left_to_others():
-    table = values(A=[1, 2] * 60, B=[1] * 3)
+    table = values_of(AMOUNT, A=[1, 2] * 60, B=[1] * 3)
     assert metric_cautions(table - table.select_arms(["B"])) == []
 
 
 def test_no_sentence_holds_a_count_of_people():
     cautions = [
-        *changed_shares([batch(A=731, B=269), batch(A=271, B=729)]),
-        *metric_cautions(values(A=[1.0, 2.0] * 40, B=[1.0] * 79 + [487.0])),
+        *changed_shares([arms_of(A=731, B=269), arms_of(A=271, B=729)]),
+        *metric_cautions(values_of(AMOUNT, A=[1.0, 2.0] * 40, B=[1.0] * 79 + [487.0])),
         *looked_early(7, sequential=False),
     ]
     assert len(cautions) == 3
@@ -144,11 +136,11 @@ def test_people_off_the_commonest_value_are_never_overstated():
     few, some = ([float(value) for value in part] for part in (spend[:200], spend[200:]))
     assert {
         arm: 0 < least <= np.count_nonzero(y)
-        for (arm, least), y in zip(count_nonmodal(values(A=few, B=some)).items(), (few, some), strict=True)
+        for (arm, least), y in zip(count_nonmodal(values_of(AMOUNT, A=few, B=some)).items(), (few, some), strict=True)
     } == {"A": True, "B": True}
-    bought = values(Metric("y", 1, (0, 1)), A=[1] * 7 + [0] * 93, B=[1] * 95 + [0] * 5)
+    bought = values_of(Metric("y", 1, (0, 1)), A=[1] * 7 + [0] * 93, B=[1] * 95 + [0] * 5)
     assert count_nonmodal(bought) == {"A": 7.0, "B": 5.0}
-    unbounded = values(Metric("y"), A=[0, 0, 2], B=[2, 3])
+    unbounded = values_of(Metric("y"), A=[0, 0, 2], B=[2, 3])
     assert count_nonmodal(unbounded) == {"A": np.inf, "B": np.inf}
     assert count_nonmodal(unbounded, ends=(0.0, 5.0)) == {"A": 1.0, "B": pytest.approx(25 / 13)}
 

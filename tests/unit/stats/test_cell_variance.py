@@ -119,9 +119,3 @@ def test_squares_that_noise_hides_are_too_noisy_to_tell():
     loud = replace(own, squares={by: cells * 1e6 for by, cells in own.squares.items()})
     table = replace(exact, noise=replace(noise, metrics={**noise.metrics, "spend": loud}))
     assert spread_of(table, "spend", "by_arm").problem == "too noisy to tell"
-
-
-def test_classes_of_fewer_people_than_noise_are_too_noisy_to_tell():
-    exact = shop(40, np.random.default_rng(5))
-    table = replace(exact, noise=stated_noise(exact, 0.001))
-    assert spread_of(table, "spend", "by_arm").problem == "too noisy to tell"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.described import as_values
-from tests.unit.stats.noisy_tables import restated, shop, stated_noise, with_noise
+from tests.unit.stats.noisy_tables import noisy_shop, restated, shop, stated_noise
 
 import kanab as kb
 from kanab import Metric, count_columns
@@ -228,12 +228,6 @@ def test_a_readout_and_a_scan_of_rows_test_segments_alike(metric, choices):
 
 
 # ── numbers with noise ─────────────────────────────────────────────────────────────────────────
-
-
-def noisy_shop(seed, people=3_000, rho=0.01, **world):
-    rng = np.random.default_rng(seed)
-    tally = shop(people, rng, **world)
-    return with_noise(tally, stated_noise(tally, rho), rng)
 
 
 @pytest.mark.parametrize("by_class", [False, True])

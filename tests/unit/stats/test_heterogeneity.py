@@ -1,6 +1,7 @@
 """Segments: does the effect differ, the effect at every level, and follow-ups: each level against the rest."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
-from tests.unit.stats.noisy_tables import restated, shop, stated_noise, with_noise
+from tests.unit.stats.noisy_tables import noisy_shop, restated
 
 from kanab.counting.columns import count_columns
 from kanab.datasets import eighteen
@@ -191,14 +192,7 @@ def test_a_follow_up_is_the_effect_in_a_level_minus_the_effect_in_the_rest():
 
 def test_holm_runs_over_all_arms_and_levels():
     comparisons = follow_ups(crowd("ABC")[1])
-    assert [(comparison.arm, comparison.level) for comparison in comparisons] == [
-        ("B", 1),
-        ("B", 2),
-        ("B", 3),
-        ("C", 1),
-        ("C", 2),
-        ("C", 3),
-    ]
+    assert [(comparison.arm, comparison.level) for comparison in comparisons] == [*product("BC", (1, 2, 3))]
     assert {comparison.control for comparison in comparisons} == {"A"}
     assert [comparison.p_adjusted for comparison in comparisons] == correct(
         [comparison.p for comparison in comparisons], "holm"
@@ -304,11 +298,6 @@ def test_a_level_where_nothing_varies_says_so_and_the_others_are_tested(squares)
         assert {effect.note for effect in (first, still, third)} == {"assumes equal variance across levels"}
 
 
-def test_a_confidence_is_a_share():
-    with pytest.raises(AnalysisError, match="confidence must lie between 0 and 1"):
-        segment_effects(eighteen(), confidence=95)
-
-
 def buyers(rates, n=400, seed=3):
     """Two arms in as many levels as there are pairs of rates (control, arm), so many people in each arm of each."""
     rng = np.random.default_rng(seed)
@@ -381,12 +370,6 @@ def test_the_note_that_a_few_people_could_have_made_it_comes_and_goes_with_its_r
 
 
 # ── numbers with noise ─────────────────────────────────────────────────────────────────────────
-
-
-def noisy_shop(seed, people=3_000, rho=0.01, **world):
-    rng = np.random.default_rng(seed)
-    tally = shop(people, rng, **world)
-    return with_noise(tally, stated_noise(tally, rho), rng)
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_ind
-from tests.unit.stats.shaped_means import drawn_means
+from tests.unit.stats.shaped_means import drawn_means, rates_of, values_of
 
-from kanab import Metric, count_columns
+from kanab import Metric
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
 from kanab.stats import against_control, difference_in_means, plain_means
@@ -21,15 +21,11 @@ from kanab.stats.skewness import Shape
 
 A = [3.0, 5.0, 4.0, 6.0, 7.0, 5.0, 4.0, 5.0]
 B = [4.0, 6.0, 5.0, 5.0, 8.0, 6.0, 4.0, 7.0, 5.0]
-
-
-def table(a=A, b=B):
-    rows = {"arm": ["A"] * len(a) + ["B"] * len(b), "y": [*a, *b]}
-    return count_columns(rows, arm="arm", metrics={"y": Metric("y", 1000)})
+TABLE = values_of(Metric("y", 1000), A=A, B=B)
 
 
 def test_non_inferiority_is_a_shifted_welch_test():
-    test = against_margin(difference_in_means(table()), Margin("non-inferiority", 0.5))
+    test = against_margin(difference_in_means(TABLE), Margin("non-inferiority", 0.5))
     shifted = stats.ttest_ind([y + 0.5 for y in B], A, equal_var=False, alternative="greater")
     low, _ = stats.ttest_ind(B, A, equal_var=False, alternative="greater").confidence_interval(0.95)
     assert (test.t, test.p) == pytest.approx((shifted.statistic, shifted.pvalue), rel=1e-12)
@@ -38,7 +34,7 @@ def test_non_inferiority_is_a_shifted_welch_test():
 
 
 def test_equivalence_is_two_one_sided_tests():
-    test = against_margin(difference_in_means(table()), Margin("equivalence", (-1, 2)))
+    test = against_margin(difference_in_means(TABLE), Margin("equivalence", (-1, 2)))
     p, _, _ = ttost_ind(B, A, -1, 2, usevar="unequal")
     assert test.p == pytest.approx(p, rel=1e-10)
     ninety = stats.ttest_ind(B, A, equal_var=False).confidence_interval(0.9)
@@ -47,7 +43,7 @@ def test_equivalence_is_two_one_sided_tests():
 
 
 def test_a_relative_margin_tests_the_mean_against_a_share_of_the_control():
-    means = plain_means(table())
+    means = plain_means(TABLE)
     effect = against_control(means)
     test = against_margin(effect, Margin("non-inferiority", 0.2, relative=True), means=means)
     va, vb = np.var(A, ddof=1) / len(A), np.var(B, ddof=1) / len(B)
@@ -66,10 +62,10 @@ def test_a_relative_margin_becomes_one_in_units():
 
 
 def test_nothing_that_varies_is_not_testable():
-    test = against_margin(difference_in_means(table([1, 1, 1], [2, 2, 2])), Margin("superiority", 0.5))
+    test = against_margin(difference_in_means(values_of(A=[1, 1, 1], B=[2, 2, 2])), Margin("superiority", 0.5))
     assert (test.t, test.p, test.interval, test.shown) == (None, None, None, False)
     assert "not testable" in str(test)
-    means = plain_means(table([1, 1, 1], [2, 2, 2]))
+    means = plain_means(values_of(A=[1, 1, 1], B=[2, 2, 2]))
     still = against_margin(against_control(means), Margin("superiority", 0.5, relative=True), means=means)
     assert still.p is None
 
@@ -83,13 +79,13 @@ def test_nothing_that_varies_is_not_testable():
     ],
 )
 def test_the_verdict_prints_in_one_line(margin, text):
-    line = str(against_margin(difference_in_means(table()), margin))
+    line = str(against_margin(difference_in_means(TABLE), margin))
     assert line.startswith(f"y: B against A, {margin.claim} (the effect lies ")
     assert line.endswith(text)
 
 
 def test_a_relative_verdict_prints_percent():
-    means = plain_means(table())
+    means = plain_means(TABLE)
     line = str(against_margin(against_control(means), Margin("equivalence", 0.5, relative=True), means=means))
     assert line.endswith("above -50 % and below +50 %): shown, p = 0.0217, effect 13.96 %, -7.709 … 41.50 %")
 
@@ -117,25 +113,25 @@ def test_a_margin_of_the_wrong_sign_or_kind_is_refused(arguments, fact):
 def test_a_relative_margin_needs_means_that_are_not_zero():
     relative = Margin("superiority", 0.1, relative=True)
     with pytest.raises(AnalysisError, match="needs the two arms' means"):
-        against_margin(difference_in_means(table()), relative)
-    zero = plain_means(table([-1, 1, -1, 1], B))
+        against_margin(difference_in_means(TABLE), relative)
+    zero = plain_means(values_of(A=[-1, 1, -1, 1], B=B))
     with pytest.raises(AnalysisError, match="other than 0"):
         against_margin(against_control(zero), relative, means=zero)
-    near = plain_means(table([-1, 1, -1, 2], B))
+    near = plain_means(values_of(A=[-1, 1, -1, 2], B=B))
     with pytest.raises(AnalysisError, match="cannot be told from 0"):
         against_margin(against_control(near), relative, means=near)
 
 
 def test_the_confidence_must_leave_room_for_two_tests():
     with pytest.raises(AnalysisError, match=r"between 0\.5 and 1"):
-        against_margin(difference_in_means(table()), Margin("equivalence", 1), confidence=0.4)
+        against_margin(difference_in_means(TABLE), Margin("equivalence", 1), confidence=0.4)
 
 
 def test_of_unknown_skewness_a_claim_is_shown_if_welch_and_student_show_it():
     rng = np.random.default_rng(1)
     large = np.round(rng.normal(10, 3, 900), 1).tolist()
     small = np.round(rng.normal(10.2, 1, 25), 1).tolist()
-    counted = table(large, small)
+    counted = values_of(Metric("y", 1000), A=large, B=small)
     margin, shifted = Margin("non-inferiority", 0.5), np.array(small) + 0.5
     welch, student = (
         stats.ttest_ind(shifted, large, equal_var=alike, alternative="greater") for alike in (False, True)
@@ -150,7 +146,7 @@ def test_of_unknown_skewness_a_claim_is_shown_if_welch_and_student_show_it():
 
 
 def test_with_a_relative_margin_one_variance_is_that_of_the_same_contrast():
-    means = replace(plain_means(table()), shape=Shape(skewness=None))
+    means = replace(plain_means(TABLE), shape=Shape(skewness=None))
     test = against_margin(against_control(means), Margin("equivalence", 0.5, relative=True), means=means)
     base, arm, df = means.means[0], means.means[1], float(means.df.sum())
     pooled = float(np.sum(means.sample * means.people * means.df)) / df
@@ -186,7 +182,7 @@ def test_a_claim_is_shown_exactly_where_the_interval_lies_inside_the_margin(mean
 def test_a_claim_about_few_events_is_shown_exactly_where_the_interval_lies_inside_the_margin():
     shown = set()
     for events in range(21):
-        means = rates(events, 20, 3, 180)
+        means = plain_means(rates_of(A=(3, 180), B=(events, 20)))
         for margin in CLAIMS:
             for relative, factor in ((False, 0.2), (True, 5.0)):
                 size = margin.size
@@ -200,7 +196,7 @@ def test_a_claim_about_few_events_is_shown_exactly_where_the_interval_lies_insid
 
 def test_a_rate_beyond_a_margin_above_zero_needs_the_exact_test_too():
     """One event among 21 against none among 180: more than half a hundredth more by the score test alone."""
-    means = rates(1, 21, 0, 180)
+    means = plain_means(rates_of(A=(0, 180), B=(1, 21)))
     test = against_margin(against_control(means), Margin("superiority", 0.005), means=means)
     assert test.effect.rates.z_difference(0.005) > 1.645
     assert test.p == pytest.approx(21 / 201 / 2)  # Fisher's, in which what was seen counts by half
@@ -208,16 +204,8 @@ def test_a_rate_beyond_a_margin_above_zero_needs_the_exact_test_too():
     assert not test.shown
 
 
-def rates(events, people, control_events, control_people):
-    rows = {
-        "arm": ["B"] * people + ["A"] * control_people,
-        "y": [int(i < events) for i in range(people)] + [int(i < control_events) for i in range(control_people)],
-    }
-    return plain_means(count_columns(rows, arm="arm", metrics={"y": Metric("y", bounds=(0, 1))}))
-
-
 def test_rates_are_tested_at_the_margin_by_the_score_test():
-    means = rates(56, 70, 48, 80)
+    means = plain_means(rates_of(A=(48, 80), B=(56, 70)))
     effect = against_control(means)
     test = against_margin(effect, Margin("superiority", 0.0528, "higher"), confidence=0.975)
     assert test.t == pytest.approx(1.96, abs=1e-3)  # the end of Newcombe's published interval
@@ -230,7 +218,7 @@ def test_rates_are_tested_at_the_margin_by_the_score_test():
 
 
 def test_relative_margins_of_rates_are_tested_by_the_ratio():
-    means = rates(56, 70, 48, 80)
+    means = plain_means(rates_of(A=(48, 80), B=(56, 70)))
     test = against_margin(
         against_control(means), Margin("superiority", 0.0790471, "higher", relative=True), means=means, confidence=0.975
     )

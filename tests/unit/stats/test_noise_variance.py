@@ -7,7 +7,7 @@ import pytest
 from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import count_columns
-from kanab.errors import AnalysisError, DesignError
+from kanab.errors import DesignError
 from kanab.stats.effect import against_control, plain_means
 from kanab.stats.gram import arm_squares
 from kanab.stats.noise_variance import (
@@ -15,7 +15,6 @@ from kanab.stats.noise_variance import (
     freedom_with_noise,
     lost_squares,
     measured,
-    refuse_noise,
     squares_noise,
     variances_above_noise,
 )
@@ -94,13 +93,6 @@ def test_a_variance_below_its_own_noise_is_no_variance():
         25,
         9,
     ]
-
-
-def test_what_does_not_know_noise_is_refused():
-    tally = shop(40)
-    refuse_noise(tally, "it")
-    with pytest.raises(AnalysisError, match="it cannot be had from numbers with noise"):
-        refuse_noise(with_noise(tally, stated_noise(tally), np.random.default_rng(1)), "it")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as student
-from tests.unit.stats.shaped_means import SIDES, drawn_means, made_means
+from tests.unit.stats.shaped_means import SIDES, drawn_means, made_means, rates_of, values_of
 
 import kanab as kb
 from kanab.datasets import eighteen
@@ -20,8 +20,7 @@ from kanab.stats.skewness import Shape, critical_t
 
 
 def means_of(control: list[float], arm: list[float]) -> kb.stats.ArmMeans:
-    rows = {"arm": ["A"] * len(control) + ["B"] * len(arm), "y": [*control, *arm]}
-    return kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics=["y"], resolution={"y": 1e-6}))
+    return plain_means(values_of(kb.Metric("y", 10**6), A=control, B=arm))
 
 
 @pytest.mark.parametrize("function", [relative_effect, relative_delta])
@@ -72,16 +71,8 @@ def test_a_control_too_small_for_a_square_has_no_delta_interval() -> None:
     assert (found.estimate, found.interval) == (pytest.approx(6.5e200), None)
 
 
-def rates(events: int, people: int, control_events: int, control_people: int) -> kb.stats.ArmMeans:
-    rows = {
-        "arm": ["B"] * people + ["A"] * control_people,
-        "y": [int(i < events) for i in range(people)] + [int(i < control_events) for i in range(control_people)],
-    }
-    return kb.stats.plain_means(kb.count_columns(rows, arm="arm", metrics={"y": kb.Metric("y", bounds=(0, 1))}))
-
-
 def test_the_relative_effect_of_rates_is_the_score_interval_of_their_ratio() -> None:
-    means = rates(56, 70, 48, 80)
+    means = plain_means(rates_of(A=(48, 80), B=(56, 70)))
     effect = kb.stats.against_control(means)
     relative = relative_effect(means, effect)
     assert relative.estimate == pytest.approx(1 / 3)
@@ -93,7 +84,7 @@ def test_the_relative_effect_of_rates_is_the_score_interval_of_their_ratio() -> 
 
 
 def test_without_an_event_in_the_control_there_is_no_share_but_an_odds_ratio_with_a_lower_end() -> None:
-    means = rates(30, 60, 0, 60)
+    means = plain_means(rates_of(A=(0, 60), B=(30, 60)))
     effect = kb.stats.against_control(means)
     assert relative_effect(means, effect) == Relative(None, None)
     ratio = odds_ratio(effect)
@@ -101,7 +92,7 @@ def test_without_an_event_in_the_control_there_is_no_share_but_an_odds_ratio_wit
     assert ratio.interval is not None
     assert ratio.estimate == math.inf
     assert 10 < ratio.interval[0] < ratio.interval[1] == math.inf
-    assert odds_ratio(kb.stats.against_control(rates(0, 20, 0, 20))) == OddsRatio(None, None)
+    assert odds_ratio(against_control(plain_means(rates_of(A=(0, 20), B=(0, 20))))) == OddsRatio(None, None)
 
 
 def test_of_unknown_skewness_the_interval_is_the_wider_of_both_tests() -> None:
@@ -232,7 +223,7 @@ def test_a_mean_below_zero_that_cannot_be_is_read_as_one_that_can():
 @pytest.mark.parametrize("side", SIDES)
 def test_shares_and_odds_ratios_of_few_events_hold_no_difference_until_the_exact_test_excludes_it(side: Any) -> None:
     for events in range(1, 7):
-        means = rates(events, 20, 3, 180)
+        means = plain_means(rates_of(A=(3, 180), B=(events, 20)))
         effect = against_control(means, alternative=side)
         low, high = relative_effect(means, effect).interval
         odds = odds_ratio(effect).interval

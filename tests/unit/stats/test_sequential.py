@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
+from tests.unit.stats.shaped_means import arms_of, rates_of
 
-from kanab import Metric, count_columns
+from kanab import count_columns
 from kanab.datasets import eighteen
 from kanab.errors import AnalysisError
 from kanab.stats import count_nonmodal, difference_in_means
@@ -30,9 +31,6 @@ from kanab.stats.sequential import (
 )
 from kanab.stats.spending import boundaries
 from kanab.stats.srm import log_evidence_with_noise
-from kanab.tally.factor import Factor
-from kanab.tally.moments import Moments
-from kanab.tally.tally import Tally
 
 
 def effect(shift=0.0, n=2000, seed=1, **choices):
@@ -158,16 +156,9 @@ def test_people_are_whole_numbers(people):
         any_time_look(effect(), 2000, optimal_at=people)
 
 
-def rare(events, people):
-    """Return two arms with so many events among so many people."""
-    arms, metric = Factor("arm", ("A", "B"), "arm"), Metric("y", 1, (0, 1))
-    n, ones = (np.array(counts, dtype=object) for counts in (people, events))
-    return Tally((arms,), n, (Moments(metric, n, ones, {}),))
-
-
 @pytest.mark.parametrize(("events", "begun"), [((400, 19), False), ((400, 20), True), ((9, 400), False)])
 def test_any_time_does_not_begin_before_each_arm_has_twenty_people_off_the_commonest_value(events, begun):
-    tally = rare(events, (4_000, 2_000))
+    tally = rates_of(A=(events[0], 4_000), B=(events[1], 2_000))
     fewest = min(count_nonmodal(tally).values())
     seen = difference_in_means(tally)
     look = any_time_look(seen, 6_000, nonmodal=fewest)
@@ -184,7 +175,7 @@ def test_any_time_does_not_begin_before_each_arm_has_twenty_people_off_the_commo
 
 
 def test_nothing_varies_before_it_begins_either():
-    flat = difference_in_means(rare((0, 0), (50, 50)), test="welch")
+    flat = difference_in_means(rates_of(A=(0, 50), B=(0, 50)), test="welch")
     assert any_time_look(flat, 100, nonmodal=0.0).p is None
 
 
@@ -197,7 +188,7 @@ def test_at_one_percent_in_a_small_arm_any_time_rings_in_less_than_one_study_of_
     ones = np.stack([rng.binomial(n, 0.01, (studies, looks)).cumsum(axis=1) for n in (900, 100)], axis=2)
     rang = 0
     for events in ones.tolist():
-        tallies = [rare(now, n) for now, n in zip(events, people.tolist(), strict=True)]
+        tallies = [rates_of(A=(now[0], n[0]), B=(now[1], n[1])) for now, n in zip(events, people.tolist(), strict=True)]
         rang += any(
             any_time_look(difference_in_means(tally), tally.total, nonmodal=min(count_nonmodal(tally).values())).verdict
             == "may stop"
@@ -246,12 +237,8 @@ def test_an_f_rings_over_five_looks_or_at_any_time_no_more_than_it_may(df):
 # ── the sample ratio ───────────────────────────────────────────────────────────────────────────
 
 
-def crowd(**people):
-    return count_columns({"arm": [arm for arm, n in people.items() for _ in range(n)]}, arm="arm")
-
-
 def test_the_sample_ratio_at_any_time_is_more_cautious_than_chi_square():
-    ratio = sample_ratio_any_time(crowd(A=5200, B=4800))
+    ratio = sample_ratio_any_time(arms_of(A=5200, B=4800))
     assert ratio.now.p < 1e-4 < ratio.p < 0.01
     assert ratio.p == pytest.approx(math.exp(-ratio.log_evidence))
     assert str(ratio) == "sample ratio at any time against equal shares (none were declared): p = 0.00221"

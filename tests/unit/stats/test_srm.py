@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tests.unit.stats.shaped_means import arms_of
 
 from kanab import count_columns
 from kanab.datasets import eighteen
@@ -22,12 +23,8 @@ from kanab.tally.noise import AddedNoise
 from kanab.tally.tally import Tally
 
 
-def crowd(**people):
-    return count_columns({"arm": [arm for arm, n in people.items() for _ in range(n)]}, arm="arm")
-
-
 def test_equal_shares_are_the_default_and_it_says_so():
-    ratio = sample_ratio(crowd(A=60, B=40))
+    ratio = sample_ratio(arms_of(A=60, B=40))
     assert (ratio.chi2, ratio.df) == (4, 1)
     assert ratio.p == pytest.approx(stats.chisquare([60, 40]).pvalue, rel=1e-13)
     assert ratio.residuals == {"A": 2, "B": -2}
@@ -39,7 +36,7 @@ def test_equal_shares_are_the_default_and_it_says_so():
 
 
 def test_planned_shares_are_any_positive_numbers():
-    one, two = (sample_ratio(crowd(A=60, B=40), shares) for shares in ({"A": 2, "B": 1}, {"A": 2 / 3, "B": 1 / 3}))
+    one, two = (sample_ratio(arms_of(A=60, B=40), shares) for shares in ({"A": 2, "B": 1}, {"A": 2 / 3, "B": 1 / 3}))
     assert one.chi2 == pytest.approx(two.chi2, rel=1e-14)
     assert one.chi2 == pytest.approx(stats.chisquare([60, 40], [200 / 3, 100 / 3]).statistic, rel=1e-13)
     assert one.declared
@@ -61,14 +58,14 @@ def test_each_experiment_of_a_pair_is_checked_by_its_name():
 )  # fmt: skip
 def test_shares_need_a_positive_number_for_every_arm(shares):
     with pytest.raises(AnalysisError, match=r"shares need one positive number for every arm\. For example"):
-        sample_ratio(crowd(A=60, B=40), shares)
+        sample_ratio(arms_of(A=60, B=40), shares)
 
 
 def test_a_covariate_or_a_single_arm_has_no_ratio():
     with pytest.raises(AnalysisError, match="'tier' does not have two arms to compare"):
         sample_ratio(eighteen(), experiment="tier")
     with pytest.raises(AnalysisError, match="'arm' does not have two arms to compare"):
-        sample_ratio(crowd(A=60))
+        sample_ratio(arms_of(A=60))
     with pytest.raises(LevelError, match="unknown arm column or covariate"):
         sample_ratio(eighteen(), experiment="device")
 
@@ -80,7 +77,7 @@ def test_an_alarm_is_a_p_below_the_limit_that_is_said():
 
 def test_nobody_at_all_is_an_error():
     with pytest.raises(AnalysisError, match="nobody has been counted"):
-        sample_ratio(crowd(A=60, B=40).empty())
+        sample_ratio(arms_of(A=60, B=40).empty())
 
 
 # ── people counted with noise ──────────────────────────────────────────────────────────────────
@@ -95,7 +92,7 @@ def test_two_arms_with_noise_have_a_closed_form():
     ratio = sample_ratio(noisy([560, 440], 81.0))
     assert ratio.chi2 == pytest.approx(60**2 / (1000 / 4 + 81 / 2), rel=1e-12)
     assert ratio.residuals["A"] == pytest.approx(math.sqrt(ratio.chi2), rel=1e-12)
-    assert ratio.p > sample_ratio(crowd(A=560, B=440)).p
+    assert ratio.p > sample_ratio(arms_of(A=560, B=440)).p
 
 
 def test_the_noise_of_a_table_is_that_of_its_arms():
@@ -103,7 +100,7 @@ def test_the_noise_of_a_table_is_that_of_its_arms():
     variances = np.full((2, 3), 9.0, dtype=object)
     table = Tally(factors, np.full((2, 3), 100, dtype=object), noise=AddedNoise(variances))
     assert people_noise(table, "arm").tolist() == [27, 27]
-    assert people_noise(crowd(A=6, B=4), "arm") is None
+    assert people_noise(arms_of(A=6, B=4), "arm") is None
 
 
 @pytest.mark.parametrize("people", [400, 20_000])
