@@ -154,34 +154,8 @@ def test_an_effect_that_cannot_be_had_is_a_note_and_the_others_are_given() -> No
     assert any(note.startswith("An effect on minutes/orders is not given: ") for note in found["notes"])
 
 
-def batch(share: float, seed: int) -> kb.Release:
-    rng = np.random.default_rng(seed)
-    variant = rng.choice(["A", "B"], 2_000, p=[1 - share, share])
-    counted = {"variant": variant, "bought": rng.random(2_000) < 0.2}
-    return kb.release(kb.count(counted, arm="variant", metrics=["bought"], control="A"))
-
-
 def kinds(found: kb.Readout) -> list[tuple[str, Any]]:
     return [(one["kind"], one["metric"]) for one in found.to_dict()["cautions"]]
-
-
-def test_batches_whose_shares_changed_are_cautioned_about() -> None:
-    changed = kb.add_releases([batch(0.5, 1), batch(0.8, 2)])
-    assert kinds(kb.analyze(changed)) == [("shares-changed", None), ("looked-early", None)]
-    sentences = [one.sentence for one in kb.analyze(changed).cautions]
-    assert sentences[0].startswith("The arms' shares changed between batches (p = ")
-    assert sentences[1].startswith("2 batches are added here. If results were looked at before the last of them")
-    assert kinds(kb.analyze(kb.add_releases([batch(0.5, 1), batch(0.5, 2)]))) == [("looked-early", None)]
-    assert kinds(kb.analyze(batch(0.8, 2))) == []
-
-
-def test_batches_are_the_earlier_looks() -> None:
-    found = kb.add_releases([batch(0.5, 1), batch(0.5, 2), batch(0.5, 3)])
-    by_batches = kb.analyze(found, reading=kb.Reading(looks=kb.Looks("spending", looks=5)))
-    said = kb.analyze(found, reading=kb.Reading(looks=kb.Looks("spending", looks=5, earlier=(2_000, 4_000))))
-    assert by_batches.to_dict() == said.to_dict()
-    assert by_batches.to_dict()["effects"][0]["sequential"]["look"] == 3
-    assert kinds(by_batches) == []
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,6 @@ def null_people(seed: int, n: int = 600, metrics: list[str] = TEN) -> dict[str, 
     return {"variant": rng.permutation(np.arange(n) % 2), **{name: rng.random(n) < 0.3 for name in metrics}}
 
 
-# ── one may stop where the verdict is clear, and nowhere else ──────────────────────────────────
-
-
 @pytest.mark.slow
 def test_on_null_data_with_ten_metrics_one_may_stop_in_about_one_study_of_twenty() -> None:
     """Without the correction it is 40 %."""
@@ -62,9 +59,6 @@ def test_what_is_clear_only_before_the_correction_stops_nothing(looks: kb.Looks,
     assert "you may stop" not in str(among)
 
 
-# ── how it ends ────────────────────────────────────────────────────────────────────────────────
-
-
 ARMS = {"arm": "variant", "metrics": ["bought"], "control": 0}
 
 
@@ -95,8 +89,6 @@ def test_the_people_of_the_decision_plan_spending_where_no_looks_are_planned() -
     said = readout_of(shop(1_000), **ARMS, decision={"people": 4_000}, looks=replace(at, looks=5))
     assert said.to_dict()["effects"][0]["sequential"]["planned"] is None
 
-
-# ── which look it is ───────────────────────────────────────────────────────────────────────────
 
 BOUGHT: dict[str, Any] = {"arm": "variant", "metrics": ["bought"], "shares": {0: 1, 1: 1}, "control": 0}
 
@@ -232,9 +224,6 @@ def test_looks_are_said_once() -> None:
         kb.Looks("always-valid", file="looks.json")
 
 
-# ── batches ────────────────────────────────────────────────────────────────────────────────────
-
-
 def batches(*ends: int) -> list[kb.Release]:
     """Return releases of the shop's people between these ends."""
     whole = shop(6_000)
@@ -280,9 +269,6 @@ def test_missing_values_do_not_change_which_share_of_the_design_has_passed() -> 
     assert whole["nominal"] == with_gaps["nominal"]
 
 
-# ── any time begins with twenty people off the commonest value ─────────────────────────────────
-
-
 def rare_people(events: int, arm: int = 2_000) -> dict[str, Any]:
     """Return 400 of 18,000 who bought against so many of B, and an amount for each of them."""
     bought = np.r_[np.arange(18_000) < 400, np.arange(arm) < events]
@@ -326,9 +312,6 @@ def test_an_arm_with_few_events_holds_up_only_its_own_comparisons() -> None:
     answer = kb.readout(people, arm="variant", metrics=["bought"], reading=kb.Reading(looks=kb.Looks("always-valid")))
     begun = {row.effect.arm: row.look.begun for row in answer.effects}  # type: ignore[union-attr]
     assert begun == {"B": False, "C": True}
-
-
-# ── segments ───────────────────────────────────────────────────────────────────────────────────
 
 
 def tiers(gain: float = 0.0, seed: int = 1, n: int = 3_000) -> dict[str, Any]:

@@ -60,9 +60,6 @@ def shop(n: int = 2_000, seed: int = 1) -> dict[str, Any]:
     }
 
 
-# ── what the gate took away ────────────────────────────────────────────────────────────────────
-
-
 def test_a_covariate_centred_near_0_is_adjusted_for_without_declared_bounds() -> None:
     rng = np.random.default_rng(1)
     score = rng.standard_normal(4_000)
@@ -134,9 +131,6 @@ def test_an_engine_gives_the_digits_of_memory_and_asks_for_nothing_that_rules_al
             kb.release(counted)
 
 
-# ── what stays: k per class ────────────────────────────────────────────────────────────────────
-
-
 def test_classes_below_k_are_merged_and_their_levels_named() -> None:
     rows = shop()
     rows["tier"] = np.where(np.arange(2_000) < 5, "rare", rows["tier"])
@@ -181,9 +175,6 @@ def test_a_plan_with_epsilon_is_read_exactly() -> None:
     rows = shop()
     (row,) = kb.readout(rows, plan).effects
     assert row.effect.estimate == pytest.approx(lin(rows, np.zeros((2_000, 0))), rel=1e-3)
-
-
-# ── the mark ───────────────────────────────────────────────────────────────────────────────────
 
 
 def own(rows: dict[str, Any], **choices: Any) -> OwnRows:
@@ -237,8 +228,6 @@ def test_scans_of_rows_are_internal_and_withhold_nothing() -> None:
         assert scan.to_html().count('class="internal"') == 1
         assert scan.to_dict()["privacy"] == {"k": 10, "chained": False}
 
-
-# ── nothing that takes releases takes it ───────────────────────────────────────────────────────
 
 REFUSED = "this is internal: it was computed on rows and did not pass the privacy gate"
 
@@ -369,8 +358,6 @@ def test_notifications_are_made_of_ledgers_that_hold_no_such_entry(tmp_path: Pat
     with pytest.raises(PrivacyError, match=REFUSED):
         read_entry(json.dumps(answer().to_dict()))
 
-
-# ── where people may ask but not see rows ──────────────────────────────────────────────────────
 
 GATED_PLAN = (
     'own_rows = "gated"\n[metrics]\nspend = { bounds = [0, 500] }\n[experiments.variant]\narms = { A = 1, B = 1 }\n'

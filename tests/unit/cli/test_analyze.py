@@ -102,9 +102,6 @@ def plain(program: Program) -> Any:
     return run
 
 
-# ── answers ────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_a_csv_file_is_answered_in_one_command(program: Program) -> None:
     said = transcript(program, "analyze", f"visits.csv {SPEND} --adjust tier --segment device,country")
     assert_approved("cli/analyze.txt", said)
@@ -193,9 +190,6 @@ def test_an_example_is_not_written_where_it_cannot_be(program: Program) -> None:
     assert "cannot be written" in program("example", "no folder/x.csv").err
 
 
-# ── arms ───────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.slow
 def test_a_stray_arm_is_not_named_but_the_large_ones_are(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     words = f"analyze strays.csv {FLAGS}".split()
@@ -237,9 +231,6 @@ def test_people_of_other_arms_are_reported_exactly_and_by_the_gate_in_steps_of_k
     assert int(told.split("At least ")[1].split(" people")[0].replace(",", "")) == exact // 10 * 10 > 0
 
 
-# ── numbers to adjust for ──────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.slow
 def test_numbers_are_named_by_a_flag_or_by_bounds_and_a_ledger_takes_a_second_release(
     program: Program, tmp_path: Path
@@ -257,9 +248,6 @@ def test_numbers_are_named_by_a_flag_or_by_bounds_and_a_ledger_takes_a_second_re
     assert plans[0].numbers == ("prior_spend", "user_id")
     assert plans[0].experiment().adjust == ("tier",)
     assert (plans[0], tables[0]) == (plans[1], tables[1])
-
-
-# ── how results are read ───────────────────────────────────────────────────────────────────────
 
 
 def python(**choices: Any) -> Any:
@@ -319,8 +307,6 @@ def test_the_looks_at_a_growing_file_are_said_or_kept(plain: Any, tmp_path: Path
     assert plain(f"{words} --looks-at 1000") == answers[-1]
     assert plain(f"{words} --looks-at none")["effects"][0]["sequential"]["look"] == 1
 
-
-# ── mistakes ───────────────────────────────────────────────────────────────────────────────────
 
 MISTAKES = """
 visits.csv --shares A=1

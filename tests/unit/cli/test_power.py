@@ -209,11 +209,6 @@ def test_numbers_that_a_release_was_adjusted_for_save_people_and_are_no_metrics(
     assert "numbers: before" in problem(*words, "--adjust", "age").remedy
 
 
-def test_a_released_rate_is_said_in_points(file: Path) -> None:
-    words = ("--release", str(file), "--effect", "0.1", "--relative", "--power", "0.8")
-    assert " points in a rate of " in said(*words, "--metric", "bought")
-
-
 def test_a_released_rate_is_planned_with_the_variance_of_its_new_rate(file: Path) -> None:
     means = shaped(kb.stats.adjusted_means(kb.read_release(file).tables["variant/tier"], "bought"), file)
     words = ("--release", str(file), "--metric", "bought", "--adjust", "tier", "--people", "2000", "--power", "0.8")
@@ -313,11 +308,6 @@ def test_rows_and_columns_of_arms_are_chosen_as_everywhere(rows_file: str) -> No
     assert adjusted.variances[0] == pytest.approx(share * np.var(rows["spend"], ddof=1), rel=1e-3)
     ratio = spread_of_rows(rows, kb.Ratio("spend", "bought"))
     assert ratio.mean == pytest.approx(rows["spend"].sum() / rows["bought"].sum())
-
-
-def test_a_release_may_be_the_source(file: Path) -> None:
-    words = ("--metric", "spend", "--people", "40000")
-    assert said(str(file), *words) == said("--release", str(file), *words, "--power", "0.8")
 
 
 def test_where_own_rows_are_gated_the_gate_answers(rows_file: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,9 +110,6 @@ def changed(old: str, new: str, text: str = SHOP) -> str:
     return text.replace(old, new, 1)
 
 
-# ── what is read ───────────────────────────────────────────────────────────────────────────────
-
-
 def test_every_key_is_read() -> None:
     plan, lines = parse_plan(EVERYTHING), []
     for field in fields(plan):
@@ -178,8 +175,6 @@ def test_a_file_with_a_byte_order_mark_and_windows_line_ends_is_read(tmp_path: P
     file.write_bytes(b"\xef\xbb\xbf" + SHOP.replace("\n", "\r\n").encode())
     assert read_plan(file) == read_plan(str(file)) == parse_plan(SHOP)
 
-
-# ── mistakes ───────────────────────────────────────────────────────────────────────────────────
 
 CHANGES: dict[str, list[str]] = {
     "k = 10": [
@@ -358,9 +353,6 @@ def test_mistakes_of_a_file_name_it_but_not_its_folder(tmp_path: Path) -> None:
         read_plan(file)
 
 
-# ── durations ──────────────────────────────────────────────────────────────────────────────────
-
-
 def test_durations_are_whole_numbers_of_a_unit() -> None:
     assert [duration(text) for text in ("30m", "24h", "7d", "2w")] == [
         timedelta(minutes=30), timedelta(days=1), timedelta(days=7), timedelta(days=14),
@@ -371,9 +363,6 @@ def test_durations_are_whole_numbers_of_a_unit() -> None:
 def test_other_spellings_of_durations_are_refused(text: Any) -> None:
     with pytest.raises(PlanError, match="a duration must be"):
         duration(text)
-
-
-# ── plain data and digest ──────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("text", [SHOP, EVERYTHING])
@@ -423,8 +412,6 @@ def test_the_digest_ignores_spelling_and_comments_and_defaults() -> None:
 def test_the_digest_changes_with_what_is_counted(old: str, new: str) -> None:
     assert plan_digest(parse_plan(changed(old, new))) != plan_digest(parse_plan(SHOP))
 
-
-# ── anything at all ────────────────────────────────────────────────────────────────────────────
 
 KEYS = "k metrics covariates experiments cohorts arms adjust bounds kind ratio of levels bins top every tolerance"
 SIGNS = "= [ ] { } [[ ]] . , \n # \" ' 1 0 -1 0.5 1e400 inf nan true 7d 'binary' \"x\" 1979-05-27 spend tier A B"

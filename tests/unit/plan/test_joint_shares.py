@@ -35,12 +35,6 @@ def test_a_plan_file_declares_the_shares_of_pairs_of_arms() -> None:
     assert share_table(SHARES, ("B", "A"), ("off", "on")).tolist() == [[0.2, 0.2], [0.4, 0.2]]
 
 
-def test_experiments_without_joint_shares_are_independent() -> None:
-    checkout, search = parse_plan(TEXT).experiments
-    plan = replace(parse_plan(TEXT), experiments=(replace(checkout, joint_shares={}), search))
-    assert plan.joint_shares("checkout", "search") is None
-
-
 def test_joint_shares_survive_the_way_through_json_and_change_the_digest() -> None:
     plan = parse_plan(TEXT)
     assert plan_from_dict(plan_to_dict(plan)) == plan

@@ -5,6 +5,8 @@ import pytest
 from kanab.description import Covariate, Mean, Number
 from kanab.errors import PlanError
 from kanab.plan.check import check_plan
+from kanab.plan.declared import declared_arms, declared_levels
+from kanab.plan.metric_windows import MetricWindow, metric_window, windows_by_column
 from kanab.plan.model import CovariatePlan, ExperimentPlan, Linkage, MetricPlan, Plan, make_plan
 from kanab.tally.metric import Metric
 
@@ -87,29 +89,70 @@ def test_values_that_contradict_each_other_are_refused() -> None:
 
 
 def test_what_is_said_of_a_covariate_once_holds_in_both_of_its_roles() -> None:
-    plans = [make_plan("variant", ["spend"], *sides) for sides in (([BINS], ["age"]), (["age"], [BINS]))]
-    assert plans[0] == plans[1] == make_plan("variant", ["spend"], [BINS], [BINS])
+    bins = Covariate("age", bins=5)
+    plans = [make_plan("variant", ["spend"], *sides) for sides in (([bins], ["age"]), (["age"], [bins]))]
+    assert plans[0] == plans[1] == make_plan("variant", ["spend"], [bins], [bins])
 
 
-BINS = Covariate("age", bins=5)
-SHOP = plan_of(
-    ExperimentPlan("checkout", adjust=("tier", "age"), segments=("device", "tier")),
-    ExperimentPlan("banner", segments=("device",), interactions=("checkout",)),
-    ExperimentPlan("font"),
-    metrics=(MetricPlan("spend", squares="class"), MetricPlan("orders"), MetricPlan("each", ratio=("spend", "orders"))),
-    covariates=(CovariatePlan("age", bins=3), CovariatePlan("country", top=5)),
+def test_arms_are_declared_with_shares_or_alone_or_not_at_all() -> None:
+    assert declared_arms(ExperimentPlan("x", (("A", 1), ("B", 2)))).levels == ("A", "B")
+    assert declared_arms(ExperimentPlan("x", only=("A", "B"))).levels == ("A", "B")
+    assert declared_arms(ExperimentPlan("x")) is None
+
+
+def plan_with(covariate: CovariatePlan | None = None, **choices: object) -> Plan:
+    shop = ExperimentPlan("x", (("A", 1), ("B", 1)), adjust=("age",), **choices)  # type: ignore[arg-type]
+    metrics = (MetricPlan("latency", (0, 30), bins=3), MetricPlan("gone", binary=True))
+    return Plan(metrics, (shop,), () if covariate is None else (covariate,))
+
+
+@pytest.mark.parametrize(
+    "covariate", [None, CovariatePlan("age"), CovariatePlan("age", bins=4), CovariatePlan("age", ("a",), top=2)]
 )
+def test_levels_that_the_data_decide_are_not_declared(covariate: CovariatePlan | None) -> None:
+    assert declared_levels(plan_with(covariate), "age") is None
 
 
-def test_a_ratio_is_no_metric_that_is_counted() -> None:
-    assert SHOP.metric_names == tuple(SHOP.metrics_by_name) == ("spend", "orders", "each")
-    assert [metric.name for metric in SHOP.counted_metrics] == ["spend", "orders"]
-    assert SHOP.ratios == (("spend", "orders"),)
-    assert SHOP.metrics_squared_by_class == {"spend"}
+def test_levels_and_bins_have_the_missing_one_and_no_score_of_the_data() -> None:
+    texts = declared_levels(plan_with(CovariatePlan("age", ("old", "young"))), "age")
+    assert (texts.levels, texts.scores) == (("old", "young", None), None)
+    numbers = declared_levels(plan_with(CovariatePlan("age", (3, 5))), "age")
+    assert (numbers.levels, numbers.scores) == ((3, 5, None), (3.0, 5.0, None))
+    bins = declared_levels(plan_with(CovariatePlan("age", bins=(30.0, 50.0))), "age")
+    assert (bins.levels, bins.scores) == (("< 30", "30 – 50", "≥ 50", None), (0.0, 1.0, 2.0, None))
 
 
-def test_the_tables_of_an_experiment_are_those_without_another_one() -> None:
-    assert SHOP.experiment_names == ("checkout", "banner", "font")
-    assert [link.name for link in SHOP.linkages_of("banner")] == ["banner/device"]
-    assert [link.axes for link in SHOP.linkages_of("font")] == [("font",)]
-    assert SHOP.linkages[-2].axes == ("banner", "checkout")
+def test_bins_of_a_metric_have_a_missing_level_only_where_it_may_be_missing() -> None:
+    for rule, gone in (("zero", ()), ("exclude", (None,)), (None, (None,))):
+        metrics = (MetricPlan("latency", (0, 30), bins=3, missing=rule),)
+        binned = Plan(metrics, (ExperimentPlan("x", quantiles={"latency": (0.5,)}),))
+        assert declared_levels(binned, "latency").levels == ("< 0", "0 – 10", "10 – 20", "20 – 30", "≥ 30", *gone)
+
+
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [
+        ("spend@7d..14d", MetricWindow("spend", 7 * 86_400, 14 * 86_400)),
+        ("visit@0m..36h", MetricWindow("visit", 0, 36 * 3_600)),
+        ("a@b@1w..2w", MetricWindow("a@b", 604_800, 2 * 604_800)),
+    ],
+)
+def test_a_name_says_which_part_of_the_time_counts(name: str, window: MetricWindow) -> None:
+    assert metric_window(name) == window
+
+
+@pytest.mark.parametrize("name", ["spend", "spend@7", "spend@7d", "@7d..14d", "spend@7d..14", "spend@7d...14d"])
+def test_other_names_are_names(name: str) -> None:
+    assert metric_window(name) is None
+
+
+@pytest.mark.parametrize("name", ["spend@7d..7d", "spend@2w..7d"])
+def test_a_window_without_length_is_refused(name: str) -> None:
+    with pytest.raises(PlanError, match=f"the window of '{name}' is empty. Write the earlier time first"):
+        metric_window(name)
+
+
+def test_several_windows_of_a_column_stand_in_the_order_of_time() -> None:
+    names = ["spend@10d..14d", "spend@9d..14d", "spend", "visit@1d..2d", "spend@9d..10d"]
+    assert windows_by_column(names) == {"spend": ["spend@9d..10d", "spend@9d..14d", "spend@10d..14d"]}
+    assert metric_window("spend@12h..36h").days == (0.5, 1.5)  # type: ignore[union-attr]

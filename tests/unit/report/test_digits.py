@@ -1,21 +1,13 @@
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kanab.report.digits import (
-    Digits,
     figures_of,
     fixed,
-    half_width,
     is_share,
-    metric_figures,
-    percent,
-    relative_figures,
     spoken_p,
 )
-from kanab.report.effect_tables import effects_table
-from kanab.report.words import verdicts
 
 Readout = dict[str, Any]
 
@@ -40,33 +32,9 @@ def test_a_table_shows_two_digits_of_the_half_width(effect: Any, interval: Any, 
     assert figures_of([effect(interval=interval)], share=False).decimals == decimals
 
 
-def test_sentences_round_as_the_table_of_their_metric_does(hillstrom: dict[str, Any]) -> None:
-    figures, relative = metric_figures(hillstrom, "visit")
-    table = str(effects_table(hillstrom, "visit"))
-    for verdict in verdicts(hillstrom, "visit"):
-        effect, change = figures.bare(verdict.row["estimate"]), relative.bare(verdict.row["relative"], signed=True)
-        assert f" by {effect} points ({change} %)" in verdict.claim
-        assert f" +{effect} " in table
-        assert f" {change} % " in table
-        assert figures.between(verdict.row["interval"]) in table
-        assert figures.between(verdict.row["interval"]) in verdict.evidence
-
-
-def test_the_narrowest_interval_sets_the_decimals_of_a_metric(effect: Any) -> None:
-    rows = [effect(interval=[-5, 5]), effect(interval=[-0.05, 0.05])]
-    assert figures_of(rows, share=False).decimals == 3
-
-
 def test_an_interval_that_stops_short_of_zero_does_not_show_zero_as_its_end(effect: Any) -> None:
     row = effect(interval=[0.004, 1.0], estimate=0.5)
     assert figures_of([row], share=False).between(row["interval"]) == "0.004 to 1.000"
-
-
-def test_relative_effects_are_in_percent(effect: Any) -> None:
-    row = effect(relative=0.7214, relative_interval=[0.641, 0.807])
-    figures = relative_figures([row])
-    assert figures.bare(row["relative"], signed=True) == "+72.1"
-    assert figures.between(row["relative_interval"]) == "64.1 to 80.7"
 
 
 @pytest.mark.parametrize(
@@ -87,36 +55,9 @@ def test_numbers_have_a_true_minus_and_no_negative_zero(value: float | None, dec
     assert fixed(value, decimals) == text
 
 
-def test_open_ends_are_said() -> None:
-    figures = Digits(decimals=1)
-    assert [figures.between(pair) for pair in ([1.0, None], [None, 1.0], [None, None], None)] == [
-        "at least 1.0",
-        "at most 1.0",
-        "–",
-        "–",
-    ]
-    assert [figures.spoken(pair) for pair in ([1.0, None], [None, 1.0], [None, None])] == [
-        "at least 1.0",
-        "at most 1.0",
-        "any number",
-    ]
-    assert half_width(None, [None, 1.0]) is None
-
-
-def test_shares_are_in_percent_and_their_differences_in_points() -> None:
-    figures = Digits(share=True, decimals=1)
-    assert (figures.mean(0.1063), figures.change(0.0766, signed=True)) == ("10.6 %", "+7.7 points")
-    assert (figures.mean(None), figures.change(None)) == ("–", "–")
-    assert Digits(decimals=1).mean(0.26) == "0.3"
-
-
 @pytest.mark.parametrize(("p", "text"), [(0.0, "p < 1e-100"), (1e-99, "p = 1.00e-99"), (float("nan"), "p unknown")])
 def test_a_p_value_is_never_zero(p: float, text: str) -> None:
     assert spoken_p(p) == text
-
-
-def test_percentages_keep_the_digits_that_were_given() -> None:
-    assert [percent(0.9), percent(0.999), percent(0.125, 1)] == ["90 %", "99.9 %", "12.5 %"]
 
 
 def test_a_metric_of_zeros_and_ones_is_known_by_its_variance(hillstrom: Readout) -> None:
@@ -134,12 +75,6 @@ def test_anything_else_is_shown_as_plain_numbers(hillstrom: Readout, change: dic
 def test_missing_values_make_a_share_a_plain_number(hillstrom: Readout) -> None:
     hillstrom["arms"]["No E-Mail"] += 10
     assert not is_share(hillstrom, "visit")
-
-
-def test_all_means_of_one_metric_have_the_same_decimals(hillstrom: Readout, small: Callable[..., Readout]) -> None:
-    rows = [row for row in hillstrom["effects"] if row["metric"] == "visit"]
-    figures = figures_of(rows, share=True)
-    assert {len(figures.bare(row["mean_arm"]).partition(".")[2]) for row in rows} == {2}
 
 
 def test_a_small_effect_keeps_a_digit_beside_a_wide_interval() -> None:

@@ -11,7 +11,7 @@ from kanab.analysis.methods.omnibus import Omnibus
 from kanab.analysis.methods.quantiles import Distribution, distribution_figure
 from kanab.analysis.methods.segments import Segments
 from kanab.analysis.methods.windows import Windows
-from kanab.report.colours import ARMS, DOWN, MUTED, QUIET, UP
+from kanab.report.colours import ARMS, MUTED, QUIET, UP
 from kanab.report.figure import Area, Dots, Figure, Forest, ForestRow, Line, Plot
 from kanab.report.pictures import effect_figure
 from kanab.tabular import Table
@@ -110,20 +110,6 @@ def test_the_forest_draws_the_numbers_of_the_readout_and_shares_in_points(hillst
     assert rows_of(figure)[0].bars[0].at == pytest.approx(7.658956)
     assert axis_of(figure) == "effect on visit, percentage points"
     assert figure.description.startswith("95 % intervals. Mens E-Mail +7.66 (7.00 to 8.32); ↳ adjusted for recency")
-
-
-@pytest.mark.parametrize(
-    ("changes", "colour"),
-    [
-        ({}, UP),
-        ({"estimate": -0.5}, DOWN),
-        ({"p_adjusted": 0.06}, QUIET),
-        ({"p": 0.4, "p_adjusted": 0.4}, QUIET),
-    ],
-)
-def test_the_corrected_p_decides_the_colour(small: Maker, effect: Maker, changes: Readout, colour: str) -> None:
-    (row,) = rows_of(effect_figure(small(effect(**changes)), "spend"))
-    assert row.bars[0].colour == colour
 
 
 def test_an_open_end_is_said_and_what_cannot_be_tested_is_a_grey_dot(

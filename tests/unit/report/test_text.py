@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kanab.analysis.sections import brief_text, readout_markdown, readout_text
-from kanab.report.text import folded, mapped
+from kanab.report.text import folded
 from kanab.tabular import Table
 
 Readout = dict[str, Any]
@@ -187,10 +187,6 @@ def test_names_cannot_steer_the_terminal(small: Maker, effect: Maker) -> None:
     assert "\x1b" not in text
 
 
-def test_mapping_changes_names_and_values_alike() -> None:
-    assert mapped({"a": ["a", 1, None, ("a",)]}, str.upper) == {"A": ["A", 1, None, ["A"]]}
-
-
 def test_markdown_escapes_names_that_look_like_markup_in_whole_tables(small: Maker, effect: Maker) -> None:
     text = readout_markdown(small(effect(metric="<script>*x*</script> [a](b) `c` __d__ a_b", arm="#1|2")))
     assert "<script>" not in text
@@ -202,14 +198,3 @@ def test_long_names_are_whole_and_take_the_place_of_the_standard_error(small: Ma
     header, _, line = brief_text(small(effect(metric="revenue per visitor of the second week"))).splitlines()[-3:]
     assert "SE" not in header
     assert line.startswith("revenue per visitor of the second week  B     +0.50  0.30 to 0.70    +5.0 %")
-
-
-def test_standard_errors_are_there_where_they_fit(small: Maker, effect: Maker) -> None:
-    header, _, line = brief_text(small(effect())).splitlines()[-3:]
-    place = header.index("effect") + len("effect")
-    assert header[place:].split()[0] == "SE"
-    assert line[place:].split()[0] == "0.10"
-
-
-def test_what_cannot_be_tested_is_said(small: Maker, effect: Maker, untestable: Readout) -> None:
-    assert brief_text(small(effect(**untestable))).endswith("not testable")

@@ -113,3 +113,11 @@ def test_the_token_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("KANAB_TOKEN_FILE", str(tmp_path / "none"))
     with pytest.raises(StoreError, match="the file of KANAB_TOKEN_FILE cannot be read"):
         dashboard_token("127.0.0.1")
+
+
+def test_what_nobody_named_is_skipped_with_the_reason_and_not_ok(data: Path) -> None:
+    lines = run("doctor", "--data", data).output.splitlines()
+    assert "skipped  plan: no plan file is named. Give --plan FILE to compare it with the store's." in lines
+    assert "skipped  clock: there is no other clock to compare it with. Give --clock-peer https://…." in lines
+    assert "skipped  backup: no ledger is named. Give --ledger FILE, as kanab export wrote it." in lines
+    assert not [line for line in lines if line.startswith("ok") and ("Give" in line or "not looked" in line)]

@@ -1,4 +1,4 @@
-"""kanab combine: release files, folders and ledgers; text, JSON and a page."""
+"""kanab combine and kanab portfolio: release files, folders and ledgers; text, JSON and a page."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ import kanab as kb
 from kanab.cli.main import cli
 from kanab.cli.released_sources import releases_by_name
 from kanab.errors import KanabError
-from kanab.portfolio import combine
+from kanab.portfolio import combine, read_portfolio
 from kanab.privacy.release import Release
 
 
@@ -27,8 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def done(*words: str) -> str:
-    result = CliRunner().invoke(cli, ["combine", *words], catch_exceptions=False)
+def done(*words: str, command: str = "combine") -> str:
+    result = CliRunner().invoke(cli, [command, *words], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output
 
@@ -96,3 +96,22 @@ def test_what_holds_no_release_is_said(source: str, fact: str, tmp_path: Path, m
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(KanabError, match=fact):
         CliRunner().invoke(cli, ["combine", source], catch_exceptions=False)
+
+
+def test_a_portfolio_of_a_folder_is_what_python_gives_and_flags_are_its_keywords(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text('[{"a": 1}]', encoding="utf-8")
+    releases = {}
+    for seed, name in enumerate(("banner", "checkout", "price", "search")):
+        rng = np.random.default_rng(seed)
+        arm = rng.choice(["A", "B"], 900)
+        rows = {name: arm, "orders": rng.poisson(3 + 0.7 * (name == "price") * (arm == "B"))}
+        releases[name] = kb.release(kb.count(rows, arm=name, metrics=[kb.Mean("orders", bounds=(0, 30))]))
+        kb.write_release(releases[name], tmp_path / f"{name}.json")
+    assert done(str(tmp_path), command="portfolio") == f"{read_portfolio(releases)}\n"
+    page = tmp_path / "portfolio.html"
+    words = (str(tmp_path), "--metric", "orders", "--confidence", "0.9", "--html", str(page))
+    data = json.loads(done(*words, "--json", command="portfolio"))
+    assert (data["metric"], data["confidence"]) == ("orders", 0.9)
+    assert [row["name"] for row in data["effects"] if row["winner"]] == ["price"]
+    assert "<svg" in page.read_text(encoding="utf-8")
+    assert done(*words, command="portfolio").endswith(f"Report: {page}\n")
