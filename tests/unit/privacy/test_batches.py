@@ -65,14 +65,6 @@ def test_overlapping_merges_join_and_numeric_scores_are_pooled(counting: Countin
     assert analyze(added).effects[1].effect.method == "adjusted"
 
 
-def test_more_than_three_levels_joined_across_batches_are_called_other(counting: Counting) -> None:
-    one = batch(1, n=400, device=[0.49, 0.49, 0.01, 0.01])
-    two = batch(2, n=400, device=[0.01, 0.01, 0.49, 0.49])
-    found = [release(counting(rows, PLAN)) for rows in (one, two)]
-    added = add_releases(found)
-    assert added.tables["arm/device"].total == 800
-
-
 def test_a_table_that_one_batch_left_out_is_left_out_of_the_sum(counting: Counting) -> None:
     one, two = batch(1), batch(2, n=60, device=[0.97, 0.01, 0.01, 0.01])
     added = add_releases([release(counting(one, PLAN)), release(counting(two, PLAN))])

@@ -26,6 +26,14 @@ def people(rng: np.random.Generator, spread: float, n: int = 1_200) -> dict[str,
     }
 
 
+def released(rows: dict[str, Any]) -> kb.Release:
+    return kb.release(counted(rows))
+
+
+def counted(rows: dict[str, Any]) -> kb.Counted:
+    return kb.count(rows, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
+
+
 def spread_within(tally: kb.Tally) -> float:
     """The standard deviation that is left within classes."""
     part = tally.moments_of("y")
@@ -41,13 +49,13 @@ def said_and_true(draw: Callable[[], dict[str, Any]], runs: int) -> tuple[list[f
     """How much wider an interval is said to be because levels are merged, and how much wider it really is."""
     said, true = [], []
     for _ in range(runs):
-        counted = kb.count(draw(), **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS))
-        released = kb.release(counted)
-        table = released.tables["arm/x"]
-        share = wider_by(table, released.receipt.maps["arm/x"], table.moments_of("y"))
+        exact = counted(draw())
+        made = kb.release(exact)
+        table = made.tables["arm/x"]
+        share = wider_by(table, made.receipt.maps["arm/x"], table.moments_of("y"))
         assert share is not None
         said.append(share)
-        true.append(spread_within(table) / spread_within(counted.tallies["arm/x"]) - 1)
+        true.append(spread_within(table) / spread_within(exact.tallies["arm/x"]) - 1)
     return said, true
 
 
@@ -75,28 +83,22 @@ def test_neighbouring_numbers_cost_what_their_trend_says() -> None:
 def test_the_cost_follows_from_the_file_alone_and_says_nothing_of_what_was_merged() -> None:
     rng = np.random.default_rng(5)
     rows = people(rng, 1.0)
-    released = kb.release(kb.count(rows, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)))
-    assert costs_of(release_from_dict(release_to_dict(released))) == costs_of(released)
+    made = released(rows)
+    assert costs_of(release_from_dict(release_to_dict(made))) == costs_of(made)
     swapped = dict(rows)  # other people, and other means, behind the same merged level
-    levels = released.receipt.maps["arm/x"]
+    levels = made.receipt.maps["arm/x"]
     merged = np.array([levels.target(level) == "other" for level in rows["x"]])
     for arm in ("A", "B"):
         inside = np.flatnonzero(merged & (rows["arm"] == arm))
         swapped["x"] = swapped["x"].copy()
         swapped["x"][inside] = rng.permutation(swapped["x"][inside])
-    again = kb.release(kb.count(swapped, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)))
-    assert again.tables["arm/x"] == released.tables["arm/x"]
-    assert costs_of(again) == costs_of(released)
+    again = released(swapped)
+    assert again.tables["arm/x"] == made.tables["arm/x"]
+    assert costs_of(again) == costs_of(made)
 
 
 def test_a_wider_interval_is_said_with_its_share() -> None:
-    released = kb.release(
-        kb.count(
-            people(np.random.default_rng(5), 1.5),
-            **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS),
-        )
-    )
-    (sentence,) = costs_of(released)
+    (sentence,) = costs_of(released(people(np.random.default_rng(5), 1.5)))
     assert sentence.startswith("the interval of y adjusted for x is about ")
     wider = int(sentence.split("about ")[1].split(" %")[0])
     fewer = int(sentence.split("as if ")[1].split(" %")[0])
@@ -113,20 +115,19 @@ def test_of_several_experiments_every_sentence_says_which_one_it_is_of() -> None
     experiments = (ExperimentPlan("arm", adjust=("x",)), ExperimentPlan("other"))
     plan = Plan((MetricPlan("y", (-500, 500), 0.01),), experiments, (CovariatePlan("x"),))
     rows = people(rng, 0.0) | {"other": rng.choice(["on", "off"], 1_200)}
-    released = kb.release(kb.count(rows, plan))
-    assert costs_of(released)[0].startswith("arm: merging levels of x makes ")
+    made = kb.release(kb.count(rows, plan))
+    assert costs_of(made)[0].startswith("arm: merging levels of x makes ")
     gone = {"other": "other is held back", "other: y": "y is withheld altogether", "arm: y": "y is withheld altogether"}
-    released = replace(released, receipt=replace(released.receipt, left_out=gone))
+    made = replace(made, receipt=replace(made.receipt, left_out=gone))
     named = ["other is held back", "other: y is withheld altogether", "arm: y is withheld altogether"]
-    assert [*released.why_left_out().values()] == named
-    left_out = kb.analyze(released, "arm").to_dict()["privacy"]["left_out"]
+    assert [*made.why_left_out().values()] == named
+    left_out = kb.analyze(made, "arm").to_dict()["privacy"]["left_out"]
     assert [*left_out.values()] == [*named[:2], "y is withheld altogether"]
 
 
 def test_nothing_merged_costs_nothing() -> None:
     rows = {"arm": ["A", "B"] * 200, "x": ["a", "a", "b", "b"] * 100, "y": np.arange(400) % 7}
-    released = kb.release(kb.count(rows, **as_values("count", arm="arm", metrics=["y"], adjust=["x"], **BOUNDS)))
-    assert costs_of(released) == []
+    assert costs_of(released(rows)) == []
 
 
 def test_what_is_left_out_or_withheld_is_named_by_what_can_no_longer_be_asked() -> None:
@@ -146,12 +147,12 @@ def test_what_is_left_out_or_withheld_is_named_by_what_can_no_longer_be_asked() 
         (ExperimentPlan("arm", adjust=("x",), segments=("alone", "x")),),
         (CovariatePlan("alone", top=1), CovariatePlan("x")),
     )
-    released = kb.release(kb.count(rows, plan))
-    sentences = costs_of(released)
+    made = kb.release(kb.count(rows, plan))
+    sentences = costs_of(made)
     assert "arm has no segments by alone" in sentences
     assert any(sentence in sentences for sentence in (
         "arm has no effect on spend",
         "the effect of arm on spend is not adjusted for x and not told by segments of x; the plain one stays",
     ))  # fmt: skip
     assert not any("minutes" in sentence for sentence in sentences)
-    assert merging_costs(released, released.plan.experiments[0]) == []
+    assert merging_costs(made, made.plan.experiments[0]) == []

@@ -190,7 +190,11 @@ COHORTS = Plan(
 
 
 def sealed(rows: dict[str, Any], after: str | None, through: str, plan: Plan = COHORTS) -> Any:
-    return replace(count_rows(rows, plan), span=Span("enrolled", "7d", after, through))
+    return spanned(count_rows(rows, plan), after, through)
+
+
+def spanned(counted: Any, after: str | None, through: str) -> Any:
+    return replace(counted, span=Span("enrolled", "7d", after, through))
 
 
 def test_batches_follow_each_other_and_keep_the_maps_of_the_first(tmp_path: Path) -> None:
@@ -245,10 +249,6 @@ def two_experiments(n: int, *, banner: bool = True, seed: int = 1) -> Any:
     return replace(count_rows(rows, planned), signatures=None)
 
 
-def spanned(counted: Any, after: str | None, through: str) -> Any:
-    return replace(counted, span=Span("enrolled", "7d", after, through))
-
-
 def test_pairs_of_experiments_need_people_for_all_their_numbers_where_the_overlap_is_unknown() -> None:
     many, few = release(two_experiments(400)), release(two_experiments(70))
     assert set(many.tables) == {"arm/x", "banner", "banner/arm"}
@@ -257,51 +257,33 @@ def test_pairs_of_experiments_need_people_for_all_their_numbers_where_the_overla
     assert few.receipt.effective_k is None
 
 
-def test_an_experiment_may_join_a_later_batch_and_keeps_its_own_maps(tmp_path: Path) -> None:
+def test_an_experiment_may_join_a_later_batch_and_batches_are_added_each_over_its_own(tmp_path: Path) -> None:
     ledger = tmp_path / "kanab.ledger"
     first = release(spanned(two_experiments(900, banner=False), None, "2026-W40"), ledger=ledger, new_ledger=True)
     second = release(spanned(two_experiments(900, seed=2), "2026-W40", "2026-W41"), ledger=ledger)
     third = release(spanned(two_experiments(900, banner=False, seed=3), "2026-W41", "2026-W42"), ledger=ledger)
     assert set(first.tables) == set(third.tables) == {"arm/x"}
     assert set(second.tables) == {"arm/x", "banner", "banner/arm"}
+    both = add_releases([first, second])
+    assert both.tables["arm/x"] == first.tables["arm/x"] + second.tables["arm/x"]
+    assert both.tables["banner"] == second.tables["banner"]
+    assert [one.name for one in both.plan.experiments] == ["arm", "banner"]
+    assert [sum(analyze(both, name).arms.values()) for name in ("arm", "banner")] == [1800, 900]
+    reading = Reading(looks=Looks("spending", looks=4))
+    assert [analyze(both, name, reading=reading).effects[0].look.look for name in ("arm", "banner")] == [2, 1]
 
 
 def test_other_shares_go_on_in_a_ledger_and_other_arms_do_not(tmp_path: Path) -> None:
     ledger = tmp_path / "kanab.ledger"
     counted = two_experiments(900, banner=False)
-    release(spanned(counted, None, "2026-W40"), ledger=ledger, new_ledger=True)
+    first = release(spanned(counted, None, "2026-W40"), ledger=ledger, new_ledger=True)
     (arm,) = counted.plan.experiments
     uneven = replace(counted.plan, experiments=(replace(arm, shares=(("A", 3.0), ("B", 1.0))),))
     other = replace(counted.plan, experiments=(replace(arm, control="B"),))
     with pytest.raises(PrivacyError, match="by one plan"):
         release(spanned(replace(counted, plan=other), "2026-W40", "2026-W41"), ledger=ledger)
-    release(spanned(replace(counted, plan=uneven), "2026-W40", "2026-W41"), ledger=ledger)
-    assert len(read_ledger(ledger).releases) == 2
-
-
-def test_batches_with_and_without_an_experiment_are_added_each_over_its_own(tmp_path: Path) -> None:
-    ledger = tmp_path / "kanab.ledger"
-    first = release(spanned(two_experiments(900, banner=False), None, "2026-W40"), ledger=ledger, new_ledger=True)
-    second = release(spanned(two_experiments(400, seed=2), "2026-W40", "2026-W41"), ledger=ledger)
-    both = add_releases([first, second])
-    assert both.tables["arm/x"] == first.tables["arm/x"] + second.tables["arm/x"]
-    assert both.tables["banner"] == second.tables["banner"]
-    assert [one.name for one in both.plan.experiments] == ["arm", "banner"]
-    assert [sum(analyze(both, name).arms.values()) for name in ("arm", "banner")] == [1300, 400]
-    looks = Looks("spending", looks=4)
-    assert [analyze(both, name, reading=Reading(looks=looks)).effects[0].look.look for name in ("arm", "banner")] == [
-        2,
-        1,
-    ]
-
-
-def test_the_shares_of_a_sum_are_weighted_by_the_people_of_each_phase(tmp_path: Path) -> None:
-    ledger = tmp_path / "kanab.ledger"
-    counted = two_experiments(900, banner=False)
-    (arm,) = counted.plan.experiments
-    uneven = replace(counted.plan, experiments=(replace(arm, shares=(("A", 3.0), ("B", 1.0))),))
-    first = release(spanned(counted, None, "2026-W40"), ledger=ledger, new_ledger=True)
     second = release(spanned(replace(counted, plan=uneven), "2026-W40", "2026-W41"), ledger=ledger)
+    # the shares of the sum are weighted by the people of each phase
     assert add_releases([first, second]).plan.experiment("arm").shares == (("A", 1125.0), ("B", 675.0))
 
 

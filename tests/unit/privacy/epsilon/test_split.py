@@ -66,20 +66,6 @@ def test_weights_of_the_plan_share_out_what_there_is() -> None:
     assert shares["banner"] == pytest.approx(0.1)
 
 
-def test_one_person_moves_no_statistic_further_than_it_pays_for() -> None:
-    """Counted out on the extremes of every metric, about the middle of its bounds in half steps."""
-    plan = parse_plan(SMALL)
-    metric = plan.metrics[0].metric()
-    low, high = metric.grid_bounds
-    moved = max(abs(2 * y - (low + high)) for y in (low, high))
-    scales = split_budget(plan, 1.0)["variant"]
-    assert scales[Statistic("people", by=("variant",))].influence == 1
-    assert scales[Statistic("sums", ("spend",), ("variant",))].influence == moved == 7
-    assert scales[Statistic("squares", ("spend",), ("variant",))].influence == moved**2
-    shop = split_budget(PLAN, 1.0)["checkout"]
-    assert shop[Statistic("products", ("before", "spend"), ("checkout",))].influence == 70 * 200
-
-
 def test_a_grid_that_is_coarser_than_its_bounds_still_has_noise() -> None:
     plan = Plan((MetricPlan("y", (0, 0.4), 1.0, missing="zero"),), (ExperimentPlan("x", (("A", 1), ("B", 1))),))
     assert split_budget(plan, 1.0)["x"][Statistic("sums", ("y",), ("x",))].deviation > 0
