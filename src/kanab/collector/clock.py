@@ -1,13 +1,8 @@
 """A clock that is not believed blindly: what is told too late is gone, and what is sealed too early is lost.
 
-The time of day may be set, by hand or by a mistake; the seconds since the machine started cannot. So both are read
-together, and what the first runs ahead of the second is a *step*. After one of more than an hour nothing is taken until
-the clock is back, an operator has confirmed it, or two other clocks agree with it. After a smaller one, as a machine
-makes that was paused, posts are taken, and nothing is sealed or forgotten for an hour.
-
-At a start there is nothing to compare with but other clocks, and the hour up to which a collector that was sure of its
-clock forgot nonces. Until one of them fits nobody is told to give up, and nothing is sealed or forgotten. Posts settle
-nothing, nor do they contradict a clock: anybody can send them.
+The time of day may be set; the seconds since the machine started cannot. What the first runs ahead of the second is a
+*step*, after which the clock has to be confirmed (docs/how-to/collector.md). Posts settle nothing: anybody can send
+them.
 """
 
 import http.client
@@ -192,10 +187,7 @@ def clock_error() -> MessageError:
 
 
 def sure_hour(store: Store, life: int) -> int:
-    """Return the last hour in which a collector of the store was sure of its clock; 0 if none ever was.
-
-    Such a one forgets nonces that are older than their ``life``, in seconds.
-    """
+    """Return the last hour in which a collector was sure of its clock, and forgot older nonces; 0 if none ever was."""
     forgotten = store.forgotten()
     return forgotten + life // _HOUR + GRACE_HOURS if forgotten else 0
 

@@ -1,7 +1,6 @@
-"""Exports of a collector: the ledger of everything that was sealed, written whole to a folder or an object store.
+"""Exports of the ledger, whole, to a folder or an address that fsspec writes (``s3://bucket/folder``).
 
-Addresses such as ``s3://bucket/folder`` are written through fsspec, if it is installed. An export runs in a thread of
-its own, so that a slow network holds no seal up, and one that fails is tried again.
+An export runs in a thread of its own, so that a slow network holds no seal up, and one that fails is tried again.
 """
 
 import threading

@@ -1,7 +1,6 @@
 """The live health of a collector, from what may be seen before a seal: people per arm in steps of k, the sample ratio.
 
-Each arm holds at least its floored count and fewer than k more. The alarm of the sample ratio (SRM) rings only if
-it would for all counts within these bounds: the smallest χ² among them is beyond the limit.
+The alarm rings only if it would for all counts that the floored ones stand for: the smallest χ² is beyond the limit.
 """
 
 import math
@@ -43,10 +42,7 @@ def live_health(plan: Plan, people: Mapping[str, Mapping[str, int]], as_of: date
 
 
 def floored_ratio_p(floored: Sequence[int], shares: Sequence[float], k: int) -> float:
-    """Return the largest p-value of the sample-ratio test over all counts that these floored ones could stand for.
-
-    Raises `AnalysisError` where an arm lacks a count or a share.
-    """
+    """Return the largest p-value of the sample-ratio test over all counts that these floored ones could stand for."""
     low = np.asarray(floored, dtype=np.float64)
     share = np.asarray(shares, dtype=np.float64)
     if len(low) != len(share) or len(low) < 2 or np.any(share <= 0) or k < 1:

@@ -1,7 +1,4 @@
-"""What is wrong with a collector now: a closed list of problems, each with a sentence and what to do.
-
-`/readyz`, `/healthz`, `kanab status`, the dashboard and `/metrics` show the same list. No sentence has a number in it.
-"""
+"""What is wrong with a collector now: a closed list of problems, each with a sentence, without numbers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

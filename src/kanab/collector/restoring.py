@@ -1,8 +1,7 @@
 """An older store was put back: how that is noticed, what goes on from there, and the drill of it.
 
-Clients send running totals, old>new: a store that has lost something would add to less than they believe. So it begins
-another epoch: people of the old one send nothing any more, open cohorts are voided (or kept, and receipts say so), and
-newcomers are counted whole.
+Clients send running totals: a store that lost something would add to less than they believe. So it begins another
+epoch: people of the old one send nothing any more, and open cohorts are voided (or kept, and receipts say so).
 """
 
 import secrets
@@ -87,8 +86,7 @@ def begin_epoch(
 ) -> str:
     """Begin another epoch of a store, and return its name; nonces stay.
 
-    Open cohorts are voided, or kept if ``keep``; either way the ledger has a note, and the receipts of their batches
-    say what was lost. With the ``keyring`` of the store it is counted who is voided.
+    Open cohorts are voided (with the ``keyring`` it is counted who), or kept if ``keep``; the ledger has a note of it.
     """
     epoch, (through, label) = secrets.token_hex(4), last_open(store, now)
     seen = None if witness is None else witness.read()

@@ -1,8 +1,7 @@
-"""Sealing: ripe cohorts go through the privacy gate and become a sealed batch.
+"""Sealing: at a tick all ripe cohorts go through the privacy gate and become one batch, or wait for the next tick.
 
-At a tick all ripe cohorts become one batch: all tables and all arms, checked and sealed together, or
-left to join the next tick. An experiment of which an arm is still below k is held back if others are large enough: its
-counters go on to the next cohort, under that one's key, and join the next seal until the experiment ends.
+An experiment with an arm below k is held back if others are large enough: its counters go on to the next cohort, under
+that one's key, until the experiment ends.
 """
 
 from __future__ import annotations
@@ -51,11 +50,7 @@ from kanab.tally.tally import Tally
 
 @dataclass(frozen=True)
 class Sealed:
-    """The result of a seal: the batch, or why the cohorts were left to join the next tick.
-
-    ``waiting`` are experiments that this seal held back, ``destroyed`` those that no seal can publish any more; with a
-    sentence each.
-    """
+    """The batch, or why the cohorts wait; the experiments held back and those destroyed, with a sentence each."""
 
     release: Release | None = None
     held_back: str = ""
@@ -323,11 +318,10 @@ class Passed(NamedTuple):
 
 
 def release_what_holds(counted: Counted, ledger: Ledger) -> Passed:
-    """Return the release of everything, or of as much as passes.
+    """Return the release of everything, or of as much as passes; raises `PrivacyError` where no experiment does.
 
     Anybody can post, so numbers may reach the gate that nobody thought of. What it fails on, the smallest part that can
-    be told (a metric of an experiment, a table), is left out with a sentence, and costs nothing else. An experiment of
-    which not even the people by arm pass is held back. Raises `PrivacyError` where that is every experiment.
+    be told (a metric of an experiment, a table), is left out with a sentence, and costs nothing else.
     """
     try:
         return Passed(_readable(make_release(counted, ledger=ledger)), {}, {})
@@ -440,8 +434,7 @@ _SPOILT_REMEDY = "Take the store from a backup, or destroy these cohorts (kanab 
 def _forged(plan: Plan, tables: Mapping[str, PossibleTable], arms: Mapping[str, PossibleTable]) -> dict[str, str]:
     """Return what no group of people could have sent, with the reasons: a metric of a table, or of an experiment.
 
-    Anybody can post. What does not add up in a table is withheld there, and nowhere else; where not even the arms'
-    totals of it add up, the experiment is without the metric.
+    Where not even the arms' totals of a metric add up, the experiment is without it.
     """
     left: dict[str, str] = {}
     for linkage in plan.linkages:

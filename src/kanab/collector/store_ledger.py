@@ -73,10 +73,7 @@ _NOTED = "destroyed of "
 
 
 def people_accounts(plan: Plan, releases: Sequence[Release], counters: Counters, k: int) -> PeopleAccounts:
-    """Return what became of every experiment's acknowledged people, from batches and decrypted counters, floored to k.
-
-    Held back is who is neither published nor destroyed: who waits for the next seal, or is in an open cohort.
-    """
+    """Return what became of everybody acknowledged, by experiment, floored to k: published, destroyed, or held back."""
     published: dict[str, int] = {}
     for release in releases:
         for name in release.plan.experiment_names:
@@ -148,10 +145,7 @@ def append_void(store: Store, through: int, reason: str, now: datetime, cipher: 
 
 
 class VoidedPeople:
-    """Counts the people of records that are destroyed, for the account: in a note floored to k, exactly as ciphertext.
-
-    Without the key of the store, or with an ε, nobody is counted.
-    """
+    """Counts the people of records that are destroyed: in a note floored to k, exactly as ciphertext; not with an ε."""
 
     def __init__(self, cipher: RecordCipher | None, versions: Versions, cohort: int) -> None:
         exact = bool(versions.entries) and versions.newest.budget is None
@@ -181,10 +175,7 @@ class VoidedPeople:
 
 
 def voided_since(ledger: Ledger) -> list[str]:
-    """Return what was voided since the last batch, a sentence each, for the receipt of the next one.
-
-    Cohorts that lost something when an epoch began may be in later batches, too.
-    """
+    """Return what was voided since the last batch, or lost in an epoch that it is later than, a sentence each."""
     last = max((place for place, entry in enumerate(ledger.entries) if not isinstance(entry, LedgerNote)), default=-1)
     batch = ledger.releases[-1].receipt.batch if ledger.releases else None
     return [

@@ -1,8 +1,7 @@
 """Accepts posts by a plan: bytes in, counters by cohort out.
 
-A post is one person's: per experiment it carries lines for all of its own linkages, with one arm, one
-cohort and the same transitions. It is applied whole, or it is refused; lines of unknown experiments and of
-cohorts that are no longer open are dropped. Nothing of a post is kept.
+A post is one person's, with all lines of each of its experiments. It is applied whole, or it is refused; lines of
+unknown experiments and of cohorts that are no longer open are dropped. Nothing of a post is kept.
 """
 
 from collections.abc import Mapping, Sequence

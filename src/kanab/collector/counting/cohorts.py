@@ -14,10 +14,7 @@ _DAY, _HOUR = 86_400, 3_600
 
 
 class Opening(NamedTuple):
-    """The cohorts that are open at a moment: the current one, the first for enrollments and for totals, and the last.
-
-    The last one is the next cohort already where a client whose clock is as fast as it may be is in it.
-    """
+    """The cohorts open at a moment: the current, the first for enrollments, the first for totals, and the last."""
 
     current: int
     enroll_from: int

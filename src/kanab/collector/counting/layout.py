@@ -34,10 +34,7 @@ _NAMES_OF_OBJECTS = frozenset(
 
 @dataclass(frozen=True)
 class RatioLayout:
-    """A declared ratio. Where nobody can lack a value, everything but the products is known already.
-
-    It is not demanded of clients of an experiment that began before it: they may have an older config.
-    """
+    """A declared ratio; not demanded of clients of an experiment that began before it, whose config may be older."""
 
     pair: tuple[str, str]
     has_no_gaps: bool

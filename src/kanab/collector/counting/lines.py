@@ -180,10 +180,7 @@ class LinePrefixes:
         return self._measures[name]
 
     def _spelling(self, text: str, known: Container[str], again: Callable[[str], str] = respell) -> str | None:
-        """Return the one spelling of a name that is known; None if it is not.
-
-        Any spelling is at most three times as long, so that nothing longer needs to be read.
-        """
+        """Return the one spelling of a known name, of which none is more than three times as long; None otherwise."""
         if text in known:
             return text
         if len(text) > self._longest or (spelled := again(text)) not in known:

@@ -1,12 +1,8 @@
 """Versions of a plan: which may follow which while people are counted, and which one is in force in a period.
 
 What is added holds at once, what divides people anew from the next period, and what would give old numbers a new
-meaning is refused (docs/how-to/collector.md). An experiment counts the metrics that it began with: people who enrolled
-before a metric existed would otherwise be counted as if they had none of it. With ε, what an experiment may tell about
-a person is settled when it begins, and those that ended have spent theirs.
-
-Versions only go up: a plan that a newer version replaced comes from a file that somebody forgot to update, and is
-refused, or one collector that restarts would take everybody's plan back.
+meaning is refused, as is a plan that a newer one replaced (docs/how-to/collector.md). An experiment counts the metrics
+that it began with; with ε, what it may tell about a person is settled then, and those that ended have spent theirs.
 """
 
 from __future__ import annotations

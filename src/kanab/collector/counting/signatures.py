@@ -1,13 +1,10 @@
 """Joint signatures: how many people of one experiment have which levels in all of its tables at once.
 
-The gate needs them to say among how many people everybody hides when all tables are used together. They are counted
-of enrollments, which name all levels in one post, and only where an experiment has several tables:
+The gate needs them to say among how many people everybody hides. They are counted of enrollments, which name all levels
+in one post. People of several experiments get no common signature: it would be a fingerprint.
 
     checkout/*|B:phone:3|n         people of arm B with this device and this tier: covariates in order of their names
     checkout/*||over               there were more combinations than are kept, and none is kept any longer
-
-They are counts and never values, they are encrypted as all counters, and they go with the key at the seal. People of
-several experiments get no common signature: it would be a fingerprint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,9 +52,7 @@ def within_bound(counters: Counters) -> Counters:
 def signatures_of(plan: Plan, tallies: Mapping[str, Tally], counters: Counters) -> tuple[Signatures, dict[str, str]]:
     """Return how the tables of each experiment overlap, and the experiments of which it is not known, with the reason.
 
-    Experiments stand below each other as if their people were different, and so do tables of two experiments, all
-    tables of an experiment that is not known, and people by the bins of a metric: an enrollment does not know where
-    totals will end.
+    Whose signature is not known stands below the others as if they were different people: so do pairs and bins.
     """
     names = tuple(plan.linkage_names)
     blocks: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []

@@ -36,10 +36,8 @@ class PossibleTable:
 def possible_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, PossibleTable]:
     """Return the tally of every linkage of a plan, without the metrics and ratios that no people could have sent.
 
-    Anybody can post. Each metric of each table is checked by itself, and each ratio with its two metrics: what one of
-    them says spoils no other. Counters of something else are left alone: joint signatures to ``signatures``, destroyed
-    people to ``account``. The missing level of a covariate is in the table only if somebody has it, as when rows are
-    counted. Raises `TallyError` where not even the people of a table are possible.
+    Anybody can post: what one metric says spoils no other. The missing level of a covariate is there only if somebody
+    has it, as when rows are counted. Raises `TallyError` where not even the people of a table are possible.
     """
     possible: dict[str, PossibleTable] = {}
     arms: dict[str, list[int]] = {}
@@ -86,11 +84,7 @@ def _contributors(layout: TableLayout, metric: str, factors: Sequence[Factor], c
 
 
 def unchecked_tables(plan: Plan, counters: Mapping[str, int]) -> dict[str, Tally]:
-    """Return the tally of every linkage of a plan with all its levels, as it was counted, whether or not it adds up.
-
-    For seals with ε: nothing that leaves may depend on what the numbers are. They say of themselves that they need not
-    be possible, as numbers with noise do.
-    """
+    """Return the tallies of a plan as they were counted: with ε nothing that leaves may depend on what they are."""
     tables = {}
     for layout in layouts(plan):
         people, moments, crosses, _ = _sums(layout, counters)

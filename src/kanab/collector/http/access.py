@@ -1,7 +1,6 @@
 """Who may read numbers (this machine, or who has the token; wrong ones slow their place down), and whose pages post.
 
-Collector and dashboard share one `Access`, so that guesses at ``/metrics``, at ``/login`` and in any
-Authorization header count together.
+Collector and dashboard share one `Access`, so that guesses anywhere count together.
 """
 
 import hmac
@@ -81,10 +80,7 @@ class TokenCheck:
 class Access:
     """Lets readers through: with a token those who have it, without one those of this machine.
 
-    ``hosts`` are the names under which it is reached, besides those of this machine. A page from elsewhere can let
-    its own name point here, and then read what this machine may read without a token; so the name is checked. With
-    a token the page would need that, so that any name will do unless some are given. ``proxies`` are believed whom
-    they speak for.
+    ``hosts`` are its names: without a token, a page from elsewhere could let its own name point here, and read.
     """
 
     def __init__(self, token: str | None = None, *, hosts: Iterable[str] = (), proxies: Proxies = NOBODY) -> None:

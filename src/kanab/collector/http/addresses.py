@@ -80,10 +80,7 @@ class Proxies:
         return address is None or address in _HERE or self.trust(address)
 
     def visitor(self, address: str | None, forwarded: Iterable[str]) -> str | None:
-        """Return who is behind an address: the last one in X-Forwarded-For that is none of your proxies.
-
-        Everything before that one was written by the visitor, who may write anything.
-        """
+        """Return who is behind an address: the last in X-Forwarded-For that is no proxy of yours."""
         if address is None or not self.trust(address):
             return address
         hops = [hop.strip() for line in forwarded for hop in line.split(",") if hop.strip()]

@@ -92,10 +92,7 @@ when one of them floods. So nobody can make the table grow, nor have it searched
 
 
 class Buckets:
-    """Lets so many posts per second through from each address; this machine and trusted networks are not limited.
-
-    Buckets of tokens are found by a keyed hash of the address, which is not kept.
-    """
+    """Lets so many posts a second through from each address, found by a keyed hash; trusted networks have no limit."""
 
     def __init__(
         self,
@@ -153,8 +150,7 @@ class OpenConnections:
 class Collector:
     """The application: mount it in another one, or serve it alone.
 
-    Its lifespan starts and stops the service; where another application owns the lifespan, call
-    ``service.start()`` and ``service.stop()`` there.
+    Where another application owns the lifespan, call ``service.start()`` and ``service.stop()`` there.
     """
 
     def __init__(
@@ -212,11 +208,7 @@ class Collector:
         await _send(send, response)
 
     def fast_post(self, kind: str | None, page: PostingPage, address: str | None, body: bytes, reply: Reply) -> None:
-        """Take a whole POST without ASGI around it, and call ``reply`` with the response when the post is on disk.
-
-        The responses are the same as through ASGI, whose task, events and messages would cost as much
-        processor time as all the rest. To be called on the event loop; ``reply`` must not raise.
-        """
+        """Take a whole POST without ASGI, which would cost as much as all the rest; ``reply`` must not raise."""
         self._gathered.append((kind, page, address, body, reply))
         if len(self._gathered) == 1:
             asyncio.get_running_loop().call_soon(self._begin_all)
@@ -224,9 +216,8 @@ class Collector:
     def _begin_all(self) -> None:
         """Begin every post that this turn of the loop brought.
 
-        Were each begun as it came, the writer would wake for the first one, take Python's lock between two
-        reads, and commit a handful; now it finds all of them. A commit costs as much as dozens of posts.
-        Nothing waits longer for it: while one group is committed, the next one gathers in the queue.
+        Were each begun as it came, the writer would wake for the first one, take Python's lock between two reads, and
+        commit a handful; a commit costs as much as dozens of posts.
         """
         gathered, self._gathered = self._gathered, []
         now = self.service.now()
@@ -354,7 +345,7 @@ def _too_long() -> MessageError:
 
 async def _body(receive: Receive, length: bytes | None) -> bytes:
     """Read the whole body; raises `MessageError` if it is too long."""
-    if length is not None and not is_short_enough(length):
+    if length is not None and not (length.isdigit() and len(length) <= 9 and int(length) <= MOST_POST_BYTES):
         raise _too_long()
     message = await receive()
     body: bytes = message.get("body", b"")
@@ -368,11 +359,6 @@ async def _body(receive: Receive, length: bytes | None) -> bytes:
     if message["type"] == "http.disconnect":
         raise _DisconnectedError
     return body
-
-
-def is_short_enough(length: bytes) -> bool:
-    """Return whether a declared length is a number, and not too large."""
-    return length.isdigit() and len(length) <= 9 and int(length) <= MOST_POST_BYTES
 
 
 def _done(allowed: Headers | None, dropped: Reason | None) -> Response:

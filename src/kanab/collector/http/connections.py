@@ -1,13 +1,9 @@
 """The fast path: uvicorn's connections with a shortcut for plain posts, and limits on time and size.
 
-Servers wait for ever for the rest of a request, and a thousand clients that send a byte a minute
-would take all their connections. Here a whole request has ten seconds.
-
-Plain posts of messages are recognised by their bytes and go to the collector without parser and ASGI in between,
-if the application offers that (see ``http/app.FAST_POST``); every other request goes through uvicorn.
-
-All of this subclasses a private part of uvicorn, so ``missing_parts`` checks it first; ``http/server.py`` runs
-uvicorn's own protocol where something is missing.
+Servers wait for ever for the rest of a request; here it has ten seconds. Plain posts are recognised by their bytes and
+go to the collector without parser and ASGI in between (``http/app.FAST_POST``). This subclasses a private part of
+uvicorn, so ``missing_parts`` checks it first; ``http/server.py`` runs uvicorn's own protocol where something is
+missing.
 """
 
 import asyncio

@@ -28,10 +28,7 @@ COUNTS = frozenset(
 
 @dataclass(frozen=True)
 class CollectorFigures:
-    """What `/metrics` shows: states and times as they are, whatever counts messages floored to multiples of k.
-
-    With a plan that has an ε (``noisy``) it shows nothing that counts people or messages.
-    """
+    """What `/metrics` shows; what counts messages in multiples of k, and with an ε (``noisy``) not at all."""
 
     live: LiveHealth = field(default_factory=LiveHealth)
     problems: Sequence[Problem] = ()

@@ -161,10 +161,7 @@ _T = TypeVar("_T")
 
 
 def wait_for_store(open_store: Callable[[], _T], listening: socket.socket, *, say: Say) -> _T:
-    """Return what a function opens; while it raises `StoreAwayError`, try again for ever and answer on the socket.
-
-    Any other error is raised at once: a wrong password does not become right by waiting.
-    """
+    """Return what a function opens; while it raises `StoreAwayError`, try again for ever and answer on the socket."""
     try:
         return open_store()
     except StoreAwayError as problem:

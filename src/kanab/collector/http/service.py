@@ -87,12 +87,9 @@ class SealNotifier(Protocol):
 class Service:
     """Takes posts for a plan into a store, and seals on the clock.
 
-    ``replaces`` is the number of the newest version where an earlier plan shall hold again instead of it.
-    ``witness`` is the file that says how far the store had come, so that an older one is noticed.
-    A ``clock`` that is not guarded is injected by rehearsals and demonstrations only: it is always believed.
-    ``notifier`` is who tells people about seals and alarms, if anybody does.
-    ``voucher_keys`` are those of vouchers, newest first, where the plan asks for them.
-    ``say`` gets the few sentences that an operator should read: none of them is about a person.
+    ``replaces`` is the number of the newest version where an earlier plan shall hold again instead of it. ``witness``
+    says how far the store had come. A ``clock`` that is not guarded is a rehearsal's: it is always believed.
+    ``voucher_keys`` stand newest first. ``say`` gets the few sentences that an operator should read.
     """
 
     def __init__(
@@ -344,10 +341,7 @@ class Service:
         return now if self._clock_trouble() is None else None
 
     def _clock_trouble(self) -> StoreError | None:
-        """Return why nothing is taken, sealed or forgotten by this clock; None while it is believed.
-
-        Before the last sealed cohort it would drop everything, whoever confirms it.
-        """
+        """Return why nothing is taken, sealed or forgotten by this clock; None while it is believed."""
         if not self._behind:
             return self._clock.trouble
         return StoreError(

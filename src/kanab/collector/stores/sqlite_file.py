@@ -230,10 +230,8 @@ _Signature = tuple[bool, int, int, int] | None
 class FileToRead:
     """A connection to a file that is only read: nothing in its folder is written, made or brought up to date.
 
-    A store that a collector has open, or left when it was killed, has a log beside it (``-wal``): SQLite reads both,
-    also without the right to write, as long as ``-shm`` is there too. A store that was closed is the file alone. SQLite
-    would make a log to read that, and fail where it may not; so the file is opened as one that does not change
-    (``immutable``), and whether it changed is checked before and after every query.
+    With a log beside it SQLite reads both, if ``-shm`` is there too. A store that was closed is the file alone, for
+    which SQLite would make a log: it is opened as ``immutable``, and whether it changed is checked around every query.
     """
 
     def __init__(self, path: Path, wait: float) -> None:

@@ -97,14 +97,11 @@ class Appended(NamedTuple):
 
 
 class Store(ABC):
-    """A store of whichever engine; each call is one transaction, durable when it returns.
+    """A store of whichever engine; each call is one transaction, durable when it returns, from any thread or process.
 
-    Several threads and several processes may use one store. What cannot be done is a ``StoreError``, and then nothing
-    of that call has happened, or (a lost connection) all of it: posts are safe to append again, because their nonces
-    decide.
-
-    The meaning is here, in statements that every engine knows. How one connects, locks, appends fast and tells its
-    errors is in its own module.
+    What cannot be done is a ``StoreError``, and then nothing of that call has happened, or (a lost connection) all of
+    it: posts are safe to append again, because their nonces decide. How one connects, locks, appends fast and tells its
+    errors is in the engine's own module.
     """
 
     SCHEMA: int
