@@ -4,50 +4,16 @@ import asyncio
 import resource
 import socket
 import time
-from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.closing import Keep
 from tests.collector.collector_process import HOST, Place, Server
-from tests.collector.many_visitors import PLAN, PLAN_TEXT, Visitors, collected
+from tests.collector.many_visitors import PLAN_TEXT, Visitors
 from tests.soak.malformed import send_malformed
 
-from kanab.collector.clock import GuardedClock
-from kanab.collector.http.app import Collector
-from kanab.collector.http.service import Service
-from kanab.collector.keys.keyring import Keyring
 from kanab.collector.protocol.limits import REQUEST_SECONDS
-from kanab.collector.stores.sqlite import SqliteStore
-
-PLAIN = {"type": "http", "method": "POST", "path": "/v1/t", "headers": [], "client": None}
-
-
-@pytest.fixture
-def app(tmp_path: Path) -> Iterator[Collector]:
-    store = SqliteStore(tmp_path / "data" / "store.db")
-    service = Service(store, Keyring.create(tmp_path / "data.key"), PLAN, clock=GuardedClock(accepted=True))
-    yield Collector(service)
-    asyncio.run(service.stop())
-    store.close()
-
-
-async def _asked(app: Collector, scope: dict[str, Any], body: bytes) -> tuple[int, dict[str, Any]]:
-    """The status and everything else of an answer."""
-    answer: dict[str, Any] = {"body": b""}
-    events = [{"type": "http.request", "body": body}, {"type": "http.disconnect"}]
-
-    async def receive() -> Any:
-        return events.pop(0)
-
-    async def send(message: Any) -> None:
-        answer.update(message | {"body": answer["body"] + message.get("body", b"")})
-
-    await app(scope, receive, send)
-    return answer["status"], answer
 
 
 @pytest.fixture
@@ -164,36 +130,3 @@ def _is_closed(line: socket.socket) -> bool:
     except OSError:
         return True
     return True
-
-
-def test_a_flood_is_answered_with_503_beyond_the_queue_and_nothing_is_lost(
-    app: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    visitors, statuses = Visitors(22), Counter[int]()
-    people = [visitors.join() for _ in range(300)]
-    app.service._writer.limit = 50
-    append = app.service.store.append
-
-    def slowly(*given: Any) -> Any:
-        time.sleep(0.03)
-        return append(*given)
-
-    monkeypatch.setattr(app.service.store, "append", slowly)
-
-    async def one(person: Any) -> int:
-        status, _ = await _asked(app, PLAIN, visitors.next_post(person).body)
-        statuses[status] += 1
-        if status == 204:
-            visitors.acknowledge(person)
-        return status
-
-    async def flood() -> None:
-        waiting = people
-        while waiting:
-            answers = await asyncio.gather(*map(one, waiting))
-            waiting = [person for person, status in zip(waiting, answers, strict=True) if status != 204]
-
-    asyncio.run(flood())
-    assert set(statuses) == {204, 503}
-    assert statuses[204] == 300
-    assert collected(app.service.store, app.service._cipher) == visitors.tallies()

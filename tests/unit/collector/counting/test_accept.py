@@ -78,22 +78,6 @@ def both(arm: str, rest: str = "", tier: str = "3", device: str = "phone") -> li
     return [f"checkout/tier:{arm}:{tier}{rest}", f"checkout/device:{arm}:{device}{rest}"]
 
 
-# ── what is added ──────────────────────────────────────────────────────────────────────────────
-
-
-def test_names_may_be_spelled_in_any_percent_encoding() -> None:
-    arms = ExperimentPlan("a/b: c", (("é", 1), ("x|y", 1)))
-    acceptor = PostAcceptor(Plan((MetricPlan("time on app", (0, 9), 1),), (arms,)))
-    expected = {"a%2Fb%3A%20c|%C3%A9|time%20on%20app|s": 3, "a%2Fb%3A%20c|a%2Fb%3A%20c=%C3%A9|time%20on%20app|q": 9}
-    for line in (
-        "a%2Fb%3A%20c:%C3%A9:time%20on%20app:0>3",
-        "a%2fb%3a%20c:%c3%a9:time%20on%20app:0>3",
-        "a%2Fb%3A c:é:time on app:0>3",
-    ):
-        assert counters(acceptor, line) == expected
-        assert counters(acceptor, line) == expected  # and when its head is known
-
-
 # ── the paper's spelling ───────────────────────────────────────────────────────────────────────
 
 PAPER = """

@@ -12,7 +12,7 @@ from tests.unit.collector.http.conftest import NOON, RunningService, ask
 
 import kanab
 from kanab.collector.http.addresses import Proxies, network
-from kanab.collector.http.app import Buckets, Collector
+from kanab.collector.http.app import CONNECTIONS, FAST_POST, PROXIES, Buckets, Collector, OpenConnections
 from kanab.collector.http.server import bind
 from kanab.collector.protocol.config import config_part, public_config
 from kanab.collector.protocol.limits import MOST_POST_BYTES
@@ -273,8 +273,11 @@ def test_websockets_are_closed_and_the_lifespan_starts_and_stops_the_service(
         sent.append(message["type"])
 
     asyncio.run(app({"type": "websocket"}, receive, send))
-    asyncio.run(app({"type": "lifespan"}, receive, send))
+    state: dict[str, Any] = {}
+    asyncio.run(app({"type": "lifespan", "state": state}, receive, send))
     assert sent == ["websocket.close", "lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert isinstance(state.pop(CONNECTIONS), OpenConnections)
+    assert state == {FAST_POST: app.fast_post, PROXIES: app._access.proxies}
     assert ask(app, "POST", "/v1/t", running.enroll()).status == 503  # it takes nothing more
 
 

@@ -428,20 +428,6 @@ def test_every_request_has_its_own_time_and_idle_connections_are_left_alone(
     assert line.ended == "aborted"
 
 
-def test_a_lifespan_offers_the_fast_path(app: Collector) -> None:
-    state: dict[str, Any] = {}
-    events = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-
-    async def receive() -> Any:
-        return events.pop(0)
-
-    async def send(message: Any) -> None: ...
-
-    asyncio.run(app({"type": "lifespan", "state": state}, receive, send))
-    assert isinstance(state.pop(CONNECTIONS), OpenConnections)
-    assert state == {FAST_POST: app.fast_post, PROXIES: app._access.proxies}
-
-
 def test_an_address_has_so_many_connections_and_others_have_theirs(app: Collector) -> None:
     async def talk() -> None:
         connections = Connections(app)

@@ -45,11 +45,6 @@ def test_no_other_module_of_the_collector_repeats_the_size_of_a_post() -> None:
     assert [path.name for path in modules if re.search(r"16[_,]?384", path.read_text(encoding="utf-8"))] == []
 
 
-def test_every_reason_has_one_of_the_answers_of_a_collector() -> None:
-    assert {reason.status for reason in Reason} == {204, 400, 403, 410, 413, 429, 503}
-    assert [reason for reason in Reason if reason.status == 204] == [Reason.EXPERIMENT, Reason.LATE, Reason.DUPLICATE]
-
-
 def test_several_threads_count_every_time() -> None:
     drops = Drops()
     with ThreadPoolExecutor(8) as pool:
