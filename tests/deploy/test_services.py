@@ -21,7 +21,7 @@ import pytest
 from tests.closing import Keep
 from tests.collector.collector_process import HOST, Place, Server, every_file, free_port
 from tests.collector.many_visitors import PLAN_TEXT, Visitors, check_collected
-from tests.collector.test_hand_over import while_posting
+from tests.collector.test_exactly_once import while_posting
 from tests.programs import need_program
 
 from kanab.collector.protocol.limits import MOST_CONNECTIONS

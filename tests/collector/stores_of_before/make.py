@@ -1,4 +1,4 @@
-"""Writes the store that test_upgrades.py opens, with the code of a commit: README.md says how."""
+"""Writes the store that test_read_only.py opens, with the code of a commit: README.md says how."""
 
 import gzip
 import subprocess
