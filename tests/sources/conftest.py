@@ -20,7 +20,7 @@ import pytest
 from kanab.counting.connect import connect, open_table
 from kanab.counting.engine.dialects import without_notices
 
-from . import fake_bigquery, fake_snowflake
+from . import fake_engines
 from .dialects_in_duckdb import InDuckDB
 from .mysql_server import Server, running_mariadb, running_mysql
 
@@ -195,14 +195,14 @@ def mysql_loader() -> Iterator[Loader]:
 
 @pytest.fixture(scope="session")
 def snowflake_loader() -> Iterator[Loader]:
-    with fake_snowflake.connected() as backend:
-        yield Loader("snowflake", backend, fake_snowflake.put)
+    with fake_engines.snowflake_connected() as backend:
+        yield Loader("snowflake", backend, fake_engines.put_in_snowflake)
 
 
 @pytest.fixture(scope="session")
 def bigquery_loader() -> Iterator[Loader]:
-    with fake_bigquery.connected() as backend:
-        yield Loader("bigquery", backend, fake_bigquery.put)
+    with fake_engines.bigquery_connected() as backend:
+        yield Loader("bigquery", backend, fake_engines.put_in_bigquery)
 
 
 @pytest.fixture(scope="session")

@@ -39,14 +39,6 @@ def written(folder: Path, text: str, name: str = "people.csv") -> Path:
 # ── files ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_parquet_files_and_patterns(tmp_path: Path) -> None:
-    for place, part in enumerate((SHOP.slice(0, 200), SHOP.slice(200))):
-        pa.parquet.write_table(part, tmp_path / f"part{place}.parquet")
-    assert_same(count_table(open_table(str(tmp_path / "part*.parquet")), PLAN), count_rows(SHOP, PLAN))
-    one = count_table(open_table(tmp_path / "part0.parquet"), PLAN)
-    assert_same(one, count_rows(SHOP.slice(0, 200), PLAN))
-
-
 @pytest.mark.parametrize("name", ["people.csv", "people.csv.gz"])
 def test_csv_has_the_levels_of_the_core(tmp_path: Path, name: str) -> None:
     text = (
@@ -89,8 +81,6 @@ def test_several_csv_files_must_agree_on_their_columns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "is empty"),
-        ("variant,variant\nA,1\n", "names a column twice"),
         ("variant,y\nA,1,2\nB,1\n", "not a well-formed CSV file"),
         ('variant,y\nA,"1\n', "not a well-formed CSV file"),
         ("variant,y\nA,\udcff\n", "not"),
@@ -101,23 +91,6 @@ def test_unreadable_csv_is_refused(tmp_path: Path, text: str, problem: str) -> N
     file.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(SourceError, match=problem):
         count_table(open_table(file), make_plan("variant", ["y"]))
-
-
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        ("nothing.csv", "there is no file 'nothing.csv'"),
-        ("nothing*.parquet", r"no file matches 'nothing\*.parquet'"),
-        ("people.sav", "'people.sav' is of an unknown kind"),
-        ("bad.parquet", r"bad.parquet cannot be read as Parquet"),
-        ("bad.csv.gz", "bad.csv.gz cannot be unpacked"),
-    ],
-)
-def test_missing_and_unreadable_files(tmp_path: Path, name: str, problem: str) -> None:
-    for bad in ("people.sav", "bad.parquet", "bad.csv.gz"):
-        (tmp_path / bad).write_bytes(b"this is neither")
-    with pytest.raises(SourceError, match=problem):
-        open_table(str(tmp_path / name))
 
 
 # ── frames ─────────────────────────────────────────────────────────────────────────────────────

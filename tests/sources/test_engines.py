@@ -79,6 +79,13 @@ def assert_same(found: Counted, expected: Counted, *, sampled: bool = False) -> 
     assert_same_shapes(found, expected, sampled=sampled)
 
 
+def counted_alike(engine: Loader, rows: Any, plan: Plan) -> Counted:
+    """Count rows in an engine, and check that all digits are those of the same rows in memory."""
+    counted = count_table(engine.load(rows), plan)
+    assert_same(counted, count_rows(rows, plan))
+    return counted
+
+
 def assert_same_shapes(found: Counted, expected: Counted, *, sampled: bool = False) -> None:
     """Check skewness and who is unusual: engines take the commonest value of a sample, of all experiments together."""
     several = sampled or len(expected.shapes) > 1 or sum(table.total for table in expected.tallies.values()) < 100
@@ -151,8 +158,7 @@ DECLARED = Plan(
 
 
 def test_a_declared_plan_of_two_experiments_and_a_pair(engine: Loader) -> None:
-    counted = count_table(engine.load(SHOP), DECLARED)
-    assert_same(counted, count_rows(SHOP, DECLARED))
+    counted = counted_alike(engine, SHOP, DECLARED)
     assert list(counted.tallies) == ["variant/tier", "variant/device", "variant/vip", "variant/banner", "banner/device"]
     assert counted.clamped["spend"] > 0
     assert counted.bounds_declared
@@ -162,8 +168,7 @@ def test_amounts_know_their_commonest_value_and_small_counts_are_not_asked_about
     table = SHOP.append_column("fee", pa.array([9.99, 9.99, 4.5, 9.99, 0.0, 9.99] * 100))
     cents = [Mean("balance", bounds=(-400, 400), resolution=0.01), Mean("fee", bounds=(0, 20), resolution=0.01)]
     plan = make_plan("variant", [*cents, "orders", "bought"], adjust=["tier"])
-    counted = count_table(engine.load(table), plan)
-    assert_same(counted, count_rows(table, plan))
+    counted = counted_alike(engine, table, plan)
     commonest = {name: values.commonest for name, values in counted.signatures.values.items()}
     assert commonest == {"balance": 0, "fee": 999}
     paid = [fee for fee, arm in zip(table["fee"].to_pylist(), table["variant"].to_pylist(), strict=True) if arm]
@@ -175,8 +180,7 @@ def test_who_lacks_a_value_that_counts_as_zero_is_off_another_commonest_value(en
     fee = pa.array([5.0, 5.0, None, 5.0, 7.25, None] * 20)
     table = pa.table({"variant": ["A", "B"] * 60, "fee": fee})
     plan = make_plan("variant", [Mean("fee", bounds=(0, 9), resolution=0.25, missing=missing)])
-    counted = count_table(engine.load(table), plan)
-    assert_same(counted, count_rows(table, plan))
+    counted = counted_alike(engine, table, plan)
     values = counted.signatures.values["fee"]
     off, squares = values.off.sum(), values.squares.sum()
     assert (values.commonest, off, squares) == (
@@ -187,8 +191,7 @@ def test_who_lacks_a_value_that_counts_as_zero_is_off_another_commonest_value(en
 def test_a_sensitive_yes_or_no_is_asked_about_like_an_amount(duckdb_loader: Loader) -> None:
     metrics = (MetricPlan("bought", binary=True, sensitive="yes"), MetricPlan("vip", binary=True))
     plan = Plan(metrics, (ExperimentPlan("variant", adjust=("tier",)),))
-    counted = count_table(duckdb_loader.load(SHOP), plan)
-    assert_same(counted, count_rows(SHOP, plan))
+    counted = counted_alike(duckdb_loader, SHOP, plan)
     assert [*counted.signatures.values] == ["bought"]
 
 
@@ -237,7 +240,7 @@ def test_an_engine_that_nobody_knows_is_counted_with_care(
 ) -> None:
     monkeypatch.setattr("kanab.counting.engine.dialects._ENGINES", ())
     for plan in (DECLARED, make_plan("variant", ["spend", "huge"], adjust=["tier"])):
-        assert_same(count_table(duckdb_loader.load(SHOP), plan), count_rows(SHOP, plan))
+        counted_alike(duckdb_loader, SHOP, plan)
 
 
 def test_without_bounds_the_grid_comes_from_the_data(engine: Loader) -> None:
@@ -247,8 +250,7 @@ def test_without_bounds_the_grid_comes_from_the_data(engine: Loader) -> None:
         adjust=["tier"],
         segments=["device", "vip"],
     )
-    counted = count_table(engine.load(SHOP), plan)
-    assert_same(counted, count_rows(SHOP, plan))
+    counted = counted_alike(engine, SHOP, plan)
     assert {metric.name: metric.scale for metric in counted.tallies["variant/tier"].metrics} == {
         "spend": 100, "balance": 100, "ties": 1000, "orders": 1, "bought": 1, "huge": 2**21, "rating": 1,
     }  # fmt: skip
@@ -265,13 +267,13 @@ def test_products_of_a_ratio_and_squares_by_class(engine: Loader) -> None:
         ),
         (ExperimentPlan("variant", adjust=("tier",), interactions=("banner",)), ExperimentPlan("banner")),
     )
-    assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
+    counted_alike(engine, SHOP, plan)
 
 
 def test_arms_may_be_numbers_or_true_and_false_and_are_declared_as_texts(engine: Loader) -> None:
     for arm, shares in (("banner", {"0": 9, "1": 1}), ("vip", {"false": 1, "true": 1}), ("tier", {1.0: 1, "3": 1})):
         plan = make_plan(arm, ["spend"], adjust=["device"], arms=shares)
-        assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
+        counted_alike(engine, SHOP, plan)
 
 
 def test_nobody_in_a_declared_arm_is_an_error(engine: Loader) -> None:
@@ -293,18 +295,16 @@ def test_the_commonest_levels_stay_and_the_rest_is_other(engine: Loader) -> None
     }
     tops = {"country": 2, "code": 3, "vip": 2}
     plan = make_plan("variant", ["spend"], adjust=[Covariate(name, top=top) for name, top in tops.items()])
-    counted = count_table(engine.load(data), plan)
+    counted = counted_alike(engine, data, plan)
     assert counted.tallies["variant/country"].factor("country").levels == ("dk", "no", "other", None)
     assert counted.tallies["variant/code"].factor("code").levels == (0, 10, 20, "other", None)
     assert counted.tallies["variant/vip"].factor("vip").levels == (False, True, None)  # nothing is other
-    assert_same(counted, count_rows(data, plan))
 
 
 @pytest.mark.parametrize("bins", [5, (10.0, 30.5, 400.0)])
 def test_a_number_in_bins_is_scored_by_exact_means(engine: Loader, bins: Any) -> None:
     plan = make_plan("variant", ["spend"], adjust=[Covariate("prior", bins=bins)], segments=[Covariate("tier", bins=2)])
-    counted = count_table(engine.load(SHOP), plan)
-    assert_same(counted, count_rows(SHOP, plan))
+    counted = counted_alike(engine, SHOP, plan)
     assert counted.tallies["variant/prior"].factor("prior").kind == "numeric"
 
 
@@ -315,22 +315,20 @@ def test_declared_levels_keep_their_order_and_other_takes_the_rest(engine: Loade
         (ExperimentPlan("variant", adjust=("tier",), segments=("device", "vip")),),
         tuple(CovariatePlan(name, levels) for name, levels in declared.items()),
     )
-    counted = count_table(engine.load(SHOP), plan)
+    counted = counted_alike(engine, SHOP, plan)
     assert counted.tallies["variant/device"].factor("device").levels == ("phone", "other", None)
     assert counted.tallies["variant/tier"].factor("tier").levels == (1, 2, 3, 4, None)
-    assert_same(counted, count_rows(SHOP, plan))
 
 
 def test_true_and_false_can_be_cut_into_bins_too(engine: Loader) -> None:
     plan = make_plan("variant", ["spend"], adjust=[Covariate("vip", bins=(0.5,))])
-    counted = count_table(engine.load(SHOP), plan)
+    counted = counted_alike(engine, SHOP, plan)
     assert counted.tallies["variant/vip"].factor("vip").levels == ("< 0.5", "≥ 0.5", None)
-    assert_same(counted, count_rows(SHOP, plan))
 
 
 def test_people_are_counted_without_any_metric(engine: Loader) -> None:
     plan = make_plan("variant", [], adjust=["tier"])
-    assert_same(count_table(engine.load(SHOP), plan), count_rows(SHOP, plan))
+    counted_alike(engine, SHOP, plan)
 
 
 # ── numbers ────────────────────────────────────────────────────────────────────────────────────
@@ -345,10 +343,9 @@ def test_nan_is_missing_like_null(engine: Loader) -> None:
         }
     )
     plan = make_plan("variant", ["spend"], adjust=["size"])
-    counted = count_table(engine.load(data), plan)
+    counted = counted_alike(engine, data, plan)
     assert counted.missing == {"spend": 3}
     assert counted.tallies["variant/size"].factor("size").levels == (1.5, 2.5, None)
-    assert_same(counted, count_rows(data, plan))
 
 
 def test_decimal_columns_are_numbers(engine: Loader) -> None:
@@ -404,9 +401,8 @@ def test_who_is_in_no_experiment_cannot_spoil_the_count(engine: Loader) -> None:
         "y": [1.5, 2.0, 1e308 if engine.name == "mysql" else float("inf"), 1e300] * 3,
     }
     plan = make_plan("variant", ["y"], adjust=["device"], arms={"A": 1, "B": 1})
-    counted = count_table(engine.load(data), plan)
+    counted = counted_alike(engine, data, plan)
     assert counted.outside == 6
-    assert_same(counted, count_rows(data, plan))
 
 
 def test_missing_values_that_cannot_mean_zero_are_refused(duckdb_loader: Loader) -> None:
@@ -418,9 +414,8 @@ def test_missing_values_that_cannot_mean_zero_are_refused(duckdb_loader: Loader)
 def test_people_without_a_value_are_left_out_where_no_rule_is_declared(engine: Loader) -> None:
     rules = {"spend": "exclude", "ties": "zero", "rating": "exclude"}  # nobody lacks ties
     plan = make_plan("variant", [*rules], adjust=["tier"])
-    counted = count_table(engine.load(SHOP), plan)
+    counted = counted_alike(engine, SHOP, plan)
     assert {metric.name: metric.missing for metric in counted.tallies["variant/tier"].metrics} == rules
-    assert_same(counted, count_rows(SHOP, plan))
 
 
 def test_bounds_so_wide_that_values_collapse_are_refused(engine: Loader) -> None:
@@ -433,9 +428,8 @@ def test_bounds_so_wide_that_values_collapse_are_refused(engine: Loader) -> None
 def test_values_on_and_beyond_the_bounds(engine: Loader) -> None:
     data = {"variant": ["A", "B"] * 4, "y": [0.0, -0.004, -0.006, 5.004, 5.005, 4.995, 5.0, 1e300]}
     plan = make_plan("variant", [Mean("y", bounds=(0, 5), resolution=0.01)])
-    counted = count_table(engine.load(data), plan)
+    counted = counted_alike(engine, data, plan)
     assert counted.clamped == {"y": 3}
-    assert_same(counted, count_rows(data, plan))
 
 
 # ── columns that are never missing ─────────────────────────────────────────────────────────────

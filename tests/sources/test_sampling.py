@@ -22,7 +22,7 @@ from kanab.errors import GridError, KanabError, SourceError
 from kanab.plan.model import CovariatePlan, ExperimentPlan, MetricPlan, Plan, make_plan
 
 from .conftest import Loader
-from .test_engines import DECLARED, SHOP, assert_same
+from .test_engines import DECLARED, SHOP, assert_same, counted_alike
 
 OPEN = make_plan(
     "variant",
@@ -156,7 +156,7 @@ def test_sums_below_the_limit_are_asked_for_once(duckdb_loader: Loader, queries:
         (MetricPlan("y", (0, 500), 0.01), MetricPlan("z", (0, 1_000), 1)), make_plan("variant", ["y"]).experiments
     )
     table = people(y=steps / 100, z=steps)
-    assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
+    counted_alike(duckdb_loader, table, plan)
     assert [[one.doubles for one in query.measures] for query in queries] == [[True, True]]
 
 
@@ -164,7 +164,7 @@ def test_steps_whose_squares_would_crowd_doubles_are_integers_at_once(
     duckdb_loader: Loader, queries: list[Any]
 ) -> None:
     table, plan = people(y=[1 / 3, 2 / 3, 300.1, 0.2]), make_plan("variant", [Mean("y", bounds=(0, 500))])
-    assert_same(count_table(duckdb_loader.load(table), plan), count_rows(table, plan))
+    counted_alike(duckdb_loader, table, plan)
     assert [query.measures[0].doubles for query in queries] == [False]
 
 

@@ -188,11 +188,7 @@ def test_a_parquet_file_that_is_cut_is_named(write: Callable[..., Path]) -> None
             count(place)
 
 
-def test_patterns_without_files_and_directories_without_tables_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"no file matches '\*\.parquet'\. Check the path"):
-        count(tmp_path / "*.parquet")
-    with pytest.raises(SourceError, match="is a directory without Parquet files"):
-        count(tmp_path)
+def test_parts_of_a_table_that_was_not_finished_are_no_table(tmp_path: Path) -> None:
     (tmp_path / "_temporary").mkdir()
     pq.write_table(TABLE, tmp_path / "_temporary" / "part.parquet")
     with pytest.raises(SourceError, match="is a directory without Parquet files"):

@@ -184,11 +184,6 @@ def test_a_table_that_no_people_could_have_made_is_refused(
     assert caught.value.remedy
 
 
-def test_sums_beyond_the_bounds_are_refused() -> None:
-    with pytest.raises(TallyError, match="lies outside what its bounds and counts allow"):
-        read_classes(ONE, bounds={"y": (0, 1.5)}, resolution={"y": 0.5})
-
-
 @pytest.mark.parametrize(
     "choices",
     [
@@ -203,7 +198,3 @@ def test_sums_beyond_the_bounds_are_refused() -> None:
 def test_choices_of_a_wrong_type_or_name_are_refused(choices: dict[str, Any]) -> None:
     with pytest.raises(KanabError):
         read_classes(ONE, **choices)
-
-
-def test_arms_that_look_like_exponents_are_texts() -> None:
-    assert read_classes({"arm": ["E5", "E10"], "n": [1, 2]}).people_by() == {"E10": 2, "E5": 1}

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kanab import KanabError, Metric, Tally, count_columns
+from kanab import KanabError, Metric, count_columns
 from kanab.counting import columns as module
 from kanab.counting.columns import group_products, group_sums
 from kanab.errors import GridError, LevelError, SourceError, TallyError
@@ -127,6 +127,11 @@ def metric_of(values: list[Any], **choices: Any) -> Metric:
         ([0.25, 1], {"bounds": {"y": (0, 500)}}, Metric("y", 2**22, (0, 500))),
         ([1, 2], {"missing": {"y": "exclude"}}, Metric("y", missing="exclude")),
         ([1 / 3, -3], {}, Metric("y", 2**49)),
+        ([0.29, 19.99], {}, Metric("y", 100)),
+        ([0.125], {}, Metric("y", 1_000)),
+        ([0.0625], {}, Metric("y", 10_000)),
+        ([2**52 - 1, 1 - 2**52], {}, Metric("y")),  # the last that fit
+        ([2**52, -(2**60)], {"bounds": {"y": (0, 5)}}, Metric("y", 1, (0, 5))),
     ],
     ids=repr,
 )
@@ -234,6 +239,7 @@ UNFIT: list[tuple[dict[str, Any], type[KanabError], str]] = [
     ({"y": [1, 2, "918273645"]}, SourceError, "metric 'y' holds texts that look like numbers"),
     ({"y": [1, 2, math.inf]}, SourceError, "metric 'y' holds infinite values"),
     ({"y": [1, 2, 2**52]}, GridError, "too large for its grid"),
+    ({"y": [1, 2, -(2**52)]}, GridError, "too large for its grid"),
     ({"y": [1e-20, 2e-20, 0]}, GridError, "values of 'y' are finer than every grid"),
     ({"tier": [1, 2, math.inf]}, LevelError, NO_LEVEL),
     ({"tier": [1, 2, b"918273645"]}, LevelError, NO_LEVEL),
@@ -278,9 +284,3 @@ def test_values_near_the_largest_double_are_refused_without_a_warning(values: li
         metric_of(values)
     with pytest.raises(GridError, match="too large for its grid"):
         metric_of(values, resolution={"y": 0.01})
-
-
-def test_counting_nothing_but_people_is_a_tally() -> None:
-    tally = count_columns({"arm": ["A", "B", "B"]}, arm="arm")
-    assert (tally.people_by(), tally.moments) == ({"A": 1, "B": 2}, ())
-    assert isinstance(tally, Tally)

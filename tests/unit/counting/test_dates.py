@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kanab.counting.dates import days_of, in_span
+from kanab.counting.dates import days_of
 from kanab.counting.frames import get_column
 from kanab.errors import SourceError
-from kanab.plan.periods import Span
 
 NEW_YEAR = 20819  # 2027-01-01
 AHEAD = timezone(timedelta(hours=5, minutes=30))
@@ -125,11 +124,3 @@ def test_times_and_their_iso_texts_have_the_same_day(moments: list[datetime]) ->
     ]
     if within:
         assert days(within) == days([moment.isoformat() for moment in within]) == expected
-
-
-def test_a_span_takes_people_of_its_cohorts_and_nobody_without_a_time() -> None:
-    texts = ["2026-12-27T23:59:59Z", "2026-12-28", "2027-01-03T23:59", "2027-01-04", None]
-    values = np.array(texts, dtype=object)
-    assert in_span(values, Span("at", "7d", "2026-W52", "2026-W53")).tolist() == [False, True, True, False, False]
-    assert in_span(values, Span("at", "7d", None, "2026-W53")).tolist() == [True, True, True, False, False]
-    assert in_span(values, Span("at", "7d", "2026-W53", "2027-W01")).tolist() == [False, False, False, True, False]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from kanab import KanabError
-from kanab.counting.frames import column_names, encode, get_column, get_columns, load_frame, to_numbers
+from kanab.counting.frames import column_names, encode, get_column, load_frame, to_numbers
 from kanab.errors import LevelError, SourceError
 
 
@@ -83,13 +83,6 @@ def test_lazy_frames_and_streams_are_loaded_and_everything_else_stays_itself() -
         assert load_frame(source) is source
 
 
-def test_an_unknown_column_suggests_its_neighbours() -> None:
-    with pytest.raises(SourceError, match=r"there is no column 'teir'. Did you mean tier\?"):
-        get_column({"tier": [1], "plan": [2]}, "teir")
-    with pytest.raises(SourceError, match=r"there is no column 'zzz'. There are: tier, plan\."):
-        get_column({"tier": [1], "plan": [2]}, "zzz")
-
-
 def test_a_column_that_comes_twice_is_refused() -> None:
     frame = pd.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(SourceError, match=r"there are several columns 'a'. Rename all but one"):
@@ -109,18 +102,6 @@ def test_a_column_is_not_a_single_value(values: Any) -> None:
     with pytest.raises(SourceError, match=r"a column is a single value. Give one value per person") as caught:
         get_column({"a": values}, "a")
     assert "918273645" not in str(caught.value)
-
-
-def test_columns_have_one_length() -> None:
-    assert {name: column.tolist() for name, column in get_columns(FRAMES["dict"], ["b"]).items()} == {"b": ["x", "y"]}
-    with pytest.raises(SourceError, match=r"the columns have different lengths. Give one value per person in each"):
-        get_columns({"a": [1], "b": [1, 2]}, ["a", "b"])
-
-
-def test_columns_have_rows() -> None:
-    for data, names in (({"a": []}, ["a"]), ({"a": [1]}, [])):
-        with pytest.raises(SourceError, match=r"there are no rows to count. Check the file, the query or the filter"):
-            get_columns(data, names)
 
 
 # ── levels ─────────────────────────────────────────────────────────────────────────────────────

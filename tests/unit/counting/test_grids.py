@@ -8,47 +8,15 @@ from hypothesis import strategies as st
 from kanab.counting.grids import (
     HALF,
     Products,
-    Profile,
-    check_range,
-    choose_metric,
     plan_products,
     plan_squares,
-    profile_values,
     widen_range,
 )
-from kanab.counting.levels import Bins, check_levels, choose_bins, common_levels, declare_levels, quantile_shares
-from kanab.errors import GridError, SourceError
-from kanab.plan.model import CovariatePlan, MetricPlan, make_plan
+from kanab.counting.levels import Bins, choose_bins, common_levels, declare_levels
+from kanab.plan.model import CovariatePlan
 from kanab.tally.factor import Factor
-from kanab.tally.metric import Metric
 
 steps = st.integers(-(2**52) + 1, 2**52 - 1)
-
-
-@pytest.mark.parametrize(
-    ("values", "scale", "binary"),
-    [
-        ([], 1, True),
-        ([0.0, 1.0], 1, True),
-        ([-1.0, 0.0], 1, False),
-        ([0.29, 19.99], 100, False),
-        ([0.125], 1_000, False),
-        ([0.0625], 10_000, False),
-        ([1 / 3, 500.0], 2**42, False),
-    ],
-)
-def test_the_simplest_grid_that_holds_all_values(values: list[float], scale: int, binary: bool) -> None:
-    metric = choose_metric(MetricPlan("y", missing="exclude"), profile_values(np.array(values)))
-    assert metric == Metric("y", scale, (0.0, 1.0) if binary else None, "exclude")
-
-
-@pytest.mark.parametrize("value", [2.0**52, -(2.0**52), float("inf"), float("-inf"), 2.0**52 - 0.5])
-def test_values_beyond_the_grid_are_refused_unless_bounds_clamp_them(value: float) -> None:
-    profile = Profile(min(value, 0.0), max(value, 0.0))
-    with pytest.raises(GridError, match="too large for its grid"):
-        check_range(Metric("y"), profile)
-    check_range(Metric("y", 1, (0, 5)), profile)
-    check_range(Metric("y"), Profile(-(2.0**52) + 1, 2.0**52 - 1))  # the last that fit
 
 
 @given(st.lists(steps, min_size=1, max_size=20))
@@ -135,13 +103,6 @@ def test_a_bin_is_scored_by_the_exact_mean_of_its_people() -> None:
     assert Bins("x", ()).factor([0], [0], 1, missing=True) == Factor("x", (None,), "covariate")
 
 
-def test_equal_shares_and_given_edges() -> None:
-    assert quantile_shares(CovariatePlan("x", bins=5)) == (0.2, 0.4, 0.6, 0.8)
-    assert quantile_shares(CovariatePlan("x", bins=(1.0, 2.0))) == ()
-    assert choose_bins(CovariatePlan("x", bins=(1.0, 2.0)), [], 0, 9) == Bins("x", (1.0, 2.0))
-    assert choose_bins(CovariatePlan("x", bins=2), [4.5], 0, 9) == Bins("x", (4.5,))
-
-
 def test_equally_common_levels_are_taken_in_sorted_order() -> None:
     assert common_levels({"d": 5, "c": 5, "b": 9, "a": 1, None: 99}, 2) == ("b", "c")
     assert common_levels({10: 3, 9: 3, 8: 1}, 1) == (9,)
@@ -152,10 +113,3 @@ def test_the_rest_is_other_and_other_is_one_level() -> None:
     assert declare_levels("x", ("a", "b"), rest=False).levels == ("a", "b")
     assert declare_levels("x", ("a", "other"), rest=True).levels == ("a", "other")
     assert declare_levels("x", ("a", "other"), rest=False).levels == ("a", "other")
-
-
-def test_a_covariate_of_names_is_refused_with_the_number_and_the_remedy() -> None:
-    plan = make_plan("arm", ["y"], adjust=["city"])
-    check_levels("city", 1_000, plan)
-    with pytest.raises(SourceError, match=r"'city' has more than 1,000 levels. .*--bin city=5.*--top city=20"):
-        check_levels("city", 5_000, plan)

@@ -281,12 +281,6 @@ def test_as_many_levels_as_the_budget_allows_are_counted() -> None:
     assert count_rows(rows, CROSSED).tallies["arm/city"].people.size == 2 * MOST_LEVELS
 
 
-def test_what_was_counted_prints_without_a_count() -> None:
-    text = repr(count_rows(ROWS, PLAN))
-    assert text.startswith("Counted, not yet released:\n  checkout/tier: Tally of checkout (A, B) × tier")
-    assert "125" not in text
-
-
 # ── signatures ─────────────────────────────────────────────────────────────────────────────────
 
 

@@ -54,12 +54,6 @@ def test_fractions_and_what_is_said_so_are_numbers_all_else_is_levels(said, numb
     assert plan.experiment().adjust == (() if number else tuple(said["adjust"]))
 
 
-def test_whole_numbers_with_gaps_stay_levels_although_frames_make_them_doubles():
-    rows = shop() | {"tier": np.where(np.arange(400) % 7 == 0, np.nan, np.arange(400) % 3)}
-    plan = kb.count(rows, arm="variant", metrics=["spend"], adjust=["tier"]).plan
-    assert plan.experiment().adjust == ("tier",)
-
-
 def test_a_segment_is_never_a_number():
     rows = shop() | {"half": np.arange(400) % 3 / 2}
     plan = kb.count(rows, arm="variant", metrics=["spend"], adjust=["half"], segments=["half"]).plan

@@ -123,21 +123,7 @@ def test_what_is_no_tally_is_refused() -> None:
             Tally(*given)
 
 
-def test_the_names_of_a_margin_may_come_in_any_order() -> None:
-    arm, tier = Factor("arm", ("A", "B"), "arm"), Factor("tier", (1, 2))
-    zero = [[0, 0], [0, 0]]
-    part = Moments(Metric("y"), [[9, 9], [9, 9]], zero, {("tier", "arm"): np.array([[5, 11], [7, 13]])})
-    assert Tally((arm, tier), [[9, 9], [9, 9]], (part,)).squares(by=["arm", "tier"]).tolist() == [[5, 7], [11, 13]]
-
-
 # ── adding and subtracting ─────────────────────────────────────────────────────────────────────
-
-
-def test_adding_two_halves_is_counting_everyone_together() -> None:
-    halves = [{name: values[i::2] for name, values in ROWS.items()} for i in (0, 1)]
-    one, two = (count(half) for half in halves)
-    assert one + two == count()
-    assert sum([one, two]) == count()
 
 
 def test_adding_aligns_levels_that_only_one_has_seen() -> None:
@@ -148,14 +134,6 @@ def test_adding_aligns_levels_that_only_one_has_seen() -> None:
     assert both.factor("tier").scores == (1.0, 2.0, 3.0)
     assert both.people.tolist() == [[1, 0, 0], [0, 1, 1]]
     assert both.squares(by=["tier"]).tolist() == [49, 25, 4]
-
-
-def test_adding_refines_nested_grids_exactly() -> None:
-    coarse = count(resolution={"spend": 1})
-    fine = count(resolution={"spend": 0.25})
-    both = coarse + fine
-    assert both.moments_of().metric.scale == 4
-    assert both == fine + fine
 
 
 def test_adding_refines_cross_products_too() -> None:
@@ -180,23 +158,6 @@ def test_bounds_between_the_steps_of_the_coarser_grid_cannot_be_refined() -> Non
     coarse, fine = (count(rows, metrics={"spend": Metric("spend", scale, (0, 2.5))}) for scale in (1, 2))
     with pytest.raises(TallyError, match="the bounds of 'spend' fall between the steps of the coarser grid"):
         coarse + fine
-
-
-def test_subtracting_takes_people_out_again() -> None:
-    first = {name: values[:3] for name, values in ROWS.items()}
-    rest = {name: values[3:] for name, values in ROWS.items()}
-    left = count() - count(first)
-    assert left.total == 5
-    assert left.people_by() == {"A": 0, "B": 3, "C": 2}
-    assert left.squares().tolist() == [0, 70, 113]
-    assert left == count(rest) + left.empty()
-
-
-def test_an_empty_tally_has_the_same_table_and_nobody_in_it() -> None:
-    empty = count(metrics=["spend", "visits"], products=[("spend", "visits")]).empty()
-    assert (empty.total, empty.shape) == (0, (3, 3))
-    assert empty.squares("spend", ["tier"]).tolist() == [0, 0, 0]
-    assert empty.cross("spend", "visits").counts.tolist() == [0, 0, 0]
 
 
 BOUNDED = {"spend": Metric("spend", 1, (0, 9))}
@@ -270,15 +231,6 @@ def test_a_pair_that_only_one_crossed_is_dropped() -> None:
 # ── coarsen, collapse, select, pool ────────────────────────────────────────────────────────────
 
 
-def test_coarsening_adds_rows_of_the_table() -> None:
-    coarse = count().coarsen("tier", {2: "2+", 3: "2+"})
-    assert coarse.factor("tier").levels == (1, "2+")
-    assert coarse.people.tolist() == [[1, 2], [1, 2], [0, 2]]
-    assert coarse.moments_of().sums.tolist() == [[1, 6], [3, 11], [0, 15]]
-    assert coarse.squares(by=["tier"]).tolist() == [10, 194]
-    assert coarse.squares().tolist() == [21, 70, 113]
-
-
 def test_a_merged_level_is_scored_by_the_mean_of_its_people() -> None:
     assert count().coarsen("tier", {2: "2+", 3: "2+"}).factor("tier").scores == (1.0, 2.5)
     assert count().coarsen("tier", {1: "low", 2: "low"}).factor("tier").scores == (1.6, 3.0)
@@ -307,12 +259,6 @@ def test_unknown_levels_and_scores_that_are_no_numbers_are_refused(scores: Any) 
     assert "918273645" not in str(caught.value)
     with pytest.raises(KanabError):
         count().coarsen("tier", {2: "2+", 3: "2+"}, scores)
-
-
-def test_collapsing_forgets_a_covariate() -> None:
-    tally = count(covariates=["tier", "plan"], squares="class")
-    assert tally.collapse("plan") == count(squares="class")
-    assert tally.collapse("plan").collapse("tier") == count(covariates=[], squares="class")
 
 
 def test_cross_products_per_arm_outlive_a_covariate_and_another_experiment() -> None:
@@ -383,15 +329,6 @@ def test_selecting_arms_of_a_pair_drops_products_of_the_other_experiment() -> No
 def test_known_arms_are_selected_and_pooled_each_once(choose: Any, fact: str) -> None:
     with pytest.raises(KanabError, match=fact):
         choose()
-
-
-def test_pooling_treats_several_arms_as_one() -> None:
-    pooled = count().pool_arms({"any letter": ["B", "C"]})
-    assert pooled.factor("arm").levels == ("A", "any letter")
-    assert pooled.factor("arm").role == "arm"
-    assert pooled.people.tolist() == [[1, 2, 0], [1, 1, 3]]
-    assert pooled.squares().tolist() == [21, 183]
-    assert pooled.squares(by=["tier"]).tolist() == [10, 69, 125]
 
 
 # ── looks ──────────────────────────────────────────────────────────────────────────────────────
