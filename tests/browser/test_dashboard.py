@@ -1,6 +1,5 @@
 """The dashboard, looked at with a real browser."""
 
-import html
 import re
 import subprocess
 import tarfile
@@ -331,8 +330,3 @@ def test_reports_open_under_their_own_policy(go: Go) -> None:
         page.wait_for_load_state("networkidle")
         assert [one for one in page.heard if "favicon" not in one] == []  # type: ignore[attr-defined]
         assert page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "960px"
-
-
-def test_what_is_said_about_a_page_that_is_not_there_is_calm(go: Go) -> None:
-    page = go("full", f"/experiments/{html.escape('<b>x')}")
-    expect(page.get_by_role("heading", level=1)).to_have_text("There is no such experiment.")

@@ -2,15 +2,19 @@
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.dashboard.shop_releases import alone, entries, ledger_bytes
+from tests.unit.collector.http.conftest import NOON
+from tests.unit.collector.http.conftest import RunningService as Collected
+from tests.unit.dashboard.shop_releases import alone, entries, ledger_bytes, write
 
 from kanab.collector.stores.sqlite import SqliteStore
+from kanab.dashboard.release_sources import CollectorReleases, FileReleases
 from kanab.dashboard.releases import RawSource, read_contents
-from kanab.errors import LedgerError
+from kanab.errors import LedgerError, SourceError, StoreError
 from kanab.privacy.ledger import Ledger, LedgerNote, append_note, hold_ledger, read_ledger
 
 
@@ -104,3 +108,102 @@ def test_refused_attempts_are_in_the_chain_and_what_was_asked_is_not_shown(tmp_p
     assert [(note.says, dict(note.asked)) for note in chain.notes] == [("other choices", {})]
     moved = read_contents([ledger(*entries()[:2], path.read_bytes().splitlines()[4])])
     assert "does not follow the one before it" in moved.alarms[0]
+
+
+# ── where they are read from ────────────────────────────────────────────────────────────────────────
+
+
+def test_what_is_no_release_is_named(tmp_path: Path) -> None:
+    places = write(
+        tmp_path, broken_release_json=b"{", other_json=b'{"name": "package"}', shop_json=alone(),
+        short_ledger=ledger_bytes()[:-1], no_ledger=b"words", notes_txt=b"not looked at",
+    )  # fmt: skip
+    found = FileReleases(places, "store.db").read()
+    assert {one.name: one.says for one in found.skipped} == {
+        "broken.release.json": "it is not a release. Give a file that kanab release wrote.",
+        "no.ledger": "it is not a ledger. Give one that kanab release wrote.",
+        "short.ledger": "its end is missing. Take it from a backup.",
+    }
+    assert "shop.json" in found.releases
+    assert len(found.releases) == 3  # two whole entries of the short ledger
+
+
+def test_files_that_are_named_must_be_there_and_releases(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"there is no 'nothing\.json'"):
+        FileReleases([tmp_path / "nothing.json"], "store.db")
+    (tmp_path / "package.json").write_bytes(b"{}")
+    found = FileReleases([tmp_path / "package.json"], "store.db").read()
+    assert [one.name for one in found.skipped] == ["package.json"]
+
+
+def test_the_ledger_beside_a_file_is_its_ledger(tmp_path: Path) -> None:
+    write(tmp_path, kanab_ledger=ledger_bytes(), week_release_json=entries()[0])
+    found = FileReleases([tmp_path / "week.release.json"], "store.db").read()
+    assert [chain.name for chain in found.chains] == ["kanab.ledger"]
+    assert next(iter(found.releases)) == "week.release.json"
+    assert found.alarms == ()
+
+
+def test_while_files_are_gone_what_was_read_before_is_shown_with_an_alarm(tmp_path: Path) -> None:
+    (tmp_path / "releases").mkdir()
+    write(tmp_path / "releases", kanab_ledger=ledger_bytes())
+    source = FileReleases([tmp_path / "releases"], "store.db")
+    before = source.read()
+    (tmp_path / "releases" / "kanab.ledger").unlink()
+    (tmp_path / "releases").rmdir()
+    now = source.read()
+    assert now.releases == before.releases
+    assert now.alarms == ("Releases is gone. Put it back. What is shown was read earlier.",)
+    assert source.status() is None
+
+
+def test_a_data_directory_shows_its_sealed_batches(tmp_path: Path) -> None:
+    seal(tmp_path, *entries())
+    source = FileReleases([tmp_path], "store.db")
+    assert list(source.read().releases) == [f"{tmp_path.name}, entry {number}" for number in (1, 2, 3)]
+    assert source.read().alarms == ()
+    assert source.status() is None  # no plan was recorded
+
+
+def test_a_running_collector_is_a_source(running: Collected) -> None:
+    source = CollectorReleases(running.service, lambda: running.now)
+    assert (source.read().releases, source.read().alarms) == ({}, ())
+    running.service.check_clock()
+    collection = source.status()
+    assert collection is not None
+    assert collection.plan == running.service.plan
+    assert str(collection.next_seal) == "2026-11-30 00:00:00+00:00"
+    assert (collection.cohort, collection.problems) == ("2026-W46", ())
+    assert collection.live is not None
+    assert collection.live.people == {"checkout": {"A": 0, "B": 0}}
+    assert collection.live.as_of == NOON
+
+
+def test_a_store_that_is_gone_while_serving_rings_and_nothing_disappears(
+    running: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = running.service.store
+    monkeypatch.setattr(store, "sealed", entries)
+    source = CollectorReleases(running.service, lambda: running.now)
+    assert len(source.read().releases) == 3
+    stood = source.status()
+
+    def gone() -> Any:
+        raise StoreError("the store cannot be opened", "Check the path and its permissions.")
+
+    monkeypatch.setattr(store, "sealed", gone)
+    monkeypatch.setattr(store, "versions", gone)
+    now = source.read()
+    assert len(now.releases) == 3
+    assert now.alarms == (
+        "The store cannot be opened. Check the path and its permissions. What is shown was read earlier.",
+    )
+    assert stood is not None
+    assert source.status() == replace(stood, live=running.service.live)
+
+
+def test_a_store_that_is_something_else_rings(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"words, and not a database at all " * 40)
+    source = FileReleases([tmp_path], "store.db")
+    assert "This file is not a store." in source.read().alarms[0]
+    assert source.status() is None

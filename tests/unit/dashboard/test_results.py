@@ -1,6 +1,7 @@
 """What releases say: the same numbers as analyze gives, seal after seal."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,24 +14,30 @@ from tests.unit.dashboard.shop_releases import (
     WEEKLY,
     FixedSource,
     alone,
+    ask,
     entries,
     ledger_bytes,
     people,
     release_weeks,
+    words,
 )
 
 import kanab as kb
 from kanab.cli.analyze import analyze as analyze_command
+from kanab.dashboard.background import BackgroundCache, LockedCache, NotYetError
+from kanab.dashboard.dashboard import Dashboard
 from kanab.dashboard.experiment_list import summarize
 from kanab.dashboard.pages import pair_list
 from kanab.dashboard.releases import RawSource, read_contents
 from kanab.dashboard.request_view import RequestView
 from kanab.dashboard.results import Results, Snapshot, analyzed, bundles
+from kanab.dashboard.timeline import Trend, history_table, sparkline, timeline, trend_of
 from kanab.errors import AnalysisError, KanabError
 from kanab.plan import parse_plan
 from kanab.plan.model import ExperimentPlan, MetricPlan, Plan
 from kanab.plan.periods import Span
 from kanab.privacy.release_json import release_to_dict
+from kanab.report.figure import Area, Dots, Line, Mark, Plot
 
 
 def as_source(path: Path) -> RawSource:
@@ -214,3 +221,164 @@ def test_the_decisions_of_two_experiments_that_interfere_say_so(tmp_path: Path) 
     (other,) = [line for line in view.whole_list if line.name == "banner"]
     assert other.decision is not None
     assert "It interferes with checkout on spend" in other.decision["because"][-1]
+
+
+# ── how an effect settled over the seals ────────────────────────────────────────────────────────────
+
+
+def row(estimate: float, low: float | None, high: float | None) -> dict[str, Any]:
+    return {"estimate": estimate, "interval": [low, high], "verdict": "up", "better": "higher", "tone": "better"}
+
+
+def marks(trend: Trend) -> list[Mark]:
+    (panel,) = sparkline(trend).panels
+    assert isinstance(panel, Plot)
+    return list(panel.marks)
+
+
+def test_the_band_narrows_as_intervals_do() -> None:
+    steps = [("W1", row(0.04, -0.02, 0.10)), ("W2", row(0.05, 0.01, 0.09)), ("W3", row(0.05, 0.03, 0.07))]
+    trend = Trend("bought", "B", True, steps)
+    _, band, line, newest = marks(trend)
+    assert isinstance(band, Area)
+    assert [y for _, y in band.points] == pytest.approx([10, 9, 7, 3, 1, -2])
+    assert isinstance(line, Line)
+    assert isinstance(newest, Dots)
+    assert newest.points == line.points[-1:] == [(2, 5.0)]
+    assert sparkline(trend).title == "Effect of B on bought: +5.0 points (3.0 to 7.0), over 3 seals"
+
+
+def test_a_single_release_is_one_interval_and_an_open_end_is_that_of_the_picture() -> None:
+    trend = Trend("spend", "B", False, [("", row(2.0, 1.0, None))])
+    _, interval, _ = marks(trend)
+    assert isinstance(interval, Line)
+    assert interval.points == [(0, 1.0), (0, pytest.approx(2.1))]
+    assert sparkline(trend).title == "Effect of B on spend: +2.0 (at least 1.0)"
+
+
+def test_the_main_effect_is_that_of_the_first_metric_or_of_the_primary_one(results: Results) -> None:
+    readout = results.read().readouts()["checkout"][-1]
+    points = results.read().history("checkout", readout.bundle)
+    trend = trend_of(readout.data, points)
+    assert trend is not None
+    assert (trend.metric, trend.arm, [through for through, _ in trend.steps]) == (
+        "bought", "B", ["2026-W36", "2026-W37", "2026-W38"],
+    )  # fmt: skip
+    spent = [
+        dict(effect) | {"role": "primary" if effect["metric"] == "spend" else None}
+        for effect in readout.data["effects"]
+    ]
+    primary = trend_of(readout.data | {"effects": spent}, points)
+    assert primary is not None
+    assert primary.metric == "spend"
+    assert trend_of(readout.data | {"effects": []}) is None
+
+
+def test_a_cold_list_and_one_of_single_releases_compute_no_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("a history was computed")
+
+    monkeypatch.setattr("kanab.dashboard.results._point", never)
+    cold = Dashboard(FixedSource(WEEKLY), patience=0)
+    assert "<svg" not in words(ask(cold, "/"))
+    files = [RawSource(f"{name}.release.json", (alone(name),)) for name in ("checkout", "banner")]
+    single = words(ask(Dashboard(FixedSource(*files), patience=600), "/"))
+    assert single.count('<svg role="img" aria-label="Effect of') == 2
+    assert "fill-opacity" not in single
+
+
+@pytest.mark.slow
+def test_the_timeline_says_what_the_table_says(results: Results) -> None:
+    points = results.read().history("checkout", results.read().readouts()["checkout"][-1].bundle)
+    table = history_table(points)
+    assert table.header == ("through", "people", "bought, B", "spend, B")
+    figure = timeline(points, "bought", "B")
+    assert figure is not None
+    assert figure.description == "; ".join(f"{row[0]} {row[2]}" for row in table.rows) + "."
+    assert timeline(points[:1], "bought", "B") is timeline(points, "nothing", "B") is None
+
+
+# ── what takes a while is computed once ─────────────────────────────────────────────────────────────
+
+
+def test_a_value_is_computed_once_and_again_for_other_bytes() -> None:
+    cache, made = BackgroundCache(), []
+    for about in ("one", "one", "two"):
+        assert cache.get(about, "key", lambda: made.append(1) or len(made), wait=5) == (2 if about == "two" else 1)
+    assert len(made) == 2
+
+
+def test_what_went_wrong_is_raised_to_everybody_who_asks() -> None:
+    cache = BackgroundCache()
+
+    def wrong() -> int:
+        raise AnalysisError("no", "Wait.")
+
+    for _ in range(2):
+        with pytest.raises(AnalysisError):
+            cache.get("one", "wrong", wrong, wait=5)
+
+
+def test_threads_share_one_value() -> None:
+    cache, made = LockedCache(), []
+    barrier = threading.Barrier(4)
+
+    def work() -> None:
+        barrier.wait()
+        cache.get("key", lambda: made.append(1))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert made == [1]
+
+
+def test_what_is_computed_ahead_waits_while_a_page_waits_for_something_else() -> None:
+    cache, asked, begun, go = BackgroundCache(), threading.Event(), threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def ahead() -> None:
+        asked.wait(10)
+        begun.wait(10)
+        cache.give_way("list")
+        order.append("list")
+
+    def page() -> None:
+        begun.set()
+        go.wait(10)
+        order.append("page")
+
+    with pytest.raises(NotYetError):
+        cache.get("one", "list", ahead, wait=0)
+    reader = threading.Thread(target=lambda: cache.get("one", "page", page, wait=10))
+    reader.start()
+    begun.wait(10)
+    asked.set()
+    with pytest.raises(NotYetError):
+        cache.get("one", "list", ahead, wait=0.2)  # who waits for the list itself does not hold it up, the page does
+    go.set()
+    reader.join()
+    cache.get("one", "list", ahead, wait=10)
+    assert order == ["page", "list"]
+
+
+def test_what_is_computed_ahead_gives_way_while_a_page_is_drawn_but_not_while_it_waits_for_that() -> None:
+    cache, drawn = BackgroundCache(), threading.Event()
+    order = []
+
+    def ahead() -> str:
+        drawn.wait(10)
+        cache.give_way("list")
+        order.append("list")
+        return "a list"
+
+    with cache.drawing():
+        with pytest.raises(NotYetError):
+            cache.get("one", "list", ahead, wait=0)
+        drawn.set()
+        threading.Event().wait(0.05)  # while which it could begin
+        order.append("page")
+        assert cache.get("one", "list", ahead, wait=10) == "a list"
+    assert order == ["page", "list"]
