@@ -4,8 +4,6 @@ The figures are those of benchmarks/bench_sequential.py. Both were computed from
 variances; there is no published figure to compare them with.
 """
 
-import importlib.util
-import sys
 from fractions import Fraction
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pandas as pd
 import pytest
+from tests.benchmarks import load_benchmark
 
 import kanab as kb
 from kanab.stats.sequential import any_time_look, planned_look
@@ -22,14 +21,7 @@ FILE = "asos_digital_experiments.csv.gz"
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "bench_sequential.py"
-    spec = importlib.util.spec_from_file_location("bench_sequential", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_sequential"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
+    return load_benchmark("bench_sequential")
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ SciPy ships the files (NIST/ITL StRD, in the public domain) with its own tests.
 import importlib.util
 import re
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -67,17 +66,3 @@ def test_the_certified_analysis_follows_from_the_classes(name: str) -> None:
     assert fit.anova.ss[:2] == pytest.approx(data.squares, rel=1e-13)
     assert pytest.approx(data.F, rel=1e-13) == fit.anova.F
     assert np.sqrt(fit.anova.ss[1] / fit.anova.df[1]) == pytest.approx(data.residual_sd, rel=1e-13)
-
-
-@pytest.mark.parametrize("name", ["SmLs07", "SmLs08", "SmLs09"])
-def test_sums_of_squares_in_floats_lose_what_the_classes_keep(name: str) -> None:
-    """Thirteen digits are the same in every response: the textbook's formula has none left for the variance."""
-    data = read(name)
-    values = np.array([float(text) for text in data.responses])
-    total = float(np.sum(values**2) - np.sum(values) ** 2 / len(values))
-    truth = sum(data.squares)
-    assert abs(total / truth - 1) > 0.5
-    exact = [Decimal(text) for text in data.responses]
-    mean = sum(exact) / len(exact)
-    assert float(sum((value - mean) ** 2 for value in exact)) == pytest.approx(truth, rel=1e-12)
-    assert kb.stats.fit(count(data), "arm").anova.ss[2] == pytest.approx(truth, rel=1e-13)

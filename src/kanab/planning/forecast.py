@@ -217,21 +217,6 @@ def forecast_plan(
     A pair of experiments is met by whoever meets both, taken to be everybody of the smaller one.
     With ``epsilons``, or a plan that has a budget, it says what noise at that ε and ``delta`` costs.
     Raises `PlanError` where traffic or shares are not positive numbers, or name what the plan has not.
-
-    >>> from kanab.plan.file import parse_plan
-    >>> shop = 'metrics.bought = { kind = "binary" }\\ncovariates.tier = [1, 2, 3]\\n'
-    >>> plan = parse_plan(shop + 'experiments.checkout = { arms = { A = 1, B = 1 }, adjust = ["tier"] }')
-    >>> print(forecast_plan(plan, per_day=50, days=28, baseline=Baseline(rates={"bought": 0.1})))
-    table          classes  people for k = 10  days  people a seal  levels then
-    ─────────────  ───────  ─────────────────  ────  ─────────────  ───────────
-    checkout/tier        6                123   2.5          1,400  3 of 3
-    <BLANKLINE>
-    experiment  metric  adjusted for  people  detectable  relative
-    ──────────  ──────  ────────────  ──────  ──────────  ────────
-    checkout    bought             –   1,400     0.04937   +49.4 %
-    <BLANKLINE>
-    People: no level merged and k in every class with probability 95%, at the planned shares.
-    Levels are taken to be equally frequent in checkout/tier: rarer ones need more people.
     """
     facts = baseline or Baseline()
     traffic = _Traffic(plan, per_day, days)

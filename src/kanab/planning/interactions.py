@@ -118,10 +118,6 @@ def interaction_power(
 
     The effect is that of one cell beyond what its row and its column say; in a 2 × 2 table it is the difference of the
     two differences. Raises `AnalysisError` where there is not exactly one to solve for, or no solution.
-
-    >>> cells = crossed_spread({"A": 1, "B": 1}, {"off": 1, "on": 1}, sd=10)
-    >>> print(interaction_power(cells, effect=1, power=0.8))
-    12,561 people see an interaction of 1.000 (row B, column off) with power 80 %; 95% confidence, F(1, 12,557)
     """
     check_sides(confidence, "two-sided")
     check_two_of_three(people, effect, power)

@@ -198,11 +198,6 @@ def solve_power(
     arms the hardest one decides. Raises `AnalysisError` where there is not exactly one to solve for, or no
     solution. Where amounts have a mean, ``other`` answers for an effect that multiplies them: the same share of
     everybody's value, so that the arm's spread grows too.
-
-    >>> from kanab.planning.spread import spread_of_rate
-    >>> print(solve_power(spread_of_rate(0.05), effect=0.1, relative=True, power=0.8))
-    62,464 people in all (31,232 per arm) find a change of 0.5 points in a rate of 5 % (+10 %) with power 80 %.
-    95 % confidence; two-sided.
     """
     planned = test or PlannedTest()
     check_two_of_three(people, effect, power)

@@ -221,12 +221,6 @@ def adjusted_effect(
     confidence: float = 0.95,
     alternative: Alternative = "two-sided",
 ) -> Effect:
-    """Return the regression-adjusted effect of one arm against the control; raises what `adjusted_means` raises.
-
-    >>> from kanab.datasets import eighteen
-    >>> effect = adjusted_effect(eighteen(altered=True), variance="paper")
-    >>> round(effect.estimate, 12), round(effect.se**2, 12), round(effect.se_population**2, 12)
-    (-0.187081763491, 0.081130195989, 0.099110826578)
-    """
+    """Return the regression-adjusted effect of one arm against the control; raises what `adjusted_means` raises."""
     means = adjusted_means(tally, metric, covariates, variance=variance)
     return against_control(means, arm, control, confidence=confidence, alternative=alternative)

@@ -426,10 +426,6 @@ def difference_in_means(
     """Return the plain effect: Welch's t with Satterthwaite's degrees of freedom; raises what `contrast` raises.
 
     A 0/1 metric is tested by the score test of Miettinen and Nurminen unless ``test`` is "welch".
-
-    >>> from kanab.datasets import eighteen
-    >>> difference_in_means(eighteen()).estimate
-    -0.118845493...
     """
     means = plain_means(tally, metric, test=test)
     return against_control(means, arm, control, confidence=confidence, alternative=alternative)

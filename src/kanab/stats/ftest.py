@@ -208,10 +208,6 @@ def pooled_f(tally: Tally, covariate: str | None = None, metric: str | None = No
     """Test the interaction by the paper's partial F, with one error variance for all classes.
 
     Numbers with noise are not tested so: what noise does to a mean differs from class to class.
-
-    >>> from kanab.datasets import eighteen
-    >>> print(pooled_f(eighteen()))
-    minutes: treatment × tier (pooled) F(2, 12) = 41.7046, p = 3.96e-06
     """
     cells = two_way(tally, covariate, metric)
     classes = cells.classes
@@ -250,10 +246,6 @@ def robust_f(
     from the two marginals of squares, else by arm, which assumes equal variance across levels.
     Noise that numbers carry is added to them, class by class. Raises `AnalysisError` for an unknown
     kind of variance, or one whose squares were not kept.
-
-    >>> from kanab.datasets import eighteen
-    >>> print(robust_f(eighteen()))
-    minutes: treatment × tier (by arm) F(2, 11.6026) = 41.7046, p = 5.04e-06; assumes equal variance across levels
     """
     cells = two_way(tally, covariate, metric)
     chosen = finest_variance(cells) if variance is None else variance
@@ -325,10 +317,6 @@ def nested_f(tally: Tally, main: str, full: str, metric: str | None = None) -> F
     """Test any two nested formulas by the paper's partial F.
 
     Raises `FormulaError` where the first is not contained in the second.
-
-    >>> from kanab.datasets import eighteen
-    >>> print(nested_f(eighteen(), "arm + tier", "arm * tier"))
-    minutes: arm + tier → arm * tier (pooled) F(1, 14) = 5.33548, p = 0.0367
     """
     refuse_noise(tally, "a test of two formulas")
     classes = classes_of(tally, metric)

@@ -292,10 +292,6 @@ def follow_ups(
     levels is not taken for a difference. Variances are those of the robust F; p-values are
     corrected over all levels and arms. Two levels make one comparison, not two. Raises `AnalysisError`
     for a pair of experiments, and where noise hides variances.
-
-    >>> from kanab.datasets import eighteen
-    >>> print(follow_ups(eighteen())[1])
-    minutes: B − A is -1.500 where tier is 2 and 0.5720 in the rest; difference -2.072 ± 0.2752, p = 8.48e-06, ...
     """
     cells = two_way(tally, covariate, metric)
     if len(cells.tally.arms) != 1:

@@ -109,10 +109,13 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
     A family has one confidence and one alternative; raises `AnalysisError` otherwise. Effects that
     cannot be tested stay out of it.
     """
-    confidence = _family_confidence(effects)
+    if not effects:
+        raise AnalysisError("a family needs at least one effect", "Give a list of effects.")
+    if len({(effect.confidence, effect.alternative) for effect in effects}) > 1:
+        raise AnalysisError("a family has one confidence and one alternative", "Make its effects with the same ones.")
     adjusted = correct([effect.p for effect in effects], correction)
     tested = [p for p in adjusted if p is not None]
-    alpha = 1 - confidence
+    alpha = 1 - effects[0].confidence
     chosen = sum(p < alpha for p in tested)
     level = _level(correction, alpha, len(tested), chosen)
     meaning = {"none": _EACH, "holm": _STEPS, "bh": _SELECTED, "by": _SELECTED}.get(correction, ALL_TOGETHER)
@@ -124,15 +127,6 @@ def simultaneous_intervals(effects: Sequence[Effect], correction: Correction = "
         agrees = interval is None or p is None or excludes(interval) == (p < alpha)
         intervals.append(Simultaneous(effect, correction, p, confident, interval, agrees, meaning))
     return tuple(intervals)
-
-
-def _family_confidence(effects: Sequence[Effect]) -> float:
-    """Return the one confidence of a family; raises `AnalysisError` where there is not one."""
-    if not effects:
-        raise AnalysisError("a family needs at least one effect", "Give a list of effects.")
-    if len({(effect.confidence, effect.alternative) for effect in effects}) > 1:
-        raise AnalysisError("a family has one confidence and one alternative", "Make its effects with the same ones.")
-    return effects[0].confidence
 
 
 def _level(correction: Correction, alpha: float, tests: int, chosen: int) -> float | None:

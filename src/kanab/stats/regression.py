@@ -317,7 +317,9 @@ def fit(
         covariance = _robust(classes, model, classes.within_each(arm_squares(tally, metric, tally.axes)), errors)
     b = np.array([float((value + (classes.centre if not j else 0)) / scale) for j, value in enumerate(solution.exact)])
     se = np.sqrt(np.maximum(0.0, np.diag(covariance)))
-    t, p, intervals = _coefficient_tests(b, se, df, confidence)
+    t = np.divide(b, se, out=np.full_like(b, np.nan), where=se > 0)  # no number where nothing varies
+    p = np.array([np.nan if np.isnan(value) else t_tail(value, df) for value in t])
+    intervals = np.array([t_interval(x, error, df, confidence) for x, error in zip(b, se, strict=True)])
     return Fit(
         formula, tally.moments_of(metric).metric.name, model.names, b, se, t, p, intervals,
         confidence, n, df, squares / scale**2, rss / scale**2,
@@ -325,13 +327,6 @@ def fit(
         model.matrix.T @ np.asarray((classes.sums + classes.counts * classes.centre) / scale, dtype=np.float64),
         covariance, _anova(classes, model, rss, df), errors,
     )  # fmt: skip
-
-
-def _coefficient_tests(b: Floats, se: Floats, df: float, confidence: float) -> tuple[Floats, Floats, Floats]:
-    """Return t, p and interval of every coefficient; t and p are not numbers where nothing varies."""
-    t = np.divide(b, se, out=np.full_like(b, np.nan), where=se > 0)
-    p = np.array([np.nan if np.isnan(value) else t_tail(value, df) for value in t])
-    return t, p, np.array([t_interval(x, error, df, confidence) for x, error in zip(b, se, strict=True)])
 
 
 def _anova(classes: Classes, model: Design, rss: float, df: int) -> Anova:

@@ -66,11 +66,6 @@ def boundaries(
     for about the same p at every look. "power:3" spends α t³, "hsd:-4" is Hwang, Shih and DeCani's with γ = −4 (below 0
     strict early, above 0 generous early). Two-sided
     designs spend half on either side. Raises `AnalysisError` where fractions do not grow, or end beyond 1.
-
-    >>> [round(look.z, 4) for look in boundaries([0.2, 0.4, 0.6, 0.8, 1])]
-    [4.8769, 3.357, 2.6803, 2.2898, 2.031]
-    >>> [round(look.z, 4) for look in boundaries([0.2, 0.4, 0.6, 0.8, 1], spending="pocock")]
-    [2.438, 2.4268, 2.4102, 2.3966, 2.386]
     """
     check_sides(confidence, alternative)
     check_spending(spending)

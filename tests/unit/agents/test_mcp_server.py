@@ -98,12 +98,9 @@ def test_many_questions_at_once_have_the_same_answers() -> None:
 )
 def test_who_may_not_read_is_told_why(asked: dict[str, Any], status: int, says: str) -> None:
     app = http_app(Answers(FixedSource(WEEKLY)), Access("right", hosts=["shop.example"]))
-    token = (
-        {}
-        if "Authorization" in asked.get("headers", {}) or asked == {"headers": {}}
-        else {"Authorization": "Bearer right"}
-    )
-    words = {"method": "POST", "body": PING} | asked | {"headers": token | asked.get("headers", {})}
+    headers = asked.get("headers", {})
+    token = {} if "Authorization" in headers or asked == {"headers": {}} else {"Authorization": "Bearer right"}
+    words = {"method": "POST", "body": PING} | asked | {"headers": token | headers}
     answer = ask(app, words.pop("path", "/mcp"), **words)
     assert (answer.status, json.loads(answer.body)["error"]["says"]) == (status, says)
     assert LARGEST_BODY == 65_536

@@ -78,17 +78,10 @@ def test_the_first_seal_waits_for_period_window_and_late_messages():
 
 
 def test_a_pair_holds_the_people_of_both():
-    both = Plan(
-        (BOUGHT,),
-        (
-            ExperimentPlan("checkout", EVEN),
-            ExperimentPlan("banner", (("off", 9), ("on", 1)), interactions=("checkout",)),
-        ),
-    )
-    linkages = {
-        linkage.linkage: linkage
-        for linkage in forecast_plan(both, per_day={"checkout": 50, "banner": 20}, days=10).linkages
-    }
+    banner = ExperimentPlan("banner", (("off", 9), ("on", 1)), interactions=("checkout",))
+    both = Plan((BOUGHT,), (ExperimentPlan("checkout", EVEN), banner))
+    found = forecast_plan(both, per_day={"checkout": 50, "banner": 20}, days=10).linkages
+    linkages = {linkage.linkage: linkage for linkage in found}
     assert (linkages["banner/checkout"].classes, linkages["banner/checkout"].batch) == (4, 200)
     assert linkages["banner/checkout"].people > linkages["banner"].people > linkages["checkout"].people
 
@@ -117,17 +110,12 @@ def test_bins_and_top_have_known_numbers_of_levels_and_others_have_not():
     assert any("not declared" in note for note in forecast.notes)
 
 
+METRICS = [Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500))]
+
+
 def test_an_earlier_release_says_what_is_known():
     rows = shop_rows(6_000)
-    earlier = release(
-        count(
-            rows,
-            arm="variant",
-            metrics=[Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500))],
-            adjust=["tier"],
-            arms={"A": 1, "B": 1},
-        )
-    )
+    earlier = release(count(rows, arm="variant", metrics=METRICS, adjust=["tier"], arms={"A": 1, "B": 1}))
     baseline = baseline_from_release(earlier)
     assert sum(baseline.levels["tier"].values()) == pytest.approx(1)
     forecast = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
@@ -139,24 +127,15 @@ def test_an_earlier_release_says_what_is_known():
 
 
 def test_ratios_of_an_earlier_release_are_known_too():
-    earlier = release(
-        count(
-            shop_rows(6_000),
-            make_plan(
-                "variant",
-                [Mean("bought", bounds=(0, 1)), Mean("spend", bounds=(0, 500)), Ratio("spend", "bought")],
-                adjust=["tier"],
-                arms={"A": 1, "B": 1},
-            ),
-        )
-    )
+    metrics = [*METRICS, Ratio("spend", "bought")]
+    asked = make_plan("variant", metrics, adjust=["tier"], arms={"A": 1, "B": 1})
+    earlier = release(count(shop_rows(6_000), asked))
     baseline = baseline_from_release(earlier)
     table = earlier.tables["variant/tier"]
     plain, adjusted = ratio_means(table, "spend", "bought"), adjusted_ratio_means(table, "spend", "bought")
     forecast = forecast_plan(earlier.plan, per_day=1_000, days=10, baseline=baseline)
-    named = {
-        effect.adjusted_for: effect.detectable.effect for effect in forecast.effects if effect.metric == "spend/bought"
-    }
+    of_ratio = [effect for effect in forecast.effects if effect.metric == "spend/bought"]
+    named = {effect.adjusted_for: effect.detectable.effect for effect in of_ratio}
     for name, means in ((None, plain), ("tier", adjusted)):
         noise = spread_of_means(means, shares={"A": 1, "B": 1})
         assert named[name] == solve_power(noise, people=10_000, power=0.8).effect

@@ -46,6 +46,7 @@ def pairs(data, names=NAMES):
 @pytest.mark.parametrize("shift", [0.0, 1e6])
 def test_pair_tables_are_as_good_as_the_full_cross(variance, metric, shift):
     data = rows(shift=shift)
+    data["tier"] = data["tier"] / 4 + 0.1 if shift else data["tier"]  # scores may have fractions
     means = additive_means(pairs(data), metric, variance=variance)
     full = adjusted_means(counted(data, NAMES), metric, variance=variance)
     assert means.covariates == full.covariates == NAMES
@@ -57,15 +58,6 @@ def test_pair_tables_are_as_good_as_the_full_cross(variance, metric, shift):
         assert (one.estimate, one.se, one.se_population, one.p) == pytest.approx(
             (two.estimate, two.se, two.se_population, two.p), rel=1e-9
         )
-
-
-def test_scores_may_have_fractions():
-    data = rows(shift=1e6)
-    data["tier"] = data["tier"] / 4 + 0.1
-    means = additive_means(pairs(data), "y")
-    full = adjusted_means(counted(data, NAMES), "y")
-    assert means.means == pytest.approx(full.means, rel=1e-13)
-    assert means.covariance == pytest.approx(full.covariance, rel=1e-9)
 
 
 def test_sums_beyond_machine_words_are_added_as_whole_numbers_of_any_size(monkeypatch):
@@ -296,12 +288,7 @@ def test_a_number_that_tells_nothing_is_named():
 
 
 def test_too_few_people_for_numbers_are_refused():
-    tiny = {
-        "arm": ["A", "A", "A", "B", "B", "B"],
-        "before": [1, 2, 4, 1, 3, 5],
-        "age": [1, 0, 2, 1, 1, 0],
-        "y": range(6),
-    }
+    tiny = {"arm": [*"AAABBB"], "before": [1, 2, 4, 1, 3, 5], "age": [1, 0, 2, 1, 1, 0], "y": range(6)}
     with pytest.raises(DesignError, match="arm 'A' has too few people for its 3 coefficients"):
         additive_means([with_numbers(tiny)], "y", numbers=NUMBERS)
     single = {name: list(column)[:4] for name, column in tiny.items()}

@@ -162,11 +162,8 @@ def test_at_any_time_a_real_imbalance_rings_and_an_unplanned_ratio_does_not():
 def of_numbers(rng, n=900, arms="ABC", shift=0.0):
     arm = rng.choice(list(arms), n)
     before = np.round(rng.lognormal(2, 1, n) + shift * (arm == "B"), 2)
-    return (
-        arm,
-        before,
-        count_columns({"arm": arm, "before": before}, arm="arm", metrics={"before": Metric("before", 100)}),
-    )
+    rows = {"arm": arm, "before": before}
+    return arm, before, count_columns(rows, arm="arm", metrics={"before": Metric("before", 100)})
 
 
 def test_means_of_a_number_are_compared_by_the_share_of_its_squares_between_arms():

@@ -12,13 +12,7 @@ from tests.unit.stats.noisy_tables import stated_noise, with_noise
 
 from kanab import count_columns
 from kanab.errors import AnalysisError, LevelError
-from kanab.stats import (
-    additive_means,
-    adjusted_effect,
-    contrast,
-    difference_in_means,
-    received_effect,
-)
+from kanab.stats import additive_means, adjusted_effect, contrast, difference_in_means, received_effect
 from kanab.stats.cace import _fieller, means_together, received_from_means
 
 
@@ -45,10 +39,8 @@ def test_the_vitamin_a_trial_of_sommer_and_zeger_gives_the_printed_effect_on_com
     assert effect.shares == (0, 9_675 / 12_094)
     assert round(effect.assignment, 4) == -0.0026
     assert (round(effect.estimate, 4), round(effect.se, 4)) == (-0.0032, 0.0012)  # Imbens and Rubin (1997)
-    assert [round(1000 * mean, 1) for mean in effect.means] == [
-        4.5,
-        1.2,
-    ]  # deaths per thousand; 1.2 in the trial's table
+    # deaths per thousand; 1.2 in the trial's table
+    assert [round(1000 * mean, 1) for mean in effect.means] == [4.5, 1.2]
     assert effect.one_sided
     assert not effect.weak
     assert effect.f > 10_000

@@ -10,8 +10,7 @@ from tests.unit.stats.noisy_tables import restated, shop, stated_noise, with_noi
 import kanab.stats
 from kanab.errors import AnalysisError
 from kanab.tally.cell_arrays import marginal
-from kanab.tally.metric import Metric
-from kanab.tally.moments import Cross, Moments
+from kanab.tally.moments import Cross
 
 FORMULA = "arm + C(tier)"
 CALLS = {
@@ -97,10 +96,3 @@ def test_a_statistic_knows_how_large_noise_is_or_refuses_it(name):
         assert "noise" in soft.note
         return
     assert numbers(soft) != numbers(loud)
-
-
-def test_tables_that_are_exact_are_not_refused():
-    exact = shop(6_000, np.random.default_rng(1))
-    people = Moments(Metric("people", 1), exact.people, exact.people, {("arm",): exact.people.sum(axis=1)})
-    table = replace(exact, moments=(*exact.moments, people))
-    assert kanab.stats.fit(table, FORMULA, "spend").n == table.total

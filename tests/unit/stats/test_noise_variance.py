@@ -89,10 +89,8 @@ def test_an_arm_with_fewer_people_than_the_noise_could_have_made_has_no_mean():
 
 def test_a_variance_below_its_own_noise_is_no_variance():
     assert variances_above_noise(np.array([4.0, 4.0, -1.0]), np.array([2.0, 1.9, 50.0])).tolist() == [4.0, 0.0, 0.0]
-    assert freedom_with_noise(np.array([100.0, -1.0]), np.array([50.0, 9.0]), np.array([400.0, 1.0])).tolist() == [
-        25,
-        9,
-    ]
+    freedom = freedom_with_noise(np.array([100.0, -1.0]), np.array([50.0, 9.0]), np.array([400.0, 1.0]))
+    assert freedom.tolist() == [25, 9]
 
 
 @pytest.mark.slow

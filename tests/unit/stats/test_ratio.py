@@ -11,11 +11,7 @@ from kanab.errors import AnalysisError, LevelError
 from kanab.plan.file import parse_plan
 from kanab.privacy.epsilon.combined import combine_arms
 from kanab.stats import contrast
-from kanab.stats.ratio import (
-    additive_ratio_means,
-    adjusted_ratio_means,
-    ratio_means,
-)
+from kanab.stats.ratio import additive_ratio_means, adjusted_ratio_means, ratio_means
 
 ROWS = {
     "arm": ["A"] * 4 + ["B"] * 4,

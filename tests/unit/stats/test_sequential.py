@@ -1,15 +1,13 @@
 """Looks at effects and sample ratios: verdicts, p-values and intervals that agree, and false alarms over all looks."""
 
-import importlib.util
 import itertools
 import math
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
+from tests.benchmarks import load_benchmark
 from tests.unit.stats.shaped_means import arms_of, rates_of
 
 from kanab import count_columns
@@ -247,16 +245,7 @@ def test_the_sample_ratio_at_any_time_is_more_cautious_than_chi_square():
 # ── false alarms over all looks ────────────────────────────────────────────────────────────────
 
 
-def load():
-    path = Path(__file__).parents[3] / "benchmarks" / "bench_sequential.py"
-    spec = importlib.util.spec_from_file_location("bench_sequential", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_sequential"] = module  # dataclasses look themselves up there
-    spec.loader.exec_module(module)
-    return module
-
-
-bench = load()
+bench = load_benchmark("bench_sequential")
 ROOM = 3.5 * np.sqrt(0.05 * 0.95 / 1000)
 
 
