@@ -20,7 +20,7 @@ from tests.described import as_values
 
 import kanab as kb
 from kanab.counted import Counted
-from kanab.counting import dispatch, frames
+from kanab.counting import dispatch
 from kanab.errors import GridError, MissingExtraError, SourceError
 from kanab.plan.periods import Span
 from kanab.scan.count.pair_counting import count_pairs
@@ -232,7 +232,7 @@ def test_a_lazy_frame_whose_file_is_gone_says_where_to_look() -> None:
 
 
 def test_streams_need_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"reading Arrow streams needs an extra\. Run: pip install 'kanab\[sql"):
         count(ARROW.to_reader())
     monkeypatch.setattr(dispatch, "_installed", lambda _: False)

@@ -56,10 +56,7 @@ _SPARK_TIMEOUT = 5.0  # seconds to wait for a Spark master; Spark itself would t
 def open_table(source: Any, *, table: str | None = None, sql: str | None = None, form: CsvForm = PLAIN) -> Any:
     """Open a path, glob, connection URL, frame, dict of columns or Ibis table as an Ibis table.
 
-    A connection needs ``table`` (also as schema.table) or ``sql``, the text of a query; of an Excel
-    file ``table`` names the sheet, and to a query of files or frames these are the table "rows".
-    Raises `SourceError` where the source cannot be read, `MissingExtraError` where its extra is not
-    installed.
+    A connection needs ``table`` or ``sql``; of an Excel file ``table`` names the sheet.
     """
     if isinstance(source, (str, PathLike)) and "://" in fspath(source) and not is_remote(fspath(source)):
         return _open_connection(fspath(source), table, sql)

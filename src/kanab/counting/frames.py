@@ -3,7 +3,6 @@
 Whatever else speaks Arrow's C stream (readers, other libraries' tables) becomes an Arrow table first: ``load_frame``.
 """
 
-import importlib.util
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kanab.errors import MissingExtraError, SourceError, closest, listed
+from kanab.errors import SourceError, closest, listed, need_extra
 from kanab.plan.metric_windows import metric_window
 from kanab.tally.factor import Level, as_level, sorted_levels
 from kanab.tally.metric import DOUBLE_LIMIT
@@ -62,8 +61,7 @@ def load_frame(source: Any) -> Any:
 
 
 def _read_stream(source: Any) -> Any:
-    if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtraError("reading Arrow streams", "sql")
+    need_extra("reading Arrow streams", "sql", "pyarrow")
     import pyarrow as pa  # noqa: PLC0415 - comes with the [sql] extra
 
     table = pa.table(source)

@@ -81,13 +81,9 @@ class PlanCount(NamedTuple):
 def count_rows(
     data: Any, plan: Plan, earlier: Sequence[Plan] = (), span: Span | None = None, *, for_release: bool = True
 ) -> Counted:
-    """Count people, one row each, into every table that the plan needs.
+    """Count people, one row each, into every table that the plan needs, and again by ``earlier`` plans.
 
-    ``data`` is a dict of columns or a pandas, polars or Arrow table. People whose arm is missing
-    or not declared are not in that experiment; who is in none is counted as outside. ``earlier``
-    plans are counted again over the same people, whose signatures then go row by row with these.
-    With a ``span`` only the people of those cohorts are counted. Without ``for_release`` nothing is counted that only
-    the gate asks for.
+    Without ``for_release`` nothing is counted that only the gate asks for.
     """
     table = get_columns(data, needed_columns(plan, *earlier, span=span))
     if span is not None:
@@ -307,10 +303,7 @@ Floats = NDArray[np.float64]
 def shapes_of_rows(
     steps: Mapping[str, MetricSteps], ratios: Iterable[tuple[str, str]], arm: NDArray[np.intp]
 ) -> dict[str, CountedShape]:
-    """Return the shapes of metrics and ratios of one experiment, given everybody's arm; −1 is in none.
-
-    A ratio has the shape of y − R z, with the R of each arm. Of 0/1 metrics sums tell everything.
-    """
+    """Return the shapes of amounts, and of ratios as y − R z with the R of each arm; arm −1 is in no experiment."""
     amounts = [name for name, part in steps.items() if not part.metric.binary]
     shapes = {name: _of_metric(steps[name], arm) for name in amounts}
     shapes |= {"/".join(pair): _of_ratio(steps[pair[0]], steps[pair[1]], arm) for pair in ratios}

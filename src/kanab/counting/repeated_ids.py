@@ -64,7 +64,12 @@ def repeated_by_engine(rows: Any, names: Sequence[str], k: int) -> tuple[str, ..
     """Return which columns of ids repeat in an Ibis table, in one query."""
     from kanab.counting.engine.dialects import first_row  # noqa: PLC0415 - needs the [sql] extra
 
-    ids = [name for name in names if _may_hold_ids(rows[name].type())]
+    kinds = {name: rows[name].type() for name in names}
+    ids = [
+        name
+        for name, kind in kinds.items()
+        if kind.is_string() or kind.is_integer() or kind.is_floating() or kind.is_uuid()
+    ]
     if not ids:
         return ()
     answers = {}
@@ -81,7 +86,3 @@ def repeated_by_engine(rows: Any, names: Sequence[str], k: int) -> tuple[str, ..
         for place, name in enumerate(ids)
         if not row.get(f"parts{place}") and repeats(name, int(row[f"rows{place}"]), int(row[f"values{place}"]), k)
     )
-
-
-def _may_hold_ids(kind: Any) -> bool:
-    return bool(kind.is_string() or kind.is_integer() or kind.is_floating() or kind.is_uuid())

@@ -87,10 +87,6 @@ class Tally:
 
     # ── parts ───────────────────────────────────────────────────────────────────────────────
 
-    @property
-    def _parts(self) -> Parts:
-        return Parts(self.factors, self.people, self.moments, self.crosses)
-
     @cached_property
     def axes(self) -> By:
         """The names of the factors, in order."""
@@ -374,7 +370,7 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tally as plain data, ready for JSON; integers beyond 2^53 are texts."""
-        return write(self._parts)
+        return write(Parts(self.factors, self.people, self.moments, self.crosses))
 
     @classmethod
     def from_dict(cls, data: Any) -> Tally:
@@ -400,10 +396,15 @@ class Tally:
         return numbers
 
     def __repr__(self) -> str:
-        return f"Tally of {describe_shape(self._parts)}"
+        sides = " × ".join(f"{factor.name} ({listed(factor.labels)})" for factor in self.factors)
+        metrics = "; ".join(f"{part.metric.name} {_describe_metric(part)}" for part in self.moments)
+        return f"Tally of {sides}: {metrics or 'no metrics'}"
 
     def _repr_html_(self) -> str:
-        return shape_table(self._parts).to_html()
+        factors = tuple((factor.name, factor.kind, listed(factor.labels)) for factor in self.factors)
+        metrics = tuple((part.metric.name, "metric", _describe_metric(part)) for part in self.moments)
+        title = "Tally: shape and levels; .show() prints counts"
+        return Table(("name", "kind", "levels"), factors + metrics, title).to_html()
 
     def show(self) -> None:
         """Print the table, on purpose: it is the curator's own until it is released."""
@@ -413,24 +414,10 @@ class Tally:
 
     def tables(self) -> tuple[Table, ...]:
         """Return the classes, and the squares of each marginal, in units of the metrics."""
-        return (class_table(self._parts), *square_tables(self._parts))
+        return (_class_table(self), *_square_tables(self))
 
 
 # ── in words and as tables ──────────────────────────────────────────────────────────────────────
-
-
-def describe_shape(parts: Parts) -> str:
-    """Name factors with their levels and metrics with their grids; no counts."""
-    sides = " × ".join(f"{factor.name} ({listed(factor.labels)})" for factor in parts.factors)
-    metrics = "; ".join(f"{part.metric.name} {_describe_metric(part)}" for part in parts.moments)
-    return f"{sides}: {metrics or 'no metrics'}"
-
-
-def shape_table(parts: Parts) -> Table:
-    """Return the shape as a table, for notebooks."""
-    factors = tuple((factor.name, factor.kind, listed(factor.labels)) for factor in parts.factors)
-    metrics = tuple((part.metric.name, "metric", _describe_metric(part)) for part in parts.moments)
-    return Table(("name", "kind", "levels"), factors + metrics, "Tally: shape and levels; .show() prints counts")
 
 
 def _describe_metric(part: Moments) -> str:
@@ -440,28 +427,28 @@ def _describe_metric(part: Moments) -> str:
     return f"in steps of {part.metric.resolution:g}, squares by {marginals}"
 
 
-def class_table(parts: Parts) -> Table:
+def _class_table(tally: Tally) -> Table:
     """Return every class that holds somebody, with its people and sums."""
-    header = [*(factor.name for factor in parts.factors), "people"]
-    for part in parts.moments:
+    header = [*(factor.name for factor in tally.factors), "people"]
+    for part in tally.moments:
         name = part.metric.name
         header += [f"with {name}", f"Σ {name}"] if part.metric.missing == "exclude" else [f"Σ {name}"]
     rows = []
-    for place in np.ndindex(*parts.people.shape):
-        if parts.people[place]:
-            row = [factor.labels[i] for factor, i in zip(parts.factors, place, strict=True)]
-            row.append(str(parts.people[place]))
-            for part in parts.moments:
+    for place in np.ndindex(*tally.people.shape):
+        if tally.people[place]:
+            row = [factor.labels[i] for factor, i in zip(tally.factors, place, strict=True)]
+            row.append(str(tally.people[place]))
+            for part in tally.moments:
                 row += [str(part.counts[place])] if part.metric.missing == "exclude" else []
                 row.append(in_units(part.sums.item(place), part.metric.scale))
             rows.append(tuple(row))
     return Table(tuple(header), tuple(rows))
 
 
-def square_tables(parts: Parts) -> Iterator[Table]:
+def _square_tables(tally: Tally) -> Iterator[Table]:
     """Yield the squares of every metric, one table for each marginal."""
-    factors = {factor.name: factor for factor in parts.factors}
-    for part in parts.moments:
+    factors = {factor.name: factor for factor in tally.factors}
+    for part in tally.moments:
         for by, cells in part.squares.items():
             rows = tuple(
                 (

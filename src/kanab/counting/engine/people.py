@@ -144,21 +144,24 @@ def to_people(rows: Any, plan: Plan, units: Units) -> Any:
     sums = row_sums(rows, plan, lambda name: units.how(column_of(plan, name)))
     enrolled = {} if span is None else {"day": day_number(rows, span.column)}
     moment = {} if units.time is None else {"at": point_in_time(rows, units.time)}
+    values: dict[str, Any] = {}
+    for row_sum in sums:
+        values |= row_sum.value(rows[row_sum.name])
     table = rows.select(
         unit=rows[units.unit],
         **enrolled,
         **moment,
         **_attributes(rows, plan),
-        **row_values(rows, sums),
+        **values,
     )
     table = _at_first(table, plan) if moment else table
     firsts = {name: table[name].min() for name in enrolled}
-    grouped = table.group_by("unit").aggregate(**firsts, **_attribute_sums(table, plan), **row_totals(table, sums))
+    grouped = table.group_by("unit").aggregate(**firsts, **_attribute_sums(table, plan), **_row_totals(table, sums))
     if span is not None:
         grouped = grouped.filter(in_span(grouped["day"], span))
     person = _person(grouped, plan, rows)
     changes = {} if moment else _changes(grouped, plan)
-    return grouped.select(**person, **_flags(grouped, plan), **changes, **person_values(grouped, sums))
+    return grouped.select(**person, **_flags(grouped, plan), **changes, **_person_values(grouped, sums))
 
 
 def add_alias_columns(table: Any, plan: Plan, names: Iterable[str] | None = None) -> Any:
@@ -219,10 +222,10 @@ def _exposed(exposures: Any, plan: Plan, units: Units, events: Events) -> Any:
     inside = _in_window(happened.join(moments, happened.who == moments.unit), plan, sums, events, windows)
     steps = [row_sum.value(inside[f"v{row_sum.place}"]) for row_sum in sums]
     table = inside.select(who=inside["who"], **{name: value for each in steps for name, value in each.items()})
-    totals = table.group_by("who").aggregate(**row_totals(table, sums))
+    totals = table.group_by("who").aggregate(**_row_totals(table, sums))
     people = first.left_join(totals, first.unit == totals.who)
     person = _person(people, plan, exposures)
-    return people.select(**person, **_flags(people, plan, exposed=True), **person_values(people, sums))
+    return people.select(**person, **_flags(people, plan, exposed=True), **_person_values(people, sums))
 
 
 def _first_exposures(exposures: Any, plan: Plan, units: Units, events: Events) -> Any:
@@ -514,17 +517,12 @@ def _added(how: How | None, kind: Kind) -> bool:
     return how != "max" and kind == "number"
 
 
-def row_values(rows: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
-    """Return the columns that are added up."""
-    return {name: value for row_sum in sums for name, value in row_sum.value(rows[row_sum.name]).items()}
-
-
-def row_totals(table: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
+def _row_totals(table: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
     """Return the sums over a person's rows."""
     return {name: total for row_sum in sums for name, total in row_sum.sums(table).items()}
 
 
-def person_values(people: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
+def _person_values(people: Any, sums: Sequence[RowSum]) -> dict[str, Any]:
     """Return a person's values, under the names of the metrics."""
     return {row_sum.name: row_sum.result(people) for row_sum in sums}
 
