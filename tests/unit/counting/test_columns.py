@@ -131,7 +131,7 @@ def metric_of(values: list[Any], **choices: Any) -> Metric:
         ([0.125], {}, Metric("y", 1_000)),
         ([0.0625], {}, Metric("y", 10_000)),
         ([2**52 - 1, 1 - 2**52], {}, Metric("y")),  # the last that fit
-        ([2**52, -(2**60)], {"bounds": {"y": (0, 5)}}, Metric("y", 1, (0, 5))),
+        ([0.5, 2.0**60], {"bounds": {"y": (0, 5)}}, Metric("y", 2**28, (0, 5))),
     ],
     ids=repr,
 )
