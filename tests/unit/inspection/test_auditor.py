@@ -17,7 +17,7 @@ import kanab as kb
 from kanab.cli.main import cli
 from kanab.datasets import shop_rows
 from kanab.errors import ArgumentError, SourceError
-from kanab.inspection.auditor import check_newest, check_release, check_spent, check_together, passes
+from kanab.inspection.auditor import check_release, check_spent, check_together, passes
 from kanab.inspection.officer.account import privacy_account
 from kanab.inspection.promises import NOT_COVERED, PROMISES, RULES
 from kanab.plan.model import Budget
@@ -97,17 +97,6 @@ def test_stated_noise_that_is_not_the_plans_is_broken(ledger: Path) -> None:
     assert [check.rule for check in check_release(told) if check.holds is False] == ["receipt"]
     shaped = replace(release, receipt=replace(release.receipt, shapes={"checkout": {"spend": (4.0, 0.5)}}))
     assert [check.rule for check in check_release(shaped) if check.holds is False] == ["receipt"]
-
-
-def test_an_older_copy_is_broken_on_the_machine_that_knows(ledger: Path) -> None:
-    whole = read_ledger(ledger)
-    newest = check_newest(whole)
-    assert newest is not None
-    assert newest.holds
-    older = check_newest(replace(whole, entries=whole.entries[:1], hashes=whole.hashes[:1]))
-    assert older is not None
-    assert older.holds is False
-    assert check_newest(Ledger()) is None
 
 
 def test_a_release_without_its_ledger_is_not_evaluated(ledger: Path) -> None:
