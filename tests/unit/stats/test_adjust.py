@@ -65,6 +65,12 @@ def test_unknown_names_are_refused():
         adjusted_effect(eighteen(), alternative="up")
 
 
+@pytest.mark.parametrize("covariates", [5, [5], [None]])
+def test_covariates_of_the_wrong_type_are_refused(covariates):
+    with pytest.raises((AnalysisError, FormulaError)):
+        adjusted_effect(eighteen(), covariates=covariates)
+
+
 def shop_with_tiers(people=3000, levels=(1, 2, 3)):
     rng = np.random.default_rng(4)
     tier = rng.choice(levels, people, p=[0.5, 0.3, 0.2])

@@ -223,11 +223,12 @@ def test_a_mean_below_zero_that_cannot_be_is_read_as_one_that_can():
 @pytest.mark.parametrize("side", SIDES)
 def test_shares_and_odds_ratios_of_few_events_hold_no_difference_until_the_exact_test_excludes_it(side: Any) -> None:
     for events in range(1, 7):
-        means = plain_means(rates_of(A=(3, 180), B=(events, 20)))
-        effect = against_control(means, alternative=side)
-        low, high = relative_effect(means, effect).interval
-        odds = odds_ratio(effect).interval
-        assert (low <= 0 <= high, odds[0] <= 1 <= odds[1]) == (effect.p >= 0.05, effect.p >= 0.05)
+        for arms in ({"A": (3, 180), "B": (events, 20)}, {"A": (events, 20), "B": (3, 180)}):
+            means = plain_means(rates_of(**arms))
+            effect = against_control(means, alternative=side)
+            low, high = relative_effect(means, effect).interval
+            odds = odds_ratio(effect).interval
+            assert (low <= 0 <= high, odds[0] <= 1 <= odds[1]) == (effect.p >= 0.05, effect.p >= 0.05)
 
 
 def test_a_share_of_a_control_with_noise_knows_it():
