@@ -117,8 +117,6 @@ def test_the_tally_needs_only_numpy_and_msgspec() -> None:
     assert outside - set(sys.stdlib_module_names) == {"kanab", "numpy", "msgspec"}
 
 
-# ── rooms can be taken away ────────────────────────────────────────────────────────────────────
-
 IMPORT_ALL = """
 import importlib, pathlib, sys
 import kanab

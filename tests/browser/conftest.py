@@ -116,8 +116,6 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Page]]
         page.close()
 
 
-# ── the client ─────────────────────────────────────────────────────────────────────────────────
-
 SHOP = """
 k = 10
 

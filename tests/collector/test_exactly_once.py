@@ -27,9 +27,6 @@ def test_a_collector_killed_again_and_again_under_load_loses_and_doubles_nothing
     assert kill_over_sqlite(tmp_path, rounds=8).endswith("none lost, none doubled")
 
 
-# ── two collectors, one PostgreSQL ─────────────────────────────────────────────────────────────
-
-
 @pytest.fixture
 def two(place: Place, postgres_url: str, closing: Keep) -> list[Server]:
     """Two collectors of one store, with one key."""
@@ -103,9 +100,6 @@ def test_hourly_restarts_while_nonces_are_forgotten_lose_and_double_nothing(tmp_
 
 def test_forged_posts_between_kills_cost_the_metric_that_they_name_and_nothing_else(tmp_path: Path) -> None:
     assert forge(tmp_path, seconds=2).endswith("all else exact")
-
-
-# ── updates without a lost connection ──────────────────────────────────────────────────────────
 
 
 HANDED_OVER = """

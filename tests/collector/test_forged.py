@@ -128,9 +128,6 @@ arms = { off = 1, on = 1 }
     assert {caution.metric for caution in analyze(after, experiment="checkout").cautions} == {"bought", "minutes"}
 
 
-# ── what it takes, as the documentation has it ─────────────────────────────────────────────────
-
-
 @pytest.fixture
 def bench() -> ModuleType:
     return load_benchmark("bench_forged")

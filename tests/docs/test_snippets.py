@@ -88,9 +88,6 @@ def test_every_link_between_pages_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{name(page)} links to {target}"
 
 
-# ── the picture of the README ───────────────────────────────────────────────────────────────────────
-
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "paper.py"
 README = Path(__file__).parents[2] / "README.md"
 
@@ -129,9 +126,6 @@ def test_the_picture_in_the_readme_is_the_computed_one() -> None:
 
 def test_the_two_answers_in_the_picture_are_equal() -> None:
     assert np.isclose(f_of_rows(), kb.stats.pooled_f(eighteen()).F or 0, rtol=1e-13, atol=0)
-
-
-# ── the views of docs/how-to/vouchers.md, in the frameworks that they are for ───────────────────────
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "vouchers.md"

@@ -32,9 +32,6 @@ def tally() -> kb.Tally:
     return eighteen()
 
 
-# ── Tables 1 to 3: rows, classes, squares ──────────────────────────────────────────────────────
-
-
 def test_table_1_is_the_paper_s_in_the_order_of_users():
     rows = eighteen_rows()
     assert rows["treatment"] == ["A"] * 9 + ["B"] * 9
@@ -61,9 +58,6 @@ def test_the_printed_tables_2_and_3_are_read_as_the_same_tally(tally):
     assert f == pytest.approx(41.7046498, rel=1e-7, abs=0)
 
 
-# ── §8: the full model and the partial F ───────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("how", ["classes", "nested formulas", "two fits", "a pair of experiments"])
 def test_partial_f_is_41_7046_however_it_is_asked_for(tally, how):
     if how == "two fits":
@@ -83,9 +77,6 @@ def test_partial_f_is_41_7046_however_it_is_asked_for(tally, how):
     assert f == to_its_digits("41.705")
     assert df == (2, 12)
     assert p is None or p == to_its_digits("3.95861467139e-6")
-
-
-# ── §10: regression adjustment on the altered table ────────────────────────────────────────────
 
 
 def test_the_printed_table_6a_gives_the_same_adjusted_effect():

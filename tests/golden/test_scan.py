@@ -25,9 +25,6 @@ def near(value: Any, *, rel: float = 1e-12) -> Any:
     return pytest.approx(value, rel=rel, abs=0)
 
 
-# ── the paper's eighteen people ────────────────────────────────────────────────────────────────
-
-
 @pytest.fixture
 def as_pair() -> kb.Tally:
     """The paper's table as if the tier had been an experiment too."""
@@ -60,9 +57,6 @@ def test_the_papers_classes_are_too_small_for_ten_people(as_pair: kb.Tally) -> N
     (row,) = scan_pairs({("treatment", "tier"): as_pair}).rows
     assert (row.verdict, row.note) == ("not testable", "a class holds fewer than k = 10 people")
     assert (row.F, row.p, row.F_robust, row.p_adjusted, row.assignment_p, row.could_miss) == (None,) * 6
-
-
-# ── New Haven 1998 ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.fixture(scope="module")

@@ -66,9 +66,6 @@ def test_every_engine_gives_the_frozen_answer(case: Data, engine: str) -> None:
     check("rows", case, {**case["given"], "engine": engine})
 
 
-# ── the oracle can fail, and be told of what was changed on purpose ────────────────────────────
-
-
 def numbers(value: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
     """Yield where the numbers of plain data are."""
     if isinstance(value, (dict, list)):

@@ -54,9 +54,6 @@ def test_no_lower_bound_allows_a_version_with_a_known_vulnerability() -> None:
         assert re.search(r">=([\d.]+)", str(need.specifier))[1] == WITHOUT_KNOWN[need.name]  # type: ignore[index]
 
 
-# ── `make audit` is skipped where no index can be reached, and for no other reason ──────────────────
-
-
 NOWHERE = "http://127.0.0.1:9"
 OFFLINE = {"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": f"{NOWHERE}/simple", "PIP_RETRIES": "1"}
 

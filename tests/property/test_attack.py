@@ -117,8 +117,6 @@ def test_few_buyers_in_several_tables_are_not_named(seed: int, n: int, covariate
         check(people, [release])
 
 
-# ── rule 4: whole numbers name nobody with a rare value ──────────────────────────────────────────
-
 SEEDS = range(4)
 COVARIATES = tuple(f"c{place}" for place in range(8))
 RARE = Plan(

@@ -43,8 +43,6 @@ def test_intervals_of_extremes_hold_all_groups_of_a_few_people_and_most_are_no_w
     assert sum(end == exact for end, exact in zip(ends, true, strict=True)) > 0.86 * len(ends)
 
 
-# ── squares on margins ─────────────────────────────────────────────────────────────────────────
-
 KINDS = {"arm": [("arm",)], "margins": [("arm",), ("level",)], "class": [AXES]}
 
 
@@ -79,9 +77,6 @@ def test_with_squares_on_margins_the_truth_is_always_inside(kind) -> None:
                 if len(y) > 1:
                     assert bottoms[0].flat[place] <= y[0] <= bottoms[1].flat[place]
                     assert tops[0].flat[place] <= y[-1] <= tops[1].flat[place]
-
-
-# ── the audit ──────────────────────────────────────────────────────────────────────────────────
 
 
 def tally(n: object, s: object, squares: dict, bounds: tuple[int, int] | None, scale: int = 1) -> kb.Tally:

@@ -130,9 +130,6 @@ def test_more_corners_than_are_tried_are_bounded_from_above(people: People) -> N
         assert design.leverage(every).effective_k <= exact * (1 + 1e-9)
 
 
-# ── what rounding may not hide ───────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize("size", [1.0, 1e6, 2.0**50])
 def test_one_person_who_is_a_step_off_is_no_rounding_error(size: float) -> None:
     x = np.full((200, 1), size)

@@ -81,9 +81,6 @@ def test_adjusted_ratios_are_lin_and_ding_on_each_persons_part(shop, covariates)
     assert means.covariance - np.diag(means.sample) == pytest.approx(drawn, rel=1e-7, abs=1e-9 * abs(drawn).max())
 
 
-# ── a control near zero ────────────────────────────────────────────────────────────────────────
-
-
 @st.composite
 def near_zero(draw):
     """Arm means of every kind whose control lies at zero, or next to it."""

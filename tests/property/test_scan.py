@@ -26,9 +26,6 @@ def near(value, rel=TOLERANCE):
     return pytest.approx(value, rel=rel, abs=0)
 
 
-# ── exact arithmetic ───────────────────────────────────────────────────────────────────────────
-
-
 def table(people, shape, squares="marginals"):
     """The tally of a pair, from the values of every class."""
     factors = tuple(Factor(name, tuple(range(size)), "arm") for name, size in zip("ab", shape, strict=True))
@@ -83,9 +80,6 @@ def test_both_tests_are_those_of_one_table_by_itself(drawn, squares):
         assert (row.verdict, row.note) == ("not testable", robust.note)
 
 
-# ── all pairs at once ──────────────────────────────────────────────────────────────────────────
-
-
 def crowd(seed, experiments=6, people=1_500, most=4, enrolled=0.8):
     """Experiments of 2 to 4 arms, some people in only some of them, some without a value."""
     rng = np.random.default_rng(seed)
@@ -112,8 +106,6 @@ def test_stored_tables_give_the_same_rows(seed):
     }  # fmt: skip
     assert [row.to_dict() for row in scan_pairs(stored, alone=alone)] == [row.to_dict() for row in scan_pairs(pairs)]
 
-
-# ── how often it rings ─────────────────────────────────────────────────────────────────────────
 
 SCANS = 40
 SMALL = {world.name: replace(world, experiments=30, people=world.people // 2) for world in bench.WORLDS}

@@ -105,9 +105,6 @@ def test_several_rows_of_a_person_become_one_in_every_engine(engine: Loader) -> 
     assert_same_pairs(found, expected)
 
 
-# ── one engine at a time ───────────────────────────────────────────────────────────────────────
-
-
 def test_a_connection_is_read_by_its_url(postgres_url: str, postgres_loader: Loader, tmp_path: Path) -> None:
     table = postgres_loader.load(PEOPLE)
     expected = count_pairs(PEOPLE, "test_0*", ["spend"])

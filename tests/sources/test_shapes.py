@@ -44,9 +44,6 @@ def test_a_shape_of_plan_has_the_digits_that_duckdb_counts(
     assert_same(SHAPES[shape](loader.store), reference[shape])
 
 
-# ── SQLite ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def shop_file(folder: Path, columns: str, rows: list[tuple[Any, ...]]) -> str:
     place = folder / "shop.db"
     connection = sqlite3.connect(place)
@@ -102,9 +99,6 @@ def test_a_connection_of_sqlite_is_closed_and_that_of_the_user_is_not(tmp_path: 
     backend.disconnect()
 
 
-# ── MySQL and MariaDB ──────────────────────────────────────────────────────────────────────────
-
-
 def test_mariadb_is_read_by_its_url_under_either_name(mariadb: Server, mariadb_loader: Loader) -> None:
     name = mariadb_loader.store(PEOPLE).get_name()
     expected = kb.count(PEOPLE, arm="variant", metrics=["orders"], adjust=["device"])
@@ -137,9 +131,6 @@ def test_a_query_that_mariadb_cancels_is_an_error_without_data(mariadb_loader: L
     finally:
         cursor.execute("SET max_statement_time = 0")
         cursor.close()
-
-
-# ── ClickHouse ─────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("kind", test_cohorts.COLUMNS)

@@ -46,9 +46,6 @@ def test_what_is_no_split_is_refused(counts: list[int], shares: list[float], k: 
         floored_ratio_p(counts, shares, k)
 
 
-# ── what is wrong ──────────────────────────────────────────────────────────────────────────────────
-
-
 def test_every_state_says_what_is_wrong_and_what_to_do_and_has_no_number() -> None:
     for problem in Problem:
         assert re.fullmatch(rf"{problem.value}: [^\d]+\. [A-Z;,\w ]+\.", problem.line), problem.line

@@ -116,9 +116,6 @@ def metrics_of_tables(release: Release, experiment: str) -> set[str]:
     return {metric for table in release.tables_of(experiment).values() for metric in table.metric_names}
 
 
-# ── the account of people ──────────────────────────────────────────────────────────────────────────
-
-
 ARMS = (("A", 1.0), ("B", 1.0))
 ENDING = Plan((), (ExperimentPlan("checkout", ARMS), ExperimentPlan("a/b c", ARMS)))
 COUNTERS: Counters = {"checkout|A|n": 20, "checkout|B|n": 9, "a%2Fb%20c|A|n": 4, "a%2Fb%20c/!|n": 7}

@@ -66,9 +66,6 @@ def test_a_widened_range_holds_everything_and_is_that_of_its_widest_part(values:
     assert (low, high) == (min(part[0] for part in parts), max(part[1] for part in parts))
 
 
-# ── bins and the commonest levels ──────────────────────────────────────────────────────────────
-
-
 def test_bins_are_named_by_their_edges_and_close_on_the_left() -> None:
     bins = Bins("age", (12.5, 30.0))
     assert bins.labels == ("< 12.5", "12.5 – 30", "≥ 30")

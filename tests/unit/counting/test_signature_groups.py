@@ -77,8 +77,6 @@ def test_more_people_than_the_plan_is_about_have_no_class_and_no_value() -> None
     assert same.among(np.array([True, True])) is same
 
 
-# ── the commonest value ────────────────────────────────────────────────────────────────────────
-
 CENTS = Metric.declare("spend", bounds=(0, 500), resolution=0.01)
 PEOPLE = st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 5), st.booleans()), min_size=1, max_size=40)
 

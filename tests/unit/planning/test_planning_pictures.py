@@ -95,8 +95,6 @@ def test_people_are_marked_at_round_numbers_however_wide_the_range() -> None:
     assert plot_of(effect_curve(data, near)).x.ticks == [(11, "11"), (15, "15")]
 
 
-# ── of a plan ──────────────────────────────────────────────────────────────────────────────────
-
 PLAN = parse_plan(
     'metrics.bought = { kind = "binary" }\nmetrics.spend = { bounds = [0, 500] }\n'
     "experiments.variant = { arms = { A = 1, B = 1 } }\n"

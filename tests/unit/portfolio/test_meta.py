@@ -106,9 +106,6 @@ def test_what_cannot_be_combined_is_refused(estimates, errors, choices, fact):
     assert problem.value.remedy
 
 
-# ── shrinkage ──────────────────────────────────────────────────────────────────────────────────
-
-
 def made_up(seed, experiments=400, mean=0.05, sd=0.3):
     rng = np.random.default_rng(seed)
     truth = rng.normal(mean, sd, experiments)

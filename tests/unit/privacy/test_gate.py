@@ -101,9 +101,6 @@ def test_k_below_5_needs_a_reason_that_is_recorded(counting: Counting) -> None:
     assert "k = 3: a rehearsal with made-up people" in analyze(found).notes
 
 
-# ── events ─────────────────────────────────────────────────────────────────────────────────────
-
-
 def patients(n: int = 1200, seed: int = 5, share: float = 0.06) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     ill = rng.random(n) < share

@@ -122,8 +122,6 @@ def test_a_bin_that_nobody_was_in_before_joins_its_neighbour() -> None:
     assert [olds for _, olds in levels.groups] == [(20, 30), (40,), (50,)]
 
 
-# ── the map is chosen so that it does not bias the effect ────────────────────────────────────────
-
 bench = load_benchmark("bench_merging")
 
 

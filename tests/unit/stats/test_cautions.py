@@ -145,9 +145,6 @@ def test_people_off_the_commonest_value_are_never_overstated():
     assert count_nonmodal(unbounded, ends=(0.0, 5.0)) == {"A": 1.0, "B": pytest.approx(25 / 13)}
 
 
-# ── numbers with noise ─────────────────────────────────────────────────────────────────────────
-
-
 def noisy_batch(people, variance):
     arms, noise = Factor("arm", ("A", "B"), "arm"), np.full(2, variance, dtype=object)
     return Tally((arms,), np.array(people, dtype=object), noise=AddedNoise(noise))

@@ -92,9 +92,6 @@ def test_a_still_arm_or_level_is_a_problem_of_the_margins():
     assert by_arm(classes, rows).problem == STILL
 
 
-# ── numbers with noise ─────────────────────────────────────────────────────────────────────────
-
-
 def spread_of(table, metric, variance):
     return cell_spread(two_way(table, "tier", metric), variance)
 

@@ -51,9 +51,6 @@ def test_anything_but_numbers_is_refused(p_values):
         correct(p_values)
 
 
-# ── intervals for many effects at once ──────────────────────────────────────────────────────────────
-
-
 def effect(t, df=200.0, alternative="two-sided", confidence=0.95):
     """An effect of this many standard errors."""
     return Effect(

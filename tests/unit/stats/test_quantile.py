@@ -123,9 +123,6 @@ def test_what_makes_no_sense_is_refused() -> None:
         propose_edges([], 40)
 
 
-# ── people with noise ──────────────────────────────────────────────────────────────────────────
-
-
 def test_noisy_people_are_made_possible_again_and_stay_as_many() -> None:
     people = [12, -3, 40, -1, 0, 25, -6]
     told = without_noise(people)

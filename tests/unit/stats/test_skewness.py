@@ -35,9 +35,6 @@ def excludes_zero(effect: Effect) -> bool:
     return not effect.interval[0] <= 0 <= effect.interval[1]
 
 
-# ── the formulas, once more, in other words ─────────────────────────────────────────────────────────
-
-
 def reference_limit(q: float, kappa: float) -> float:
     """h(q) as it is written down: Hall's cube, mirrored."""
     return q if kappa == 0 else ((1 + kappa * q / 3) ** 3 - 1) / kappa + kappa / 6
@@ -84,9 +81,6 @@ def test_the_skewness_of_a_difference_is_that_of_the_formula() -> None:
         s2, gamma = [10 ** draw.uniform(-2, 2) for _ in c], draw.uniform(-30, 30)
         found = tilt(gamma, np.array(c), np.array(n, dtype=float), np.array(s2) / n)
         assert found == pytest.approx(reference_tilt(gamma, c, n, s2), rel=1e-12)
-
-
-# ── the rule ────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -159,9 +153,6 @@ def test_where_nothing_varies_no_shape_makes_it_testable() -> None:
     still = made_means([1.0, 2.0], [0.0, 0.0], [20, 20], Shape(None))
     effect = against_control(still)
     assert (effect.p, effect.interval, effect.p_usual, effect.interval_welch) == (None, None, None, None)
-
-
-# ── what may be told of a shape ─────────────────────────────────────────────────────────────────────
 
 
 def test_a_class_of_skewness_is_the_next_half_octave_away_from_zero() -> None:

@@ -91,9 +91,6 @@ def test_a_p_that_no_alpha_spends_is_one():
     assert smallest_alpha_of_share(0.0, (0.5, 1.0), 2, "pocock") == pytest.approx(0, abs=1e-290)
 
 
-# ── power family, Hwang–Shih–DeCani ───────────────────────────────────────────
-
-
 def test_gsdesigns_own_design_has_its_printed_bounds():
     # gsDesign(): k = 3, one-sided α = .025, sfHSD with γ = −4; the futility bound does not bind
     bounds = levels([1 / 3, 2 / 3, 1], confidence=0.975, alternative="greater", spending="hsd:-4")

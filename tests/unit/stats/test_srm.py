@@ -80,9 +80,6 @@ def test_nobody_at_all_is_an_error():
         sample_ratio(arms_of(A=60, B=40).empty())
 
 
-# ── people counted with noise ──────────────────────────────────────────────────────────────────
-
-
 def noisy(people, variance):
     factor, noise = Factor("arm", tuple("ABC"[: len(people)]), "arm"), np.full(len(people), variance, dtype=object)
     return Tally((factor,), np.array(people, dtype=object), noise=AddedNoise(noise))

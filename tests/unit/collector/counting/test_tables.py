@@ -115,9 +115,6 @@ def test_counters_of_another_plan_are_left_alone(name: str) -> None:
     assert possible_tables(PLAN, {name: 1}) == possible_tables(PLAN, {})
 
 
-# ── counters as bytes ──────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     "value", [0, 1, -1, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 2**128, -(3**90)]
 )

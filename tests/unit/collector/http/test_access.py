@@ -97,9 +97,6 @@ def test_what_pages_need_is_served_under_any_name(running: RunningService) -> No
     assert ask(app, "POST", "/v1/t", running.enroll(), {"Host": "evil.example"}).status == 204
 
 
-# ── addresses ──────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_only_this_machine_is_this_machine() -> None:
     assert [is_loopback(one) for one in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "x", None)] == [
         True, True, True, False, False, False, False, False,
@@ -142,9 +139,6 @@ def test_the_visitor_is_the_last_one_who_is_no_proxy_of_ours(
 def test_what_is_no_network_is_refused(text: str) -> None:
     with pytest.raises(KanabError, match="is no address and no network"):
         network(text)
-
-
-# ── pages ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 HOST = {"Host": "collect.shop.example"}

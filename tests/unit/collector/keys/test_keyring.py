@@ -169,9 +169,6 @@ def test_many_threads_get_one_key_and_forget_once(tmp_path: Path) -> None:
     assert (len(found), keyring.period) == (1, 4)
 
 
-# ── the witness ────────────────────────────────────────────────────────────────────────────────────
-
-
 def test_numbers_of_an_epoch_never_fall_and_another_epoch_begins_anew(tmp_path: Path) -> None:
     first, second = (Witness(tmp_path / "key.witness", b"chain") for _ in range(2))
     assert first.read() is None

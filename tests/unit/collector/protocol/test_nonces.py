@@ -64,9 +64,6 @@ def test_a_time_without_a_zone_is_in_utc() -> None:
     assert seconds_of(moment.astimezone(timezone(timedelta(hours=-7)))) == 1_794_758_400
 
 
-# ── vouchers ───────────────────────────────────────────────────────────────────────────────────────
-
-
 NEW, OLD, OTHER = (bytes([byte]) * 32 for byte in (1, 2, 3))
 NOW = datetime(2026, 11, 15, 16, 59, tzinfo=UTC)
 

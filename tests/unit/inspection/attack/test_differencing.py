@@ -158,9 +158,6 @@ def test_what_cannot_be_compared_is_not(releases: Callable[[], list[AttackedRele
     assert find_differences(releases(), 10) == []
 
 
-# ── values that some people lack, and classes as they stand ────────────────────────────────────
-
-
 def rated(counts: list[int], sums: list[int], people: tuple[int, int] = (100, 100)) -> AttackedRelease:
     cells = [np.array(values, dtype=object) for values in (people, counts, sums)]
     part = Moments(RATING, cells[1], cells[2], {})

@@ -43,8 +43,6 @@ def test_noise_that_is_too_small_by_a_factor_of_2_is_caught(monkeypatch: pytest.
     assert learned() > BUDGET.epsilon
 
 
-# ── the theorem, counted out ─────────────────────────────────────────────────────────────────
-
 EXTREMES = {
     "spend": (-9, 500), "orders": (0, 99), "before": (-70, 999), "latency": (np.nan, 0, 1e6), "cancelled": (0, 1),
 }  # fmt: skip

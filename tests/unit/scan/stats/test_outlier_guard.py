@@ -83,8 +83,6 @@ def test_widening_undoes_the_deflation():
     assert wide**2 / (1 + pull * wide / 3) == pytest.approx(critical**2, rel=1e-12)
 
 
-# ── the largest difference of effects that is not ruled out ────────────────────────────────────
-
 draws = np.random.default_rng(6)
 
 
