@@ -148,9 +148,6 @@ def test_a_plan_without_cohorts_is_sealed_once_at_the_end(store: Store, cipher: 
     assert sealed.release.tables["banner"] == count(rows, plan=plan).tallies["banner"]
 
 
-# ── plans that change ──────────────────────────────────────────────────────────────────────────
-
-
 def test_other_shares_make_a_batch_of_their_own(store: Store, cipher: RecordCipher) -> None:
     uneven = replace(
         PLAN,

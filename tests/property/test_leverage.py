@@ -134,9 +134,6 @@ def settled(**values: object) -> Iterator[None]:
             one.stop()
 
 
-# ── against brute force ────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.slow
 @MANY
 @given(designs())
@@ -180,9 +177,6 @@ def test_single_entries_whole_matrices_and_proofs_by_primes_give_the_same(design
         assert_right(design, exact)
 
 
-# ── what h means ───────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.slow
 @SOME
 @given(designs(), st.data())
@@ -197,9 +191,6 @@ def test_h_is_the_largest_share_of_weight_that_a_combination_of_published_sums_p
         near = [a + b / 100 for a, b in zip(v, anything, strict=True)]
         for other in (anything, near):
             assert float(share(x, design.people, other, who)) <= h[who] * (1 + SLACK)
-
-
-# ── laws ───────────────────────────────────────────────────────────────────────────────────────
 
 
 @SOME

@@ -71,8 +71,6 @@ def test_all_kinds_hold_their_size_where_nothing_differs():
         assert found == pytest.approx(0.05, abs=ROOM), kind
 
 
-# ── verdicts on amounts ──────────────────────────────────────────────────────────────────────────────
-
 STUDIES = 1_500
 LOOKS = 5
 SPENT = tuple(spent_by(look / LOOKS, 0.05, 2, "pocock") for look in range(1, LOOKS + 1))

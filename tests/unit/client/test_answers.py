@@ -74,9 +74,6 @@ def test_only_an_expired_post_of_another_process_is_taken_as_counted(answer: Pos
     delivery.close()
 
 
-# ── epochs of the store: whoever enrolled before it lost something keeps their arm ──────────────────
-
-
 EPOCH = "5f3a9c01"
 Connect = Callable[[], Client]
 
@@ -147,9 +144,6 @@ def test_a_process_with_an_older_config_does_not_freeze_what_a_newer_one_began(
     assert last.flush(10)
     assert collector.refusals == ["epoch"]
     assert unpack_state(last.save()).units == {"banner": OVER}
-
-
-# ── a plan that asks for vouchers ───────────────────────────────────────────────────────────────────
 
 
 KEY = "07" * 32

@@ -143,9 +143,6 @@ def test_a_known_config_is_not_fetched_again(server: Any, http: Http) -> None:
     assert http.config() == config
 
 
-# ── configs ────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -215,9 +212,6 @@ def test_a_client_that_nobody_holds_leaves_no_thread(collector: CountingCollecto
 def test_a_plan_alone_does_not_say_where_its_collector_is() -> None:
     with pytest.raises(KanabError, match="needs to know where its collector is"):
         Client(plan())
-
-
-# ── states ─────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,6 @@ def test_a_column_is_not_a_single_value(values: Any) -> None:
     assert "918273645" not in str(caught.value)
 
 
-# ── levels ─────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
     ("values", "codes", "levels"),
     [
@@ -165,9 +162,6 @@ def test_dates_are_no_levels(values: Any) -> None:
     with pytest.raises(SourceError, match=r"column 'tier' holds dates, .* Take months: --sql") as caught:
         encode(values, "tier")
     assert "2020" not in str(caught.value)
-
-
-# ── metrics ────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -159,9 +159,6 @@ def test_what_still_runs_without_planned_looks_goes_on_and_alarms_break_it(tmp_p
     ]
 
 
-# ── the cohort that is still open ───────────────────────────────────────────────────────────────────
-
-
 LIVE = LiveHealth(NOON, {"banner": {"off": 1700, "on": 1620}, "checkout": {"A": 1990, "B": 0}})
 
 
@@ -193,9 +190,6 @@ def test_the_page_and_the_plain_data_say_it() -> None:
     assert "are not sealed yet, in steps of 10." in page
     told = plain(ask(dashboard, "/v1/experiments/banner"))["open_cohort"]
     assert (told["days_to_seal"], told["cohort"]) == (18, "2026-W46")
-
-
-# ── the next seal ──────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,6 @@ def test_refused_attempts_are_in_the_chain_and_what_was_asked_is_not_shown(tmp_p
     assert "does not follow the one before it" in moved.alarms[0]
 
 
-# ── where they are read from ────────────────────────────────────────────────────────────────────────
-
-
 def test_what_is_no_release_is_named(tmp_path: Path) -> None:
     places = write(
         tmp_path, broken_release_json=b"{", other_json=b'{"name": "package"}', shop_json=alone(),

@@ -117,8 +117,6 @@ def test_fewer_than_k_people_with_or_without_a_value_are_found_in_a_file() -> No
     assert [check.holds for check in check_release(made) if check.rule == "k"] == [True]
 
 
-# ── `kb.audit` and `kb.attack` do what the commands do ───────────────────────────────────────────
-
 ROWS = shop_rows(1_003, 7)
 METRICS = [kb.Mean("bought", bounds=(0, 1), resolution=1), kb.Mean("spend", bounds=(0, 500), resolution=0.01)]
 
@@ -185,8 +183,6 @@ def test_what_is_no_release_is_refused_and_what_cannot_be_read_is_a_broken_rule(
         with pytest.raises(SourceError, match="there is no release"):
             use([])
 
-
-# ── what is promised ─────────────────────────────────────────────────────────────────────────────
 
 PAGE = (Path(__file__).parents[3] / "docs" / "privacy.md").read_text(encoding="utf-8").replace("`", "")
 

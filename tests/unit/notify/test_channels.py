@@ -40,9 +40,6 @@ def silent() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-# ── webhooks ───────────────────────────────────────────────────────────────────────────────────
-
-
 def test_slack_gets_one_text_at_its_address(receiver: Receiver) -> None:
     slack = Slack(f"{receiver.url}{HOOK}?thread=1")
     slack.send([NOTICE])
@@ -157,9 +154,6 @@ def test_addresses_that_are_wrong_or_would_show_a_secret_are_refused_without_bei
     assert Webhook("http://hooks.example/", SECRET, from_plan=True).where == "hooks.example"
     with pytest.raises(StoreError, match="has fewer than 16 characters"):
         Webhook("https://hooks.example/", "short")
-
-
-# ── mail ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def mail_plan(port: int, **changes: object) -> MailPlan:

@@ -155,9 +155,6 @@ def test_impossible_traffic_and_shares_are_refused(wrong, fact):
         forecast_plan(plan(), **wrong)
 
 
-# ── people until every group holds enough ───────────────────────────────────────────────────────────
-
-
 def test_it_is_the_fewest_by_the_added_binomial_chances():
     shares = np.array([0.6, 0.3, 0.1])
     n = people_needed([(shares, 10)])

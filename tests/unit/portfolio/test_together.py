@@ -82,9 +82,6 @@ def test_lower_may_be_better() -> None:
     assert "clearly better by themselves: −" in str(read)
 
 
-# ── one experiment, combined ──────────────────────────────────────────────────────────────────────
-
-
 def test_parts_are_the_effects_of_their_readouts(regions: dict[str, Release]) -> None:
     (effect,) = combine(regions, metric="spend").effects
     for part in effect.parts:

@@ -24,9 +24,6 @@ BINARY = Metric("y", 1, (0, 1))
 rng = np.random.default_rng(2)
 
 
-# ── the additive fit ───────────────────────────────────────────────────────────────────────────
-
-
 def tables(shape, count=20, empty=0.0):
     n = rng.integers(2, 50, (count, *shape)).astype(float)
     n[rng.random(n.shape) < empty] = 0.0
@@ -99,9 +96,6 @@ def test_two_by_two_with_an_empty_class_has_no_interaction():
 )
 def test_degrees_of_freedom_count_connected_parts(filled, q):
     assert interaction_df(np.array([filled], dtype=bool)).tolist() == [q]
-
-
-# ── the tests ──────────────────────────────────────────────────────────────────────────────────
 
 
 def tally(shape, seed, *, low=5, high=60, size=1, squares="marginals", metric=None):
