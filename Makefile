@@ -15,7 +15,7 @@ help: ## list what can be made
 quick: lint ## lint and the fast tests, in under a minute on two idle cores: no types, Java, PostgreSQL or browser
 	$(PYTEST) auto --quick
 
-test: lint types unit ## everything that CI runs: lint, types and all tests, in about eleven minutes on two cores
+test: lint types unit ## everything that CI runs: lint, types and all tests, in about ten minutes on two cores
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kanab needs Python 3.11 or newer; set PYTHON=…")'
