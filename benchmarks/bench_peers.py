@@ -2,7 +2,6 @@
 
 It needs pandas below 3, so it cannot be installed beside the project's own tools. This script makes a
 throwaway environment, installs both there and runs itself in it; where that is impossible it says so.
-(tea-tasting fits beside them: tests/property/test_tea_tasting.py.)
 """
 
 from __future__ import annotations

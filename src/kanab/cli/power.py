@@ -123,6 +123,8 @@ def solved(flags: Mapping[str, Any]) -> Power:
     if source and not flags["metric"]:
         raise not_said("what to plan for", "Name it: --metric spend.", source, flags)
     bounds = by_column(flags["bounds"], SAID_OF_COLUMNS["bounds"])
+    if bounds and not source:
+        raise PlanError("--bounds goes with rows alone", "Leave it out.")
     above, slash, below = (flags["metric"] or "").partition("/")
     return solve(
         read_release(file) if file else source,

@@ -115,6 +115,7 @@ visits.csv --metric spend --effect much
 visits.csv --metric spend --effect 5% --control A
 visits.csv --metric spend --effect 5% --rate 10%
 visits.csv --metric bought --effect 5% --where "bought = 1"
+--release shop.json --metric spend --effect 5% --bounds spend=0:500
 """
 
 
